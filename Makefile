@@ -1,0 +1,52 @@
+# Everything a developer or CI runs. Needs Python 3.11+ and make; sets up the rest in .venv from the lock file.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SEEDS ?= 500
+
+.PHONY: help demo test check fmt bench schemas chaos lock clean
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"headgate needs Python 3.11 or newer, {sys.executable} is {v[0]}.{v[1]}: make PYTHON=python3.11 ...")'
+	@echo "setting up $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP) ## a whole cell on this machine: 3 teams, 200 jobs, the story of one that had to wait
+	@$(BIN)/headgate demo
+
+test: $(STAMP) ## all tests but the long chaos runs
+	@$(BIN)/pytest -m "not chaos" --seeds $(SEEDS)
+
+check: $(STAMP) ## format, lint, types, import contracts, schema drift, compose syntax
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m headgate.schemas --check
+	$(BIN)/python tests/check_compose.py
+
+fmt: $(STAMP) ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP) ## the benchmarks, as a table
+	@$(BIN)/python -m tests.benchmarks
+
+schemas: $(STAMP) ## write schemas/ anew from the event types
+	@$(BIN)/python -m headgate.schemas
+
+chaos: $(STAMP) ## kill every process and the broker again and again under load; prints its seed
+	@$(BIN)/pytest -m chaos --timeout 3000 -s
+
+lock: ## resolve the dependencies anew (needs uv)
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --extra dev pyproject.toml -o requirements.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --extra embedded --extra build pyproject.toml -o deploy/requirements.lock
+
+clean: ## remove what the targets above have made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .headgate
