@@ -1,0 +1,1 @@
+"""The contract: the events of the log, their encoding, their subjects."""

@@ -1,0 +1,145 @@
+"""
+The commit: the unit of append.
+
+A commit is one JetStream message that carries a list of events and is acknowledged as a whole, so that what belongs
+together is never seen in part. Its envelope says who appended it, in which term, when, why and on what knowledge. This
+module owns the envelope, its encoding and the hash chain; every process reads and writes the log through it.
+
+Bodies are JSON, because people read these streams when something is wrong. An unknown field is ignored, so that a newer
+writer does not stop an older reader over an addition; an unknown event type stops the reader, because a fold that skips
+what it does not know is no longer the state of this log.
+"""
+
+import hashlib
+
+import msgspec
+
+from headgate.events.base import EventBase, Producer
+from headgate.events.ids import CommitId, Epoch, Seq, UnixMs
+from headgate.events.registry import TAGS, Event
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+    """Where an event stands: the stream sequence of its commit and its index in it, from 0. Written `<seq>.<index>`."""
+
+    seq: Seq
+    index: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.seq}.{self.index}"
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    What one append writes.
+
+    `number` counts the producer's commits from 1 over all its terms; `prev` is the hash of its commit before this one,
+    "" for the first. `time_ms` is the producer's clock at the append, never smaller than in its commit before. `cause`
+    is the position of what made the producer append, `decided_at` the last sequence whose state it decided on.
+    `trace` is a W3C traceparent.
+    """
+
+    id: CommitId
+    producer: Producer
+    epoch: Epoch
+    number: int
+    time_ms: UnixMs
+    prev: str
+    events: tuple[Event, ...]
+    decided_at: Seq = Seq(0)
+    cause: Position | None = None
+    trace: str | None = None
+
+
+class LoggedCommit(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit as it stands in the log: at its stream sequence, with the hash of its bytes."""
+
+    seq: Seq
+    hash: str
+    commit: Commit
+
+
+class UnreadableCommitError(Exception):
+    """
+    Raised when a log entry does not decode or holds an event type that this version does not know.
+
+    The reader must stop: state beyond this position would not be the state of this log.
+    """
+
+    def __init__(self, *, seq: int, subject: str, why: str) -> None:
+        super().__init__(
+            f"cannot read the log entry at position {seq} on {subject}: {why}. Nothing after it was folded. "
+            f"If a newer Headgate wrote it, run that version or newer; otherwise look at the entry with "
+            f"`nats stream get` and restore the stream from a backup, or rebuild the state from the API server "
+            f"with a new cell name."
+        )
+        self.seq = seq
+        self.subject = subject
+        self.why = why
+
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Commit] = msgspec.json.Decoder(Commit)
+
+HASH_HEX_LEN = 32
+"""Hashes are the first 128 bits of SHA-256, in hex."""
+
+
+def digest(data: bytes) -> str:
+    """The project's one content hash: SHA-256, first 128 bits, hex."""
+    return hashlib.sha256(data).hexdigest()[:HASH_HEX_LEN]
+
+
+def chain(log_hash: str, commit_hash: str) -> str:
+    """The hash of a whole log prefix: what it was before this commit, hashed together with the commit's."""
+    return digest(f"{log_hash}{commit_hash}".encode())
+
+
+def commit_id(producer: Producer, epoch: Epoch, number: int) -> CommitId:
+    """The deterministic id of a producer's number-th commit."""
+    return CommitId(f"{producer.value}-{epoch}-{number}")
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """The bytes that are appended."""
+    return _encoder.encode(commit)
+
+
+def encode_event(event: EventBase) -> bytes:
+    """One event as JSON, as it stands in its commit."""
+    return _encoder.encode(event)
+
+
+def decode_commit(seq: int, subject: str, payload: bytes) -> LoggedCommit:
+    """
+    The commit at a position of the log.
+
+    Raises UnreadableCommitError when the bytes are no commit, or hold an event type or value that is not known.
+    """
+    try:
+        commit = _decoder.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise UnreadableCommitError(seq=seq, subject=subject, why=_explain(payload, error)) from error
+    except UnicodeDecodeError as error:
+        raise UnreadableCommitError(seq=seq, subject=subject, why=f"it is not UTF-8 ({error.reason})") from error
+    return LoggedCommit(seq=Seq(seq), hash=digest(payload), commit=commit)
+
+
+class _BareEvent(msgspec.Struct, frozen=True):
+    type: str = ""
+
+
+class _BareCommit(msgspec.Struct, frozen=True):
+    events: tuple[_BareEvent, ...] = ()
+
+
+def _explain(payload: bytes, error: msgspec.MsgspecError) -> str:
+    """What is wrong with an entry, naming an event type that is not known by its name."""
+    try:
+        bare = msgspec.json.decode(payload, type=_BareCommit)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return f"it is not a commit ({error})"
+    unknown = sorted({event.type for event in bare.events} - TAGS.keys())
+    if unknown:
+        return f"this version does not know the event type{'s' if len(unknown) > 1 else ''} {', '.join(unknown)}"
+    return str(error)

@@ -1,0 +1,88 @@
+"""
+Decisions: what the scheduler concluded in a cycle, and where the binder will put a pod.
+
+A cycle is one commit: `cycle.decided` first, then its decisions in the order in which the heads were processed. The
+commit's `decided_at` names the position whose state it was decided on; deciding that state again gives the same events.
+"""
+
+from typing import Literal
+
+from headgate.events.base import EventBase
+from headgate.events.ids import PodKey, Seq, Uid, WorkloadKey
+from headgate.events.objects import Admission, CheckState, PodSetRequest
+from headgate.events.queueing import Head
+
+
+class CycleDecided(EventBase, frozen=True, tag="cycle.decided"):
+    """
+    Appended by the scheduler as the first event of each cycle's commit.
+
+    `cycle` counts from 1 in this log. `decided_at` is the position of the state that the cycle saw. `heads` are the
+    workloads considered, in the order in which they were processed after nomination.
+    """
+
+    cycle: int
+    decided_at: Seq
+    heads: tuple[Head, ...] = ()
+
+
+class QuotaReserved(EventBase, frozen=True, tag="workload.quota_reserved"):
+    """
+    Appended by the scheduler when a workload's usage fits: from this position on its quota is charged.
+
+    `checks` are the admission checks that have to be Ready before it is admitted, with the state they start in.
+    `message` is that of Kueue's QuotaReserved condition.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    cluster_queue: str
+    admission: Admission
+    message: str
+    checks: tuple[CheckState, ...] = ()
+
+
+class WorkloadAdmitted(EventBase, frozen=True, tag="workload.admitted"):
+    """Appended by the scheduler when a reserved workload has every check Ready: its job may start."""
+
+    workload: WorkloadKey
+    uid: Uid
+    cluster_queue: str
+    message: str
+
+
+class WorkloadSkipped(EventBase, frozen=True, tag="workload.skipped"):
+    """
+    Appended by the scheduler when a head was not admitted in a cycle, with Kueue's reason and message.
+
+    `status` says how far it came: "notNominated" (no assignment fits), "nominated", "skipped" (it did fit, until
+    another head of the cycle took the quota). `requeue_reason` is Kueue's: NoFit, NamespaceMismatch,
+    FailedAfterNomination and the like. `scope` is what the verdict covers at once: "immediate" leaves the workload at its
+    place for the next cycle; "workload" sets it aside alone; "shape" puts its shape in its ClusterQueue to sleep; "queue"
+    blocks its StrictFIFO ClusterQueue. `short` names the flavor-resources, `<flavor>/<resource>`, whose quota was not
+    enough: what its waking depends on. `last_tried_flavors` has, per pod set, resource to the index of the flavor that
+    the scan stopped at, where flavors are left to try.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    cluster_queue: str
+    status: Literal["notNominated", "nominated", "skipped"]
+    requeue_reason: str
+    scope: Literal["immediate", "workload", "shape", "queue"]
+    reason: str
+    message: str
+    short: tuple[str, ...] = ()
+    resource_requests: tuple[PodSetRequest, ...] = ()
+    last_tried_flavors: tuple[dict[str, int], ...] = ()
+
+
+class PodPlaced(EventBase, frozen=True, tag="pod.placed"):
+    """Appended by the binder when it has chosen a node for a pod, before it asks the API server to bind it."""
+
+    pod: PodKey
+    uid: Uid
+    node: str
+
+
+Decision = CycleDecided | QuotaReserved | WorkloadAdmitted | WorkloadSkipped | PodPlaced

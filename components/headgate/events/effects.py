@@ -1,0 +1,161 @@
+"""
+Effects: what became of a decision outside.
+
+Each is appended by the process that carried the decision out, after the API server (or the broker, for snapshots) has
+answered for good: applied, or rejected with its reason. Operating errors are not effects; they are retried.
+"""
+
+from headgate.events.base import EventBase
+from headgate.events.ids import JobKey, PodKey, Seq, Uid, WorkloadKey
+
+
+class LeaderElected(EventBase, frozen=True, tag="leader.elected"):
+    """
+    Appended by every process as the first event of each of its terms; it fences the former leader's appends.
+
+    The commit's producer and epoch say of which process and term; `holder` is the instance, e.g. a pod name.
+    """
+
+    holder: str
+
+
+class StatusApplied(EventBase, frozen=True, tag="workload.status_applied"):
+    """
+    Appended by the binder when the API server has taken a Workload's status.
+
+    `digest` identifies the status that was written, so that after a restart nothing is written twice.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    digest: str
+
+
+class StatusRejected(EventBase, frozen=True, tag="workload.status_rejected"):
+    """Appended by the binder when the API server refused a Workload's status for good, with its code and words."""
+
+    workload: WorkloadKey
+    uid: Uid
+    digest: str
+    code: int
+    reason: str
+    message: str
+
+
+class PodBound(EventBase, frozen=True, tag="pod.bound"):
+    """Appended by the binder when the API server has bound a pod to the node that was chosen for it."""
+
+    pod: PodKey
+    uid: Uid
+    node: str
+
+
+class PodBindRejected(EventBase, frozen=True, tag="pod.bind_rejected"):
+    """Appended by the binder when the API server refused a binding; the pod, if it still waits, is placed anew."""
+
+    pod: PodKey
+    uid: Uid
+    node: str
+    code: int
+    reason: str
+    message: str
+
+
+class WorkloadCreated(EventBase, frozen=True, tag="workload.created"):
+    """Appended by the informer bridge when it has created the Workload of a job that asks for a queue."""
+
+    workload: WorkloadKey
+    job: JobKey
+    job_uid: Uid
+
+
+class WorkloadCreateRejected(EventBase, frozen=True, tag="workload.create_rejected"):
+    """Appended by the informer bridge when the API server refused the Workload of a job, with its code and words."""
+
+    workload: WorkloadKey
+    job: JobKey
+    job_uid: Uid
+    code: int
+    reason: str
+    message: str
+
+
+class JobStarted(EventBase, frozen=True, tag="job.started"):
+    """Appended by the ungater when it has resumed an admitted workload's job on its flavors."""
+
+    job: JobKey
+    job_uid: Uid
+    workload: WorkloadKey
+    workload_uid: Uid
+
+
+class JobStartRejected(EventBase, frozen=True, tag="job.start_rejected"):
+    """Appended by the ungater when the API server refused to resume a job, with its code and words."""
+
+    job: JobKey
+    job_uid: Uid
+    workload: WorkloadKey
+    workload_uid: Uid
+    code: int
+    reason: str
+    message: str
+
+
+class JobStopped(EventBase, frozen=True, tag="job.stopped"):
+    """Appended by the ungater when it has suspended a job whose workload is evicted, or that started unadmitted."""
+
+    job: JobKey
+    job_uid: Uid
+    workload: WorkloadKey
+    reason: str
+
+
+class JobStopRejected(EventBase, frozen=True, tag="job.stop_rejected"):
+    """Appended by the ungater when the API server refused to suspend a job, with its code and words."""
+
+    job: JobKey
+    job_uid: Uid
+    workload: WorkloadKey
+    code: int
+    reason: str
+    message: str
+
+
+class SnapshotTaken(EventBase, frozen=True, tag="snapshot.taken"):
+    """
+    Appended by the snapshotter when a snapshot is stored.
+
+    `position` is the last sequence folded into it, `state_hash` the hash of the canonical state there, `log_hash` the
+    chained hash of every commit up to there, `size_bytes` the size of the encoded state.
+    """
+
+    position: Seq
+    state_hash: str
+    log_hash: str
+    name: str
+    size_bytes: int
+
+
+class DivergenceFound(EventBase, frozen=True, tag="divergence.found"):
+    """Appended by the snapshotter when folding the log again gave another state than the one it keeps live."""
+
+    position: Seq
+    live_hash: str
+    refolded_hash: str
+
+
+Effect = (
+    LeaderElected
+    | StatusApplied
+    | StatusRejected
+    | PodBound
+    | PodBindRejected
+    | WorkloadCreated
+    | WorkloadCreateRejected
+    | JobStarted
+    | JobStartRejected
+    | JobStopped
+    | JobStopRejected
+    | SnapshotTaken
+    | DivergenceFound
+)

@@ -1,0 +1,301 @@
+"""
+Facts: what the outside world says.
+
+All are appended by the informer bridge, and only when a part that matters for scheduling has changed: the bridge
+compares what the API server shows with what the log already says. `...Observed` means that the object exists and looks
+like this now; `...Deleted` that it is gone. One commit carries a burst of them.
+"""
+
+from headgate.events.base import EventBase
+from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Uid, UnixMs, WorkloadKey
+from headgate.events.objects import (
+    AdmissionCheckSpec,
+    CheckState,
+    ClusterQueueSpec,
+    CohortSpec,
+    Condition,
+    Job,
+    LimitRangeItem,
+    LocalQueueSpec,
+    Node,
+    OwnerReference,
+    Pod,
+    ReclaimablePod,
+    ResourceFlavorSpec,
+    TopologySpec,
+    WorkloadSpec,
+    WorkloadStatus,
+)
+
+
+class InformersSynced(EventBase, frozen=True, tag="informers.synced"):
+    """
+    Appended by the informer bridge each time it has listed every resource and has appended all that was new.
+
+    Nothing is admitted before the first one: until then a node, a flavor or an admitted workload may be unknown.
+    """
+
+    resources: tuple[str, ...] = ()
+
+
+class NamespaceObserved(EventBase, frozen=True, tag="namespace.observed"):
+    """Appended by the informer bridge when it first sees, or sees a relevant change of, a namespace: its labels decide which ClusterQueues it may use."""
+
+    name: str
+    labels: dict[str, str] = {}
+    terminating: bool = False
+
+
+class NamespaceDeleted(EventBase, frozen=True, tag="namespace.deleted"):
+    """Appended by the informer bridge when a namespace is gone."""
+
+    name: str
+
+
+class NodeObserved(EventBase, frozen=True, tag="node.observed"):
+    """Appended by the informer bridge when it first sees, or sees a relevant change of, a node: labels, taints, allocatable and readiness."""
+
+    name: str
+    node: Node
+
+
+class NodeDeleted(EventBase, frozen=True, tag="node.deleted"):
+    """Appended by the informer bridge when a node is gone."""
+
+    name: str
+
+
+class ResourceFlavorObserved(EventBase, frozen=True, tag="resourceflavor.observed"):
+    """Appended by the informer bridge when it first sees, or sees a relevant change of, a ResourceFlavor."""
+
+    name: str
+    spec: ResourceFlavorSpec
+    generation: int = 0
+
+
+class ResourceFlavorDeleted(EventBase, frozen=True, tag="resourceflavor.deleted"):
+    """Appended by the informer bridge when a ResourceFlavor is gone."""
+
+    name: str
+
+
+class TopologyObserved(EventBase, frozen=True, tag="topology.observed"):
+    """Appended by the informer bridge when it first sees, or sees a relevant change of, a Topology."""
+
+    name: str
+    spec: TopologySpec
+
+
+class TopologyDeleted(EventBase, frozen=True, tag="topology.deleted"):
+    """Appended by the informer bridge when a Topology is gone."""
+
+    name: str
+
+
+class CohortObserved(EventBase, frozen=True, tag="cohort.observed"):
+    """Appended by the informer bridge when it first sees, or sees a relevant change of, a Cohort."""
+
+    name: str
+    spec: CohortSpec
+    generation: int = 0
+
+
+class CohortDeleted(EventBase, frozen=True, tag="cohort.deleted"):
+    """Appended by the informer bridge when a Cohort is gone."""
+
+    name: str
+
+
+class ClusterQueueObserved(EventBase, frozen=True, tag="clusterqueue.observed"):
+    """Appended by the informer bridge when it first sees, or sees a relevant change of, a ClusterQueue."""
+
+    name: str
+    spec: ClusterQueueSpec
+    uid: Uid = Uid("")
+    generation: int = 0
+
+
+class ClusterQueueDeleted(EventBase, frozen=True, tag="clusterqueue.deleted"):
+    """Appended by the informer bridge when a ClusterQueue is gone."""
+
+    name: str
+
+
+class LocalQueueObserved(EventBase, frozen=True, tag="localqueue.observed"):
+    """Appended by the informer bridge when it first sees, or sees a relevant change of, a LocalQueue."""
+
+    queue: LocalQueueKey
+    spec: LocalQueueSpec
+    uid: Uid = Uid("")
+    generation: int = 0
+
+
+class LocalQueueDeleted(EventBase, frozen=True, tag="localqueue.deleted"):
+    """Appended by the informer bridge when a LocalQueue is gone."""
+
+    queue: LocalQueueKey
+
+
+class WorkloadPriorityClassObserved(EventBase, frozen=True, tag="workloadpriorityclass.observed"):
+    """Appended by the informer bridge when it first sees, or sees a relevant change of, a WorkloadPriorityClass."""
+
+    name: str
+    value: int
+
+
+class WorkloadPriorityClassDeleted(EventBase, frozen=True, tag="workloadpriorityclass.deleted"):
+    """Appended by the informer bridge when a WorkloadPriorityClass is gone."""
+
+    name: str
+
+
+class PriorityClassObserved(EventBase, frozen=True, tag="priorityclass.observed"):
+    """Appended by the informer bridge when it first sees, or sees a relevant change of, a PriorityClass of Kubernetes."""
+
+    name: str
+    value: int
+    global_default: bool = False
+
+
+class PriorityClassDeleted(EventBase, frozen=True, tag="priorityclass.deleted"):
+    """Appended by the informer bridge when a PriorityClass of Kubernetes is gone."""
+
+    name: str
+
+
+class AdmissionCheckObserved(EventBase, frozen=True, tag="admissioncheck.observed"):
+    """Appended by the informer bridge when it first sees, or sees a relevant change of, an AdmissionCheck and whether its controller says that it is Active."""
+
+    name: str
+    spec: AdmissionCheckSpec
+    active: bool = False
+
+
+class AdmissionCheckDeleted(EventBase, frozen=True, tag="admissioncheck.deleted"):
+    """Appended by the informer bridge when an AdmissionCheck is gone."""
+
+    name: str
+
+
+class LimitRangeObserved(EventBase, frozen=True, tag="limitrange.observed"):
+    """Appended by the informer bridge when it first sees, or sees a relevant change of, a LimitRange, `<namespace>/<name>`."""
+
+    limit_range: str
+    limits: tuple[LimitRangeItem, ...] = ()
+
+
+class LimitRangeDeleted(EventBase, frozen=True, tag="limitrange.deleted"):
+    """Appended by the informer bridge when a LimitRange is gone."""
+
+    limit_range: str
+
+
+class RuntimeClassObserved(EventBase, frozen=True, tag="runtimeclass.observed"):
+    """Appended by the informer bridge when it first sees, or sees a relevant change of, a RuntimeClass and its pod overhead."""
+
+    name: str
+    overhead: dict[str, str | int | float] = {}
+
+
+class RuntimeClassDeleted(EventBase, frozen=True, tag="runtimeclass.deleted"):
+    """Appended by the informer bridge when a RuntimeClass is gone."""
+
+    name: str
+
+
+class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
+    """
+    Appended by the informer bridge when it first sees a Workload, or a part that Headgate does not write itself changed.
+
+    `taken_over` is the status that the object had at first sight, when it had one: the work of another Kueue, or of a
+    Headgate whose log is lost. `checks`, `reclaimable_pods` and `finished` are what others write into the status:
+    check controllers, job integrations, whoever finishes a workload.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    created_ms: UnixMs
+    spec: WorkloadSpec
+    generation: int = 0
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner: OwnerReference | None = None
+    deleting: bool = False
+    checks: tuple[CheckState, ...] = ()
+    reclaimable_pods: tuple[ReclaimablePod, ...] = ()
+    finished: Condition | None = None
+    taken_over: WorkloadStatus | None = None
+
+
+class WorkloadDeleted(EventBase, frozen=True, tag="workload.deleted"):
+    """Appended by the informer bridge when a Workload is gone."""
+
+    workload: WorkloadKey
+    uid: Uid
+
+
+class JobObserved(EventBase, frozen=True, tag="job.observed"):
+    """Appended by the informer bridge when a Job that names a queue appears or a relevant part of it changes."""
+
+    job: JobKey
+    spec: Job
+
+
+class JobDeleted(EventBase, frozen=True, tag="job.deleted"):
+    """Appended by the informer bridge when a Job that names a queue is gone."""
+
+    job: JobKey
+    uid: Uid
+
+
+class PodObserved(EventBase, frozen=True, tag="pod.observed"):
+    """
+    Appended by the informer bridge when a pod that matters appears or a relevant part of it changes.
+
+    A pod matters while it holds room on a node, or waits for Headgate to bind or ungate it.
+    """
+
+    pod: PodKey
+    spec: Pod
+
+
+class PodDeleted(EventBase, frozen=True, tag="pod.deleted"):
+    """Appended by the informer bridge when a pod that mattered is gone, has finished, or has ceased to matter."""
+
+    pod: PodKey
+    uid: Uid
+
+
+Fact = (
+    InformersSynced
+    | NamespaceObserved
+    | NamespaceDeleted
+    | NodeObserved
+    | NodeDeleted
+    | ResourceFlavorObserved
+    | ResourceFlavorDeleted
+    | TopologyObserved
+    | TopologyDeleted
+    | CohortObserved
+    | CohortDeleted
+    | ClusterQueueObserved
+    | ClusterQueueDeleted
+    | LocalQueueObserved
+    | LocalQueueDeleted
+    | WorkloadPriorityClassObserved
+    | WorkloadPriorityClassDeleted
+    | PriorityClassObserved
+    | PriorityClassDeleted
+    | AdmissionCheckObserved
+    | AdmissionCheckDeleted
+    | LimitRangeObserved
+    | LimitRangeDeleted
+    | RuntimeClassObserved
+    | RuntimeClassDeleted
+    | WorkloadObserved
+    | WorkloadDeleted
+    | JobObserved
+    | JobDeleted
+    | PodObserved
+    | PodDeleted
+)

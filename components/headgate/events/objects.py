@@ -1,0 +1,491 @@
+"""
+The parts of Kubernetes and Kueue objects that scheduling depends on.
+
+Each Struct mirrors the fields of the API object of the same name, in the API's own spelling on the wire (camelCase),
+so that a watch line decodes straight into it and a reader of the log sees what `kubectl get -o json` shows. Fields that
+no decision depends on are left out: a change of theirs is no fact. Quantities stay the strings that the manifest has;
+`headgate.core.amounts` reads them.
+
+The informer bridge makes them from watch lines, facts carry them, the fold keeps them. All are immutable.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from headgate.events.ids import UnixMs
+
+Labels = Mapping[str, str]
+
+
+class ApiObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """What every part of an API object has in common: immutable, camelCase, defaults left out on the wire."""
+
+
+class ApiBranch(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """As `ApiObject`, for those that hold containers (the collector has to know them)."""
+
+
+# --- selectors, taints, tolerations --------------------------------------------------------------------------------
+
+
+class Requirement(ApiBranch, frozen=True):
+    """A `matchExpressions` entry of a label selector or a node selector term."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(ApiBranch, frozen=True):
+    """`metav1.LabelSelector`. Empty matches everything; an absent selector (None) matches nothing."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+
+class NodeSelectorTerm(ApiBranch, frozen=True):
+    """Terms are ORed, the requirements inside are ANDed; a term without any matches nothing."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+class NodeSelector(ApiBranch, frozen=True):
+    """`corev1.NodeSelector`."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(ApiBranch, frozen=True):
+    """Only the required part: preferences do not change what is possible."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(ApiBranch, frozen=True):
+    """`corev1.Affinity`, reduced to node affinity."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class Taint(ApiObject, frozen=True):
+    """`corev1.Taint`. Effects: NoSchedule, PreferNoSchedule, NoExecute."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class Toleration(ApiObject, frozen=True):
+    """`corev1.Toleration`. Operator Exists or Equal (the default); an empty key with Exists tolerates everything."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+# --- pods ----------------------------------------------------------------------------------------------------------
+
+
+class Resources(ApiBranch, frozen=True):
+    """`corev1.ResourceRequirements`: resource name to quantity."""
+
+    requests: dict[str, str | int | float] = {}
+    limits: dict[str, str | int | float] = {}
+
+
+class Container(ApiBranch, frozen=True):
+    """`restart_policy` "Always" on an init container makes it a sidecar."""
+
+    name: str = ""
+    resources: Resources = Resources()
+    restart_policy: str | None = None
+
+
+class SchedulingGate(ApiObject, frozen=True):
+    """`corev1.PodSchedulingGate`."""
+
+    name: str
+
+
+class PodSpec(ApiBranch, frozen=True):
+    """The scheduling-relevant shape of a pod."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: dict[str, str | int | float] = {}
+    resources: Resources | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    priority_class_name: str = ""
+    priority: int | None = None
+    runtime_class_name: str | None = None
+    scheduler_name: str = ""
+    node_name: str = ""
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+
+
+class TemplateMeta(ApiBranch, frozen=True):
+    """Labels and annotations of a pod template, as far as Kueue gives them a meaning (`kueue.x-k8s.io/...`)."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class PodTemplate(ApiBranch, frozen=True):
+    """`corev1.PodTemplateSpec`."""
+
+    metadata: TemplateMeta = TemplateMeta()
+    spec: PodSpec = PodSpec()
+
+
+# --- Kueue: Workload -----------------------------------------------------------------------------------------------
+
+
+class TopologyRequest(ApiObject, frozen=True):
+    """`spec.podSets[].topologyRequest`: kept with the workload so that its shape and status are whole."""
+
+    required: str | None = None
+    preferred: str | None = None
+    unconstrained: bool | None = None
+    pod_index_label: str | None = None
+    sub_group_index_label: str | None = None
+    sub_group_count: int | None = None
+    pod_set_group_name: str | None = None
+    pod_set_slice_required_topology: str | None = None
+    pod_set_slice_size: int | None = None
+
+
+class PodSet(ApiBranch, frozen=True):
+    """A homogeneous group of pods. `min_count` set means that it may be admitted with fewer pods (partial admission)."""
+
+    name: str = "main"
+    count: int = 1
+    min_count: int | None = None
+    template: PodTemplate = PodTemplate()
+    topology_request: TopologyRequest | None = None
+
+
+class PriorityClassRef(ApiObject, frozen=True):
+    """`kueue.x-k8s.io` WorkloadPriorityClass or `scheduling.k8s.io` PriorityClass."""
+
+    group: str
+    kind: str
+    name: str
+
+
+class WorkloadSpec(ApiBranch, frozen=True):
+    """`kueue.x-k8s.io/v1beta2` Workload spec. A missing priority counts as 0."""
+
+    queue_name: str = ""
+    pod_sets: tuple[PodSet, ...] = ()
+    priority: int | None = None
+    priority_class_ref: PriorityClassRef | None = None
+    active: bool = True
+    maximum_execution_time_seconds: int | None = None
+
+
+class Condition(ApiObject, frozen=True):
+    """`metav1.Condition`. `last_transition_time` is RFC 3339 in UTC with whole seconds, as the API has it."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int | None = None
+
+
+class PodSetAssignment(ApiBranch, frozen=True):
+    """What one pod set got: resource to flavor, resource to total usage (canonical quantity), number of pods."""
+
+    name: str = "main"
+    flavors: dict[str, str] = {}
+    resource_usage: dict[str, str | int | float] = {}
+    count: int = 0
+
+
+class Admission(ApiBranch, frozen=True):
+    """`status.admission`: the quota reservation of a workload."""
+
+    cluster_queue: str
+    pod_set_assignments: tuple[PodSetAssignment, ...] = ()
+
+
+class PodSetUpdate(ApiBranch, frozen=True):
+    """What an admission check wants changed in the pods of one pod set."""
+
+    name: str
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class CheckState(ApiBranch, frozen=True):
+    """`status.admissionChecks[]`. State: Pending, Ready, Retry, Rejected."""
+
+    name: str
+    state: str
+    message: str = ""
+    last_transition_time: str = ""
+    requeue_after_seconds: int | None = None
+    retry_count: int | None = None
+    pod_set_updates: tuple[PodSetUpdate, ...] = ()
+
+
+class RequeueState(ApiObject, frozen=True):
+    """`status.requeueState`: how often evicted for a reason that backs off, and when the backoff ends (RFC 3339)."""
+
+    count: int | None = None
+    requeue_at: str | None = None
+
+
+class ReclaimablePod(ApiObject, frozen=True):
+    """`status.reclaimablePods[]`: pods of a pod set that are done and whose quota is free again."""
+
+    name: str
+    count: int
+
+
+class EvictionStat(ApiObject, frozen=True):
+    """`status.schedulingStats.evictions[]`."""
+
+    reason: str
+    underlying_cause: str = ""
+    count: int = 0
+
+
+class SchedulingStats(ApiBranch, frozen=True):
+    """`status.schedulingStats`."""
+
+    evictions: tuple[EvictionStat, ...] = ()
+
+
+class PodSetRequest(ApiBranch, frozen=True):
+    """`status.resourceRequests[]`: what a pod set asks for in total, canonical quantities."""
+
+    name: str
+    resources: dict[str, str | int | float] = {}
+
+
+class WorkloadStatus(ApiBranch, frozen=True):
+    """`kueue.x-k8s.io/v1beta2` Workload status, as far as Headgate reads or writes it."""
+
+    conditions: tuple[Condition, ...] = ()
+    admission: Admission | None = None
+    admission_checks: tuple[CheckState, ...] = ()
+    requeue_state: RequeueState | None = None
+    reclaimable_pods: tuple[ReclaimablePod, ...] = ()
+    resource_requests: tuple[PodSetRequest, ...] = ()
+    scheduling_stats: SchedulingStats | None = None
+
+
+class OwnerReference(ApiObject, frozen=True):
+    """`metav1.OwnerReference`, the controlling one."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+# --- Kueue: queues, flavors, cohorts, checks -----------------------------------------------------------------------
+
+
+class ResourceQuota(ApiObject, frozen=True):
+    """Quota of one resource in one flavor. A missing borrowing limit means no limit; a missing lending limit lends all."""
+
+    name: str
+    nominal_quota: str | int | float = "0"
+    borrowing_limit: str | int | float | None = None
+    lending_limit: str | int | float | None = None
+
+
+class FlavorQuotas(ApiBranch, frozen=True):
+    """One flavor of a resource group."""
+
+    name: str
+    resources: tuple[ResourceQuota, ...] = ()
+
+
+class ResourceGroup(ApiBranch, frozen=True):
+    """Resources that are assigned one flavor together, and the flavors to try, in order."""
+
+    covered_resources: tuple[str, ...] = ()
+    flavors: tuple[FlavorQuotas, ...] = ()
+
+
+class FlavorFungibility(ApiObject, frozen=True):
+    """When to go on to the next flavor. v1beta1's Borrow and Preempt mean MayStopSearch."""
+
+    when_can_borrow: str = "MayStopSearch"
+    when_can_preempt: str = "TryNextFlavor"
+    preference: str | None = None
+
+
+class BorrowWithinCohort(ApiObject, frozen=True):
+    """`preemption.borrowWithinCohort`."""
+
+    policy: str = "Never"
+    max_priority_threshold: int | None = None
+
+
+class Preemption(ApiObject, frozen=True):
+    """Whom a ClusterQueue's pending workloads may preempt."""
+
+    reclaim_within_cohort: str = "Never"
+    borrow_within_cohort: BorrowWithinCohort | None = None
+    within_cluster_queue: str = "Never"
+
+
+class CheckRule(ApiBranch, frozen=True):
+    """An admission check of a ClusterQueue; no flavors means all."""
+
+    name: str
+    on_flavors: tuple[str, ...] = ()
+
+
+class AdmissionChecksStrategy(ApiBranch, frozen=True):
+    """`admissionChecksStrategy`."""
+
+    admission_checks: tuple[CheckRule, ...] = ()
+
+
+class FairSharing(ApiObject, frozen=True):
+    """`fairSharing.weight`, a quantity; missing means 1."""
+
+    weight: str | int | float | None = None
+
+
+class ClusterQueueSpec(ApiBranch, frozen=True):
+    """`kueue.x-k8s.io/v1beta2` ClusterQueue spec. An absent namespace selector admits no namespace, {} admits all."""
+
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    cohort_name: str = ""
+    queueing_strategy: str = "BestEffortFIFO"
+    namespace_selector: LabelSelector | None = None
+    flavor_fungibility: FlavorFungibility = FlavorFungibility()
+    preemption: Preemption = Preemption()
+    admission_checks_strategy: AdmissionChecksStrategy | None = None
+    stop_policy: str = "None"
+    fair_sharing: FairSharing | None = None
+
+
+class CohortSpec(ApiBranch, frozen=True):
+    """`kueue.x-k8s.io/v1beta2` Cohort spec."""
+
+    parent_name: str = ""
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    fair_sharing: FairSharing | None = None
+
+
+class LocalQueueSpec(ApiObject, frozen=True):
+    """`kueue.x-k8s.io/v1beta2` LocalQueue spec."""
+
+    cluster_queue: str = ""
+    stop_policy: str = "None"
+    fair_sharing: FairSharing | None = None
+
+
+class ResourceFlavorSpec(ApiBranch, frozen=True):
+    """`kueue.x-k8s.io/v1beta2` ResourceFlavor spec."""
+
+    node_labels: dict[str, str] = {}
+    node_taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology_name: str | None = None
+
+
+class TopologyLevel(ApiObject, frozen=True):
+    """One level of a Topology, by node label."""
+
+    node_label: str
+
+
+class TopologySpec(ApiBranch, frozen=True):
+    """`kueue.x-k8s.io/v1beta2` Topology spec, widest level first."""
+
+    levels: tuple[TopologyLevel, ...] = ()
+
+
+class CheckParameters(ApiObject, frozen=True):
+    """`parameters` of an AdmissionCheck."""
+
+    api_group: str
+    kind: str
+    name: str
+
+
+class AdmissionCheckSpec(ApiObject, frozen=True):
+    """`kueue.x-k8s.io/v1beta2` AdmissionCheck spec."""
+
+    controller_name: str
+    parameters: CheckParameters | None = None
+
+
+# --- core objects --------------------------------------------------------------------------------------------------
+
+
+class Node(ApiBranch, frozen=True):
+    """A node as far as quota, topology and binding depend on it. `ready` is its Ready condition."""
+
+    name: str
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: dict[str, str | int | float] = {}
+    ready: bool = True
+
+
+class LimitRangeItem(ApiBranch, frozen=True):
+    """`spec.limits[]` of a LimitRange."""
+
+    type: str
+    max: dict[str, str | int | float] = {}
+    min: dict[str, str | int | float] = {}
+    default: dict[str, str | int | float] = {}
+    default_request: dict[str, str | int | float] = {}
+    max_limit_request_ratio: dict[str, str | int | float] = {}
+
+
+class Job(ApiBranch, frozen=True):
+    """
+    A batch/v1 Job that asks for a queue.
+
+    `finished` is the type of its finishing condition, "Complete" or "Failed", and `message` that condition's message.
+    """
+
+    uid: str
+    created_ms: UnixMs
+    queue_name: str = ""
+    priority_class: str = ""
+    suspended: bool = False
+    parallelism: int = 1
+    completions: int | None = None
+    min_parallelism: int | None = None
+    template: PodTemplate = PodTemplate()
+    active: int = 0
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    finished: Literal["Complete", "Failed"] | None = None
+    message: str = ""
+    deleting: bool = False
+
+
+class Pod(ApiBranch, frozen=True):
+    """A pod that takes room on a node or waits for one."""
+
+    uid: str
+    created_ms: UnixMs
+    spec: PodSpec = PodSpec()
+    phase: str = "Pending"
+    workload: str = ""
+    owner: OwnerReference | None = None
+    deleting: bool = False

@@ -1,0 +1,203 @@
+"""
+Queue life: where a pending workload stands, why, and what it waits for.
+
+All are appended by the queue manager. Together with the facts and the decisions they move a workload through the
+lifecycle of `headgate.core.lifecycle`.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from headgate.events.base import EventBase
+from headgate.events.ids import Seq, Shape, Uid, UnixMs, WorkloadKey
+from headgate.events.objects import RequeueState
+
+
+class QuotaFreed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="QuotaFreed", tag_field="on"):
+    """
+    Wakes when quota is freed or raised in a cohort tree, in one of the flavor-resources that were short.
+
+    `tree` is the root Cohort's name, or `ClusterQueue/<name>` for a ClusterQueue without cohort. No flavor-resources
+    means any. `flavor_resources` entries are `<flavor>/<resource>`.
+    """
+
+    tree: str
+    flavor_resources: tuple[str, ...] = ()
+
+
+class ObjectChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="ObjectChanged", tag_field="on"):
+    """Wakes when the named object is created or changes: LocalQueue `team-a/main`, Namespace `team-a`, a Workload."""
+
+    kind: str
+    name: str
+
+
+class TimePassed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="TimePassed", tag_field="on"):
+    """Wakes at a time that is written here."""
+
+    at_ms: UnixMs
+
+
+Wake = QuotaFreed | ObjectChanged | TimePassed
+"""What can bring a parked workload back. Each parked workload has at least one that can still come true."""
+
+
+class WorkloadQueued(EventBase, frozen=True, tag="workload.queued"):
+    """
+    Appended by the queue manager when a pending workload enters the heap of its ClusterQueue.
+
+    Order in the heap: higher `priority`, then lower `queued_at_ms` (Kueue's queue-order timestamp), then uid. A
+    workload whose `shape` is parked joins its like and sleeps with them.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    cluster_queue: str
+    priority: int
+    queued_at_ms: UnixMs
+    shape: Shape
+
+
+class WorkloadParked(EventBase, frozen=True, tag="workload.parked"):
+    """
+    Appended by the queue manager when a pending workload is set aside, with the reason and what will wake it.
+
+    Scope "workload" parks it alone. Scope "shape" parks with it every workload of the same shape in the ClusterQueue,
+    now and later, since what does not fit for one fits for none (Kueue's scheduling equivalence hashing). Scope "queue"
+    parks the head of a StrictFIFO ClusterQueue: it keeps its place and nothing behind it may pass.
+    `cluster_queue` is "" when the workload has none to stand in. `decided_at` is the cycle's position whose verdict
+    this carries out, 0 when there was no cycle. `writes_condition` says that the reason goes into the status.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    reason: str
+    message: str
+    wake: tuple[Wake, ...]
+    cluster_queue: str = ""
+    scope: Literal["workload", "shape", "queue"] = "workload"
+    decided_at: Seq = Seq(0)
+    writes_condition: bool = False
+
+
+class WorkloadWoken(EventBase, frozen=True, tag="workload.woken"):
+    """
+    Appended by the queue manager when what a parked workload waited for has come true.
+
+    With scope "shape" all pending workloads of its shape wake with it; they stand in the heap of `cluster_queue`
+    again. With scope "queue" its StrictFIFO queue is no longer blocked. With scope "workload" only it wakes. `by` says what woke it, `by_position` where that stands in the log.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    cluster_queue: str
+    by: str
+    by_position: Seq
+    scope: Literal["workload", "shape", "queue"] = "workload"
+    shape: Shape = Shape("")
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One workload offered to the scheduler."""
+
+    cluster_queue: str
+    workload: WorkloadKey
+    uid: Uid
+
+
+class HeadsOffered(EventBase, frozen=True, tag="heads.offered"):
+    """
+    Appended by the queue manager: the next workloads of each ClusterQueue, in queue order, several deep.
+
+    The scheduler takes the first undecided one of each active ClusterQueue in each cycle, so that the outcome equals
+    one head per queue per cycle and no cycle waits for a round trip.
+    """
+
+    heads: tuple[Head, ...]
+
+
+class HeadsWithdrawn(EventBase, frozen=True, tag="heads.withdrawn"):
+    """
+    Appended by the queue manager when offered heads of ClusterQueues are taken back into their heaps, and why.
+
+    A workload of higher rank has arrived, the queue was stopped or has changed. A decision of the scheduler that was
+    on its way still counts.
+    """
+
+    cluster_queues: tuple[str, ...]
+    reason: str
+
+
+class WorkloadEvicted(EventBase, frozen=True, tag="workload.evicted"):
+    """
+    Appended by the queue manager when a workload has to give its quota back: stop policy, deactivation, checks.
+
+    Reasons and messages are Kueue's. The quota stays charged until `workload.released`, when its job has stopped.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    reason: str
+    message: str
+    underlying_cause: str = ""
+    requeue_state: RequeueState | None = None
+
+
+class WorkloadReleased(EventBase, frozen=True, tag="workload.released"):
+    """
+    Appended by the queue manager when an evicted workload's job has stopped: its reservation and quota are given back.
+
+    `requeued` with its reason is Kueue's Requeued condition.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    requeued: bool
+    reason: str
+    message: str
+
+
+class WorkloadRequeued(EventBase, frozen=True, tag="workload.requeued"):
+    """Appended by the queue manager when an evicted workload may queue again: its backoff or its stop is over."""
+
+    workload: WorkloadKey
+    uid: Uid
+    reason: str
+    message: str
+
+
+class WorkloadFinished(EventBase, frozen=True, tag="workload.finished"):
+    """
+    Appended by the queue manager when a workload's job has finished or its Workload was marked so; its quota is free.
+
+    Reasons are Kueue's: Succeeded, Failed, OwnerNotFound and the like.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    reason: str
+    message: str
+
+
+class DeadlinePassed(EventBase, frozen=True, tag="deadline.passed"):
+    """Appended by the queue manager when a time written in the log is over: a backoff, a maximum execution time."""
+
+    workload: WorkloadKey
+    uid: Uid
+    deadline: Literal["RequeueAt", "MaximumExecutionTime"]
+    at_ms: UnixMs
+
+
+QueueEvent = (
+    WorkloadQueued
+    | WorkloadParked
+    | WorkloadWoken
+    | HeadsOffered
+    | HeadsWithdrawn
+    | WorkloadEvicted
+    | WorkloadReleased
+    | WorkloadRequeued
+    | WorkloadFinished
+    | DeadlinePassed
+)

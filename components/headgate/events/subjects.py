@@ -1,0 +1,108 @@
+"""
+NATS subjects: of the log, and of the feed.
+
+The log has one subject a producer, `headgate.<cell>.log.<producer>`, because the broker fences per subject. The feed
+has one a thing that something happened to, `headgate.<cell>.<entity>.<event>.<namespace>.<name>`, so that subscribers
+choose with wildcards: `headgate.*.workload.admitted.>` is every admission.
+
+Names of Kubernetes objects may hold characters that separate or match tokens in NATS; they are percent-encoded, and
+`parse_feed_subject` gives them back. A part that does not apply is `_`.
+"""
+
+import re
+
+import msgspec
+
+from headgate.events.base import EventBase, Producer, tag_of
+from headgate.events.ids import split_key
+
+ROOT = "headgate"
+NONE = "_"
+"""The token of a namespace or name that does not apply."""
+
+_CELL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_:~@!$&'()+,;=/-]")
+_KEY_FIELDS = ("queue", "limit_range", "name")
+
+
+class FeedSubject(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a feed subject, unescaped; "" where they do not apply."""
+
+    cell: str
+    entity: str
+    event: str
+    namespace: str = ""
+    name: str = ""
+
+
+def check_cell(cell: str) -> str:
+    """
+    The cell's name when it can be one.
+
+    Raises ValueError: a cell is a DNS label, because it stands in subjects, stream names and host names.
+    """
+    if not _CELL.fullmatch(cell):
+        raise ValueError(f"cell {cell!r} is not a DNS label: use at most 63 of a-z, 0-9 and '-', not '-' at either end")
+    return cell
+
+
+def log_subject(cell: str, producer: Producer) -> str:
+    """The subject that a producer's commits stand on."""
+    return f"{ROOT}.{check_cell(cell)}.log.{producer.value}"
+
+
+def parse_log_subject(subject: str) -> tuple[str, Producer]:
+    """Cell and producer of a log subject. Raises ValueError when it is none."""
+    parts = subject.split(".")
+    if len(parts) != 4 or parts[0] != ROOT or parts[2] != "log":
+        raise ValueError(f"{subject!r} is not a log subject: expected {ROOT}.<cell>.log.<producer>")
+    return check_cell(parts[1]), Producer(parts[3])
+
+
+def escape(name: str) -> str:
+    """A name as one subject token. "" becomes `_`."""
+    if name == "":
+        return NONE
+    if name == NONE:
+        return "%5F"
+    return _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match.group().encode()), name)
+
+
+def unescape(token: str) -> str:
+    """The name that `escape` was given. Raises ValueError on a token that it cannot have made."""
+    if token == NONE:
+        return ""
+    if not token or re.search(r"%(?![0-9A-F]{2})", token):
+        raise ValueError(f"{token!r} is not an escaped subject token")
+    parts = re.split(r"((?:%[0-9A-F]{2})+)", token)
+    return "".join(bytes.fromhex(part.replace("%", "")).decode() if part.startswith("%") else part for part in parts)
+
+
+def subject_key(event: EventBase) -> str:
+    """The `<namespace>/<name>` or name of what an event is about; "" for events about no single object."""
+    entity = tag_of(event).partition(".")[0]
+    for field in (entity, *_KEY_FIELDS):
+        value = getattr(event, field, None)
+        if isinstance(value, str):
+            return value
+    return ""
+
+
+def feed_subject(cell: str, event: EventBase) -> str:
+    """The subject on which the feed publishes an event."""
+    namespace, name = split_key(subject_key(event))
+    return f"{ROOT}.{check_cell(cell)}.{tag_of(event)}.{escape(namespace)}.{escape(name)}"
+
+
+def parse_feed_subject(subject: str) -> FeedSubject:
+    """The parts of a feed subject. Raises ValueError when it is none."""
+    parts = subject.split(".")
+    if len(parts) != 6 or parts[0] != ROOT:
+        raise ValueError(f"{subject!r} is not {ROOT}.<cell>.<entity>.<event>.<namespace>.<name>, as feed subjects are")
+    return FeedSubject(
+        cell=check_cell(parts[1]),
+        entity=parts[2],
+        event=parts[3],
+        namespace=unescape(parts[4]),
+        name=unescape(parts[5]),
+    )
