@@ -1,0 +1,53 @@
+"""
+From a machine's `Append` to the commit that is written.
+
+Every loop, real or simulated, makes its commits here, so that numbers, hash chain and times are kept the same way
+everywhere. All that goes in besides the events comes from the folded state and the loop's clock.
+"""
+
+from headgate.core.machine import Append
+from headgate.core.state import ProducerRecord, State
+from headgate.events.base import Producer
+from headgate.events.commit import Commit, commit_id
+from headgate.events.effects import LeaderElected
+from headgate.events.ids import Epoch, Seq, UnixMs
+
+
+def next_commit(
+    state: State, producer: Producer, epoch: Epoch, append: Append, now_ms: UnixMs, trace: str | None = None
+) -> tuple[Commit, Seq]:
+    """
+    The producer's next commit, and the sequence that its append is fenced on.
+
+    Its time is the loop's clock, but never before that of the producer's last commit: a clock that was set back does not
+    set the log back.
+    """
+    record = state.producers.get(producer) or ProducerRecord()
+    commit = Commit(
+        id=commit_id(producer, epoch, record.number + 1),
+        producer=producer,
+        epoch=epoch,
+        number=record.number + 1,
+        time_ms=UnixMs(max(now_ms, record.last_ms)),
+        prev=record.last_hash,
+        events=append.events,
+        decided_at=append.decided_at,
+        cause=append.cause,
+        trace=trace,
+    )
+    return commit, record.last_seq
+
+
+def first_of_term(state: State, producer: Producer, epoch: Epoch, holder: str, now_ms: UnixMs) -> tuple[Commit, Seq]:
+    """
+    The commit that opens a term and fences the former leader.
+
+    Raises ValueError when the epoch is not newer than those the log has seen: the lease was lost with its store.
+    """
+    record = state.producers.get(producer) or ProducerRecord()
+    if epoch <= record.epoch:
+        raise ValueError(
+            f"{producer.value}: epoch {epoch} of the lease is not newer than epoch {record.epoch} in the log; "
+            f"the stream of leases was lost or belongs to another log"
+        )
+    return next_commit(state, producer, epoch, Append(events=(LeaderElected(holder=holder),)), now_ms)

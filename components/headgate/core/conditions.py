@@ -1,0 +1,76 @@
+"""
+Conditions, as `k8s.io/apimachinery` sets them and as Kueue words them.
+
+A condition's transition time changes only with its status. Order is that of first appearance.
+"""
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Literal
+
+from headgate.events.ids import UnixMs
+from headgate.events.objects import Condition
+
+QUOTA_RESERVED = "QuotaReserved"
+ADMITTED = "Admitted"
+EVICTED = "Evicted"
+PREEMPTED = "Preempted"
+REQUEUED = "Requeued"
+FINISHED = "Finished"
+PODS_READY = "PodsReady"
+
+NO_RESERVATION = "The workload has no reservation"
+
+
+@lru_cache(maxsize=4096)
+def _second(unix_s: int) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339(at_ms: UnixMs) -> str:
+    """A time as the API writes it: RFC 3339, UTC, whole seconds."""
+    return _second(at_ms // 1000)
+
+
+def parse_rfc3339(text: str) -> UnixMs:
+    """The time of an API timestamp. Raises ValueError."""
+    return UnixMs(int(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000))
+
+
+def find(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
+    """The condition of a type."""
+    for condition in conditions:
+        if condition.type == kind:
+            return condition
+    return None
+
+
+def is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
+    """Whether the condition of a type is there and True."""
+    condition = find(conditions, kind)
+    return condition is not None and condition.status == "True"
+
+
+def put(
+    conditions: tuple[Condition, ...],
+    kind: str,
+    status: Literal["True", "False", "Unknown"],
+    reason: str,
+    message: str,
+    at_ms: UnixMs,
+    generation: int | None = None,
+) -> tuple[Condition, ...]:
+    """The conditions with one set (meta.SetStatusCondition): the transition time moves only when the status does."""
+    old = find(conditions, kind)
+    time = old.last_transition_time if old is not None and old.status == status else rfc3339(at_ms)
+    new = Condition(
+        type=kind,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=time,
+        observed_generation=generation or None,
+    )
+    if old is None:
+        return (*conditions, new)
+    return tuple(new if condition is old else condition for condition in conditions)

@@ -1,0 +1,361 @@
+"""
+The fold of facts about everything but workloads, and of what the other processes did with jobs and pods.
+
+Called by `headgate.core.fold` only. Each function applies one event type to the state; changes that may let waiting
+workloads fit are noted in `State.freed`, from which the queue manager wakes them.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from headgate.core.state import (
+    CheckRecord,
+    ClusterQueueRecord,
+    CohortRecord,
+    FlavorRecord,
+    JobRecord,
+    LocalQueueRecord,
+    NamespaceRecord,
+    PodRecord,
+    PriorityClassRecord,
+    SnapshotRecord,
+    State,
+)
+from headgate.core.trees import root_of, tree_of
+from headgate.events import decisions, effects, facts
+from headgate.events.commit import Commit
+from headgate.events.ids import JobKey, PodKey, Seq
+from headgate.events.objects import ResourceGroup
+
+ANY = "*"
+"""In `State.freed`: a change that may help any workload of the tree."""
+
+Apply = Callable[[State, Any, Commit, Seq], None]
+
+
+def free(state: State, tree: str, flavor_resources: Iterable[str], seq: Seq) -> None:
+    """Note that quota of these `<flavor>/<resource>` in a tree was freed or raised at a position."""
+    freed = state.freed.setdefault(tree, {})
+    for flavor_resource in flavor_resources:
+        freed[flavor_resource] = seq
+
+
+def _free_where(state: State, concerns: Callable[[ClusterQueueRecord], bool], seq: Seq) -> None:
+    for tree in {state.index.trees[name]: None for name, record in state.cluster_queues.items() if concerns(record)}:
+        free(state, tree, (ANY,), seq)
+
+
+def _uses_flavor(groups: tuple[ResourceGroup, ...], flavor: str) -> bool:
+    return any(quotas.name == flavor for group in groups for quotas in group.flavors)
+
+
+def _retree(state: State, seq: Seq) -> None:
+    """Find every ClusterQueue's tree again after a cohort or a ClusterQueue has changed; what moved is worth a try."""
+    before = state.index.trees
+    state.index.trees = {name: tree_of(name, state) for name in state.cluster_queues}
+    for name, tree in state.index.trees.items():
+        if before.get(name) != tree:
+            free(state, tree, (ANY,), seq)
+            if name in before:
+                free(state, before[name], (ANY,), seq)
+
+
+def _informers_synced(state: State, event: facts.InformersSynced, commit: Commit, seq: Seq) -> None:
+    state.synced = True
+
+
+def _namespace_observed(state: State, event: facts.NamespaceObserved, commit: Commit, seq: Seq) -> None:
+    old = state.namespaces.get(event.name)
+    state.namespaces[event.name] = NamespaceRecord(labels=event.labels, terminating=event.terminating)
+    if old is None or old.labels != event.labels:
+        _free_where(state, lambda record: record.spec.namespace_selector is not None, seq)
+
+
+def _namespace_deleted(state: State, event: facts.NamespaceDeleted, commit: Commit, seq: Seq) -> None:
+    state.namespaces.pop(event.name, None)
+
+
+def _node_observed(state: State, event: facts.NodeObserved, commit: Commit, seq: Seq) -> None:
+    state.nodes[event.name] = event.node
+
+
+def _node_deleted(state: State, event: facts.NodeDeleted, commit: Commit, seq: Seq) -> None:
+    state.nodes.pop(event.name, None)
+
+
+def _flavor_observed(state: State, event: facts.ResourceFlavorObserved, commit: Commit, seq: Seq) -> None:
+    state.flavors[event.name] = FlavorRecord(spec=event.spec, generation=event.generation)
+    _free_where(state, lambda record: _uses_flavor(record.spec.resource_groups, event.name), seq)
+
+
+def _flavor_deleted(state: State, event: facts.ResourceFlavorDeleted, commit: Commit, seq: Seq) -> None:
+    state.flavors.pop(event.name, None)
+    _free_where(state, lambda record: _uses_flavor(record.spec.resource_groups, event.name), seq)
+
+
+def _topology_observed(state: State, event: facts.TopologyObserved, commit: Commit, seq: Seq) -> None:
+    state.topologies[event.name] = event.spec
+    _free_topology(state, event.name, seq)
+
+
+def _topology_deleted(state: State, event: facts.TopologyDeleted, commit: Commit, seq: Seq) -> None:
+    state.topologies.pop(event.name, None)
+    _free_topology(state, event.name, seq)
+
+
+def _free_topology(state: State, topology: str, seq: Seq) -> None:
+    flavors = {name for name, record in state.flavors.items() if record.spec.topology_name == topology}
+    _free_where(state, lambda record: any(_uses_flavor(record.spec.resource_groups, flavor) for flavor in flavors), seq)
+
+
+def _cohort_observed(state: State, event: facts.CohortObserved, commit: Commit, seq: Seq) -> None:
+    state.cohorts[event.name] = CohortRecord(spec=event.spec, generation=event.generation)
+    _retree(state, seq)
+    _free_cohort(state, event.name, seq)
+
+
+def _cohort_deleted(state: State, event: facts.CohortDeleted, commit: Commit, seq: Seq) -> None:
+    _free_cohort(state, event.name, seq)
+    state.cohorts.pop(event.name, None)
+    _retree(state, seq)
+
+
+def _free_cohort(state: State, cohort: str, seq: Seq) -> None:
+    free(state, root_of(cohort, state.cohorts), (ANY,), seq)
+
+
+def _cluster_queue_observed(state: State, event: facts.ClusterQueueObserved, commit: Commit, seq: Seq) -> None:
+    record = state.cluster_queues.get(event.name)
+    if record is None:
+        state.cluster_queues[event.name] = ClusterQueueRecord(
+            spec=event.spec, uid=event.uid, generation=event.generation
+        )
+    else:
+        record.spec, record.uid, record.generation = event.spec, event.uid, event.generation
+    _retree(state, seq)
+    free(state, state.index.trees[event.name], (ANY,), seq)
+
+
+def _cluster_queue_deleted(state: State, event: facts.ClusterQueueDeleted, commit: Commit, seq: Seq) -> None:
+    if state.cluster_queues.pop(event.name, None) is None:
+        return
+    free(state, state.index.trees[event.name], (ANY,), seq)
+    _retree(state, seq)
+
+
+def _local_queue_observed(state: State, event: facts.LocalQueueObserved, commit: Commit, seq: Seq) -> None:
+    state.local_queues[event.queue] = LocalQueueRecord(spec=event.spec, uid=event.uid, generation=event.generation)
+
+
+def _local_queue_deleted(state: State, event: facts.LocalQueueDeleted, commit: Commit, seq: Seq) -> None:
+    state.local_queues.pop(event.queue, None)
+
+
+def _workload_priority_class_observed(
+    state: State, event: facts.WorkloadPriorityClassObserved, commit: Commit, seq: Seq
+) -> None:
+    state.workload_priority_classes[event.name] = event.value
+
+
+def _workload_priority_class_deleted(
+    state: State, event: facts.WorkloadPriorityClassDeleted, commit: Commit, seq: Seq
+) -> None:
+    state.workload_priority_classes.pop(event.name, None)
+
+
+def _priority_class_observed(state: State, event: facts.PriorityClassObserved, commit: Commit, seq: Seq) -> None:
+    state.priority_classes[event.name] = PriorityClassRecord(value=event.value, global_default=event.global_default)
+
+
+def _priority_class_deleted(state: State, event: facts.PriorityClassDeleted, commit: Commit, seq: Seq) -> None:
+    state.priority_classes.pop(event.name, None)
+
+
+def _check_observed(state: State, event: facts.AdmissionCheckObserved, commit: Commit, seq: Seq) -> None:
+    state.admission_checks[event.name] = CheckRecord(spec=event.spec, active=event.active)
+    _free_check(state, event.name, seq)
+
+
+def _check_deleted(state: State, event: facts.AdmissionCheckDeleted, commit: Commit, seq: Seq) -> None:
+    state.admission_checks.pop(event.name, None)
+    _free_check(state, event.name, seq)
+
+
+def _free_check(state: State, check: str, seq: Seq) -> None:
+    def names(record: ClusterQueueRecord) -> bool:
+        strategy = record.spec.admission_checks_strategy
+        return strategy is not None and any(rule.name == check for rule in strategy.admission_checks)
+
+    _free_where(state, names, seq)
+
+
+def _limit_range_observed(state: State, event: facts.LimitRangeObserved, commit: Commit, seq: Seq) -> None:
+    state.limit_ranges[event.limit_range] = event.limits
+
+
+def _limit_range_deleted(state: State, event: facts.LimitRangeDeleted, commit: Commit, seq: Seq) -> None:
+    state.limit_ranges.pop(event.limit_range, None)
+
+
+def _runtime_class_observed(state: State, event: facts.RuntimeClassObserved, commit: Commit, seq: Seq) -> None:
+    state.runtime_classes[event.name] = event.overhead
+
+
+def _runtime_class_deleted(state: State, event: facts.RuntimeClassDeleted, commit: Commit, seq: Seq) -> None:
+    state.runtime_classes.pop(event.name, None)
+
+
+# --- jobs and pods -------------------------------------------------------------------------------------------------
+
+
+def _job_observed(state: State, event: facts.JobObserved, commit: Commit, seq: Seq) -> None:
+    record = state.jobs.get(event.job)
+    if record is None or record.job.uid != event.spec.uid:
+        state.jobs[event.job] = JobRecord(job=event.spec)
+        return
+    if record.job.queue_name != event.spec.queue_name or record.job.template != event.spec.template:
+        record.refused = ""
+    if event.spec.suspended and not record.job.suspended:
+        record.started_for = ""
+    record.job = event.spec
+    record.action_refused = ""
+
+
+def _job_deleted(state: State, event: facts.JobDeleted, commit: Commit, seq: Seq) -> None:
+    record = state.jobs.get(event.job)
+    if record is not None and record.job.uid == event.uid:
+        del state.jobs[event.job]
+
+
+def _job_of(state: State, job: JobKey, uid: str) -> JobRecord | None:
+    record = state.jobs.get(job)
+    return record if record is not None and record.job.uid == uid else None
+
+
+def _workload_created(state: State, event: effects.WorkloadCreated, commit: Commit, seq: Seq) -> None:
+    if record := _job_of(state, event.job, event.job_uid):
+        record.workload, record.refused = event.workload, ""
+
+
+def _workload_create_rejected(state: State, event: effects.WorkloadCreateRejected, commit: Commit, seq: Seq) -> None:
+    if record := _job_of(state, event.job, event.job_uid):
+        record.refused = f"{event.code} {event.reason}: {event.message}"
+
+
+def _job_started(state: State, event: effects.JobStarted, commit: Commit, seq: Seq) -> None:
+    if record := _job_of(state, event.job, event.job_uid):
+        record.started_for, record.action_refused = event.workload_uid, ""
+
+
+def _job_start_rejected(state: State, event: effects.JobStartRejected, commit: Commit, seq: Seq) -> None:
+    if record := _job_of(state, event.job, event.job_uid):
+        record.action_refused = f"{event.code} {event.reason}: {event.message}"
+
+
+def _job_stopped(state: State, event: effects.JobStopped, commit: Commit, seq: Seq) -> None:
+    if record := _job_of(state, event.job, event.job_uid):
+        record.started_for, record.stopped_at, record.action_refused = "", seq, ""
+
+
+def _job_stop_rejected(state: State, event: effects.JobStopRejected, commit: Commit, seq: Seq) -> None:
+    if record := _job_of(state, event.job, event.job_uid):
+        record.action_refused = f"{event.code} {event.reason}: {event.message}"
+
+
+def _pod_observed(state: State, event: facts.PodObserved, commit: Commit, seq: Seq) -> None:
+    record = state.pods.get(event.pod)
+    if record is None or record.pod.uid != event.spec.uid:
+        state.pods[event.pod] = PodRecord(
+            pod=event.spec, placed=event.spec.spec.node_name, bound=event.spec.spec.node_name != ""
+        )
+        return
+    record.pod = event.spec
+    if event.spec.spec.node_name:
+        record.placed, record.bound = event.spec.spec.node_name, True
+
+
+def _pod_deleted(state: State, event: facts.PodDeleted, commit: Commit, seq: Seq) -> None:
+    if _pod_of(state, event.pod, event.uid):
+        del state.pods[event.pod]
+
+
+def _pod_of(state: State, pod: PodKey, uid: str) -> PodRecord | None:
+    record = state.pods.get(pod)
+    return record if record is not None and record.pod.uid == uid else None
+
+
+def _pod_placed(state: State, event: decisions.PodPlaced, commit: Commit, seq: Seq) -> None:
+    record = _pod_of(state, event.pod, event.uid)
+    if record is not None and not record.bound:
+        record.placed = event.node
+
+
+def _pod_bound(state: State, event: effects.PodBound, commit: Commit, seq: Seq) -> None:
+    if record := _pod_of(state, event.pod, event.uid):
+        record.placed, record.bound = event.node, True
+
+
+def _pod_bind_rejected(state: State, event: effects.PodBindRejected, commit: Commit, seq: Seq) -> None:
+    record = _pod_of(state, event.pod, event.uid)
+    if record is not None and not record.bound:
+        record.placed = ""
+        record.refusals += 1
+
+
+def _snapshot_taken(state: State, event: effects.SnapshotTaken, commit: Commit, seq: Seq) -> None:
+    state.snapshot = SnapshotRecord(
+        position=event.position, state_hash=event.state_hash, log_hash=event.log_hash, name=event.name
+    )
+
+
+def _divergence_found(state: State, event: effects.DivergenceFound, commit: Commit, seq: Seq) -> None:
+    """Nothing to fold: it is there to be read."""
+
+
+def reindex(state: State) -> None:
+    """Make anew what follows from the tables of this module."""
+    state.index.trees = {name: tree_of(name, state) for name in state.cluster_queues}
+
+
+APPLY: dict[type, Apply] = {
+    facts.InformersSynced: _informers_synced,
+    facts.NamespaceObserved: _namespace_observed,
+    facts.NamespaceDeleted: _namespace_deleted,
+    facts.NodeObserved: _node_observed,
+    facts.NodeDeleted: _node_deleted,
+    facts.ResourceFlavorObserved: _flavor_observed,
+    facts.ResourceFlavorDeleted: _flavor_deleted,
+    facts.TopologyObserved: _topology_observed,
+    facts.TopologyDeleted: _topology_deleted,
+    facts.CohortObserved: _cohort_observed,
+    facts.CohortDeleted: _cohort_deleted,
+    facts.ClusterQueueObserved: _cluster_queue_observed,
+    facts.ClusterQueueDeleted: _cluster_queue_deleted,
+    facts.LocalQueueObserved: _local_queue_observed,
+    facts.LocalQueueDeleted: _local_queue_deleted,
+    facts.WorkloadPriorityClassObserved: _workload_priority_class_observed,
+    facts.WorkloadPriorityClassDeleted: _workload_priority_class_deleted,
+    facts.PriorityClassObserved: _priority_class_observed,
+    facts.PriorityClassDeleted: _priority_class_deleted,
+    facts.AdmissionCheckObserved: _check_observed,
+    facts.AdmissionCheckDeleted: _check_deleted,
+    facts.LimitRangeObserved: _limit_range_observed,
+    facts.LimitRangeDeleted: _limit_range_deleted,
+    facts.RuntimeClassObserved: _runtime_class_observed,
+    facts.RuntimeClassDeleted: _runtime_class_deleted,
+    facts.JobObserved: _job_observed,
+    facts.JobDeleted: _job_deleted,
+    facts.PodObserved: _pod_observed,
+    facts.PodDeleted: _pod_deleted,
+    decisions.PodPlaced: _pod_placed,
+    effects.WorkloadCreated: _workload_created,
+    effects.WorkloadCreateRejected: _workload_create_rejected,
+    effects.JobStarted: _job_started,
+    effects.JobStartRejected: _job_start_rejected,
+    effects.JobStopped: _job_stopped,
+    effects.JobStopRejected: _job_stop_rejected,
+    effects.PodBound: _pod_bound,
+    effects.PodBindRejected: _pod_bind_rejected,
+    effects.SnapshotTaken: _snapshot_taken,
+    effects.DivergenceFound: _divergence_found,
+}

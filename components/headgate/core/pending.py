@@ -1,0 +1,138 @@
+"""
+The pending queue of one ClusterQueue: who is next, among shapes that may sleep.
+
+Workloads of one shape stand or fall together: what does not fit for one fits for none (Kueue's scheduling equivalence
+hashing, KEP-9694). So the queue is a queue of shapes, each with its members in order, and putting a thousand workloads to
+sleep or waking them costs the same as one: O(log shapes).
+
+It is an index of the state: the fold pushes and removes, the queue manager looks ahead, the read side counts places.
+
+Order (Kueue, `kueue-semantics` section 2): higher priority, earlier queue-order timestamp, lower uid.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+from sortedcontainers import SortedList
+
+from headgate.events.ids import Shape, UnixMs, WorkloadKey
+
+Rank = tuple[int, UnixMs, str, WorkloadKey]
+"""(-priority, queue-order timestamp, uid, key): smaller is nearer to the head. Unique, since keys are."""
+
+
+class PendingQueue:
+    """The QUEUED workloads of one ClusterQueue by shape. `blocked` is the rank that nothing behind it may pass."""
+
+    __slots__ = ("_asleep", "_awake", "_ranks", "_shapes", "blocked")
+
+    def __init__(self) -> None:
+        self._ranks: dict[WorkloadKey, tuple[Rank, Shape]] = {}
+        self._shapes: dict[Shape, SortedList[Rank]] = {}
+        self._awake: SortedList[tuple[Rank, Shape]] = SortedList()
+        self._asleep: dict[Shape, None] = {}
+        self.blocked: Rank | None = None
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def __contains__(self, key: WorkloadKey) -> bool:
+        return key in self._ranks
+
+    def push(self, key: WorkloadKey, rank: Rank, shape: Shape) -> None:
+        """Put a workload at its place. Joins its shape, awake or asleep."""
+        assert key not in self._ranks, f"{key} is in the pending queue already"
+        self._ranks[key] = (rank, shape)
+        members = self._shapes.get(shape)
+        if members is None:
+            members = self._shapes[shape] = SortedList()
+        first = members[0] if members else None
+        members.add(rank)
+        if shape not in self._asleep and (first is None or rank < first):
+            if first is not None:
+                self._awake.remove((first, shape))
+            self._awake.add((rank, shape))
+
+    def remove(self, key: WorkloadKey) -> bool:
+        """Take a workload out. False when it was not in."""
+        entry = self._ranks.pop(key, None)
+        if entry is None:
+            return False
+        rank, shape = entry
+        members = self._shapes[shape]
+        was_first = members[0] == rank
+        members.remove(rank)
+        if was_first and shape not in self._asleep:
+            self._awake.remove((rank, shape))
+            if members:
+                self._awake.add((members[0], shape))
+        if not members:
+            del self._shapes[shape]
+        return True
+
+    def sleep(self, shape: Shape) -> None:
+        """Let a shape, and whoever joins it, sleep. Nothing changes when it does already."""
+        if shape in self._asleep:
+            return
+        members = self._shapes.get(shape)
+        if members:
+            self._awake.remove((members[0], shape))
+        self._asleep[shape] = None
+
+    def wake(self, shape: Shape) -> None:
+        """Let a shape stand in line again. Nothing changes when it is awake."""
+        if shape not in self._asleep:
+            return
+        del self._asleep[shape]
+        members = self._shapes.get(shape)
+        if members:
+            self._awake.add((members[0], shape))
+
+    def is_asleep(self, shape: Shape) -> bool:
+        """Whether a shape sleeps."""
+        return shape in self._asleep
+
+    def members(self, shape: Shape) -> Iterator[WorkloadKey]:
+        """The workloads of a shape, in order."""
+        return (rank[3] for rank in self._shapes.get(shape, ()))
+
+    def ahead(self) -> Iterator[WorkloadKey]:
+        """
+        The workloads that may be offered, best first: awake, and not behind a blocked head.
+
+        Lazy: the first n cost O(n log shapes).
+        """
+        if not self._awake:
+            return
+        first_rank, first_shape = self._awake[0]
+        heap: list[tuple[Rank, int, Shape, int]] = [(first_rank, 0, first_shape, 0)]
+        while heap:
+            rank, nth_shape, shape, nth = heapq.heappop(heap)
+            if self.blocked is not None and rank >= self.blocked:
+                return
+            yield rank[3]
+            members = self._shapes[shape]
+            if nth + 1 < len(members):
+                heapq.heappush(heap, (members[nth + 1], nth_shape, shape, nth + 1))
+            if nth == 0 and nth_shape + 1 < len(self._awake):
+                next_rank, next_shape = self._awake[nth_shape + 1]
+                heapq.heappush(heap, (next_rank, nth_shape + 1, next_shape, 0))
+
+    def first(self) -> Rank | None:
+        """The rank of whoever is next, None when nobody may be offered."""
+        for key in self.ahead():
+            return self._ranks[key][0]
+        return None
+
+    def rank_of(self, key: WorkloadKey) -> Rank:
+        """The rank of a workload in the queue. Raises KeyError."""
+        return self._ranks[key][0]
+
+    def in_order(self) -> list[tuple[WorkloadKey, bool]]:
+        """Every workload in queue order, with whether its shape is awake."""
+        ordered = sorted((rank, shape) for rank, shape in self._ranks.values())
+        return [(rank[3], shape not in self._asleep) for rank, shape in ordered]
+
+    def count_asleep(self) -> int:
+        """How many workloads belong to a sleeping shape."""
+        return sum(len(self._shapes[shape]) for shape in self._asleep if shape in self._shapes)

@@ -1,0 +1,343 @@
+"""
+The state: everything that the log says, as it stands at one position.
+
+`State` is filled by the fold (`headgate.core.fold`) and by nothing else; machines, the read side and the audit read it.
+Its tables are the state proper: they are what is encoded, hashed and stored in snapshots. Its indexes, held in
+`State.index`, answer questions quickly; they follow from the tables and are made anew when a snapshot is restored.
+
+Records are mutable, for the sake of folding a hundred thousand events a second, and belong to the fold. Specs inside
+them are the frozen objects of the facts.
+"""
+
+import enum
+
+import msgspec
+
+from headgate.core.pending import PendingQueue
+from headgate.events.base import Producer
+from headgate.events.ids import (
+    Epoch,
+    JobKey,
+    LocalQueueKey,
+    PodKey,
+    Seq,
+    Shape,
+    Uid,
+    UnixMs,
+    WorkloadKey,
+)
+from headgate.events.objects import (
+    Admission,
+    AdmissionCheckSpec,
+    CheckState,
+    ClusterQueueSpec,
+    CohortSpec,
+    Condition,
+    EvictionStat,
+    Job,
+    Labels,
+    LimitRangeItem,
+    LocalQueueSpec,
+    Node,
+    OwnerReference,
+    Pod,
+    PodSetRequest,
+    ReclaimablePod,
+    RequeueState,
+    ResourceFlavorSpec,
+    TopologySpec,
+    WorkloadSpec,
+)
+from headgate.events.queueing import Wake
+
+
+class Stage(enum.StrEnum):
+    """
+    Where a workload stands in its life. `headgate.core.lifecycle` has the arrows between them.
+
+    The first five are pending in Kueue's sense; RESERVED, ADMITTED and EVICTED hold quota.
+    """
+
+    NEW = "New"
+    """Known, and the queue manager has not placed it yet."""
+    QUEUED = "Queued"
+    """In the pending queue of its ClusterQueue. Its shape may be asleep there, or the queue blocked."""
+    OFFERED = "Offered"
+    """Offered to the scheduler as a head to come."""
+    SKIPPED = "Skipped"
+    """Not admitted in a cycle; the queue manager has not yet said what it waits for."""
+    PARKED = "Parked"
+    """Set aside alone, with a wake-up condition."""
+    RESERVED = "QuotaReserved"
+    """Its quota is charged; admission checks are not all Ready."""
+    ADMITTED = "Admitted"
+    """Its job may run."""
+    EVICTED = "Evicted"
+    """Has to stop; its quota is charged until its job has."""
+    FINISHED = "Finished"
+    """Over. Its object may still exist."""
+
+
+PENDING = frozenset({Stage.NEW, Stage.QUEUED, Stage.OFFERED, Stage.SKIPPED, Stage.PARKED})
+HOLDS_QUOTA = frozenset({Stage.RESERVED, Stage.ADMITTED, Stage.EVICTED})
+
+
+class Record(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Base of the mutable records in the state's tables."""
+
+
+class Parked(Record, frozen=True):
+    """Why something waits, and for what. `since` is the position that parked it, `decided_at` the verdict's."""
+
+    reason: str
+    message: str
+    wake: tuple[Wake, ...]
+    since: Seq
+    decided_at: Seq
+    since_ms: UnixMs = UnixMs(0)
+    by: WorkloadKey = WorkloadKey("")
+
+
+class Verdict(Record, frozen=True):
+    """The last verdict of the scheduler on a workload that it did not admit."""
+
+    status: str
+    requeue_reason: str
+    scope: str
+    reason: str
+    message: str
+    decided_at: Seq
+    at: Seq
+    short: tuple[str, ...] = ()
+
+
+class Workload(Record):
+    """
+    One Workload and its life so far.
+
+    `cluster_queue` is the queue it stands in, or whose quota it holds. `priority`, `queued_at_ms` and `shape` are its
+    rank and kind there. `offered_no` orders the offered heads. `applied` is the digest of the status that the API server
+    has, `applied_for` that of the last one that was refused.
+    """
+
+    key: WorkloadKey
+    uid: Uid
+    created_ms: UnixMs
+    spec: WorkloadSpec
+    stage: Stage = Stage.NEW
+    first_seq: Seq = Seq(0)
+    last_seq: Seq = Seq(0)
+    generation: int = 0
+    labels: Labels = {}
+    annotations: Labels = {}
+    owner: OwnerReference | None = None
+    deleting: bool = False
+    cluster_queue: str = ""
+    priority: int = 0
+    queued_at_ms: UnixMs = UnixMs(0)
+    shape: Shape = Shape("")
+    offered_no: int = 0
+    parked: Parked | None = None
+    verdict: Verdict | None = None
+    last_tried_flavors: tuple[dict[str, int], ...] = ()
+    admission: Admission | None = None
+    reserved_at_ms: UnixMs = UnixMs(0)
+    admitted_at_ms: UnixMs = UnixMs(0)
+    conditions: tuple[Condition, ...] = ()
+    checks: tuple[CheckState, ...] = ()
+    observed_checks: tuple[CheckState, ...] = ()
+    reclaimable_pods: tuple[ReclaimablePod, ...] = ()
+    observed_finished: Condition | None = None
+    requeue_state: RequeueState | None = None
+    resource_requests: tuple[PodSetRequest, ...] = ()
+    evictions: tuple[EvictionStat, ...] = ()
+    applied: str = ""
+    refused: str = ""
+
+
+class NamespaceRecord(Record, frozen=True):
+    """A namespace's labels."""
+
+    labels: Labels = {}
+    terminating: bool = False
+
+
+class FlavorRecord(Record, frozen=True):
+    """A ResourceFlavor."""
+
+    spec: ResourceFlavorSpec
+    generation: int = 0
+
+
+class CohortRecord(Record, frozen=True):
+    """A Cohort object. A cohort that is only named by its members has no record."""
+
+    spec: CohortSpec
+    generation: int = 0
+
+
+class ClusterQueueRecord(Record):
+    """A ClusterQueue. `asleep` are the shapes that wait together, `blocked` what a StrictFIFO queue's head waits for."""
+
+    spec: ClusterQueueSpec
+    uid: Uid = Uid("")
+    generation: int = 0
+
+
+class QueueSleep(Record):
+    """
+    What sleeps in one ClusterQueue's pending queue. Kept apart from its record: it outlives a deleted ClusterQueue.
+
+    `shapes` sleep because one of their kind did not fit. `blocked` is a StrictFIFO head's wait, `blocked_by` its key.
+    A `None` means that the scheduler's verdict is in, and the queue manager has not yet said what would wake it.
+    """
+
+    shapes: dict[Shape, Parked | None] = {}
+    blocked_by: WorkloadKey = WorkloadKey("")
+    blocked: Parked | None = None
+
+
+class LocalQueueRecord(Record, frozen=True):
+    """A LocalQueue."""
+
+    spec: LocalQueueSpec
+    uid: Uid = Uid("")
+    generation: int = 0
+
+
+class CheckRecord(Record, frozen=True):
+    """An AdmissionCheck; `active` as its controller says."""
+
+    spec: AdmissionCheckSpec
+    active: bool = False
+
+
+class PriorityClassRecord(Record, frozen=True):
+    """A Kubernetes PriorityClass."""
+
+    value: int
+    global_default: bool = False
+
+
+class JobRecord(Record):
+    """
+    A Job that names a queue.
+
+    `workload` is the Workload that was made for it, "" until then; `refused` why none could be. `started_for` is the uid
+    of the workload for whose admission it was resumed, `stopped_at` the position at which it was last suspended,
+    `action_refused` the API server's words when it refused either.
+    """
+
+    job: Job
+    workload: WorkloadKey = WorkloadKey("")
+    refused: str = ""
+    started_for: str = ""
+    stopped_at: Seq = Seq(0)
+    action_refused: str = ""
+
+
+class PodRecord(Record):
+    """A pod that matters. `placed` is the node chosen for it, `bound` whether the API server has agreed."""
+
+    pod: Pod
+    placed: str = ""
+    bound: bool = False
+    refusals: int = 0
+
+
+class ProducerRecord(Record):
+    """What the fold knows of a producer: its term, its count of commits, the hash and time of its last one."""
+
+    epoch: Epoch = Epoch(0)
+    number: int = 0
+    last_hash: str = ""
+    last_seq: Seq = Seq(0)
+    last_ms: UnixMs = UnixMs(0)
+    holder: str = ""
+
+
+class SnapshotRecord(Record, frozen=True):
+    """The newest snapshot that the log speaks of."""
+
+    position: Seq
+    state_hash: str
+    log_hash: str
+    name: str
+
+
+class Tables(Record):
+    """The state proper. Every table is keyed by name, or by `<namespace>/<name>`."""
+
+    position: Seq = Seq(0)
+    log_hash: str = ""
+    now_ms: UnixMs = UnixMs(0)
+    synced: bool = False
+    cycle: int = 0
+    offers: int = 0
+    overtaken: int = 0
+    producers: dict[Producer, ProducerRecord] = {}
+    namespaces: dict[str, NamespaceRecord] = {}
+    nodes: dict[str, Node] = {}
+    flavors: dict[str, FlavorRecord] = {}
+    topologies: dict[str, TopologySpec] = {}
+    cohorts: dict[str, CohortRecord] = {}
+    cluster_queues: dict[str, ClusterQueueRecord] = {}
+    local_queues: dict[LocalQueueKey, LocalQueueRecord] = {}
+    workload_priority_classes: dict[str, int] = {}
+    priority_classes: dict[str, PriorityClassRecord] = {}
+    admission_checks: dict[str, CheckRecord] = {}
+    limit_ranges: dict[str, tuple[LimitRangeItem, ...]] = {}
+    runtime_classes: dict[str, dict[str, str | int | float]] = {}
+    workloads: dict[WorkloadKey, Workload] = {}
+    jobs: dict[JobKey, JobRecord] = {}
+    pods: dict[PodKey, PodRecord] = {}
+    sleeps: dict[str, QueueSleep] = {}
+    freed: dict[str, dict[str, Seq]] = {}
+    """Per cohort tree (`headgate.core.trees`): the last position that freed or raised quota, by `<flavor>/<resource>`;
+    "*" for changes that may help any workload of the tree (a quota, flavor, check or namespace changed)."""
+    snapshot: SnapshotRecord | None = None
+
+
+FlavorResource = tuple[str, str]
+"""(flavor, resource)."""
+
+
+class Index:
+    """
+    Answers that follow from the tables. Kept current by the fold; `headgate.core.fold.restore` makes it anew.
+
+    `pending`: ClusterQueue -> its queue of QUEUED workloads. `offered`: ClusterQueue -> OFFERED workloads in the order
+    in which they were offered. `holders`: ClusterQueue -> workloads that hold its quota. `usage`: ClusterQueue ->
+    flavor-resource -> amount held; `usage_of` the same by workload. `reserved`: RESERVED workloads. `by_owner`: uid of a job -> its workload. `trees`: ClusterQueue -> cohort tree.
+    `in_local_queue`: LocalQueue -> its unfinished workloads.
+    """
+
+    __slots__ = (
+        "by_owner",
+        "holders",
+        "in_local_queue",
+        "offered",
+        "pending",
+        "reserved",
+        "trees",
+        "usage",
+        "usage_of",
+    )
+
+    def __init__(self) -> None:
+        self.pending: dict[str, PendingQueue] = {}
+        self.offered: dict[str, dict[WorkloadKey, None]] = {}
+        self.holders: dict[str, dict[WorkloadKey, None]] = {}
+        self.usage: dict[str, dict[FlavorResource, int]] = {}
+        self.usage_of: dict[WorkloadKey, dict[FlavorResource, int]] = {}
+        self.reserved: dict[WorkloadKey, None] = {}
+        self.by_owner: dict[str, WorkloadKey] = {}
+        self.in_local_queue: dict[LocalQueueKey, dict[WorkloadKey, None]] = {}
+        self.trees: dict[str, str] = {}
+
+
+class State(Tables):
+    """The tables of one position, with their indexes. Read it freely; only the fold writes it."""
+
+    cell: str = ""
+    index: Index = msgspec.field(default_factory=Index)
