@@ -1,0 +1,1 @@
+"""The only I/O: JetStream, Kubernetes, telemetry."""

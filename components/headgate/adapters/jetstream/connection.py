@@ -1,0 +1,358 @@
+"""
+One connection to NATS per process, and the calls everything else is made of.
+
+`connect` gives a `Connection` that heals itself: it reconnects for ever, tells the tails when it did, ends what was
+in flight as "outcome unknown", and keeps `Health` informed. `call` is a JetStream API request that is safe to repeat
+and therefore waits out whatever passes; `call_once` is for those that are not.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import anyio
+import msgspec
+import nats.errors
+from msgspec import Struct
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from headgate.adapters.jetstream.backoff import Backoff
+from headgate.adapters.jetstream.errors import BrokerClosed, BrokerError, NotSent, OutcomeUnknown, Refused
+from headgate.adapters.jetstream.health import Health
+from headgate.adapters.jetstream.requests import Requests
+from headgate.adapters.log import CommitTooLarge
+
+T = TypeVar("T")
+
+DEPENDENCY = "nats"
+
+
+class NatsOptions(Struct, frozen=True, kw_only=True):
+    """
+    How to reach NATS, beside its URL. At most one way of authenticating is needed.
+
+    `creds_file` is a NATS credentials file (JWT and seed), `nkey_seed_file` an NKEY seed. `js_domain` is the
+    JetStream domain behind a leaf node. The windows bound what one process has in flight.
+    """
+
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+    creds_file: str | None = None
+    nkey_seed_file: str | None = None
+    tls_ca_file: str | None = None
+    tls_cert_file: str | None = None
+    tls_key_file: str | None = None
+    tls_hostname: str | None = None
+    js_domain: str | None = None
+    inbox_prefix: str = "_INBOX"
+    connect_timeout_s: float = 2.0
+    ping_interval_s: float = 5.0
+    reconnect_wait_s: float = 0.1
+    request_timeout_s: float = 5.0
+    window_messages_max: int = 1024
+    window_bytes_max: int = 8 * 1024 * 1024
+
+    def __repr__(self) -> str:
+        """Without what is secret: options end up in logs."""
+        auth = next((way for way in ("creds_file", "nkey_seed_file", "token", "user") if getattr(self, way)), "none")
+        return f"NatsOptions(auth={auth}, tls={self.uses_tls}, js_domain={self.js_domain!r})"
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether any TLS file is named (a `tls://` URL uses TLS with the system's authorities anyway)."""
+        return any((self.tls_ca_file, self.tls_cert_file, self.tls_hostname))
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """The context for the files named, or None when none is."""
+        if not self.uses_tls:
+            return None
+        context = ssl.create_default_context(cafile=self.tls_ca_file)
+        if self.tls_cert_file:
+            context.load_cert_chain(self.tls_cert_file, self.tls_key_file)
+        return context
+
+
+class _ApiFault(Struct):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class _ApiReply(Struct):
+    error: _ApiFault | None = None
+
+
+class PubAck(Struct):
+    """The broker's answer to a message for a stream: where it stands, and whether it had it already."""
+
+    stream: str = ""
+    seq: int = 0
+    duplicate: bool = False
+    error: _ApiFault | None = None
+
+
+_PUB_ACK = msgspec.json.Decoder(PubAck)
+_API_REPLY = msgspec.json.Decoder(_ApiReply)
+
+
+class _Client(Client):
+    """
+    nats-py's client without the parsing of ordinary message headers.
+
+    Nobody here reads them, and parsing them halves a replay's speed.
+    """
+
+    async def _process_headers(self, headers: Any) -> dict[str, str] | None:
+        # A status line ("NATS/1.0 503") has a blank after the version; plain headers have the line's end there.
+        if not headers or headers[8:9] != b" ":
+            return None
+        parsed: dict[str, str] | None = await super()._process_headers(headers)
+        return parsed
+
+
+class Connection:
+    """A connected client with its requester. Made by `connect`; used by one event loop."""
+
+    def __init__(self, *, options: NatsOptions, health: Health) -> None:
+        self.options = options
+        self.health = health
+        self.client = _Client()
+        self.api_prefix = f"$JS.{options.js_domain}.API" if options.js_domain else "$JS.API"
+        self._connected = asyncio.Event()
+        self._closed_because = ""
+        self._last_error = ""
+        self._listeners: set[Callable[[], None]] = set()
+        self._requests: Requests | None = None
+        self.refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection now, as far as the client knows."""
+        return self._connected.is_set() and self.client.is_connected
+
+    @property
+    def last_error(self) -> str:
+        """The last error which the client reported, for messages."""
+        return self._last_error
+
+    @property
+    def requests(self) -> Requests:
+        """The pipelined requester."""
+        assert self._requests is not None, "connect() starts the requester"
+        return self._requests
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Has `listener` called on every loss and every return of the connection. It must not block."""
+        self._listeners.add(listener)
+
+    def no_more(self, listener: Callable[[], None]) -> None:
+        """Ends `on_change` for a listener."""
+        self._listeners.discard(listener)
+
+    async def wait_connected(self) -> None:
+        """
+        Returns when there is a connection.
+
+        :raises BrokerClosed: there will be none any more.
+        """
+        while True:
+            if self._closed_because or self.client.is_closed:
+                raise BrokerClosed(self._closed_because or "the connection to NATS is closed")
+            if self.is_connected:
+                return
+            self._connected.clear()
+            await self._connected.wait()
+
+    async def publish(self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None) -> PubAck:
+        """
+        One attempt to store a message in the stream that binds `subject`.
+
+        :raises CommitTooLarge: NATS takes no message of this size.
+        :raises NotSent: it was not stored.
+        :raises OutcomeUnknown: it may have been.
+        :raises Refused: the stream refused it.
+        """
+        limit = self.client.max_payload
+        if len(payload) > limit:
+            raise CommitTooLarge(subject, len(payload), limit)
+        try:
+            reply = await self.requests.request(subject, payload, headers)
+        except nats.errors.MaxPayloadError as error:
+            raise CommitTooLarge(subject, len(payload), limit) from error
+        ack = _PUB_ACK.decode(reply.data)
+        if ack.error is not None:
+            raise _refused(subject, ack.error)
+        return ack
+
+    async def call_once(
+        self, verb: str, body: bytes, decoder: "msgspec.json.Decoder[T]", *, timeout_s: float | None = None
+    ) -> T:
+        """
+        One attempt at `<prefix>.<verb>`.
+
+        :raises NotSent:
+        :raises OutcomeUnknown:
+        :raises Refused: each as its docstring says.
+        """
+        reply: Msg = await self.requests.request(f"{self.api_prefix}.{verb}", body, timeout_s=timeout_s)
+        fault = _API_REPLY.decode(reply.data).error
+        if fault is not None:
+            raise _refused(verb, fault)
+        return decoder.decode(reply.data)
+
+    async def call(
+        self, verb: str, body: bytes, decoder: "msgspec.json.Decoder[T]", *, dependency: str = "jetstream"
+    ) -> T:
+        """
+        A request that is safe to repeat, repeated until it is answered; `dependency` is reported unwell meanwhile.
+
+        :raises Refused: the broker's answer is an error that does not pass by itself.
+        """
+        backoff = Backoff()
+        while True:
+            try:
+                answer = await self.call_once(verb, body, decoder)
+            except (NotSent, OutcomeUnknown) as error:
+                self.health.unwell(dependency, str(error))
+            except Refused as error:
+                if error.code != 503:
+                    raise
+                self.health.unwell(dependency, str(error))
+            else:
+                self.health.well(dependency)
+                return answer
+            await backoff.wait()
+            await self.wait_connected()
+
+    async def start(self) -> None:
+        """Makes the requester; called once by `connect`."""
+        self._requests = Requests(
+            self.client,
+            messages_max=self.options.window_messages_max,
+            bytes_max=self.options.window_bytes_max,
+            timeout_s=self.options.request_timeout_s,
+        )
+        await self._requests.start()
+        await self.on_connected()
+
+    async def on_connected(self) -> None:
+        """The client has a (new) connection."""
+        self._connected.set()
+        self.health.well(DEPENDENCY)
+        self._tell()
+
+    async def on_disconnected(self) -> None:
+        """The client lost its connection and tries to get another."""
+        self._connected.clear()
+        if self._closed_because:
+            return
+        self.health.unwell(DEPENDENCY, self._last_error or "the connection was lost; reconnecting")
+        if self._requests is not None:
+            self._requests.connection_lost()
+        self._tell()
+
+    async def on_closed(self) -> None:
+        """The client has given up: closed by us, or the server refused it."""
+        self.shut(self._last_error or "the connection to NATS was closed")
+
+    async def on_error(self, error: Exception) -> None:
+        """Whatever the client reports on the side: refused connections, permission violations."""
+        self._last_error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        unauthorized = isinstance(error, nats.errors.AuthorizationError) or "authorization" in str(error).lower()
+        if unauthorized and not self.refused.done():
+            self.refused.set_result(self._last_error)
+        if not self.client.is_connected:
+            self.health.unwell(DEPENDENCY, self._last_error)
+
+    def shut(self, reason: str) -> None:
+        """Ends everything that waits for this connection."""
+        self._closed_because = self._closed_because or reason
+        if self._requests is not None:
+            self._requests.close(self._closed_because)
+        self._connected.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
+
+
+def _refused(what: str, fault: _ApiFault) -> Refused:
+    return Refused(what, code=fault.code, err_code=fault.err_code, description=fault.description)
+
+
+@asynccontextmanager
+async def connect(
+    url: str, *, name: str, options: NatsOptions | None = None, health: Health | None = None
+) -> AsyncIterator[Connection]:
+    """
+    Connects to NATS at `url` (several, separated by commas, for a cluster) and stays connected until the block ends.
+
+    Waits for as long as no server is there; `health` says so meanwhile. `name` is what the server's monitoring shows.
+
+    :raises BrokerError: the server refuses these credentials.
+    """
+    options = options or NatsOptions()
+    connection = Connection(options=options, health=health or Health())
+    connection.health.unwell(DEPENDENCY, f"connecting to {_without_secrets(url)}")
+    try:
+        await _dial(connection, url, name)
+        await connection.start()
+        yield connection
+    finally:
+        connection.shut("the connection to NATS was closed by this process")
+        connection.refused.cancel()
+        with anyio.move_on_after(2, shield=True):
+            await connection.client.close()
+
+
+async def _dial(connection: Connection, url: str, name: str) -> None:
+    """Waits for the first connection, or for the server to say that it will never be."""
+    options = connection.options
+    dialling = asyncio.ensure_future(
+        connection.client.connect(
+            [part.strip() for part in url.split(",")],
+            name=name,
+            error_cb=connection.on_error,
+            disconnected_cb=connection.on_disconnected,
+            reconnected_cb=connection.on_connected,
+            closed_cb=connection.on_closed,
+            connect_timeout=options.connect_timeout_s,  # type: ignore[arg-type]
+            ping_interval=options.ping_interval_s,  # type: ignore[arg-type]
+            reconnect_time_wait=options.reconnect_wait_s,  # type: ignore[arg-type]
+            max_reconnect_attempts=-1,
+            pending_size=0,
+            inbox_prefix=options.inbox_prefix,
+            user=options.user,
+            password=options.password,
+            token=options.token,
+            user_credentials=options.creds_file,
+            nkeys_seed=options.nkey_seed_file,
+            tls=options.tls_context(),
+            tls_hostname=options.tls_hostname,
+        )
+    )
+    try:
+        waited: set[asyncio.Future[Any]] = {dialling, connection.refused}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        if dialling.done():
+            dialling.result()
+            return
+        raise BrokerError(
+            f"{_without_secrets(url)} refuses this client: {connection.refused.result()}. "
+            "Check the user, token or credentials file"
+        )
+    finally:
+        if not dialling.done():
+            dialling.cancel()
+            await asyncio.wait({dialling})
+
+
+def _without_secrets(url: str) -> str:
+    """The URL without user and password, for messages."""
+    return re.sub(r"(^|://|,)[^@/,]*@", r"\1", url)

@@ -1,0 +1,187 @@
+"""
+The pipelined requester: many requests in flight on one connection, answers matched by token, and every call ends.
+
+`Connection` owns one; appends, publishes and API calls all go through it. A call ends in one of four ways: the reply;
+`NotSent` (no effect, certainly); `OutcomeUnknown` (its deadline passed or the connection broke after it was sent);
+`BrokerClosed`. The number of requests in flight and their bytes are bounded; callers wait in line for room, first
+come first served.
+
+Writing to a lost connection is refused here rather than buffered by the client, so that a command cannot lie around
+for minutes and land when it is no longer wanted. (What the client had in its socket buffer when the connection broke
+may still land late; it is no more than the window, and the fences make it harmless.)
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from headgate.adapters.jetstream.errors import BrokerClosed, NotSent, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+SWEEP_INTERVAL_S = 0.1
+
+
+class _InFlight(Struct):
+    future: "asyncio.Future[Msg]"
+    subject: str
+    deadline: float
+    size: int
+
+
+class Window:
+    """Bounds what is in flight, in messages and bytes. One message is always allowed, however large."""
+
+    def __init__(self, messages_max: int, bytes_max: int) -> None:
+        self.messages_max = messages_max
+        self.bytes_max = bytes_max
+        self.messages = 0
+        self.bytes = 0
+        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait for room."""
+        return len(self._waiting)
+
+    async def enter(self, size: int) -> None:
+        """Takes room for one message of `size` bytes, waiting in line for it."""
+        if not self._waiting and self._fits(size):
+            self._take(size)
+            return
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((granted, size))
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if granted.done() and not granted.cancelled():
+                self.leave(size)
+            else:
+                # It may have been dropped already: room that came free passes over those who were cancelled.
+                with contextlib.suppress(ValueError):
+                    self._waiting.remove((granted, size))
+                self._grant()
+            raise
+
+    def leave(self, size: int) -> None:
+        """Gives room back and lets the next in line in."""
+        self.messages -= 1
+        self.bytes -= size
+        self._grant()
+
+    def _grant(self) -> None:
+        while self._waiting and self._fits(self._waiting[0][1]):
+            granted, size = self._waiting.popleft()
+            if not granted.done():
+                self._take(size)
+                granted.set_result(None)
+
+    def _fits(self, size: int) -> bool:
+        return self.messages < self.messages_max and (self.messages == 0 or self.bytes + size <= self.bytes_max)
+
+    def _take(self, size: int) -> None:
+        self.messages += 1
+        self.bytes += size
+
+
+class Requests:
+    """The requester of one connection. `start` it once connected; tell it when the connection breaks."""
+
+    def __init__(self, client: "Client", *, messages_max: int, bytes_max: int, timeout_s: float) -> None:
+        self._client = client
+        self._inbox = client.new_inbox()
+        self._timeout_s = timeout_s
+        self._window = Window(messages_max, bytes_max)
+        self._in_flight: dict[str, _InFlight] = {}
+        self._token = 0
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = ""
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their answer."""
+        return len(self._in_flight)
+
+    async def start(self) -> None:
+        """Subscribes the inbox. The client repeats the subscription after each reconnection."""
+        await self._client.subscribe(f"{self._inbox}.*", cb=self._on_reply, pending_msgs_limit=0, pending_bytes_limit=0)
+
+    async def request(
+        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None, *, timeout_s: float | None = None
+    ) -> "Msg":
+        """
+        Sends one request and waits for its reply.
+
+        :raises NotSent: it had no effect.
+        :raises OutcomeUnknown: it was sent and not answered.
+        :raises BrokerClosed: the connection is gone for good.
+        """
+        size = len(payload)
+        await self._window.enter(size)
+        try:
+            return await self._send(subject, payload, headers, timeout_s or self._timeout_s)
+        finally:
+            self._window.leave(size)
+
+    def connection_lost(self) -> None:
+        """Ends everything in flight as unknown: no answer can come any more."""
+        for waiting in self._in_flight.values():
+            if not waiting.future.done():
+                waiting.future.set_exception(
+                    OutcomeUnknown(f"the connection broke before {waiting.subject} was answered")
+                )
+
+    def close(self, reason: str) -> None:
+        """Ends everything in flight and refuses all that follows."""
+        self._closed = reason
+        self.connection_lost()
+        if self._sweep is not None:
+            self._sweep.cancel()
+
+    async def _send(self, subject: str, payload: bytes, headers: Mapping[str, str] | None, timeout_s: float) -> "Msg":
+        if self._closed or self._client.is_closed:
+            raise BrokerClosed(self._closed or "the connection to NATS is closed")
+        if not self._client.is_connected:
+            raise NotSent("not connected to NATS")
+        loop = asyncio.get_running_loop()
+        self._token += 1
+        token = str(self._token)
+        future: asyncio.Future[Msg] = loop.create_future()
+        self._in_flight[token] = _InFlight(future, subject, loop.time() + timeout_s, len(payload))
+        self._arm()
+        try:
+            # Never suspends: client-side buffering is off (pending_size=0), so there is no flush to wait for, and
+            # therefore no cancellation to be swallowed in it.
+            await self._client.publish(
+                subject, payload, reply=f"{self._inbox}.{token}", headers=dict(headers) if headers else None
+            )
+            reply = await future
+        finally:
+            del self._in_flight[token]
+        if not reply.data and reply.headers and reply.headers.get("Status") == "503":
+            raise NotSent(f"nobody answers on {subject} (no JetStream, or the stream has no leader now)")
+        return reply
+
+    async def _on_reply(self, message: "Msg") -> None:
+        waiting = self._in_flight.get(message.subject.rpartition(".")[2])
+        if waiting is not None and not waiting.future.done():
+            waiting.future.set_result(message)
+
+    def _arm(self) -> None:
+        if self._sweep is None:
+            self._sweep = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._on_sweep)
+
+    def _on_sweep(self) -> None:
+        self._sweep = None
+        now = asyncio.get_running_loop().time()
+        for waiting in self._in_flight.values():
+            if waiting.deadline <= now and not waiting.future.done():
+                waiting.future.set_exception(OutcomeUnknown(f"no answer on {waiting.subject} within the time allowed"))
+        if self._in_flight and not self._closed:
+            self._arm()

@@ -1,0 +1,314 @@
+"""
+The streams of a cell: what they must be, creating them, and saying plainly where an existing one falls short.
+
+Four streams, whose subjects cannot overlap because they differ in their number of tokens or in a fixed token:
+
+| stream                   | subjects                                            | holds                              |
+|--------------------------|-----------------------------------------------------|------------------------------------|
+| HEADGATE_<cell>          | headgate.<cell>.log.<producer>                      | the log: everything for ever       |
+| HEADGATE_<cell>_FEED     | headgate.<cell>.<entity>.<event>.<namespace>.<name> | one CloudEvent per event           |
+| HEADGATE_<cell>_LEASES   | headgate.<cell>.lease.<producer>                    | who leads; one message a producer  |
+| HEADGATE_<cell>_SNAPSHOTS| headgate.<cell>.snapshot.manifest.<name>, .chunk.…  | snapshots in chunks                |
+
+(The feed has six tokens, the log and the leases four, manifests five, chunks seven; so the feed may carry any
+entity.)
+
+An existing stream is never changed: what an operator set is the operator's. It is refused if Headgate could not be
+correct on it (`StreamMismatch`), and warned about if it is only less durable than it should be.
+"""
+
+import datetime as dt
+import re
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from headgate.adapters.jetstream.connection import Connection
+from headgate.adapters.jetstream.errors import STREAM_NAME_IN_USE, STREAM_NOT_FOUND, Refused, StreamMismatch
+
+_TOKEN = re.compile(r"[^\s.*>\x00-\x1f]+")
+
+SECOND_NS = 1_000_000_000
+
+
+def token(text: str) -> str:
+    """
+    `text`, if it is one valid subject token.
+
+    :raises ValueError: it is not.
+    """
+    if not _TOKEN.fullmatch(text):
+        raise ValueError(f"{text!r} is not a subject token: it must not be empty nor contain blanks, '.', '*' or '>'")
+    return text
+
+
+def stream_name(cell: str, suffix: str = "") -> str:
+    """The name of one of the cell's streams."""
+    return f"HEADGATE_{token(cell)}" + (f"_{suffix}" if suffix else "")
+
+
+class StreamConfig(Struct, kw_only=True, frozen=True):
+    """
+    The part of JetStream's stream configuration that Headgate sets or looks at.
+
+    Durations are in nanoseconds, -1 is no limit.
+    """
+
+    name: str
+    subjects: list[str] = []
+    retention: str = "limits"
+    storage: str = "file"
+    discard: str = "new"
+    num_replicas: int = 1
+    max_msgs: int = -1
+    max_bytes: int = -1
+    max_age: int = 0
+    max_msg_size: int = -1
+    max_msgs_per_subject: int = -1
+    max_consumers: int = -1
+    duplicate_window: int = 2 * SECOND_NS
+    allow_direct: bool = True
+    deny_delete: bool = False
+    deny_purge: bool = False
+    allow_rollup_hdrs: bool = False
+    sealed: bool = False
+    no_ack: bool = False
+    persist_mode: str | UnsetType = UNSET
+
+
+class StreamState(Struct, kw_only=True, frozen=True):
+    """How much a stream holds. `subjects` only when asked for."""
+
+    messages: int = 0
+    bytes: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    subjects: dict[str, int] | None = None
+
+
+class ClusterInfo(Struct, kw_only=True, frozen=True):
+    """Where a stream lives in a NATS cluster; `leader` is a server's name."""
+
+    name: str = ""
+    leader: str = ""
+
+
+class StreamInfo(Struct, kw_only=True, frozen=True):
+    """The broker's account of a stream. `created` identifies it among streams that bear the name one after another."""
+
+    config: StreamConfig
+    state: StreamState
+    created: str
+    cluster: ClusterInfo | None = None
+
+
+class StreamStatus(Struct, kw_only=True, frozen=True):
+    """A stream that is there and usable, and what the operator should know about it."""
+
+    info: StreamInfo
+    warnings: list[str]
+
+
+_INFO = msgspec.json.Decoder(StreamInfo)
+
+
+def log_stream(cell: str, *, replicas: int = 1) -> StreamConfig:
+    """The log: no limits, nothing can be deleted, full means refuse."""
+    return StreamConfig(
+        name=stream_name(cell),
+        subjects=[f"headgate.{cell}.log.*"],
+        num_replicas=replicas,
+        deny_delete=True,
+        deny_purge=True,
+    )
+
+
+def feed_stream(cell: str, *, replicas: int = 1, duplicate_window_s: int = 120) -> StreamConfig:
+    """The feed: deduplicated by message id. An operator may bound it by age or size; the log does not depend on it."""
+    return StreamConfig(
+        name=stream_name(cell, "FEED"),
+        subjects=[f"headgate.{cell}.*.*.*.*"],
+        num_replicas=replicas,
+        duplicate_window=duplicate_window_s * SECOND_NS,
+    )
+
+
+def lease_stream(cell: str, *, replicas: int = 1) -> StreamConfig:
+    """The leases: the last record of each producer."""
+    return StreamConfig(
+        name=stream_name(cell, "LEASES"),
+        subjects=[f"headgate.{cell}.lease.*"],
+        num_replicas=replicas,
+        max_msgs_per_subject=1,
+        discard="old",
+        deny_delete=True,
+        deny_purge=True,
+    )
+
+
+def snapshot_stream(cell: str, *, replicas: int = 1) -> StreamConfig:
+    """The snapshots: chunks and manifests, purged by subject when old."""
+    return StreamConfig(
+        name=stream_name(cell, "SNAPSHOTS"),
+        subjects=[f"headgate.{cell}.snapshot.manifest.*", f"headgate.{cell}.snapshot.chunk.*.*.*"],
+        num_replicas=replicas,
+    )
+
+
+def identity_of(info: StreamInfo) -> str:
+    """What tells this stream from a later one of the same name."""
+    return info.created
+
+
+def time_ms_of(rfc3339: str) -> int:
+    """Milliseconds since the epoch of a time as the broker writes it (nanoseconds are cut)."""
+    text = re.sub(r"(\.\d{6})\d+", r"\1", rfc3339)
+    return int(dt.datetime.fromisoformat(text).timestamp() * 1000)
+
+
+async def stream_info(connection: Connection, name: str) -> StreamInfo:
+    """
+    The stream's state as its leader sees it.
+
+    :raises Refused: for instance `STREAM_NOT_FOUND`.
+    """
+    return await connection.call(f"STREAM.INFO.{name}", b"", _INFO, dependency=f"stream {name}")
+
+
+async def stream_subjects(connection: Connection, name: str, subjects_filter: str) -> dict[str, int]:
+    """Each subject that matches the filter, with its number of messages."""
+    found: dict[str, int] = {}
+    while True:
+        body = msgspec.json.encode({"subjects_filter": subjects_filter, "offset": len(found)})
+        page = (
+            await connection.call(f"STREAM.INFO.{name}", body, _INFO, dependency=f"stream {name}")
+        ).state.subjects or {}
+        if not page.keys() - found.keys():
+            return found
+        found.update(page)
+
+
+async def ensure_stream(connection: Connection, wanted: StreamConfig) -> StreamStatus:
+    """
+    The stream, created as `wanted` if it is absent, verified otherwise.
+
+    :raises StreamMismatch: it cannot be used, or cannot be created (for instance because another stream holds its
+    subjects).
+    """
+    dependency = f"stream {wanted.name}"
+    created = False
+    while True:
+        try:
+            info = await stream_info(connection, wanted.name)
+            break
+        except Refused as refused:
+            if refused.err_code != STREAM_NOT_FOUND:
+                raise StreamMismatch(f"cannot look at {dependency}: {refused}") from refused
+        try:
+            await connection.call(
+                f"STREAM.CREATE.{wanted.name}", msgspec.json.encode(wanted), _INFO, dependency=dependency
+            )
+            created = True
+        except Refused as refused:
+            # Another process may have created it in between, with a different opinion on replicas; then it is looked
+            # at again.
+            if refused.err_code != STREAM_NAME_IN_USE:
+                raise StreamMismatch(f"cannot create {dependency}: {refused}") from refused
+    _refuse_unusable(info.config, wanted)
+    return StreamStatus(info=info, warnings=[] if created else _shortcomings(info, wanted))
+
+
+def _refuse_unusable(actual: StreamConfig, wanted: StreamConfig) -> None:
+    wrong = []
+    if sorted(actual.subjects) != sorted(wanted.subjects):
+        wrong.append(f"its subjects are {actual.subjects}, not {wanted.subjects}")
+    if actual.retention != wanted.retention:
+        wrong.append(f"its retention is {actual.retention}, which deletes what was read; it must be {wanted.retention}")
+    if actual.sealed or actual.no_ack:
+        wrong.append("it is sealed or does not acknowledge")
+    if wanted.max_msgs_per_subject == 1 and actual.max_msgs_per_subject != 1:
+        wrong.append(f"it keeps {actual.max_msgs_per_subject} messages per subject, not 1")
+    if wrong:
+        raise StreamMismatch(
+            f"stream {wanted.name} exists and is not usable: {'; '.join(wrong)}. "
+            "Choose another cell name, or move what is there"
+        )
+
+
+def _shortcomings(info: StreamInfo, wanted: StreamConfig) -> list[str]:
+    """What makes an existing, usable stream less safe than it should be."""
+    actual, name = info.config, wanted.name
+    warnings = []
+    if actual.storage != wanted.storage:
+        warnings.append(
+            f"stream {name} is stored in {actual.storage}: it is lost when its servers stop. Use file storage"
+        )
+    if actual.num_replicas < wanted.num_replicas:
+        warnings.append(
+            f"stream {name} has {actual.num_replicas} replica(s), {wanted.num_replicas} were asked for: "
+            f"`nats stream edit {name} --replicas {wanted.num_replicas}`"
+        )
+    if info.cluster is not None and info.cluster.name and actual.num_replicas == 1:
+        warnings.append(f"stream {name} has a single replica in a NATS cluster: it stops with one server. Use three")
+    if wanted.deny_purge and not (actual.deny_delete and actual.deny_purge):
+        warnings.append(
+            f"stream {name} allows deletes or purges: a slip of the hand can make a hole that stops every reader"
+        )
+    if wanted.deny_purge and wanted.discard == "new":
+        bounded = [
+            field
+            for field in ("max_msgs", "max_bytes", "max_age", "max_msgs_per_subject")
+            if getattr(actual, field) > 0
+        ]
+        if bounded and (actual.discard == "old" or actual.max_age > 0):
+            warnings.append(
+                f"stream {name} is bounded by {', '.join(bounded)} and discards its oldest entries: "
+                "history will be lost"
+            )
+        elif bounded:
+            warnings.append(f"stream {name} is bounded by {', '.join(bounded)}: all processes wait when it is full")
+    if actual.persist_mode == "async":
+        warnings.append(
+            f"stream {name} acknowledges before it writes (persist_mode async): a crash loses what was acknowledged"
+        )
+    return warnings
+
+
+class _MonitoredConfig(Struct):
+    sync_interval: int = 0
+    sync_always: bool = False
+
+
+class _MonitoredJetStream(Struct):
+    config: _MonitoredConfig | None = None
+
+
+class _Varz(Struct):
+    jetstream: _MonitoredJetStream | None = None
+
+
+_VARZ = msgspec.json.Decoder(_Varz)
+
+
+def sync_warnings(varz: bytes | None, *, replicas: int) -> list[str]:
+    """
+    What the server's `/varz` (its monitoring port) says about when it forces the log to disk.
+
+    None stands for "there is no monitoring URL": NATS tells it nowhere else, and the warning says so.
+    """
+    if varz is None:
+        return [
+            "sync_interval of the NATS server cannot be seen without its monitoring URL. Unless it is "
+            "`always`, a power failure can lose acknowledged commits (a crash of the server process cannot)"
+        ]
+    jetstream = _VARZ.decode(varz).jetstream
+    if jetstream is None or jetstream.config is None:
+        return ["the monitoring URL shows a server without JetStream: it is not the one that keeps the log"]
+    if jetstream.config.sync_always:
+        return []
+    seconds = jetstream.config.sync_interval / SECOND_NS
+    loss = "of all replicas at once " if replicas > 1 else ""
+    return [
+        f"sync_interval is {seconds:g} s: a power failure {loss}can lose the commits acknowledged in that time. "
+        "Set `jetstream { sync_interval: always }`"
+    ]

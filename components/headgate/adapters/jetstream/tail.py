@@ -1,0 +1,391 @@
+"""
+The self-healing tail: a reader of a stream that misses nothing and repeats nothing, whatever the broker does.
+
+It reads through an ephemeral pull consumer that keeps no state worth keeping: whenever anything is amiss (a gap in
+the consumer's sequence, a status that says the consumer is gone, silence for longer than heartbeats allow, a
+reconnection) the tail throws the consumer away and makes a new one right after the last entry it has. A consumer
+always starts at an explicit sequence, never at "new".
+
+There is no task behind a tail. Messages are put into its buffer by the subscription's callback; a timer notices
+silence; the repair is done by whoever waits in `receive`. Requests for more are only sent while the buffer has room,
+so a slow reader slows the broker down and costs bounded memory.
+
+Before each new consumer the stream itself is looked at: if it is another stream than before, or ends before what was
+read, reading on would be wrong, and `receive` raises `LogTruncated`.
+"""
+
+import asyncio
+from collections import deque
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import anyio
+import msgspec
+from msgspec import Struct
+
+from headgate.adapters.jetstream.backoff import Backoff
+from headgate.adapters.jetstream.connection import Connection
+from headgate.adapters.jetstream.errors import STREAM_NOT_FOUND, BrokerError, NotSent, OutcomeUnknown, Refused
+from headgate.adapters.jetstream.stream import SECOND_NS, StreamInfo, identity_of, stream_info
+from headgate.adapters.log import Entry, LogHole, LogTruncated
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+
+
+class TailOptions(Struct, frozen=True, kw_only=True):
+    """
+    Bounds and patience of a tail.
+
+    `buffer_entries_max` and `buffer_bytes_max` bound what was received and not yet taken; up to two requests
+    (`pull_entries_max`, `pull_bytes_max`) more may be on their way. `truncation_grace_s` is how long a replicated
+    stream may look shorter than what was read until that is believed: a leader just elected may still be applying
+    entries.
+    """
+
+    buffer_entries_max: int = 16_384
+    buffer_bytes_max: int = 32 * 1024 * 1024
+    pull_entries_max: int = 2_000
+    pull_bytes_max: int = 8 * 1024 * 1024
+    pull_expires_s: float = 30.0
+    heartbeat_s: float = 1.0
+    silence_heartbeats_max: float = 2.5
+    consumer_idle_s: float = 60.0
+    truncation_grace_s: float = 5.0
+
+
+class _ConsumerInfo(Struct):
+    num_pending: int = 0
+
+
+_CONSUMER_INFO = msgspec.json.Decoder(_ConsumerInfo)
+
+
+class _Pull(Struct):
+    """One request under way; `left` is how many entries it may still bring."""
+
+    token: str
+    left: int
+
+
+class JetStreamTail:
+    """
+    A tail of `stream` from `start` on; an async context manager, owned by one task.
+
+    `subjects` narrows it to some subjects; the stream's sequence then has legitimate gaps, and only the consumer's is
+    checked. `identity` is the stream's creation time as known so far; without it the first look at the stream sets
+    it.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        stream: str,
+        *,
+        start: int,
+        subjects: tuple[str, ...] = (),
+        identity: str | None = None,
+        options: TailOptions | None = None,
+    ) -> None:
+        if start < 1:
+            raise ValueError(f"the log starts at 1, not {start}")
+        self._connection = connection
+        self._stream = stream
+        self._subjects = subjects
+        self._identity = identity
+        self._options = options or TailOptions()
+        self._expected = start  # the next stream sequence to be buffered
+        self._returned = start - 1  # the last stream sequence that receive returned
+        self._buffer: deque[Entry] = deque()
+        self._buffer_bytes = 0
+        self._broker_pending = 0  # what the broker had beyond the last entry it sent
+        self._seen_once = False
+        self._damage: LogHole | None = None
+        # The consumer in use. `_generation` changes with it, so that late messages of an earlier one are not taken
+        # for its own.
+        self._generation = 0
+        self._consumer = ""
+        self._consumer_next = 1
+        self._inbox = ""
+        self._subscription: Subscription | None = None
+        self._pulls: deque[_Pull] = deque()
+        self._pull_token = 0
+        self._broken = "not started"
+        self._wake = asyncio.Event()
+        self._heard_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._repairs = 0
+
+    async def __aenter__(self) -> Self:
+        self._connection.on_change(self._on_connection_change)
+        self._watch_silence()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.no_more(self._on_connection_change)
+        if self._timer is not None:
+            self._timer.cancel()
+        with anyio.move_on_after(1, shield=True):
+            await self._drop_consumer()
+
+    @property
+    def position(self) -> int:
+        """The sequence of the last entry that `receive` returned; `start - 1` before the first."""
+        return self._returned
+
+    @property
+    def lag(self) -> int:
+        """How many entries are known to be in the stream and were not yet returned."""
+        return len(self._buffer) + self._broker_pending
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything that the broker held when it last spoke has been returned."""
+        return self._seen_once and self.lag == 0
+
+    @property
+    def repairs(self) -> int:
+        """How often the consumer was made anew since the first."""
+        return max(self._repairs - 1, 0)
+
+    async def receive(self) -> list[Entry]:
+        """
+        The next entries, at least one; waits for as long as there is none.
+
+        :raises LogTruncated: the stream lost what was read, or is another.
+        :raises LogHole: entries are missing in its middle.
+        :raises BrokerError: the stream cannot be read (permissions, configuration), or the connection is closed for
+        good.
+        """
+        while not self._buffer:
+            if self._damage is not None:
+                raise self._damage
+            await self._settle()
+            if self._buffer:
+                break
+            self._wake.clear()
+            await self._wake.wait()
+        entries = self._take()
+        # The next ones come while the caller is busy with these.
+        await self._top_up()
+        return entries
+
+    async def ready(self) -> None:
+        """
+        Returns when a consumer stands, so that `lag` and `caught_up` mean something.
+
+        `receive` does this by itself.
+        """
+        await self._settle()
+
+    def _take(self) -> list[Entry]:
+        entries = list(self._buffer)
+        self._buffer.clear()
+        self._buffer_bytes = 0
+        self._returned = entries[-1].seq
+        return entries
+
+    async def _settle(self) -> None:
+        while self._broken:
+            await self._connection.wait_connected()
+            await self._make_consumer()
+        await self._top_up()
+
+    # --- what the broker sends
+    # -------------------------------------------------------------------------------------------------
+
+    async def _on_message(self, generation: int, message: "Msg") -> None:
+        """Called by the client for each message of the inbox, in order."""
+        if generation != self._generation or self._broken:
+            return
+        self._heard_at = asyncio.get_running_loop().time()
+        if message.headers is not None and "Status" in message.headers:
+            self._on_status(message, message.headers)
+            return
+        fields = message.reply.split(".")
+        # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>; with two more in
+        # front of the stream, and one more at the end, where the server says the domain and account.
+        at = 5 if len(fields) == 9 else 7
+        seq, consumer_seq = int(fields[at]), int(fields[at + 1])
+        if consumer_seq != self._consumer_next:
+            self._break(f"consumer sequence {consumer_seq} where {self._consumer_next} was due")
+            return
+        if seq != self._expected and not self._subjects:
+            self._damage = LogHole(f"stream {self._stream}", expected=self._expected, found=seq)
+            self._break("a hole in the stream")
+            return
+        self._consumer_next += 1
+        self._expected = seq + 1
+        self._broker_pending = int(fields[at + 3])
+        payload = message.data
+        self._buffer.append(Entry(seq, message.subject, int(fields[at + 2]) // 1_000_000, payload))
+        self._buffer_bytes += len(payload)
+        self._wake.set()
+        pulls = self._pulls
+        if pulls:
+            pulls[0].left -= 1
+            if pulls[0].left == 0:
+                pulls.popleft()
+                await self._top_up()
+
+    def _on_status(self, message: "Msg", headers: dict[str, str]) -> None:
+        status, text = headers.get("Status", ""), headers.get("Description", "")
+        if status == "100":
+            return
+        over = status == "408" or (status == "409" and ("MaxBytes" in text or "Batch Completed" in text))
+        if not over:
+            self._break(f"{status} {text}".strip())
+            return
+        done = message.subject.rpartition(".")[2]
+        self._pulls = deque(pull for pull in self._pulls if pull.token != done)
+        self._wake.set()
+
+    def _on_connection_change(self) -> None:
+        # A pull request does not outlive its connection.
+        self._break("the connection changed")
+
+    def _watch_silence(self) -> None:
+        options, loop = self._options, asyncio.get_running_loop()
+        if self._pulls and loop.time() - self._heard_at > options.heartbeat_s * options.silence_heartbeats_max:
+            self._break("the broker fell silent")
+        self._timer = loop.call_later(options.heartbeat_s / 2, self._watch_silence)
+
+    def _break(self, why: str) -> None:
+        """The consumer is no good any more; whoever waits in `receive` makes another."""
+        self._broken = why
+        self._wake.set()
+
+    # --- what we ask of the broker
+    # -----------------------------------------------------------------------------------------------
+
+    async def _top_up(self) -> None:
+        """Keeps two requests under way while the buffer has room for what they bring."""
+        options, client = self._options, self._connection.client
+        while len(self._pulls) < 2 and not self._broken and client.is_connected:
+            coming = sum(pull.left for pull in self._pulls)
+            room = options.buffer_entries_max - len(self._buffer) - coming
+            if room <= 0 or self._buffer_bytes >= options.buffer_bytes_max:
+                return
+            self._pull_token += 1
+            pull = _Pull(str(self._pull_token), min(room, options.pull_entries_max))
+            if not self._pulls:
+                self._heard_at = asyncio.get_running_loop().time()
+            self._pulls.append(pull)
+            body = {
+                "batch": pull.left,
+                "max_bytes": options.pull_bytes_max,
+                "expires": int(options.pull_expires_s * SECOND_NS),
+                "idle_heartbeat": int(options.heartbeat_s * SECOND_NS),
+            }
+            verb = f"{self._connection.api_prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
+            await client.publish(verb, msgspec.json.encode(body), reply=f"{self._inbox}.{pull.token}")
+
+    async def _make_consumer(self) -> None:
+        """
+        One consumer right after what is buffered, however long it takes.
+
+        Leaves `_broken` set if it broke again meanwhile.
+        """
+        dependency, backoff = f"tail of {self._stream}", Backoff()
+        while True:
+            await self._drop_consumer()
+            self._broken = ""
+            try:
+                await self._check_stream()
+                await self._create()
+            except (NotSent, OutcomeUnknown) as error:
+                trouble: Exception = error
+            except Refused as error:
+                if error.for_good:
+                    raise BrokerError(f"stream {self._stream} cannot be read: {error}") from error
+                trouble = error
+            else:
+                self._connection.health.well(dependency)
+                self._repairs += 1
+                return
+            self._connection.health.unwell(dependency, str(trouble))
+            await backoff.wait()
+            await self._connection.wait_connected()
+
+    async def _create(self) -> None:
+        client, options = self._connection.client, self._options
+        self._generation += 1
+        self._inbox = client.new_inbox()
+        self._consumer = f"tail-{self._inbox.rpartition('.')[2]}"
+        self._consumer_next = 1
+        self._pulls.clear()
+        self._subscription = await client.subscribe(
+            f"{self._inbox}.*",
+            cb=partial(self._on_message, self._generation),
+            pending_msgs_limit=0,
+            pending_bytes_limit=0,
+        )
+        config = {
+            "name": self._consumer,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._expected,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "inactive_threshold": int(options.consumer_idle_s * SECOND_NS),
+            "mem_storage": True,
+            "num_replicas": 1,
+        }
+        if self._subjects:
+            config["filter_subjects"] = list(self._subjects)
+        body = msgspec.json.encode({"stream_name": self._stream, "config": config, "action": "create"})
+        info = await self._connection.call_once(
+            f"CONSUMER.CREATE.{self._stream}.{self._consumer}", body, _CONSUMER_INFO
+        )
+        self._broker_pending = info.num_pending
+        self._seen_once = True
+
+    async def _drop_consumer(self) -> None:
+        """Lets the consumer go; the broker would do so by itself a little later, so its answer is not waited for."""
+        self._generation += 1
+        self._pulls.clear()
+        subscription, self._subscription = self._subscription, None
+        client = self._connection.client
+        if subscription is None or client.is_closed:
+            return
+        await subscription.unsubscribe()
+        if client.is_connected:
+            await client.publish(f"{self._connection.api_prefix}.CONSUMER.DELETE.{self._stream}.{self._consumer}", b"")
+
+    async def _check_stream(self) -> None:
+        """
+        Makes sure that the stream still holds what was read.
+
+        :raises LogTruncated: it does not, and a passing state of a replicated stream is ruled out.
+        """
+        clock, backoff = asyncio.get_running_loop().time, Backoff(first_s=0.05, max_s=0.5)
+        believed_at: float | None = None
+        while True:
+            detail, replicas = await self._doubt()
+            if not detail:
+                return
+            if believed_at is None:
+                believed_at = clock() + (self._options.truncation_grace_s if replicas != 1 else 0.0)
+            if clock() >= believed_at:
+                raise LogTruncated(f"stream {self._stream}", read_up_to=self._expected - 1, detail=detail)
+            await backoff.wait()
+
+    async def _doubt(self) -> tuple[str, int]:
+        """What speaks against reading on, or "", and the number of replicas of the stream (0: there is no stream)."""
+        try:
+            info: StreamInfo = await stream_info(self._connection, self._stream)
+        except Refused as refused:
+            if refused.err_code != STREAM_NOT_FOUND:
+                raise
+            return "the stream does not exist any more", 0
+        replicas = info.config.num_replicas
+        if self._identity is None:
+            self._identity = identity_of(info)
+        if identity_of(info) != self._identity:
+            return f"it is another stream now (created {identity_of(info)}, was {self._identity})", replicas
+        if info.state.last_seq < self._expected - 1:
+            return f"the stream ends at {info.state.last_seq}", replicas
+        return "", replicas

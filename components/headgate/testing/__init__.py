@@ -1,0 +1,1 @@
+"""The simulated world: log, cluster, clock, faults."""
