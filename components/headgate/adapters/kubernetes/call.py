@@ -1,0 +1,298 @@
+"""
+Calls as data: pure code writes down what shall happen, and this carries it out.
+
+A process's `decide` returns `KubeCall`s. Its loop, once the commit that decided them is acknowledged, hands them to a
+`CallExecutor` and turns each `CallOutcome` into an event. Between the two lies everything that may go wrong with a
+network, and the executor keeps it from both sides:
+
+* Operating errors (no answer, 5xx, 429, an expired credential) are retried with back-off and jitter, for as long as
+  the executor runs; a `Retry-After` is honoured. Only final outcomes come back: success, or the server's definite no.
+* Calls with the same non-empty `key` run one after the other, in the order in which they were handed in. A call that
+  is being retried holds back the later ones of its key, and nobody else's: while it waits it has no slot.
+* At most `in_flight_max` requests are under way, at most `qps` (with bursts) are begun in a second.
+* Every retry is counted and logged, and `health` says since when something has not got through, and why.
+
+A request whose answer was lost may have been carried out, so what is repeated must bear repetition. `maybe_repeated` in
+the outcome says when a definite no may be the echo of our own success (`AlreadyExists` after a create, `Conflict` after
+a binding): the process reads the object, or waits for the watch to show it, before it believes the no.
+
+An eviction that a PodDisruptionBudget forbids is answered with 429 and is therefore retried until the budget allows it.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from random import Random
+from typing import Final, assert_never
+
+import anyio
+import msgspec
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from headgate.adapters.kubernetes.errors import ApiError, TransportError, api_error, is_operating_error
+from headgate.adapters.kubernetes.retry import Backoff, Health, RateLimiter, Sleep
+from headgate.adapters.kubernetes.transport import Response, Transport
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class KubeCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to the API server, written down."""
+
+    #: Chosen by the caller, and found again in the outcome.
+    id: str
+    method: str
+    #: Percent-encoded, without the query.
+    path: str
+    query: dict[str, str] = {}
+    body: bytes | None = None
+    content_type: str | None = None
+    #: Calls with the same key run in order; without one, in no particular order.
+    key: str = ""
+
+
+class CallOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The server's final answer to a call: 2xx, or a 4xx that another try would not change."""
+
+    id: str
+    status: int
+    body: bytes
+    #: Requests made, at least 1.
+    attempts: int = 1
+    #: An earlier attempt, whose answer was lost, may have been carried out.
+    maybe_repeated: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """The server did what the call asked."""
+        return 200 <= self.status < 300
+
+    def error(self) -> ApiError:
+        """The refusal as the error it stands for. Only for outcomes that are not `ok`."""
+        return api_error(self.status, {}, self.body, request=self.id)
+
+
+class CallSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of a `CallExecutor`."""
+
+    #: Requests under way at once.
+    in_flight_max: int = 32
+    #: Calls that `serve` takes before it stops reading; the rest waits at the sender.
+    accepted_max: int = 1024
+    #: Requests begun per second, and how many of them may come at once.
+    qps: float = 500.0
+    burst: int = 1000
+    backoff_first_s: float = 0.1
+    backoff_max_s: float = 30.0
+
+
+class CallCounters(msgspec.Struct, kw_only=True):
+    """What an executor has done since it was made."""
+
+    calls: int = 0
+    succeeded: int = 0
+    refused: int = 0
+    attempts: int = 0
+    retried_transport: int = 0
+    retried_throttled: int = 0
+    retried_unauthorized: int = 0
+    retried_server: int = 0
+    #: Now: requests under way; calls that were handed in and have no outcome yet.
+    in_flight: int = 0
+    unfinished: int = 0
+
+    @property
+    def retries(self) -> int:
+        """All retries, of whatever cause."""
+        return self.retried_transport + self.retried_throttled + self.retried_unauthorized + self.retried_server
+
+
+class _Failing(msgspec.Struct, frozen=True, kw_only=True):
+    since: float
+    error: str
+    attempts: int
+
+
+class _Turn(msgspec.Struct, kw_only=True):
+    lock: anyio.Lock
+    holders: int = 0
+
+
+class CallExecutor:
+    """Carries out calls against one API server. Safe for use by many tasks at once."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        settings: CallSettings = CallSettings(),  # noqa: B008  (frozen)
+        *,
+        random: Random | None = None,
+        sleep: Sleep = anyio.sleep,
+        clock: Callable[[], float] = anyio.current_time,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self.counters = CallCounters()
+        self.limiter = RateLimiter(qps=settings.qps, burst=settings.burst, clock=clock, sleep=sleep)
+        self._transport = transport
+        # Jitter needs no cryptography.
+        self._random = random or Random()  # noqa: S311
+        self._sleep = sleep
+        self._wall_clock = wall_clock
+        self._slots = anyio.Semaphore(settings.in_flight_max, fast_acquire=True)
+        # One per key with unfinished calls; bounded by those.
+        self._turns: dict[str, _Turn] = {}
+        # Calls under retry, by a number of their own: ids are the caller's and need not be unique.
+        self._failing: dict[int, _Failing] = {}
+        self._started = 0
+
+    @property
+    def health(self) -> Health:
+        """Whether calls get through: since when the oldest of those under retry fails, and the newest error."""
+        if not self._failing:
+            return Health()
+        newest = next(reversed(self._failing.values()))
+        return Health(
+            failing_since=min(failing.since for failing in self._failing.values()),
+            error=newest.error,
+            attempts=sum(failing.attempts for failing in self._failing.values()),
+        )
+
+    async def run(self, call: KubeCall) -> CallOutcome:
+        """
+        Carry out one call and return its final outcome, however long that takes.
+
+        The call takes its place in the order of its key before anything else happens, so tasks started one after the
+        other keep their order. When cancelled, a request under way may or may not have been carried out.
+        """
+        self.counters.calls += 1
+        self.counters.unfinished += 1
+        try:
+            async with self._in_turn(call.key):
+                outcome = await self._attempt_until_final(call)
+        finally:
+            self.counters.unfinished -= 1
+        if outcome.ok:
+            self.counters.succeeded += 1
+        else:
+            self.counters.refused += 1
+        return outcome
+
+    async def serve(
+        self, calls: MemoryObjectReceiveStream[KubeCall], outcomes: MemoryObjectSendStream[CallOutcome]
+    ) -> None:
+        """
+        Carry out every call of a stream and send each outcome as it comes; return when the stream has ended.
+
+        Takes at most `accepted_max` unfinished calls at a time, so a slow server holds up the sender and not the
+        memory. Outcomes of the same key come in order.
+        """
+        room = anyio.Semaphore(self.settings.accepted_max)
+
+        async def carry_out(call: KubeCall) -> None:
+            try:
+                await outcomes.send(await self.run(call))
+            finally:
+                room.release()
+
+        async with anyio.create_task_group() as tasks:
+            await room.acquire()
+            async for call in calls:
+                tasks.start_soon(carry_out, call)
+                await room.acquire()
+
+    @contextlib.asynccontextmanager
+    async def _in_turn(self, key: str) -> AsyncIterator[None]:
+        """Hold the key's lock, which is handed over in the order of arrival and forgotten by its last holder."""
+        if not key:
+            yield
+            return
+        turn = self._turns.setdefault(key, _Turn(lock=anyio.Lock(fast_acquire=True)))
+        turn.holders += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.holders -= 1
+            if not turn.holders:
+                del self._turns[key]
+
+    async def _attempt_until_final(self, call: KubeCall) -> CallOutcome:
+        backoff = Backoff(first_s=self.settings.backoff_first_s, max_s=self.settings.backoff_max_s, random=self._random)
+        self._started += 1
+        number = self._started
+        attempts = 0
+        maybe_repeated = False
+        try:
+            while True:
+                attempts += 1
+                result = await self._attempt(call)
+                if isinstance(result, Response) and not is_operating_error(result.status):
+                    break
+                error = _as_error(call, result)
+                maybe_repeated = maybe_repeated or _maybe_applied(error)
+                delay_s = backoff.next_s(error.retry_after if isinstance(error, ApiError) else None)
+                self._note_retry(number, call, error, attempts, delay_s)
+                await self._sleep(delay_s)
+        finally:
+            self._failing.pop(number, None)
+        if attempts > 1:
+            _LOG.info("call %s got through after %d attempts", call.id, attempts)
+        return CallOutcome(
+            id=call.id, status=result.status, body=result.body, attempts=attempts, maybe_repeated=maybe_repeated
+        )
+
+    async def _attempt(self, call: KubeCall) -> Response | TransportError:
+        async with self._slots:
+            await self.limiter.acquire()
+            self.counters.attempts += 1
+            self.counters.in_flight += 1
+            try:
+                return await self._transport.request(
+                    call.method, call.path, query=call.query, body=call.body, content_type=call.content_type
+                )
+            except TransportError as error:
+                return error
+            finally:
+                self.counters.in_flight -= 1
+
+    def _note_retry(
+        self, number: int, call: KubeCall, error: ApiError | TransportError, attempts: int, delay_s: float
+    ) -> None:
+        match error:
+            case TransportError():
+                self.counters.retried_transport += 1
+            case ApiError(status=429):
+                self.counters.retried_throttled += 1
+            case ApiError(status=401):
+                self.counters.retried_unauthorized += 1
+            case ApiError():
+                self.counters.retried_server += 1
+            case _:
+                assert_never(error)
+        known = self._failing.pop(number, None)
+        since = self._wall_clock() if known is None else known.since
+        # Put back at the end: the dictionary's order is that of the newest failure.
+        self._failing[number] = _Failing(since=since, error=str(error), attempts=attempts)
+        _LOG.warning(
+            "call %s: %s; attempt %d follows in %.1f s",
+            call.id,
+            error,
+            attempts + 1,
+            delay_s,
+            extra={"call": call.id, "failing_since": since},
+        )
+
+
+def _as_error(call: KubeCall, result: Response | TransportError) -> ApiError | TransportError:
+    if isinstance(result, TransportError):
+        return result
+    return api_error(result.status, result.headers, result.body, request=f"{call.method} {call.path}")
+
+
+def _maybe_applied(error: ApiError | TransportError) -> bool:
+    """Whether a failed attempt may have been carried out. A server that says 5xx may have stored before it stumbled."""
+    if isinstance(error, TransportError):
+        return error.maybe_applied
+    return error.status >= 500

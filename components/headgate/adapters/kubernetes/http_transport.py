@@ -1,0 +1,258 @@
+"""
+The wire: one aiohttp session to one API server.
+
+Everything is shared by one `ClientSession`: connections, TLS, the credential. Three settings of it are measured ones:
+no `trust_env`, which makes every request read the environment and netrc again (half a millisecond each); a read buffer
+of 2 MiB, because one watch line can be as long as the largest object etcd stores; a declared number of connections, of
+which each open watch holds one.
+
+A request ends within `request_timeout_s`, whatever the server does. A stream has no such end, so it ends when nothing
+arrives for the read time-out its caller chose: TCP alone would notice a half-open connection after many minutes.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Final
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from headgate.adapters.kubernetes.credentials import Credentials, load_credentials
+from headgate.adapters.kubernetes.errors import TransportError, api_error
+from headgate.adapters.kubernetes.kubeconfig import ClusterAccess
+from headgate.adapters.kubernetes.transport import NO_HEADERS, NO_QUERY, Response, silent
+
+#: etcd refuses objects above 1.5 MiB; JSON of a protobuf-stored object can be several times as large, not ten times.
+LINE_BYTES_MAX: Final = 2**24
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of an `HttpTransport`."""
+
+    #: Connections to the server; each open watch holds one for its lifetime.
+    connections_max: int = 128
+    connect_timeout_s: float = 5.0
+    #: From the first byte sent to the last byte received of a request that is no stream.
+    request_timeout_s: float = 30.0
+    read_buffer_bytes: int = 2**21
+    user_agent: str = "headgate"
+
+
+class LineSplitter:
+    """Lines out of chunks. `rest` is the beginning of a line whose end has not arrived."""
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that this chunk completes, without their line feeds and without empty ones."""
+        *lines, self.rest = (self.rest + chunk).split(b"\n")
+        return [line for line in lines if line]
+
+
+class HttpTransport:
+    """
+    A `Transport` over HTTP. Made by `open_transport`.
+
+    Attributes:
+        requests, streams: how many were begun.
+        failures: how many ended in a `TransportError`.
+
+    """
+
+    def __init__(self, access: ClusterAccess, credentials: Credentials, settings: HttpSettings) -> None:
+        self.access = access
+        self.credentials = credentials
+        self.requests = 0
+        self.streams = 0
+        self.failures = 0
+        self._settings = settings
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=settings.connections_max, ssl=credentials.ssl_context or True),
+            read_bufsize=settings.read_buffer_bytes,
+            headers={"User-Agent": settings.user_agent, "Accept": "application/json"},
+        )
+        # aiohttp would silently repeat a PUT or DELETE whose reused connection broke, and a 409 or 404 that echoes our
+        # own success could not be told from a real one. It has no public switch; its own test client sets this one.
+        self._session._retry_connection = False  # noqa: SLF001
+
+    async def aclose(self) -> None:
+        """Close every connection. Requests under way fail."""
+        await self._session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] = NO_QUERY,
+        body: bytes | None = None,
+        content_type: str | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> Response:
+        """See `Transport.request`."""
+        self.requests += 1
+        sent = dict(headers)
+        if content_type is not None:
+            sent["Content-Type"] = content_type
+        authorization = await self.credentials.authorization()
+        response = await self._send(method, path, query, body, sent, authorization)
+        if response.status == 401 and await self.credentials.refused(authorization):
+            response = await self._send(method, path, query, body, sent, await self.credentials.authorization())
+        return response
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes | None,
+        headers: dict[str, str],
+        authorization: str | None,
+    ) -> Response:
+        timeout = aiohttp.ClientTimeout(
+            total=self._settings.request_timeout_s, sock_connect=self._settings.connect_timeout_s
+        )
+        try:
+            try:
+                return await self._exchange(method, path, query, body, headers, authorization, timeout)
+            except aiohttp.ServerDisconnectedError:
+                # Most likely the server closed an idle connection just as we took it up. Reading again is harmless.
+                if method != "GET":
+                    raise
+                return await self._exchange(method, path, query, body, headers, authorization, timeout)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            self.failures += 1
+            raise _transport_error(error, f"{method} {path}", self.access.server) from error
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes | None,
+        headers: dict[str, str],
+        authorization: str | None,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  (a setting that aiohttp applies)
+    ) -> Response:
+        async with self._begin(method, path, query, body, headers, authorization, timeout) as answer:
+            return Response(status=answer.status, headers=_lower(answer), body=await answer.read())
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, read_timeout_s: float | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """See `Transport.stream`."""
+        self.streams += 1
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=self._settings.connect_timeout_s, sock_read=read_timeout_s
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                answer = await self._open(stack, path, query, timeout)
+                if answer.status != 200:
+                    raise api_error(answer.status, _lower(answer), await answer.read(), request=f"GET {path}")
+            except aiohttp.SocketTimeoutError as error:
+                self.failures += 1
+                raise silent(path, read_timeout_s) from error
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                self.failures += 1
+                raise _transport_error(error, f"GET {path}", self.access.server) from error
+            yield await stack.enter_async_context(
+                contextlib.aclosing(self._lines(answer.content, path, read_timeout_s))
+            )
+
+    async def _open(
+        self,
+        stack: contextlib.AsyncExitStack,
+        path: str,
+        query: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  (a setting that aiohttp applies to the whole stream)
+    ) -> aiohttp.ClientResponse:
+        authorization = await self.credentials.authorization()
+        answer = await stack.enter_async_context(self._begin("GET", path, query, None, {}, authorization, timeout))
+        if answer.status == 401 and await self.credentials.refused(authorization):
+            authorization = await self.credentials.authorization()
+            answer = await stack.enter_async_context(self._begin("GET", path, query, None, {}, authorization, timeout))
+        return answer
+
+    def _begin(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes | None,
+        headers: dict[str, str],
+        authorization: str | None,
+        timeout: aiohttp.ClientTimeout,
+    ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        url = self.access.server + path
+        if query:
+            url += "?" + urlencode(query)
+        return self._session.request(
+            method,
+            URL(url, encoded=True),
+            data=body,
+            headers=headers if authorization is None else headers | {"Authorization": authorization},
+            timeout=timeout,
+            allow_redirects=False,
+            server_hostname=self.credentials.tls_server_name,
+            proxy=self.credentials.proxy,
+        )
+
+    async def _lines(
+        self, content: aiohttp.StreamReader, path: str, read_timeout_s: float | None
+    ) -> AsyncGenerator[bytes, None]:
+        """Complete lines, split here and not by aiohttp: a burst that arrived together costs one read, not one each."""
+        splitter = LineSplitter()
+        try:
+            while chunk := await content.readany():
+                for line in splitter.feed(chunk):
+                    yield line
+                if len(splitter.rest) > LINE_BYTES_MAX:
+                    self.failures += 1
+                    raise TransportError(f"GET {path}: a line exceeds {LINE_BYTES_MAX} bytes", maybe_applied=False)
+        except aiohttp.SocketTimeoutError as error:
+            self.failures += 1
+            raise silent(path, read_timeout_s) from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            self.failures += 1
+            raise _transport_error(error, f"GET {path}", self.access.server) from error
+        if splitter.rest:
+            self.failures += 1
+            raise TransportError(
+                f"GET {path}: the stream ended in the middle of a line, after {len(splitter.rest)} bytes of it",
+                maybe_applied=False,
+            )
+
+
+def _lower(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in answer.headers.items()}
+
+
+def _transport_error(error: Exception, request: str, server: str) -> TransportError:
+    """Say what happened in one line. Only a connection that never came about rules out that the request was applied."""
+    never_sent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
+    text = str(error) or ("timed out" if isinstance(error, TimeoutError) else type(error).__name__)
+    return TransportError(f"{request} at {server}: {text}", maybe_applied=not never_sent)
+
+
+@contextlib.asynccontextmanager
+async def open_transport(
+    access: ClusterAccess,
+    settings: HttpSettings = HttpSettings(),  # noqa: B008  (frozen)
+) -> AsyncIterator[HttpTransport]:
+    """
+    A transport to a cluster, closed on leaving.
+
+    Raises:
+        ConfigurationError: the credentials of the access cannot be loaded.
+
+    """
+    transport = HttpTransport(access, await load_credentials(access), settings)
+    try:
+        yield transport
+    finally:
+        await transport.aclose()

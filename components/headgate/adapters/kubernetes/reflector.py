@@ -1,0 +1,386 @@
+"""
+Following one resource: everything that exists, then every change, without a gap, for as long as the process runs.
+
+A `Reflector` lists its resource page by page, watches from the version of the list, and goes on watching from the last
+version it handed over whenever a watch ends: because its time is up, because the connection broke, because a line did
+not decode, because nothing came for too long. Only when the server no longer knows that version (410) does it list
+again. An owner that remembers the version of what it has processed can hand it in after a restart and skip the list.
+
+A server that was restored from a backup, or an in-memory one that was restarted, has gone back behind versions it once
+gave out, and would let a watch from such a version wait in silence. So before resuming after a restart or a failure,
+the newest version is asked for, and if it is older than ours, we list. (Versions of one resource compare as numbers:
+KEP-5504.) A different cluster with higher versions cannot be told from its versions; that is for the owner to notice.
+
+What the owner receives, in order, through a bounded stream:
+
+* `Listed`: a page of the list. Page 0 begins a list, also after an unfinished one; the page with `complete` ends it. An
+  object that the owner knows and that no page of a complete list named is gone. Pages, and not the whole list, because
+  100,000 pods are 600 MB.
+* `Changes`: changes in the order in which they happened, as many as had piled up when the owner was ready for more.
+* `Bookmark`: nothing of interest happened up to this version.
+
+The versions of `Changes`, `Bookmark` and the complete `Listed` may be stored to resume from; the version of an
+incomplete list may not, for its missing pages would never be seen.
+
+Back-pressure reaches the server: when the owner is slow, at most `pending_max` objects wait here, then the connection
+is no longer read. Decoding is partial: an object stays `msgspec.Raw` and only its metadata is looked at. An object
+without usable metadata is reported through `on_undecodable` and passed over; the objects around it still arrive.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Final, TypeAlias
+
+import anyio
+import msgspec
+from anyio.streams.memory import MemoryObjectSendStream
+
+from headgate.adapters.kubernetes.client import KubeClient
+from headgate.adapters.kubernetes.errors import ApiError, KubernetesError, StreamSilent, TransportError, watch_error
+from headgate.adapters.kubernetes.messages import (
+    Bookmark,
+    Changed,
+    ChangeType,
+    Entry,
+    Listed,
+    Message,
+    ObjectMeta,
+)
+from headgate.adapters.kubernetes.outbox import Outbox
+from headgate.adapters.kubernetes.resources import Resource
+from headgate.adapters.kubernetes.retry import Backoff, Health, Sleep
+from headgate.adapters.kubernetes.transport import NO_QUERY
+
+_LOG: Final = logging.getLogger(__name__)
+
+#: Characters of an undecodable line that are repeated in the log.
+_EXCERPT_MAX: Final = 120
+
+
+class ReflectorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits and times of a `Reflector`."""
+
+    page_items: int = 500
+    #: Objects that may wait for the owner, not counting what the owner's stream itself holds.
+    pending_max: int = 2000
+    #: The most changes in one message.
+    burst_max: int = 500
+    #: The server is asked to end each watch after this time plus up to the jitter, so that watches do not all end at
+    #: once and none lives through a change of the server's mind about who we are.
+    watch_s: int = 290
+    watch_jitter_s: int = 20
+    #: The longest silence on a watch of a server that sends bookmarks, which it does about once a minute.
+    silence_max_s: float = 150.0
+    #: Where no bookmark has been seen, a watch is half-open if the server has not ended it this long after its time.
+    grace_s: float = 30.0
+    #: A watch that says nothing and ends sooner than this counts as a failure, or the reflector would spin.
+    short_watch_s: float = 1.0
+    backoff_first_s: float = 0.5
+    backoff_max_s: float = 30.0
+    #: Before resuming after a restart or a failure, make sure that the server has not gone back behind our version.
+    verify_resume: bool = True
+    #: After so many lists in a row that expired before their last page, the whole list is asked for at once.
+    paged_lists_max: int = 2
+
+
+class ReflectorCounters(msgspec.Struct, kw_only=True):
+    """What a reflector has seen since it was made."""
+
+    lists: int = 0
+    pages: int = 0
+    listed: int = 0
+    watches: int = 0
+    changes: int = 0
+    bookmarks: int = 0
+    #: 410: versions and continue tokens that the server had forgotten.
+    expired: int = 0
+    #: The server had gone back behind our version.
+    rewound: int = 0
+    #: Failed lists and broken watches of any other cause, and what two causes contributed.
+    failures: int = 0
+    silences: int = 0
+    undecodable_lines: int = 0
+    undecodable_objects: int = 0
+
+
+class _Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _WithMeta(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+
+
+_ENVELOPE: Final = msgspec.json.Decoder(_Envelope)
+_META: Final = msgspec.json.Decoder(_WithMeta)
+_CHANGE_TYPES: Final[Mapping[str, ChangeType]] = {change.value: change for change in ChangeType}
+
+#: Called with the resource, the bytes and the reason when an object cannot be read.
+OnUndecodable: TypeAlias = Callable[[Resource, bytes, Exception], None]
+
+
+def _ignore(resource: Resource, found: bytes, error: Exception) -> None:
+    """The reflector has logged and counted it."""
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Whether a version is certainly the older one; versions that are no numbers do not compare."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+
+
+class Reflector:
+    """
+    Follows one resource and tells one owner.
+
+    Attributes:
+        counters: what has happened so far.
+        health: whether the server is being heard.
+        resource_version: the version up to which the owner has been told (or will be, by what waits in the outbox).
+        synced: whether a list was completed, or a resumed watch accepted, since the start.
+
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        selectors: Mapping[str, str] = NO_QUERY,
+        settings: ReflectorSettings = ReflectorSettings(),  # noqa: B008  (frozen)
+        on_undecodable: OnUndecodable = _ignore,
+        random: Random | None = None,
+        sleep: Sleep = anyio.sleep,
+        clock: Callable[[], float] = anyio.current_time,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`selectors` are query parameters (`labelSelector`, `fieldSelector`) of both list and watch."""
+        self.resource = resource
+        self.counters = ReflectorCounters()
+        self.health = Health()
+        self.resource_version = ""
+        self.synced = False
+        self._client = client
+        self._namespace = namespace
+        self._selectors = selectors
+        self._settings = settings
+        self._on_undecodable = on_undecodable
+        # Jitter needs no cryptography.
+        self._random = random or Random()  # noqa: S311
+        self._sleep = sleep
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._backoff = Backoff(first_s=settings.backoff_first_s, max_s=settings.backoff_max_s, random=self._random)
+        # Failures in a row without a line of progress in between.
+        self._stuck = 0
+        self._lists_expired = 0
+        self._bookmarks_seen = False
+        self._must_verify = True
+        self._outbox = Outbox(pending_max=settings.pending_max, burst_max=settings.burst_max)
+
+    @property
+    def pending(self) -> int:
+        """Objects that wait for the owner."""
+        return self._outbox.pending
+
+    async def run(self, sink: MemoryObjectSendStream[Message], *, resume_rv: str = "") -> None:
+        """
+        Follow the resource until cancelled; never returns otherwise.
+
+        Args:
+            sink: the owner's stream. It stays open: several reflectors may share it.
+            resume_rv: the version up to which the owner knows everything; empty to begin with a list.
+
+        Raises:
+            ExceptionGroup: of `anyio.BrokenResourceError`, when the owner has closed its end.
+
+        """
+        self.resource_version = resume_rv
+        self._must_verify = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._outbox.pump, sink)
+            while True:
+                try:
+                    if self.resource_version and self._must_verify and self._settings.verify_resume:
+                        await self._verify()
+                    if not self.resource_version:
+                        await self._list()
+                    await self._watch()
+                except KubernetesError as error:
+                    await self._recover(error)
+
+    async def _verify(self) -> None:
+        """Forget the version if the server has never reached it."""
+        page = await self._client.page(self.resource, self._namespace, query=self._selectors, limit=1)
+        if _is_older(page.resource_version, self.resource_version):
+            self.counters.rewound += 1
+            _LOG.warning(
+                "%s: the server is at version %s, behind our %s: it was restored or replaced; listing again",
+                self.resource.plural,
+                page.resource_version,
+                self.resource_version,
+            )
+            self.resource_version = ""
+        self._must_verify = False
+
+    async def _list(self) -> None:
+        """Tell the whole list, page by page. Sets the version once the last page is on its way."""
+        self.counters.lists += 1
+        limit = 0 if self._lists_expired >= self._settings.paged_lists_max else self._settings.page_items
+        pages = self._client.pages(self.resource, self._namespace, query=self._selectors, limit=limit)
+        number = 0
+        async for page in pages:
+            complete = not page.continue_token
+            if complete and not page.resource_version:
+                raise TransportError(f"the list of {self.resource.plural} has no resourceVersion", maybe_applied=False)
+            self._heard()
+            self.counters.pages += 1
+            self.counters.listed += len(page.items)
+            await self._put(
+                Listed(
+                    resource=self.resource,
+                    items=page.items,
+                    resource_version=page.resource_version,
+                    page=number,
+                    complete=complete,
+                )
+            )
+            number += 1
+            if complete:
+                self.resource_version = page.resource_version
+        self._lists_expired = 0
+        self.synced = True
+        self._must_verify = False
+
+    async def _watch(self) -> None:
+        """Tell every change since the version, until the server ends the watch as it was asked to."""
+        self.counters.watches += 1
+        seconds = self._settings.watch_s + self._random.randint(0, self._settings.watch_jitter_s)
+        query = dict(self._selectors) | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self.resource_version,
+            "timeoutSeconds": str(seconds),
+        }
+        patience_s = self._settings.silence_max_s if self._bookmarks_seen else seconds + self._settings.grace_s
+        path = self.resource.path(namespace=self._namespace)
+        begun_s = self._clock()
+        lines_heard = 0
+        async with self._client.transport.stream(path, query=query, read_timeout_s=patience_s) as lines:
+            self._heard()
+            self.synced = True
+            async for line in lines:
+                entry = self._read(line)
+                lines_heard += 1
+                self._progressed()
+                if entry is not None:
+                    await self._put(entry)
+                    self.resource_version = entry.resource_version
+        lasted_s = self._clock() - begun_s
+        if not lines_heard and lasted_s < self._settings.short_watch_s:
+            raise TransportError(f"GET {path}: the watch ended at once and said nothing", maybe_applied=False)
+        self._progressed()
+
+    async def _put(self, entry: Entry) -> None:
+        if self._outbox.is_full:
+            await self._outbox.wait_for_room()
+        self._outbox.put(entry)
+
+    def _read(self, line: bytes) -> Changed | Bookmark | None:
+        """
+        The entry that a line of a watch is; None for an object that had to be passed over.
+
+        Raises:
+            ApiError: the line is an ERROR event.
+            TransportError: the line is no watch event, so nothing after it can be trusted either.
+
+        """
+        try:
+            envelope = _ENVELOPE.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self.counters.undecodable_lines += 1
+            excerpt = line[:_EXCERPT_MAX].decode(errors="replace")
+            raise TransportError(
+                f"a line of the watch does not decode ({error}): {excerpt}", maybe_applied=False
+            ) from error
+        if envelope.type == "ERROR":
+            raise watch_error(bytes(envelope.object), request=f"watch of {self.resource.plural}")
+        try:
+            meta = _META.decode(envelope.object).metadata
+            if envelope.type == "BOOKMARK":
+                self.counters.bookmarks += 1
+                self._bookmarks_seen = True
+                return Bookmark(resource=self.resource, resource_version=meta.resource_version)
+            change = Changed(
+                resource=self.resource, type=_CHANGE_TYPES[envelope.type], meta=meta, object=envelope.object
+            )
+        except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as error:
+            self._pass_over(envelope, error)
+            return None
+        self.counters.changes += 1
+        return change
+
+    def _pass_over(self, envelope: _Envelope, error: Exception) -> None:
+        self.counters.undecodable_objects += 1
+        found = bytes(envelope.object)
+        _LOG.error(
+            "watch of %s: passed over a %s event whose object cannot be read (%r): %s",
+            self.resource.plural,
+            envelope.type,
+            error,
+            found[:_EXCERPT_MAX].decode(errors="replace"),
+        )
+        self._on_undecodable(self.resource, found, error)
+
+    def _heard(self) -> None:
+        """The server answers. That makes us healthy, but only progress makes us stop backing off."""
+        if not self.health.ok:
+            _LOG.info("%s: the API server answers again", self.resource.plural)
+            self.health = Health()
+
+    def _progressed(self) -> None:
+        if self._stuck:
+            self._stuck = 0
+            self._backoff.reset()
+
+    async def _recover(self, error: KubernetesError) -> None:
+        """Note what went wrong and wait as long as it takes to try again."""
+        self._stuck += 1
+        self._must_verify = True
+        if isinstance(error, ApiError) and error.is_expired:
+            self._note_expired()
+            if self._stuck == 1:
+                return
+        else:
+            self._note_failure(error)
+        delay_s = self._backoff.next_s(error.retry_after if isinstance(error, ApiError) else None)
+        since = self._wall_clock() if self.health.failing_since is None else self.health.failing_since
+        self.health = Health(failing_since=since, error=str(error), attempts=self.health.attempts + 1)
+        _LOG.warning(
+            "%s: %s; %s in %.1f s",
+            self.resource.plural,
+            error,
+            f"watching again from {self.resource_version}" if self.resource_version else "listing again",
+            delay_s,
+            extra={"resource": self.resource.plural, "failing_since": since, "attempts": self.health.attempts},
+        )
+        await self._sleep(delay_s)
+
+    def _note_expired(self) -> None:
+        self.counters.expired += 1
+        if self.resource_version:
+            _LOG.info("%s: version %s has expired; listing again", self.resource.plural, self.resource_version)
+            self.resource_version = ""
+        else:
+            self._lists_expired += 1
+            _LOG.info("%s: the list expired before its last page; listing again", self.resource.plural)
+
+    def _note_failure(self, error: KubernetesError) -> None:
+        self.counters.failures += 1
+        # A whole list that is too large to arrive in time must not be the only thing that is ever tried again.
+        self._lists_expired = 0
+        if isinstance(error, StreamSilent):
+            self.counters.silences += 1

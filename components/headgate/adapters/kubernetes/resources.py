@@ -1,0 +1,110 @@
+"""
+The resources Headgate reads and writes, and the paths they live under.
+
+A `Resource` is the little that is needed to address a kind of object. `RESOURCES` is the table of those in use, by
+plural name; the named constants below are the same structs for code that wants the checker's help. The module depends
+on nothing but msgspec and does no I/O.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource as discovery knows it. `group` is empty for the core group."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        """What stands in an object's `apiVersion`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, *, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """
+        The percent-encoded path of a collection, an object or a subresource.
+
+        A namespaced resource without a namespace is the collection over all namespaces.
+
+        Raises:
+            ValueError: a namespace for a cluster-scoped resource, a name in no namespace for a namespaced one, or a
+                subresource of nothing. The caller has mixed up its arguments.
+
+        """
+        if namespace is not None and not self.namespaced:
+            raise ValueError(f"{self.plural} are cluster-scoped; leave out the namespace {namespace!r}")
+        if name is not None and self.namespaced and namespace is None:
+            raise ValueError(f"{self.plural} are namespaced; say in which namespace {name!r} is")
+        if name is None and subresource is not None:
+            raise ValueError(f"the subresource {subresource!r} belongs to one object; say which of the {self.plural}")
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if namespace is not None:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        if name is not None:
+            parts.append(quote(name, safe=""))
+        if subresource is not None:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+def _core(plural: str, kind: str, *, namespaced: bool) -> Resource:
+    return Resource(group="", version="v1", plural=plural, kind=kind, namespaced=namespaced)
+
+
+def _kueue(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
+    return Resource(group="kueue.x-k8s.io", version="v1beta2", plural=plural, kind=kind, namespaced=namespaced)
+
+
+NAMESPACES: Final = _core("namespaces", "Namespace", namespaced=False)
+NODES: Final = _core("nodes", "Node", namespaced=False)
+PODS: Final = _core("pods", "Pod", namespaced=True)
+EVENTS: Final = _core("events", "Event", namespaced=True)
+LIMIT_RANGES: Final = _core("limitranges", "LimitRange", namespaced=True)
+JOBS: Final = Resource(group="batch", version="v1", plural="jobs", kind="Job", namespaced=True)
+PRIORITY_CLASSES: Final = Resource(
+    group="scheduling.k8s.io", version="v1", plural="priorityclasses", kind="PriorityClass", namespaced=False
+)
+RUNTIME_CLASSES: Final = Resource(
+    group="node.k8s.io", version="v1", plural="runtimeclasses", kind="RuntimeClass", namespaced=False
+)
+LEASES: Final = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True)
+WORKLOADS: Final = _kueue("workloads", "Workload", namespaced=True)
+CLUSTER_QUEUES: Final = _kueue("clusterqueues", "ClusterQueue")
+LOCAL_QUEUES: Final = _kueue("localqueues", "LocalQueue", namespaced=True)
+RESOURCE_FLAVORS: Final = _kueue("resourceflavors", "ResourceFlavor")
+COHORTS: Final = _kueue("cohorts", "Cohort")
+TOPOLOGIES: Final = _kueue("topologies", "Topology")
+ADMISSION_CHECKS: Final = _kueue("admissionchecks", "AdmissionCheck")
+WORKLOAD_PRIORITY_CLASSES: Final = _kueue("workloadpriorityclasses", "WorkloadPriorityClass")
+
+#: Every resource in use, by plural name. Plural names are unique among them.
+RESOURCES: Final[Mapping[str, Resource]] = {
+    resource.plural: resource
+    for resource in (
+        NAMESPACES,
+        NODES,
+        PODS,
+        EVENTS,
+        LIMIT_RANGES,
+        JOBS,
+        PRIORITY_CLASSES,
+        RUNTIME_CLASSES,
+        LEASES,
+        WORKLOADS,
+        CLUSTER_QUEUES,
+        LOCAL_QUEUES,
+        RESOURCE_FLAVORS,
+        COHORTS,
+        TOPOLOGIES,
+        ADMISSION_CHECKS,
+        WORKLOAD_PRIORITY_CLASSES,
+    )
+}

@@ -1,0 +1,95 @@
+"""
+How long to wait before trying again, and how fast to go at all.
+
+Both classes take their randomness and their clock from outside, so a simulation with a seed and a virtual clock waits
+the same times in every run.
+"""
+
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import anyio
+import msgspec
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Backoff:
+    """
+    Exponential back-off with jitter: each delay is between half of and the whole of the current step.
+
+    The step starts at `first_s` and doubles up to `max_s`, in seconds.
+    """
+
+    def __init__(self, *, first_s: float, max_s: float, random: Random) -> None:
+        self._first_s = first_s
+        self._max_s = max_s
+        self._random = random
+        self._step_s = first_s
+
+    def next_s(self, at_least_s: float | None = None) -> float:
+        """
+        The delay before the next attempt, in seconds.
+
+        `at_least_s` is what the server asked for (`Retry-After`). It is never undercut, and the jitter comes on top
+        of it, so that all the clients which were told the same number do not come back in the same instant.
+        """
+        delay_s = self._step_s * self._random.uniform(0.5, 1.0)
+        self._step_s = min(self._step_s * 2, self._max_s)
+        return delay_s if at_least_s is None else max(delay_s, at_least_s * self._random.uniform(1.0, 1.25))
+
+    def reset(self) -> None:
+        """Begin again with the first step: the last attempt got somewhere."""
+        self._step_s = self._first_s
+
+
+class RateLimiter:
+    """
+    A token bucket: `burst` at once, then `qps` a second, in order of arrival.
+
+    It is the generic cell rate algorithm (ITU-T I.371): one number, the theoretical time of the next arrival, stands
+    for the bucket, and each caller reserves its place before it sleeps, so nobody overtakes.
+    """
+
+    def __init__(
+        self, *, qps: float, burst: int, clock: Callable[[], float] = anyio.current_time, sleep: Sleep = anyio.sleep
+    ) -> None:
+        if qps <= 0 or burst < 1:
+            raise ValueError(f"a rate limit needs qps > 0 and burst >= 1, not qps {qps} and burst {burst}")
+        self._interval_s = 1.0 / qps
+        self._tolerance_s = (burst - 1) * self._interval_s
+        self._clock = clock
+        self._sleep = sleep
+        self._next_s = float("-inf")
+        #: How many callers had to wait, and how long in all (seconds).
+        self.delayed = 0
+        self.delayed_s = 0.0
+
+    async def acquire(self) -> None:
+        """Return when the caller may go."""
+        now_s = self._clock()
+        arrival_s = max(self._next_s, now_s)
+        self._next_s = arrival_s + self._interval_s
+        wait_s = arrival_s - self._tolerance_s - now_s
+        if wait_s > 0:
+            self.delayed += 1
+            self.delayed_s += wait_s
+            await self._sleep(wait_s)
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    Whether something that talks to the API server gets through at the moment.
+
+    `failing_since` is unix time in seconds, None when nothing is failing; `error` is the newest failure; `attempts`
+    counts the failed attempts since then.
+    """
+
+    failing_since: float | None = None
+    error: str = ""
+    attempts: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is failing right now."""
+        return self.failing_since is None

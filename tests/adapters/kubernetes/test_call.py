@@ -1,0 +1,236 @@
+"""Calls as data: retried until final, in order per key, within limits, visibly."""
+
+import json
+import logging
+from random import Random
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.adapters.kubernetes.call import CallExecutor, CallOutcome, CallSettings, KubeCall
+from headgate.adapters.kubernetes.errors import TransportError
+from headgate.adapters.kubernetes.transport import Response
+
+pytestmark = pytest.mark.anyio
+
+
+def call(name: str, key: str = "") -> KubeCall:
+    return KubeCall(id=name, method="POST", path=f"/{name}", body=b"{}", content_type="application/json", key=key)
+
+
+class Scripted:
+    """A transport that answers from a list per path: a status, an error, or an event to wait for first."""
+
+    def __init__(self, **script: list[object]) -> None:
+        self.script = script
+        self.order: list[str] = []
+        self.in_flight = 0
+        self.in_flight_max = 0
+
+    async def request(self, method, path, *, query, body, content_type, headers=None):
+        name = path[1:]
+        self.order.append(name)
+        self.in_flight += 1
+        self.in_flight_max = max(self.in_flight_max, self.in_flight)
+        try:
+            steps = self.script.get(name, [])
+            step = steps.pop(0) if steps else 200
+            await anyio.lowlevel.checkpoint()
+            if isinstance(step, anyio.Event):
+                await step.wait()
+                step = 200
+            if isinstance(step, Exception):
+                raise step
+            return Response(status=step, headers={}, body=b"{}")
+        finally:
+            self.in_flight -= 1
+
+
+async def test_operating_errors_are_retried_until_the_answer_is_final(fake, transport, sleeps, caplog):
+    """500, 503, 429, 401 and a broken connection all pass; each retry is counted, logged and waited for."""
+    fake.script = [
+        fake.status(500, "InternalError"),
+        fake.status(503, "ServiceUnavailable"),
+        fake.status(429, "TooManyRequests", Retry_After="7"),
+        fake.status(401, "Unauthorized"),
+        fake.reset(),
+        fake.answer(201, {"made": True}),
+    ]
+    executor = CallExecutor(transport, random=Random(1), sleep=sleeps)
+    with caplog.at_level(logging.WARNING):
+        outcome = await executor.run(call("c"))
+    assert (outcome.id, outcome.status, json.loads(outcome.body), outcome.attempts) == ("c", 201, {"made": True}, 6)
+    assert outcome.ok
+    counters = executor.counters
+    assert (counters.retried_server, counters.retried_throttled, counters.retried_unauthorized) == (2, 1, 1)
+    assert (counters.retried_transport, counters.retries, counters.attempts) == (1, 5, 6)
+    assert (counters.calls, counters.succeeded, counters.refused, counters.unfinished) == (1, 1, 0, 0)
+    assert len(sleeps) == 5
+    assert 7 <= sleeps[2] <= 7 * 1.25
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 5
+    assert "429 TooManyRequests to POST /c" in caplog.messages[2]
+
+
+async def test_a_definite_no_is_an_outcome(fake, transport, sleeps):
+    """A 4xx that another try would not change comes back at once, with the server's words."""
+    fake.script = [fake.status(409, "AlreadyExists")]
+    executor = CallExecutor(transport, sleep=sleeps)
+    outcome = await executor.run(call("c"))
+    assert (outcome.ok, outcome.status, outcome.attempts, sleeps) == (False, 409, 1, [])
+    assert outcome.error().is_already_exists
+    assert executor.counters.refused == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "maybe"),
+    [
+        (TransportError("refused", maybe_applied=False), False),
+        (TransportError("reset", maybe_applied=True), True),
+        (429, False),
+        (401, False),
+        (500, True),
+        (504, True),
+    ],
+)
+async def test_a_repetition_says_whether_the_first_try_may_have_worked(sleeps, first, maybe):
+    """AlreadyExists after a lost answer may be our own object, and the outcome says that this is possible."""
+    executor = CallExecutor(Scripted(c=[first, 409]), sleep=sleeps)
+    outcome = await executor.run(call("c"))
+    assert (outcome.status, outcome.maybe_repeated) == (409, maybe)
+
+
+async def test_health_says_since_when_and_why(sleeps):
+    """While a call is retried the executor is unhealthy since its first failure, and no longer."""
+    now = iter([100.0, 200.0])
+    seen = []
+
+    async def sleep(seconds):
+        seen.append(executor.health)
+
+    executor = CallExecutor(Scripted(c=[500, 503]), sleep=sleep, wall_clock=lambda: next(now))
+    assert executor.health.ok
+    await executor.run(call("c"))
+    assert [(health.failing_since, health.attempts) for health in seen] == [(100.0, 1), (100.0, 2)]
+    assert "500 InternalError" in seen[0].error
+    assert "503 ServiceUnavailable" in seen[1].error
+    assert executor.health.ok
+
+
+async def test_a_failing_call_holds_back_its_key_and_nobody_else(sleeps):
+    """Order within a key survives retries; other keys go past, even with a single slot."""
+    release = anyio.Event()
+
+    async def sleep(seconds):
+        await release.wait()
+
+    transport = Scripted(a1=[500])
+    executor = CallExecutor(transport, CallSettings(in_flight_max=1), sleep=sleep)
+    async with anyio.create_task_group() as tasks:
+        for name in ("a1", "a2", "b1"):
+            tasks.start_soon(executor.run, call(name, key=name[0]))
+        await anyio.wait_all_tasks_blocked()
+        assert transport.order == ["a1", "b1"]
+        assert not executor.health.ok
+        release.set()
+    assert transport.order == ["a1", "b1", "a1", "a2"]
+    assert executor._turns == {}
+
+
+async def test_a_cancelled_call_gives_up_its_place(sleeps):
+    """Calls behind one that is cancelled while it waits still run after the ones before it."""
+    blocked = anyio.Event()
+    transport = Scripted(a1=[blocked])
+    executor = CallExecutor(transport, sleep=sleeps)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(executor.run, call("a1", key="a"))
+        async with anyio.create_task_group() as doomed:
+            doomed.start_soon(executor.run, call("a2", key="a"))
+            await anyio.wait_all_tasks_blocked()
+            doomed.cancel_scope.cancel()
+        tasks.start_soon(executor.run, call("a3", key="a"))
+        await anyio.wait_all_tasks_blocked()
+        assert transport.order == ["a1"]
+        blocked.set()
+    assert transport.order == ["a1", "a3"]
+    assert (executor.counters.unfinished, executor._turns) == (0, {})
+
+
+async def test_no_more_requests_are_under_way_than_declared(sleeps):
+    """The slots bound the requests, however many calls there are."""
+    transport = Scripted()
+    executor = CallExecutor(transport, CallSettings(in_flight_max=3), sleep=sleeps)
+    async with anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon(executor.run, call(f"c{number}"))
+    assert transport.in_flight_max == 3
+    assert executor.counters.in_flight == 0
+
+
+async def test_requests_begin_no_faster_than_declared(sleeps):
+    """Beyond the burst, each request is put off by one more interval."""
+    executor = CallExecutor(Scripted(), CallSettings(qps=10, burst=2), sleep=sleeps, clock=lambda: 0.0)
+    for number in range(5):
+        await executor.run(call(f"c{number}"))
+    assert sleeps == pytest.approx([0.1, 0.2, 0.3])
+    assert executor.limiter.delayed == 3
+
+
+async def test_serving_a_stream_takes_no_more_than_declared():
+    """A slow server holds up the sender, not the memory."""
+    blocked = anyio.Event()
+    executor = CallExecutor(Scripted(**{f"c{n}": [blocked] for n in range(6)}), CallSettings(accepted_max=2))
+    calls_in, calls = anyio.create_memory_object_stream[KubeCall](0)
+    outcomes_in, outcomes = anyio.create_memory_object_stream[CallOutcome](10)
+    async with calls_in, calls, outcomes_in, outcomes, anyio.create_task_group() as tasks:
+        tasks.start_soon(executor.serve, calls, outcomes_in)
+        await calls_in.send(call("c0"))
+        await calls_in.send(call("c1"))
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(anyio.WouldBlock):
+            calls_in.send_nowait(call("c2"))
+        blocked.set()
+        for number in range(2, 6):
+            await calls_in.send(call(f"c{number}"))
+        calls_in.close()
+        assert {(await outcomes.receive()).id for _ in range(6)} == {f"c{number}" for number in range(6)}
+
+
+STATUSES = st.lists(st.sampled_from([500, 503, 429, 401, TransportError("cut", maybe_applied=True)]), max_size=3)
+
+
+@given(
+    keys=st.lists(st.sampled_from(["", "a", "b"]), min_size=1, max_size=12),
+    data=st.data(),
+    in_flight_max=st.integers(1, 4),
+)
+def test_every_call_ends_once_and_keys_keep_their_order(keys, data, in_flight_max):
+    """Whatever fails how often: one outcome a call, and the outcomes of a key in the order of its calls."""
+    calls = [call(f"c{number}", key=key) for number, key in enumerate(keys)]
+    script = {each.id: [*data.draw(STATUSES), data.draw(st.sampled_from([200, 404]))] for each in calls}
+    attempts = {name: len(steps) for name, steps in script.items()}
+
+    async def main():
+        async def sleep(seconds):
+            await anyio.lowlevel.checkpoint()
+
+        executor = CallExecutor(
+            Scripted(**script), CallSettings(in_flight_max=in_flight_max), random=Random(0), sleep=sleep
+        )
+        calls_in, source = anyio.create_memory_object_stream[KubeCall](len(calls))
+        sink, outcomes = anyio.create_memory_object_stream[CallOutcome](len(calls))
+        async with calls_in, source, sink, outcomes:
+            for each in calls:
+                calls_in.send_nowait(each)
+            calls_in.close()
+            await executor.serve(source, sink)
+            return [outcomes.receive_nowait() for _ in calls]
+
+    done = anyio.run(main)
+    assert sorted(outcome.id for outcome in done) == sorted(each.id for each in calls)
+    assert all(outcome.attempts == attempts[outcome.id] for outcome in done)
+    for key in {"a", "b"}:
+        wanted = [each.id for each in calls if each.key == key]
+        assert [outcome.id for outcome in done if outcome.id in wanted] == wanted
