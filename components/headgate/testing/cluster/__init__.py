@@ -1,0 +1,35 @@
+"""
+A simulated Kubernetes cluster: the API server's semantics in memory, with the controllers that make pods run.
+
+Used in two ways. In-process: `Cluster(clock)` and its synchronous `request` and `watch`, and `step`, driven
+by a virtual clock and a seeded `FaultPlan`, for simulations whose failure is a seed. Behind HTTP: `serve(cluster)`,
+for kubectl, for the adapters, and as the embedded cluster of `headgate up`.
+"""
+
+from headgate.testing.cluster.cluster import Cluster, Response
+from headgate.testing.cluster.controllers import ControllerOptions
+from headgate.testing.cluster.errors import ApiError
+from headgate.testing.cluster.faults import ConnectionDropped, Fault, FaultPlan, FaultRule
+from headgate.testing.cluster.kinds import BY_KIND, BY_PLURAL, KINDS, Column, Kind, kind_of
+from headgate.testing.cluster.routing import object_path, parse_path
+from headgate.testing.cluster.watch import Watch
+
+__all__ = [
+    "BY_KIND",
+    "BY_PLURAL",
+    "KINDS",
+    "ApiError",
+    "Cluster",
+    "Column",
+    "ConnectionDropped",
+    "ControllerOptions",
+    "Fault",
+    "FaultPlan",
+    "FaultRule",
+    "Kind",
+    "Response",
+    "Watch",
+    "kind_of",
+    "object_path",
+    "parse_path",
+]

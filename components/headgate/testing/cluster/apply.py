@@ -1,0 +1,361 @@
+"""
+Server-side apply: who owns which field, what conflicts, what is removed when an applier no longer mentions it.
+
+A pure re-implementation of sigs.k8s.io/structured-merge-diff's `merge.Updater` on decoded JSON, driven by the kind's
+schema (list keys, sets, atomic values). Field sets are sets of paths whose steps are spelled as in `FieldsV1`
+(`f:name`, `k:{"type":"Ready"}`, `v:"x"`), so turning them into `managedFields` is only a matter of nesting.
+
+`applied` and `tracked` are the two entry points: one for apply patches, one for every other write. Both take and
+return the list that is stored in `metadata.managedFields`.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from headgate.testing.cluster.errors import apply_conflict
+from headgate.testing.cluster.schema import Node, compile_schemas
+
+JsonObject = dict[str, Any]
+Path = tuple[str, ...]
+
+_ABSENT: Final = object()
+
+METADATA: Final = compile_schemas(
+    """
+Metadata: object (open)
+  labels: map[string]
+  annotations: map[string]
+  finalizers: []string (set, union)
+  ownerReferences: []any (map=uid)
+"""
+)["Metadata"]
+"""The schema of `metadata` as far as lists and maps of it are merged."""
+
+_UNOWNED: Final = frozenset(
+    {
+        "name",
+        "namespace",
+        "generateName",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "managedFields",
+    }
+)
+
+
+def root_node(schema: Node) -> Node:
+    """The schema of a whole object: its fields and its metadata."""
+    root = Node("object")
+    root.fields = {**schema.fields, "metadata": METADATA}
+    return root
+
+
+class Writer(msgspec.Struct, frozen=True, kw_only=True):
+    """Who writes: the identity of one `managedFields` entry."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str = ""
+
+
+def field_set(obj: JsonObject, root: Node) -> set[Path]:
+    """Every field of an object that can be owned."""
+    out: set[Path] = set()
+    for name, value in obj.items():
+        if name in {"apiVersion", "kind"}:
+            continue
+        if name == "metadata":
+            for key, item in value.items():
+                if key not in _UNOWNED:
+                    _collect(item, METADATA.fields.get(key), ("f:metadata", f"f:{key}"), out)
+        else:
+            _collect(value, root.fields.get(name), (f"f:{name}",), out)
+    return out
+
+
+def _collect(value: Any, node: Node | None, path: Path, out: set[Path]) -> None:
+    if isinstance(value, dict) and value and not (node is not None and node.atomic):
+        for name, item in value.items():
+            _collect(item, node.child(name) if node is not None else None, (*path, f"f:{name}"), out)
+        return
+    if isinstance(value, list) and value and node is not None and (node.list_keys or node.set):
+        for item in value:
+            step = _step(item, node)
+            out.add((*path, step))
+            if node.list_keys and isinstance(item, dict):
+                for name, part in item.items():
+                    _collect(
+                        part, node.item.child(name) if node.item is not None else None, (*path, step, f"f:{name}"), out
+                    )
+        return
+    out.add(path)
+
+
+def _step(item: Any, node: Node) -> str:
+    if not node.list_keys:
+        return "v:" + msgspec.json.encode(item).decode()
+    keys: JsonObject = {}
+    for key in sorted(node.list_keys):
+        child = node.item.child(key) if node.item is not None else None
+        value = item.get(key, child.default if child is not None and child.has_default else _ABSENT)
+        if value is not _ABSENT:
+            keys[key] = value
+    return "k:" + msgspec.json.encode(keys).decode()
+
+
+def merged(live: Any, config: Any, node: Node | None) -> Any:
+    """The live value with the configuration laid over it: maps and keyed lists merge, everything else is replaced."""
+    if isinstance(config, dict):
+        if not isinstance(live, dict) or (node is not None and node.atomic):
+            return {name: value for name, value in config.items() if value is not None}
+        result = dict(live)
+        for name, value in config.items():
+            if value is not None:
+                result[name] = merged(live.get(name), value, node.child(name) if node is not None else None)
+        return result if result != live else live
+    if isinstance(config, list) and isinstance(live, list) and node is not None:
+        if node.list_keys:
+            return _merged_items(live, config, node)
+        if node.set:
+            return [*live, *(item for item in config if item not in live)]
+    return config
+
+
+def _merged_items(live: list[Any], config: list[Any], node: Node) -> list[Any]:
+    result = list(live)
+    places = {_step(item, node): index for index, item in enumerate(live)}
+    for item in config:
+        index = places.get(_step(item, node))
+        if index is None:
+            result.append(item)
+        else:
+            result[index] = merged(live[index], item, node.item)
+    return result
+
+
+def applied(
+    live: JsonObject | None,
+    config: JsonObject,
+    managed: list[JsonObject],
+    writer: Writer,
+    root: Node,
+    *,
+    force: bool,
+    time: str,
+) -> tuple[JsonObject, list[JsonObject]]:
+    """
+    The object after an apply, and its managed fields.
+
+    Raises ApiError 409, with one cause per field, if another manager owns a field that the configuration would
+    change, unless `force`.
+    """
+    sets = _decoded(managed)
+    if live is not None and not sets:
+        # An object that nobody tracked: what it holds belongs to whoever wrote it before (managedfields "before-
+        # first-apply").
+        first = Writer(manager="before-first-apply", operation="Update", api_version=writer.api_version)
+        sets[first] = (field_set(live, root), time)
+    wanted = field_set(config, root)
+    last = sets.pop(writer, (set[Path](), ""))
+    if live is None:
+        sets[writer] = (wanted, time)
+        return config, _encoded(sets)
+    result = merged(live, config, root)
+    causes, lost = [], dict[Writer, set[Path]]()
+    for other, (owned, since) in sets.items():
+        clash = {path for path in wanted & owned if _value(live, path) != _value(result, path)}
+        if clash:
+            lost[other] = clash
+            causes += [_cause(other, since, path) for path in sorted(clash)]
+    if causes and not force:
+        raise apply_conflict(causes)
+    for other, clash in lost.items():
+        owned, since = sets[other]
+        sets[other] = (owned - clash, since)
+    result = _pruned(result, last[0] - wanted, [wanted, *(owned for owned, _ in sets.values())])
+    unchanged = last[0] == wanted
+    sets[writer] = (wanted, last[1] if unchanged and result == live else time)
+    return result, _encoded(sets)
+
+
+def _pruned(obj: JsonObject, dropped: set[Path], owned: list[set[Path]]) -> JsonObject:
+    """Remove what the applier used to own and nobody owns now; containers of owned fields stay."""
+    if not dropped:
+        return obj
+    held = {path[:length] for paths in owned for path in paths for length in range(1, len(path) + 1)}
+    for path in sorted(dropped, key=lambda path: (len(path), path)):
+        if path not in held and not _is_key(path, held):
+            obj = _without(obj, path)
+    return obj
+
+
+def _is_key(path: Path, held: set[Path]) -> bool:
+    """Whether the path is a key field of a list item that stays because someone else holds a part of it."""
+    if len(path) < 2 or not path[-2].startswith("k:") or path[:-1] not in held:
+        return False
+    return path[-1].removeprefix("f:") in msgspec.json.decode(path[-2][2:])
+
+
+def _find(items: Any, step: str) -> int | None:
+    if not isinstance(items, list):
+        return None
+    wanted = msgspec.json.decode(step[2:])
+    if step.startswith("v:"):
+        return items.index(wanted) if wanted in items else None
+    # A key that the item leaves out has its default, which is how the step came to name it.
+    for index, item in enumerate(items):
+        if isinstance(item, dict) and all(item.get(key, value) == value for key, value in wanted.items()):
+            return index
+    return None
+
+
+def _value(obj: Any, path: Path) -> Any:
+    for step in path:
+        if step.startswith("f:"):
+            if not isinstance(obj, dict) or step[2:] not in obj:
+                return _ABSENT
+            obj = obj[step[2:]]
+        else:
+            index = _find(obj, step)
+            if index is None:
+                return _ABSENT
+            # The item itself is a member, whatever is in it; its fields are owned one by one.
+            obj = obj[index] if step is not path[-1] else True
+    return obj
+
+
+def _without(obj: Any, path: Path) -> Any:
+    step, rest = path[0], path[1:]
+    if step.startswith("f:"):
+        name = step[2:]
+        if not isinstance(obj, dict) or name not in obj:
+            return obj
+        copy = dict(obj)
+        if rest:
+            inner = _without(obj[name], rest)
+            if inner is obj[name]:
+                return obj
+            copy[name] = inner
+            if not inner and isinstance(inner, dict | list):
+                del copy[name]
+        else:
+            del copy[name]
+        return copy
+    index = _find(obj, step)
+    if index is None:
+        return obj
+    if rest:
+        inner = _without(obj[index], rest)
+        return obj if inner is obj[index] else [*obj[:index], inner, *obj[index + 1 :]]
+    return [*obj[:index], *obj[index + 1 :]]
+
+
+def tracked(
+    before: JsonObject | None, after: JsonObject, managed: list[JsonObject], writer: Writer, root: Node, *, time: str
+) -> list[JsonObject]:
+    """The managed fields after another write: the writer takes what it changed, everyone loses what is gone."""
+    sets = _decoded(managed)
+    new = field_set(after, root)
+    old = field_set(before, root) if before is not None else set()
+    changed = {path for path in new if path not in old or _value(before, path) != _value(after, path)}
+    gone = old - new
+    if not changed and not gone:
+        return managed
+    mine, since = sets.pop(writer, (set[Path](), ""))
+    for other, (owned, then) in list(sets.items()):
+        sets[other] = (owned - changed - gone, then)
+    taken = (mine | changed) - gone
+    sets[writer] = (taken, since if taken == mine else time)
+    return _encoded(sets)
+
+
+def _cause(other: Writer, since: str, path: Path) -> JsonObject:
+    message = f'conflict with "{other.manager}"'
+    if other.subresource:
+        message += f' with subresource "{other.subresource}"'
+    if other.operation == "Update":
+        message += f" using {other.api_version}" + (f" at {since}" if since else "")
+    return {"reason": "FieldManagerConflict", "message": message, "field": "".join(_shown(path))}
+
+
+def _shown(path: Path) -> Iterator[str]:
+    for step in path:
+        if step.startswith("f:"):
+            yield f".{step[2:]}"
+        elif step.startswith("v:"):
+            yield f"[={step[2:]}]"
+        else:
+            keys = msgspec.json.decode(step[2:])
+            yield "[" + ",".join(f"{key}={msgspec.json.encode(value).decode()}" for key, value in keys.items()) + "]"
+
+
+def _decoded(managed: list[JsonObject]) -> dict[Writer, tuple[set[Path], str]]:
+    sets: dict[Writer, tuple[set[Path], str]] = {}
+    for entry in managed:
+        writer = Writer(
+            manager=entry.get("manager", ""),
+            operation=entry.get("operation", "Update"),
+            api_version=entry.get("apiVersion", ""),
+            subresource=entry.get("subresource", ""),
+        )
+        paths: set[Path] = set()
+        _unnest(entry.get("fieldsV1") or {}, (), paths)
+        sets[writer] = (paths, entry.get("time", ""))
+    return sets
+
+
+def _unnest(fields: JsonObject, path: Path, out: set[Path]) -> None:
+    for step, below in fields.items():
+        if step == ".":
+            out.add(path)
+        elif below:
+            _unnest(below, (*path, step), out)
+        else:
+            out.add((*path, step))
+
+
+def _encoded(sets: dict[Writer, tuple[set[Path], str]]) -> list[JsonObject]:
+    entries = []
+    for writer, (paths, time) in sets.items():
+        if not paths:
+            continue
+        entry: JsonObject = {
+            "manager": writer.manager,
+            "operation": writer.operation,
+            "apiVersion": writer.api_version,
+            "time": time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": _nested(paths),
+        }
+        if writer.subresource:
+            entry["subresource"] = writer.subresource
+        entries.append(entry)
+    # Appliers first, then updaters, each by time and name: the order of k8s.io/apimachinery's managedfields.
+    entries.sort(key=lambda e: (e["operation"] != "Apply", e["time"], e["manager"], e.get("subresource", "")))
+    return entries
+
+
+def _nested(paths: set[Path]) -> JsonObject:
+    root: JsonObject = {}
+    for path in sorted(paths):
+        level = root
+        for step in path:
+            level = level.setdefault(step, {})
+    for path in sorted(paths, reverse=True):
+        level = root
+        for step in path:
+            level = level[step]
+        if level and "." not in level:
+            inner = dict(level)
+            level.clear()
+            level["."] = {}
+            level.update(inner)
+    return root

@@ -1,0 +1,276 @@
+"""
+What the API server says when it refuses.
+
+Owns the Kubernetes `Status` bodies: one exception, `ApiError`, that carries the HTTP code, the machine-readable
+reason and the details, and one constructor per refusal so that the wording is in a single place. Every layer of the
+simulated cluster raises these; `Cluster.request` is the only place that turns them into responses.
+
+The wording follows `k8s.io/apimachinery/pkg/api/errors` and `.../util/validation/field`, because clients (and people)
+match on it.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from headgate.testing.cluster.kinds import Kind
+
+JsonObject = dict[str, Any]
+"""A decoded JSON object. Stored ones are immutable by convention: replace, never write into them."""
+
+
+class FieldError(msgspec.Struct, frozen=True, kw_only=True):
+    """One cause of a 422: the machine reason, the field path and the text that follows the path."""
+
+    reason: str
+    field: str
+    message: str
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    """The field must be given."""
+    return FieldError(
+        reason="FieldValueRequired", field=field, message=f"Required value: {detail}" if detail else "Required value"
+    )
+
+
+def invalid_value(field: str, value: object, detail: str) -> FieldError:
+    """The value has the right type but not an allowed content."""
+    return FieldError(reason="FieldValueInvalid", field=field, message=f"Invalid value: {_shown(value)}: {detail}")
+
+
+def wrong_type(field: str, value: object, expected: str) -> FieldError:
+    """The value has another JSON type than the schema says."""
+    shown = f'"{json_type(value)}"'
+    return FieldError(
+        reason="FieldValueTypeInvalid",
+        field=field,
+        message=f"Invalid value: {shown}: {field} in body must be of type {expected}: {shown}",
+    )
+
+
+def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldError:
+    """The value is not a member of the enumeration."""
+    names = ", ".join(f'"{name}"' for name in supported)
+    return FieldError(
+        reason="FieldValueNotSupported",
+        field=field,
+        message=f"Unsupported value: {_shown(value)}: supported values: {names}",
+    )
+
+
+def forbidden_field(field: str, detail: str) -> FieldError:
+    """The field must not be given, or not be changed, here."""
+    return FieldError(reason="FieldValueForbidden", field=field, message=f"Forbidden: {detail}")
+
+
+def duplicate(field: str, value: object) -> FieldError:
+    """The value occurs twice in a list that is a set or a map."""
+    return FieldError(reason="FieldValueDuplicate", field=field, message=f"Duplicate value: {_shown(value)}")
+
+
+def too_many(field: str, actual: int, limit: int) -> FieldError:
+    """The list has more items than allowed."""
+    return FieldError(
+        reason="FieldValueTooMany", field=field, message=f"Too many: {actual}: must have at most {limit} items"
+    )
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    """The string is longer than allowed."""
+    return FieldError(reason="FieldValueTooLong", field=field, message=f"Too long: may not be more than {limit} bytes")
+
+
+def json_type(value: object) -> str:
+    """The JSON Schema name of a decoded value's type."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def _shown(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+class ApiError(Exception):
+    """A refusal by the API server; `status()` is the body that the client sees."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: JsonObject | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.retry_after_s = retry_after_s
+
+    def status(self) -> JsonObject:
+        """The `Status` object of this refusal."""
+        status: JsonObject = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if self.details is not None:
+            status["details"] = self.details
+        status["code"] = self.code
+        return status
+
+
+def _details(kind: "Kind", name: str) -> JsonObject:
+    details: JsonObject = {"name": name} if name else {}
+    if kind.group:
+        details["group"] = kind.group
+    details["kind"] = kind.plural
+    return details
+
+
+def not_found(kind: "Kind", name: str) -> ApiError:
+    """404: the object does not exist."""
+    return ApiError(404, "NotFound", f'{kind.resource} "{name}" not found', details=_details(kind, name))
+
+
+def unknown_path() -> ApiError:
+    """404: no such API path."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", details={})
+
+
+def already_exists(kind: "Kind", name: str) -> ApiError:
+    """409: create of a name that is taken."""
+    return ApiError(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', details=_details(kind, name))
+
+
+def conflict(kind: "Kind", name: str, why: str = "") -> ApiError:
+    """409: the write was based on another state than the stored one; read again and retry."""
+    why = why or "the object has been modified; please apply your changes to the latest version and try again"
+    return ApiError(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}',
+        details=_details(kind, name),
+    )
+
+
+def apply_conflict(causes: list[JsonObject]) -> ApiError:
+    """409: server-side apply met fields that other managers own with another value; force or drop them."""
+    plural = "s" if len(causes) > 1 else ""
+    managers: dict[str, list[str]] = {}
+    for cause in causes:
+        managers.setdefault(str(cause["message"]).removeprefix("conflict with "), []).append(cause["field"])
+    if len(causes) == 1:
+        (manager,) = managers
+        text = f"conflict with {manager}: {causes[0]['field']}"
+    else:
+        text = "conflicts with " + "\nconflicts with ".join(
+            f"{manager}:\n" + "\n".join(f"- {field}" for field in fields) for manager, fields in managers.items()
+        )
+    return ApiError(
+        409, "Conflict", f"Apply failed with {len(causes)} conflict{plural}: {text}", details={"causes": causes}
+    )
+
+
+def bad_request(message: str) -> ApiError:
+    """400: the request itself cannot be understood."""
+    return ApiError(400, "BadRequest", message)
+
+
+def undecodable(kind: "Kind", version: str, why: str) -> ApiError:
+    """400: the body cannot be decoded into the kind, or not strictly."""
+    return bad_request(f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: {why}')
+
+
+def forbidden(kind: "Kind", name: str, why: str, causes: list[JsonObject] | None = None) -> ApiError:
+    """403: admission refuses."""
+    details = _details(kind, name)
+    if causes:
+        details["causes"] = causes
+    return ApiError(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', details=details)
+
+
+def invalid(kind: "Kind", name: str, errors: Sequence[FieldError]) -> ApiError:
+    """422: the object is well-formed and wrong; `details.causes` has one entry per field."""
+    texts = [f"{error.field}: {error.message}" for error in errors]
+    text = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    details: JsonObject = {"name": name}
+    if kind.group:
+        details["group"] = kind.group
+    details["kind"] = kind.kind
+    details["causes"] = [{"reason": error.reason, "message": error.message, "field": error.field} for error in errors]
+    return ApiError(422, "Invalid", f'{kind.qualified} "{name}" is invalid: {text}', details=details)
+
+
+def expired(message: str) -> ApiError:
+    """410: the resource version or continue token is older than the history; list again."""
+    return ApiError(410, "Expired", message)
+
+
+def too_old(resource_version: int, oldest: int) -> ApiError:
+    """410 of a watch or list whose start is no longer in the history."""
+    return expired(f"too old resource version: {resource_version} ({oldest})")
+
+
+def too_large(resource_version: int, current: int) -> ApiError:
+    """504: a resource version from the future."""
+    return ApiError(
+        504,
+        "Timeout",
+        f"Too large resource version: {resource_version}, current: {current}",
+        details={
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        },
+        retry_after_s=1,
+    )
+
+
+def too_many_requests(
+    message: str, *, causes: list[JsonObject] | None = None, retry_after_s: int | None = None
+) -> ApiError:
+    """429: not now; wait and try again."""
+    details: JsonObject = {}
+    if causes:
+        details["causes"] = causes
+    if retry_after_s:
+        details["retryAfterSeconds"] = retry_after_s
+    return ApiError(429, "TooManyRequests", message, details=details, retry_after_s=retry_after_s)
+
+
+def method_not_allowed() -> ApiError:
+    """405: the path exists, the verb does not."""
+    return ApiError(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={}
+    )
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
+    """415: the content type of a write is not one this kind takes."""
+    return ApiError(
+        415,
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted),
+        details={},
+    )

@@ -1,0 +1,374 @@
+"""
+The fields of Kubernetes' own kinds, as far as a scheduler and its users meet them.
+
+Every field that the API server knows at the two upper levels of a Pod is here, so that strict field validation
+accepts real manifests; rarely used depths are `any`, which keeps whatever was written. List keys are those of the
+published OpenAPI.
+"""
+
+from typing import Final
+
+CORE_SCHEMAS: Final = """
+Condition: object
+  type*: string (maxLen=316)
+  status*: string (enum=True|False|Unknown)
+  observedGeneration: integer
+  lastTransitionTime: string
+  lastProbeTime: string
+  lastHeartbeatTime: string
+  reason: string
+  message: string
+LabelSelectorRequirement: object
+  key*: string
+  operator*: string
+  values: []string
+LabelSelector: object (atomic)
+  matchLabels: map[string]
+  matchExpressions: []$LabelSelectorRequirement
+Toleration: object
+  key: string
+  operator: string (enum=Exists|Equal|Lt|Gt)
+  value: string
+  effect: string (enum=NoSchedule|PreferNoSchedule|NoExecute)
+  tolerationSeconds: integer
+Taint: object
+  key*: string
+  value: string
+  effect*: string (enum=NoSchedule|PreferNoSchedule|NoExecute)
+  timeAdded: string
+ObjectReference: object (atomic)
+  apiVersion: string
+  kind: string
+  namespace: string
+  name: string
+  uid: string
+  resourceVersion: string
+  fieldPath: string
+ResourceClaimUse: object
+  name*: string
+  request: string
+Resources: object
+  limits: map[quantity]
+  requests: map[quantity]
+  claims: []$ResourceClaimUse (map=name)
+EnvVar: object
+  name*: string
+  value: string
+  valueFrom: any
+ContainerPort: object
+  name: string
+  hostPort: integer
+  containerPort*: integer (min=1, max=65535)
+  protocol: string (default="TCP", enum=TCP|UDP|SCTP)
+  hostIP: string
+VolumeMount: object
+  name*: string
+  mountPath*: string
+  readOnly: boolean
+  recursiveReadOnly: string
+  subPath: string
+  subPathExpr: string
+  mountPropagation: string
+VolumeDevice: object
+  name*: string
+  devicePath*: string
+Container: object
+  name*: string (maxLen=63)
+  image: string
+  command: []string
+  args: []string
+  workingDir: string
+  ports: []$ContainerPort (map=containerPort+protocol, merge=containerPort)
+  envFrom: any
+  env: []$EnvVar (map=name)
+  resources: $Resources (default={})
+  resizePolicy: any
+  restartPolicy: string
+  restartPolicyRules: any
+  volumeMounts: []$VolumeMount (map=mountPath)
+  volumeDevices: []$VolumeDevice (map=devicePath)
+  livenessProbe: any
+  readinessProbe: any
+  startupProbe: any
+  lifecycle: any
+  terminationMessagePath: string (default="/dev/termination-log")
+  terminationMessagePolicy: string (default="File", enum=File|FallbackToLogsOnError)
+  imagePullPolicy: string (default="IfNotPresent", enum=Always|IfNotPresent|Never)
+  securityContext: any
+  stdin: boolean
+  stdinOnce: boolean
+  tty: boolean
+  targetContainerName: string
+Named: object
+  name: string
+PodResourceClaim: object
+  name*: string
+  resourceClaimName: string
+  resourceClaimTemplateName: string
+TopologySpreadConstraint: object
+  maxSkew*: integer (min=1)
+  topologyKey*: string
+  whenUnsatisfiable*: string (enum=DoNotSchedule|ScheduleAnyway)
+  labelSelector: $LabelSelector
+  minDomains: integer
+  nodeAffinityPolicy: string
+  nodeTaintsPolicy: string
+  matchLabelKeys: []string
+NodeSelectorRequirement: object
+  key*: string
+  operator*: string (enum=In|NotIn|Exists|DoesNotExist|Gt|Lt)
+  values: []string
+NodeSelectorTerm: object (atomic)
+  matchExpressions: []$NodeSelectorRequirement
+  matchFields: []$NodeSelectorRequirement
+NodeSelector: object (atomic)
+  nodeSelectorTerms*: []$NodeSelectorTerm
+PreferredSchedulingTerm: object
+  weight*: integer (min=1, max=100)
+  preference*: $NodeSelectorTerm
+NodeAffinity: object
+  requiredDuringSchedulingIgnoredDuringExecution: $NodeSelector
+  preferredDuringSchedulingIgnoredDuringExecution: []$PreferredSchedulingTerm
+PodAffinityTerm: object
+  labelSelector: $LabelSelector
+  namespaces: []string
+  topologyKey*: string
+  namespaceSelector: $LabelSelector
+  matchLabelKeys: []string
+  mismatchLabelKeys: []string
+WeightedPodAffinityTerm: object
+  weight*: integer (min=1, max=100)
+  podAffinityTerm*: $PodAffinityTerm
+PodAffinity: object
+  requiredDuringSchedulingIgnoredDuringExecution: []$PodAffinityTerm
+  preferredDuringSchedulingIgnoredDuringExecution: []$WeightedPodAffinityTerm
+Affinity: object
+  nodeAffinity: $NodeAffinity
+  podAffinity: $PodAffinity
+  podAntiAffinity: $PodAffinity
+Volume: object (open)
+  name*: string (maxLen=63)
+HostAlias: object
+  ip*: string
+  hostnames: []string
+PodSpec: object
+  volumes: []$Volume (map=name)
+  initContainers: []$Container (map=name)
+  containers*: []$Container (map=name, minItems=1)
+  ephemeralContainers: []$Container (map=name)
+  restartPolicy: string (default="Always", enum=Always|OnFailure|Never)
+  terminationGracePeriodSeconds: integer (default=30, min=0)
+  activeDeadlineSeconds: integer (min=1)
+  dnsPolicy: string (default="ClusterFirst", enum=ClusterFirst|ClusterFirstWithHostNet|Default|None)
+  nodeSelector: map[string] (atomic)
+  serviceAccountName: string
+  serviceAccount: string
+  automountServiceAccountToken: boolean
+  nodeName: string
+  hostNetwork: boolean
+  hostPID: boolean
+  hostIPC: boolean
+  hostUsers: boolean
+  hostnameOverride: string
+  shareProcessNamespace: boolean
+  securityContext: any (default={})
+  imagePullSecrets: []$Named (map=name)
+  hostname: string
+  subdomain: string
+  affinity: $Affinity
+  schedulerName: string (default="default-scheduler")
+  tolerations: []$Toleration
+  hostAliases: []$HostAlias (map=ip)
+  priorityClassName: string
+  priority: integer
+  dnsConfig: any
+  readinessGates: any
+  runtimeClassName: string
+  enableServiceLinks: boolean
+  preemptionPolicy: string (enum=PreemptLowerPriority|Never)
+  overhead: map[quantity]
+  topologySpreadConstraints: []$TopologySpreadConstraint (map=topologyKey+whenUnsatisfiable)
+  setHostnameAsFQDN: boolean
+  os: any
+  schedulingGates: []$Named (map=name)
+  resourceClaims: []$PodResourceClaim (map=name)
+  resources: $Resources
+  workloadRef: any
+  schedulingGroup: any
+TemplateMetadata: object (open)
+  name: string
+  labels: map[string]
+  annotations: map[string]
+PodTemplate: object
+  metadata: $TemplateMetadata
+  spec: $PodSpec
+Pod: object
+  spec*: $PodSpec
+  status: object
+    observedGeneration: integer
+    phase: string (enum=Pending|Running|Succeeded|Failed|Unknown)
+    conditions: []$Condition (map=type)
+    message: string
+    reason: string
+    nominatedNodeName: string
+    hostIP: string
+    hostIPs: any
+    podIP: string
+    podIPs: any
+    startTime: string
+    initContainerStatuses: any
+    containerStatuses: any
+    ephemeralContainerStatuses: any
+    qosClass: string
+    resize: string
+    resourceClaimStatuses: any
+    allocatedResources: map[quantity]
+    resources: any
+    extendedResourceClaimStatus: any
+Namespace: object
+  spec: object
+    finalizers: []string
+  status: object
+    phase: string
+    conditions: []$Condition (map=type)
+NodeAddress: object
+  type*: string
+  address*: string
+Node: object
+  spec: object
+    podCIDR: string
+    podCIDRs: []string (union)
+    providerID: string
+    unschedulable: boolean
+    taints: []$Taint (merge=key)
+    configSource: any
+    externalID: string
+  status: object
+    capacity: map[quantity]
+    allocatable: map[quantity]
+    phase: string
+    conditions: []$Condition (map=type)
+    addresses: []$NodeAddress (map=type)
+    daemonEndpoints: any
+    nodeInfo: any
+    images: any
+    volumesInUse: any
+    volumesAttached: any
+    config: any
+    runtimeHandlers: any
+    features: any
+    declaredFeatures: any
+Event: object
+  involvedObject*: $ObjectReference
+  reason: string
+  message: string
+  source: any
+  firstTimestamp: string
+  lastTimestamp: string
+  count: integer
+  type: string
+  eventTime: string
+  series: any
+  action: string
+  related: $ObjectReference
+  reportingComponent: string
+  reportingInstance: string
+ConfigMap: object
+  immutable: boolean
+  data: map[string]
+  binaryData: map[string]
+LimitRangeItem: object
+  type*: string
+  max: map[quantity]
+  min: map[quantity]
+  default: map[quantity]
+  defaultRequest: map[quantity]
+  maxLimitRequestRatio: map[quantity]
+LimitRange: object
+  spec: object
+    limits*: []$LimitRangeItem
+Job: object
+  spec*: object
+    parallelism: integer (min=0)
+    completions: integer (min=0)
+    activeDeadlineSeconds: integer (min=0)
+    podFailurePolicy: any
+    successPolicy: any
+    backoffLimit: integer (min=0)
+    backoffLimitPerIndex: integer (min=0)
+    maxFailedIndexes: integer (min=0)
+    selector: $LabelSelector
+    manualSelector: boolean (default=false)
+    template*: $PodTemplate
+    ttlSecondsAfterFinished: integer (min=0)
+    completionMode: string (default="NonIndexed", enum=NonIndexed|Indexed)
+    suspend: boolean (default=false)
+    podReplacementPolicy: string (default="TerminatingOrFailed", enum=TerminatingOrFailed|Failed)
+    managedBy: string (maxLen=63)
+    scheduling: any
+  status: object
+    conditions: []$Condition (map=type)
+    startTime: string
+    completionTime: string
+    active: integer
+    succeeded: integer
+    failed: integer
+    terminating: integer
+    completedIndexes: string
+    failedIndexes: string
+    uncountedTerminatedPods: any
+    ready: integer
+PriorityClass: object
+  value*: integer
+  globalDefault: boolean
+  description: string
+  preemptionPolicy: string (default="PreemptLowerPriority", enum=PreemptLowerPriority|Never)
+RuntimeClass: object
+  handler*: string
+  overhead: object
+    podFixed: map[quantity]
+  scheduling: object
+    nodeSelector: map[string] (atomic)
+    tolerations: []$Toleration
+Lease: object
+  spec: object
+    holderIdentity: string
+    leaseDurationSeconds: integer (min=1)
+    acquireTime: string
+    renewTime: string
+    leaseTransitions: integer (min=0)
+    strategy: string
+    preferredHolder: string
+EventsEvent: object
+  eventTime: string
+  series: any
+  reportingController: string
+  reportingInstance: string
+  action: string
+  reason: string
+  regarding: $ObjectReference
+  related: $ObjectReference
+  note: string
+  type: string
+  deprecatedSource: any
+  deprecatedFirstTimestamp: string
+  deprecatedLastTimestamp: string
+  deprecatedCount: integer
+PodDisruptionBudget: object
+  spec: object
+    minAvailable: intorstring
+    maxUnavailable: intorstring
+    selector: $LabelSelector
+    unhealthyPodEvictionPolicy: string (enum=IfHealthyBudget|AlwaysAllow)
+  status: object
+    observedGeneration: integer
+    disruptedPods: map[string]
+    disruptionsAllowed: integer
+    currentHealthy: integer
+    desiredHealthy: integer
+    expectedPods: integer
+    conditions: []$Condition (map=type)
+CustomResourceDefinition: object
+  spec*: any
+  status: any
+"""

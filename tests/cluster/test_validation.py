@@ -1,0 +1,193 @@
+"""Bad manifests are refused as Kubernetes refuses them: 422 with field paths, 400 for what cannot be decoded."""
+
+import copy
+
+import pytest
+
+
+def causes(answer):
+    return {cause["field"]: cause["message"] for cause in answer["details"]["causes"]}
+
+
+def quota(manifest, **fields):
+    changed = copy.deepcopy(manifest)
+    changed["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0].update(fields)
+    return changed
+
+
+QUOTA = "spec.resourceGroups[0].flavors[0].resources[0]"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "message"),
+    [
+        ({"nominalQuota": "-1"}, "nominalQuota", 'Invalid value: "-1": must be greater than or equal to 0'),
+        ({"nominalQuota": "many"}, "nominalQuota", f'Invalid value: "many": {QUOTA}.nominalQuota in body should match'),
+        ({"nominalQuota": None}, "nominalQuota", "Required value"),
+        ({"nominalQuota": []}, "nominalQuota", 'Invalid value: "array": '),
+        ({"borrowingLimit": "1"}, "borrowingLimit", 'Invalid value: "1": must be nil when cohort is empty'),
+        ({"name": "memory"}, "name", 'Invalid value: "memory": must match the name in coveredResources'),
+    ],
+)
+def test_quotas_of_a_cluster_queue(client, cluster_queue, fields, field, message):
+    """Each fault is told with the path to it."""
+    answer = client.create(quota(cluster_queue, **fields))
+    assert client.status == 422
+    assert answer["message"].startswith('ClusterQueue.kueue.x-k8s.io "cq" is invalid: ')
+    assert causes(answer)[f"{QUOTA}.{field}"].startswith(message)
+
+
+def test_limits_of_a_cluster_queue_in_a_cohort(client, cluster_queue):
+    """Lending at most the nominal quota; borrowing allowed."""
+    cluster_queue["spec"]["cohortName"] = "team"
+    answer = client.create(quota(cluster_queue, lendingLimit="10"))
+    assert causes(answer)[f"{QUOTA}.lendingLimit"].endswith("must be less than or equal to the nominalQuota")
+    client.create(quota(cluster_queue, lendingLimit="9", borrowingLimit="100"))
+    assert client.status == 201
+
+
+def test_resources_and_flavors_are_covered_once(client, cluster_queue):
+    """Duplicates across groups have the path of the second one."""
+    cluster_queue["spec"]["resourceGroups"].append(copy.deepcopy(cluster_queue["spec"]["resourceGroups"][0]))
+    found = causes(client.create(cluster_queue))
+    assert found["spec.resourceGroups[1].coveredResources[0]"] == 'Duplicate value: "cpu"'
+    assert found["spec.resourceGroups[1].flavors[0].name"] == 'Duplicate value: "default"'
+
+
+def test_borrowing_preemption_needs_reclaiming(client, cluster_queue):
+    """A policy that could never apply is refused."""
+    cluster_queue["spec"]["preemption"] = {"borrowWithinCohort": {"policy": "LowerPriority"}}
+    assert "spec.preemption" in causes(client.create(cluster_queue))
+
+
+def test_defaults_are_those_of_the_crd(client, cluster_queue, workload):
+    """What a ClusterQueue and a Workload say when they do not say it."""
+    spec = client.create(cluster_queue)["spec"]
+    assert spec["queueingStrategy"] == "BestEffortFIFO"
+    assert spec["flavorFungibility"] == {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"}
+    assert spec["preemption"]["borrowWithinCohort"] == {"policy": "Never"}
+    assert spec["stopPolicy"] == "None"
+    del workload["spec"]["podSets"][0]["name"], workload["spec"]["podSets"][0]["count"]
+    created = client.create(workload)["spec"]
+    assert created["active"] is True
+    assert (created["podSets"][0]["name"], created["podSets"][0]["count"]) == ("main", 1)
+
+
+@pytest.mark.parametrize("strictness", ["Strict", "Warn", "Ignore"])
+def test_unknown_fields(client, cluster_queue, strictness):
+    """Strict refuses with 400, Warn drops and warns, Ignore drops."""
+    cluster_queue["spec"]["nominal"] = 1
+    answer = client.create(cluster_queue, fieldValidation=strictness)
+    if strictness == "Strict":
+        assert client.status == 400
+        assert answer["message"].endswith('strict decoding error: unknown field "spec.nominal"')
+        return
+    assert client.status == 201
+    assert "nominal" not in answer["spec"]
+    warned = client.last.headers.get("Warning")
+    assert warned == ('299 - "unknown field \\"spec.nominal\\""' if strictness == "Warn" else None)
+
+
+def test_wrong_types_are_400_for_core_kinds_and_422_for_custom_ones(client, pod, workload):
+    """As decoding into Go structs, and as validating against a CRD's schema, would say."""
+    pod["spec"]["priority"] = "high"
+    answer = client.create(pod)
+    assert client.status == 400
+    assert answer["message"].startswith('Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal')
+    workload["spec"]["podSets"][0]["count"] = "two"
+    answer = client.create(workload)
+    assert client.status == 422
+    assert causes(answer)["spec.podSets[0].count"] == (
+        'Invalid value: "string": spec.podSets[0].count in body must be of type integer: "string"'
+    )
+
+
+def test_bounds_of_lists_and_numbers(client, workload):
+    """Eighteen pod sets at most, named apart; counts not negative."""
+    one = workload["spec"]["podSets"][0]
+    workload["spec"]["podSets"] = [{**one, "name": f"p{number}"} for number in range(19)]
+    assert causes(client.create(workload)) == {"spec.podSets": "Too many: 19: must have at most 18 items"}
+    workload["spec"]["podSets"] = [one, {**one, "count": -1}]
+    found = causes(client.create(workload))
+    assert found["spec.podSets[1]"] == 'Duplicate value: {"name":"main"}'
+    assert found["spec.podSets[1].count"].endswith("should be greater than or equal to 0")
+
+
+def test_what_is_not_json_or_another_kind_is_400(client, config_map):
+    """The body is looked at before anything else."""
+    path = "/api/v1/namespaces/default/configmaps"
+    assert client.call("POST", path, b"{nope")["reason"] == "BadRequest"
+    assert client.call("POST", path, [1])["message"] == "the request body must be a JSON object"
+    assert client.call("POST", path, {**config_map, "kind": "Pod"})["reason"] == "BadRequest"
+    assert client.call("POST", path, {**config_map, "apiVersion": "v2"})["reason"] == "BadRequest"
+    client.call("POST", path, b"x", "application/vnd.kubernetes.unknown")
+    assert client.status == 415
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "change", "field"),
+    [
+        ("LocalQueue", {"clusterQueue": "a"}, {"clusterQueue": "b"}, "spec.clusterQueue"),
+        ("AdmissionCheck", {"controllerName": "a"}, {"controllerName": "b"}, "spec.controllerName"),
+        ("Topology", {"levels": [{"nodeLabel": "a"}]}, {"levels": [{"nodeLabel": "b"}]}, "spec.levels"),
+        (
+            "ResourceFlavor",
+            {"topologyName": "t", "nodeLabels": {"a": "b"}},
+            {"nodeLabels": {"a": "c"}},
+            "spec",
+        ),
+    ],
+)
+def test_immutable_fields(client, kind, spec, change, field):
+    """A change is refused at its path; writing the same again is not."""
+    manifest = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+    client.create(manifest)
+    assert client.status == 201
+    answer = client.patch(manifest, "merge", {"spec": change})
+    assert client.status == 422
+    assert "immutable" in causes(answer)[field]
+    client.patch(manifest, "merge", {"spec": spec})
+    assert client.status == 200
+
+
+def test_a_reserved_workload_is_fixed(client, workload):
+    """Pod sets, queue and admission stay while quota is reserved; the topology may still be assigned."""
+    client.create(workload)
+    condition = {
+        "type": "QuotaReserved",
+        "status": "True",
+        "reason": "QuotaReserved",
+        "message": "m",
+        "lastTransitionTime": "2023-11-14T22:13:20Z",
+    }
+    admission = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 2}]}
+    client.patch(workload, "merge", {"status": {"conditions": [condition], "admission": admission}}, "status")
+    assert client.status == 200
+    answer = client.patch(workload, "merge", {"spec": {"queueName": "other"}})
+    assert "immutable while workload quota reserved" in causes(answer)["spec.queueName"]
+    moved = {"status": {"admission": {**admission, "clusterQueue": "other"}}}
+    assert "status.admission" in causes(client.patch(workload, "merge", moved, "status"))
+    placed = copy.deepcopy(admission)
+    placed["podSetAssignments"][0]["topologyAssignment"] = {"levels": ["host"], "slices": []}
+    client.patch(workload, "merge", {"status": {"admission": placed}}, "status")
+    assert client.status == 200
+    strange = {"status": {"admission": {"clusterQueue": "cq", "podSetAssignments": [{"name": "x"}]}}}
+    assert client.patch(workload, "merge", strange, "status")["reason"] == "Invalid"
+    client.patch(workload, "merge", {"status": {"admission": None}}, "status")
+    assert client.status == 200
+
+
+def test_a_topology_ends_with_the_hostname(client):
+    """The hostname cannot be above another level, and levels are unique."""
+    levels = [{"nodeLabel": "kubernetes.io/hostname"}, {"nodeLabel": "rack"}, {"nodeLabel": "rack"}]
+    manifest = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Topology", "metadata": {"name": "t"}}
+    found = causes(client.create({**manifest, "spec": {"levels": levels}}))
+    assert set(found) == {"spec.levels[0].nodeLabel", "spec.levels[2].nodeLabel"}
+
+
+def test_labels_and_annotations_have_qualified_names(client, config_map):
+    """Keys and values, with the field."""
+    config_map["metadata"] |= {"labels": {"a b": "c", "ok": "not ok"}, "annotations": {"x/y/z": ""}}
+    answer = client.create(config_map)
+    assert client.status == 422
+    assert {cause["field"] for cause in answer["details"]["causes"]} == {"metadata.labels", "metadata.annotations"}
