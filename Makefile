@@ -28,7 +28,7 @@ check: $(STAMP) ## format, lint, types, import contracts, schema drift, compose 
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m headgate.schemas --check
+	$(BIN)/python -m headgate.testing.schemas --check
 	$(BIN)/python tests/check_compose.py
 
 fmt: $(STAMP) ## format and fix what can be fixed
@@ -39,7 +39,7 @@ bench: $(STAMP) ## the benchmarks, as a table
 	@$(BIN)/python -m tests.benchmarks
 
 schemas: $(STAMP) ## write schemas/ anew from the event types
-	@$(BIN)/python -m headgate.schemas
+	@$(BIN)/python -m headgate.testing.schemas
 
 chaos: $(STAMP) ## kill every process and the broker again and again under load; prints its seed
 	@$(BIN)/pytest -m chaos --timeout 3000 -s

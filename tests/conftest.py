@@ -4,16 +4,18 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--seeds N`: how many seeds the whole-system simulations run; `--first-seed K`: where they start."""
+    """`--seeds N` and `--first-seed K` are of the whole-system simulations, `--chaos-...` of the runs that kill processes."""
     parser.addoption("--seeds", type=int, default=40, help="seeds of the whole-system simulations (default 40)")
     parser.addoption("--first-seed", type=int, default=0, help="the first of them, to run one again")
+    parser.addoption("--chaos-seed", type=int, default=None, help="seed of the chaos runs (default: drawn, and printed)")
+    parser.addoption("--chaos-kills", type=int, default=20, help="how often each victim is killed (default 20)")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that takes `seed` runs once for each."""
-    if "seed" in metafunc.fixturenames:
+    """A test that takes `world_seed` runs once for each."""
+    if "world_seed" in metafunc.fixturenames:
         first, count = metafunc.config.getoption("--first-seed"), metafunc.config.getoption("--seeds")
-        metafunc.parametrize("seed", range(first, first + count))
+        metafunc.parametrize("world_seed", range(first, first + count))
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import sys
 
 import msgspec
 import pytest
+from tests.support.logs import TestLog
 
 from headgate.core import fold
 from headgate.core.fold import BrokenLogError
@@ -17,6 +18,7 @@ from headgate.events.facts import ClusterQueueObserved, NodeObserved, WorkloadDe
 from headgate.events.ids import Seq, Shape, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     Admission,
+    CheckState,
     ClusterQueueSpec,
     Condition,
     Node,
@@ -39,7 +41,6 @@ from headgate.events.queueing import (
     WorkloadWoken,
 )
 from headgate.events.registry import TAGS
-from tests.support.logs import TestLog
 
 BRIDGE, MANAGER, SCHEDULER = Producer.INFORMER_BRIDGE, Producer.QUEUE_MANAGER, Producer.SCHEDULER
 W = WorkloadKey("team-a/w")
@@ -170,7 +171,7 @@ def indexes(state: State) -> object:
 
 def test_the_state_does_not_depend_on_the_hash_seed() -> None:
     """Two interpreters with different hash seeds fold one log into the same hash."""
-    program = "from tests.core.test_fold import a_life; from headgate.core import fold; print(fold.state_hash(a_life().state))"
+    program = "from tests.core.test_fold import a_life, fold; print(fold.state_hash(a_life().state))"
     hashes = {
         subprocess.run(
             [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed, "PATH": ""}, capture_output=True, check=True
@@ -203,6 +204,26 @@ def test_reclaimable_pods_give_quota_back() -> None:
     log.append(SCHEDULER, reserved(cpu="2"), admitted())
     log.append(BRIDGE, observed(reclaimable_pods=(ReclaimablePod(name="main", count=1),)))
     assert log.state.index.usage["cq"] == {("f", "cpu"): 1500}
+
+
+def test_a_check_state_from_before_an_eviction_admits_nobody_after_it() -> None:
+    """Until its controller has spoken anew, a check of a workload that was evicted is Pending again."""
+    ready = CheckState(name="gate", state="Ready", last_transition_time="2026-01-01T00:00:00Z")
+    again = CheckState(name="gate", state="Ready", last_transition_time="2026-01-01T00:01:00Z")
+    pending = CheckState(name="gate", state="Pending")
+    with_check = msgspec.structs.replace(reserved(), checks=(pending,))
+    log = with_queue(W)
+    log.append(MANAGER, offered(W))
+    log.append(SCHEDULER, with_check)
+    log.append(BRIDGE, observed(checks=(ready,)))
+    assert [check.state for check in log.state.workloads[W].checks] == ["Ready"]
+    log.append(MANAGER, WorkloadEvicted(workload=W, uid=Uid("u"), reason="AdmissionCheck", message="retry"))
+    released = WorkloadReleased(workload=W, uid=Uid("u"), requeued=True, reason="AdmissionCheck", message="retry")
+    log.append(MANAGER, released, queued(), offered(W))
+    log.append(SCHEDULER, with_check)
+    assert [check.state for check in log.state.workloads[W].checks] == ["Pending"]
+    log.append(BRIDGE, observed(checks=(again,)))
+    assert [check.state for check in log.state.workloads[W].checks] == ["Ready"]
 
 
 def test_a_shape_sleeps_together_and_wakes_together() -> None:

@@ -13,6 +13,17 @@ from headgate.events.effects import LeaderElected
 from headgate.events.ids import Epoch, Seq, UnixMs
 
 
+def is_deposed(state: State, producer: Producer, epoch: Epoch) -> bool:
+    """
+    Whether the log says that a newer term of the producer has begun.
+
+    The broker fences only who has not read that: whoever follows the log knows the newest sequence and could append
+    past it. So a loop asks this of its folded state before it lets its machine decide, and steps down.
+    """
+    record = state.producers.get(producer)
+    return record is not None and record.epoch > epoch
+
+
 def next_commit(
     state: State, producer: Producer, epoch: Epoch, append: Append, now_ms: UnixMs, trace: str | None = None
 ) -> tuple[Commit, Seq]:

@@ -20,6 +20,12 @@ FINISHED = "Finished"
 PODS_READY = "PodsReady"
 
 NO_RESERVATION = "The workload has no reservation"
+UNSATISFIED_CHECKS = "The workload has not all checks ready"
+AWAITS_EVALUATION = "Workload is pending evaluation in the scheduling queue"
+GATE_CLEARED = "AdmissionGatedBy cleared, waiting for quota reservation"
+
+KEPT_OUT = frozenset({"Misconfigured", "Suspended", "AdmissionGated", "Deactivated"})
+"""Reasons of QuotaReserved=False that a workload has while it stands in no queue."""
 
 
 @lru_cache(maxsize=4096)

@@ -9,6 +9,10 @@ state of this log.
 `restore` reads them back.
 """
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import msgspec
 
 from headgate.core import fold_objects, fold_workloads
@@ -109,11 +113,28 @@ def restore(cell: str, encoded: bytes) -> State:
 
     Raises msgspec.MsgspecError when the bytes are none.
     """
-    stored = _decoder.decode(encoded)
-    state = State(cell=cell, **{field: getattr(stored, field) for field in TABLES})
-    fold_objects.reindex(state)
-    fold_workloads.reindex(state)
+    with _no_collection():
+        stored = _decoder.decode(encoded)
+        state = State(cell=cell, **{field: getattr(stored, field) for field in TABLES})
+        fold_objects.reindex(state)
+        fold_workloads.reindex(state)
     return state
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """
+    Keep the cyclic collector from looking at objects that are only just being made, and none of which is garbage.
+
+    It would walk all of them again and again: of the time to restore 100,000 workloads it takes four fifths.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def new_state(cell: str) -> State:

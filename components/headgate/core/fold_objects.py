@@ -34,10 +34,14 @@ Apply = Callable[[State, Any, Commit, Seq], None]
 
 
 def free(state: State, tree: str, flavor_resources: Iterable[str], seq: Seq) -> None:
-    """Note that quota of these `<flavor>/<resource>` in a tree was freed or raised at a position."""
-    freed = state.freed.setdefault(tree, {})
-    for flavor_resource in flavor_resources:
-        freed[flavor_resource] = seq
+    """
+    Note that quota of these `<flavor>/<resource>` in a tree was freed or raised at a position.
+
+    The tree goes to the end of the table, so that the newest changes are found without looking at every tree.
+    """
+    changed = dict.fromkeys(flavor_resources, seq)
+    if changed:
+        state.freed[tree] = {**state.freed.pop(tree, {}), **changed}
 
 
 def _free_where(state: State, concerns: Callable[[ClusterQueueRecord], bool], seq: Seq) -> None:

@@ -131,11 +131,12 @@ def _uncharge(state: State, workload: Workload, seq: Seq) -> None:
     charged = state.index.usage_of.pop(workload.key)
     total = state.index.usage[workload.cluster_queue]
     for flavor_resource, value in charged.items():
-        left = total[flavor_resource] - value
+        left = total.get(flavor_resource, 0) - value
         if left:
             total[flavor_resource] = left
         else:
-            del total[flavor_resource]
+            # A charge of nothing, all its pods being reclaimable, may have left no entry.
+            total.pop(flavor_resource, None)
     _free(state, workload.cluster_queue, charged, seq)
 
 
@@ -222,15 +223,16 @@ def _describe(state: State, workload: Workload, event: facts.WorkloadObserved) -
     workload.reclaimable_pods = event.reclaimable_pods
     workload.observed_finished = event.finished
     workload.observed_checks = event.checks
-    workload.checks = _merge_checks(workload.checks, event.checks)
+    workload.stale_checks = tuple(check for check in workload.stale_checks if check in event.checks)
+    workload.checks = _merge_checks(workload.checks, workload)
     if workload.owner is not None:
         state.index.by_owner[workload.owner.uid] = workload.key
     state.index.in_local_queue.setdefault(local_queue_of(workload), {})[workload.key] = None
 
 
-def _merge_checks(ours: tuple[CheckState, ...], observed: tuple[CheckState, ...]) -> tuple[CheckState, ...]:
-    """Our checks with the states that their controllers have written."""
-    seen = {check.name: check for check in observed}
+def _merge_checks(ours: tuple[CheckState, ...], workload: Workload) -> tuple[CheckState, ...]:
+    """Our checks with the states that their controllers have written since the last eviction."""
+    seen = {check.name: check for check in workload.observed_checks if check not in workload.stale_checks}
     return tuple(seen.get(check.name, check) for check in ours)
 
 
@@ -320,7 +322,16 @@ def _queued(state: State, event: queueing.WorkloadQueued, commit: Commit, seq: S
         workload.cluster_queue = event.cluster_queue
         workload.priority, workload.queued_at_ms, workload.shape = event.priority, event.queued_at_ms, event.shape
         workload.parked = None
+        _awaits_evaluation(workload, commit.time_ms)
         _move(state, workload, end, seq)
+
+
+def _awaits_evaluation(workload: Workload, at_ms: UnixMs) -> None:
+    """What kept it out of the queues is over. As Kueue does, a workload without a condition gets none for this."""
+    reserved = conditions.find(workload.conditions, conditions.QUOTA_RESERVED)
+    if reserved is not None and reserved.status == "False" and reserved.reason in conditions.KEPT_OUT:
+        message = conditions.GATE_CLEARED if reserved.reason == "AdmissionGated" else conditions.AWAITS_EVALUATION
+        _not_reserved(workload, "PendingEvaluation", message, at_ms)
 
 
 def _parked(state: State, event: queueing.WorkloadParked, commit: Commit, seq: Seq) -> None:
@@ -341,9 +352,14 @@ def _parked(state: State, event: queueing.WorkloadParked, commit: Commit, seq: S
         _not_reserved(workload, event.reason, event.message, commit.time_ms)
     if event.scope == "workload":
         workload.parked = parked
+        _unblock(state, workload)
         _move(state, workload, end, seq)
         if event.cluster_queue:
             workload.cluster_queue = event.cluster_queue
+        return
+    if workload.stage in (Stage.NEW, Stage.PARKED):
+        # Its object changed, or it was set aside, while this was on its way: the verdict is no longer about it.
+        state.overtaken += 1
         return
     sleep = _sleep_of(state, workload.cluster_queue)
     if event.scope == "shape":
@@ -392,10 +408,12 @@ def _unblock_queue(state: State, cluster_queue: str) -> None:
 
 
 def _unblock(state: State, workload: Workload) -> None:
-    """A head that leaves its queue blocks it no longer."""
+    """A head that leaves its queue blocks it no longer, nor does it claim quota against others of its tree."""
     sleep = state.sleeps.get(workload.cluster_queue)
     if sleep is not None and sleep.blocked_by == workload.key:
         _unblock_queue(state, workload.cluster_queue)
+        tree = state.index.trees.get(workload.cluster_queue, f"ClusterQueue/{workload.cluster_queue}")
+        free(state, tree, (ANY,), state.position)
 
 
 def _heads_offered(state: State, event: queueing.HeadsOffered, commit: Commit, seq: Seq) -> None:
@@ -451,6 +469,7 @@ def _evicted(state: State, event: queueing.WorkloadEvicted, commit: Commit, seq:
         )
         for check in workload.checks
     )
+    workload.stale_checks = workload.observed_checks
     workload.evictions = _count(workload.evictions, event.reason, event.underlying_cause)
     if event.requeue_state is not None:
         workload.requeue_state = event.requeue_state
@@ -480,16 +499,16 @@ def _released(state: State, event: queueing.WorkloadReleased, commit: Commit, se
     workload.admission = None
     workload.cluster_queue = ""
     workload.checks = ()
-    put = conditions.put
-    workload.conditions = put(
-        workload.conditions,
-        conditions.REQUEUED,
-        "True" if event.requeued else "False",
-        event.reason,
-        event.message,
-        at_ms,
-        workload.generation,
-    )
+    if had_quota:
+        workload.conditions = conditions.put(
+            workload.conditions,
+            conditions.REQUEUED,
+            "True" if event.requeued else "False",
+            event.reason,
+            event.message,
+            at_ms,
+            workload.generation,
+        )
     reason = "Pending" if had_quota else "Deactivated" if not workload.spec.active else "Pending"
     _not_reserved(workload, reason, event.message, at_ms)
 
@@ -575,11 +594,21 @@ def _quota_reserved(state: State, event: decisions.QuotaReserved, commit: Commit
     workload.cluster_queue = event.cluster_queue
     workload.admission = event.admission
     workload.reserved_at_ms = at_ms
-    workload.checks = _merge_checks(event.checks, workload.observed_checks)
+    workload.checks = _merge_checks(event.checks, workload)
     workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
     workload.conditions = put(
         workload.conditions, conditions.QUOTA_RESERVED, "True", "QuotaReserved", event.message, at_ms, generation
     )
+    if any(check.state != "Ready" for check in workload.checks):
+        workload.conditions = put(
+            workload.conditions,
+            conditions.ADMITTED,
+            "False",
+            "UnsatisfiedAdmissionChecks",
+            conditions.UNSATISFIED_CHECKS,
+            at_ms,
+            generation,
+        )
     for kind in (conditions.EVICTED, conditions.PREEMPTED):
         old = conditions.find(workload.conditions, kind)
         if old is not None and old.status == "True":

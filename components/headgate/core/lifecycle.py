@@ -76,7 +76,9 @@ ARROWS: tuple[Arrow, ...] = (
 OVERTAKEN: tuple[Overtaken, ...] = (
     Overtaken(WorkloadParked, HOLDS_QUOTA, "a cycle reserved its quota while the queue manager set it aside"),
     Overtaken(WorkloadWoken, HOLDS_QUOTA | {N}, "a cycle reserved its quota while the queue manager woke it"),
+    Overtaken(WorkloadQueued, HOLDS_QUOTA, "a cycle reserved its quota while the queue manager queued it"),
     Overtaken(HeadsOffered, _of(S), "its verdict came while it was offered anew"),
+    Overtaken(HeadsOffered, HOLDS_QUOTA | {N}, "its quota was reserved, or its object changed, while it was offered"),
     Overtaken(HeadsWithdrawn, ALL - {O}, "a cycle decided it while the offer was taken back"),
     Overtaken(WorkloadSkipped, _of(N, Q, P, E, F), "its offer was taken back while the cycle skipped it"),
     Overtaken(QuotaReserved, _of(E, F), "it was deactivated or finished while the cycle reserved its quota"),

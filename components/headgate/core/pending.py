@@ -2,8 +2,8 @@
 The pending queue of one ClusterQueue: who is next, among shapes that may sleep.
 
 Workloads of one shape stand or fall together: what does not fit for one fits for none (Kueue's scheduling equivalence
-hashing, KEP-9694). So the queue is a queue of shapes, each with its members in order, and putting a thousand workloads to
-sleep or waking them costs the same as one: O(log shapes).
+hashing, KEP-9694). So the queue is a queue of shapes, each with its members in order, and putting a thousand
+workloads to sleep or waking them costs the same as one: O(log shapes).
 
 It is an index of the state: the fold pushes and removes, the queue manager looks ahead, the read side counts places.
 
@@ -11,7 +11,7 @@ Order (Kueue, `kueue-semantics` section 2): higher priority, earlier queue-order
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sortedcontainers import SortedList
 
@@ -102,15 +102,28 @@ class PendingQueue:
 
         Lazy: the first n cost O(n log shapes).
         """
-        if not self._awake:
-            return
-        first_rank, first_shape = self._awake[0]
-        heap: list[tuple[Rank, int, Shape, int]] = [(first_rank, 0, first_shape, 0)]
+        return (rank[3] for rank in self.ranks_ahead())
+
+    def ranks_ahead(self, also: Iterable[Shape] = (), *, unblocked: bool = False) -> Iterator[Rank]:
+        """
+        The ranks of `ahead()`, as if the sleeping shapes `also` were awake and, with `unblocked`, no head blocked.
+
+        A caller that is about to wake them sees the queue as it is going to be.
+        """
+        heap: list[tuple[Rank, int, Shape, int]] = []
+        if self._awake:
+            heap.append((self._awake[0][0], 0, self._awake[0][1], 0))
+        for shape in also:
+            members = self._shapes.get(shape)
+            if members and shape in self._asleep:
+                heap.append((members[0], len(self._awake), shape, 0))
+        heapq.heapify(heap)
+        blocked = None if unblocked else self.blocked
         while heap:
             rank, nth_shape, shape, nth = heapq.heappop(heap)
-            if self.blocked is not None and rank >= self.blocked:
+            if blocked is not None and rank >= blocked:
                 return
-            yield rank[3]
+            yield rank
             members = self._shapes[shape]
             if nth + 1 < len(members):
                 heapq.heappush(heap, (members[nth + 1], nth_shape, shape, nth + 1))

@@ -86,7 +86,11 @@ class Record(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Base of the mutable records in the state's tables."""
 
 
-class Parked(Record, frozen=True):
+class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of the records that are replaced, never changed."""
+
+
+class Parked(Note, frozen=True):
     """Why something waits, and for what. `since` is the position that parked it, `decided_at` the verdict's."""
 
     reason: str
@@ -98,7 +102,7 @@ class Parked(Record, frozen=True):
     by: WorkloadKey = WorkloadKey("")
 
 
-class Verdict(Record, frozen=True):
+class Verdict(Note, frozen=True):
     """The last verdict of the scheduler on a workload that it did not admit."""
 
     status: str
@@ -116,7 +120,8 @@ class Workload(Record):
     One Workload and its life so far.
 
     `cluster_queue` is the queue it stands in, or whose quota it holds. `priority`, `queued_at_ms` and `shape` are its
-    rank and kind there. `offered_no` orders the offered heads. `applied` is the digest of the status that the API server
+    rank and kind there. `offered_no` orders the offered heads. `stale_checks` are check states from before an eviction
+    that the API server still shows: they say nothing about the next reservation. `applied` is the digest of the status that the API server
     has, `applied_for` that of the last one that was refused.
     """
 
@@ -146,6 +151,7 @@ class Workload(Record):
     conditions: tuple[Condition, ...] = ()
     checks: tuple[CheckState, ...] = ()
     observed_checks: tuple[CheckState, ...] = ()
+    stale_checks: tuple[CheckState, ...] = ()
     reclaimable_pods: tuple[ReclaimablePod, ...] = ()
     observed_finished: Condition | None = None
     requeue_state: RequeueState | None = None
@@ -155,21 +161,21 @@ class Workload(Record):
     refused: str = ""
 
 
-class NamespaceRecord(Record, frozen=True):
+class NamespaceRecord(Note, frozen=True):
     """A namespace's labels."""
 
     labels: Labels = {}
     terminating: bool = False
 
 
-class FlavorRecord(Record, frozen=True):
+class FlavorRecord(Note, frozen=True):
     """A ResourceFlavor."""
 
     spec: ResourceFlavorSpec
     generation: int = 0
 
 
-class CohortRecord(Record, frozen=True):
+class CohortRecord(Note, frozen=True):
     """A Cohort object. A cohort that is only named by its members has no record."""
 
     spec: CohortSpec
@@ -197,7 +203,7 @@ class QueueSleep(Record):
     blocked: Parked | None = None
 
 
-class LocalQueueRecord(Record, frozen=True):
+class LocalQueueRecord(Note, frozen=True):
     """A LocalQueue."""
 
     spec: LocalQueueSpec
@@ -205,14 +211,14 @@ class LocalQueueRecord(Record, frozen=True):
     generation: int = 0
 
 
-class CheckRecord(Record, frozen=True):
+class CheckRecord(Note, frozen=True):
     """An AdmissionCheck; `active` as its controller says."""
 
     spec: AdmissionCheckSpec
     active: bool = False
 
 
-class PriorityClassRecord(Record, frozen=True):
+class PriorityClassRecord(Note, frozen=True):
     """A Kubernetes PriorityClass."""
 
     value: int
@@ -256,7 +262,7 @@ class ProducerRecord(Record):
     holder: str = ""
 
 
-class SnapshotRecord(Record, frozen=True):
+class SnapshotRecord(Note, frozen=True):
     """The newest snapshot that the log speaks of."""
 
     position: Seq

@@ -459,6 +459,8 @@ class Job(ApiBranch, frozen=True):
     A batch/v1 Job that asks for a queue.
 
     `finished` is the type of its finishing condition, "Complete" or "Failed", and `message` that condition's message.
+    `min_parallelism` and `completions_equal_parallelism` come from its annotations for partial admission,
+    `max_execution_time_seconds` from its label of that name.
     """
 
     uid: str
@@ -469,6 +471,8 @@ class Job(ApiBranch, frozen=True):
     parallelism: int = 1
     completions: int | None = None
     min_parallelism: int | None = None
+    completions_equal_parallelism: bool = False
+    max_execution_time_seconds: int | None = None
     template: PodTemplate = PodTemplate()
     active: int = 0
     ready: int = 0

@@ -1,0 +1,612 @@
+"""
+The audit: whether a log keeps what the design promises.
+
+`Audit` is fed a log entry by entry and judges it with checks of its own. It shares with the processes only the fold,
+and even where the fold has to stop at a broken place it goes on with everything that needs no state, so that one run
+tells all there is to tell. A finding names the check, the position and the object. What is checked:
+
+| check          | what must hold                                                                            |
+|----------------|-------------------------------------------------------------------------------------------|
+| readable       | every entry decodes and stands on its producer's subject; no event is unknown             |
+| gaps           | positions follow on each other from 1, each producer's commits are numbered without a gap |
+| chain          | each commit names the hash of its producer's one before, snapshots that of the whole log  |
+| epochs         | a producer's epoch never falls, and a new term begins with `leader.elected`               |
+| times          | a producer's times never go back                                                          |
+| order          | causes and `decided_at` lie before the commit, cycles are numbered from 1                 |
+| authority      | each event is written by the process whose event it is                                    |
+| lifecycle      | every event can follow on the stage of its workload                                       |
+| quota          | no reservation exceeds the quota that its cycle saw, in its queue or any cohort above     |
+| admitted-twice | nothing reserves quota or is admitted again without a release between                     |
+| durable        | every effect has its decision earlier in the log, in another commit                       |
+| divergence     | no process has found that folding again gives another state                               |
+| forgotten      | at the end, each pending workload is queued or waits for what can still come true         |
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from headgate.core import fold
+from headgate.core.amounts import amount
+from headgate.core.invariants import forgotten
+from headgate.core.lifecycle import IllegalTransitionError
+from headgate.core.state import HOLDS_QUOTA, FlavorResource, Stage, State
+from headgate.core.wording import describe_tree, format_amount
+from headgate.events import decisions, effects, facts, queueing
+from headgate.events.base import EventBase, Producer, tag_of
+from headgate.events.commit import (
+    Commit,
+    LoggedCommit,
+    Position,
+    UnreadableCommitError,
+    chain,
+    commit_id,
+    decode_commit,
+)
+from headgate.events.ids import Epoch, Seq, Uid, UnixMs, WorkloadKey
+from headgate.events.objects import ResourceGroup
+from headgate.events.registry import MODULES, Event
+from headgate.events.subjects import parse_log_subject, subject_key
+
+CHECKS = (
+    "readable",
+    "gaps",
+    "chain",
+    "epochs",
+    "times",
+    "order",
+    "authority",
+    "lifecycle",
+    "quota",
+    "admitted-twice",
+    "durable",
+    "divergence",
+    "forgotten",
+)
+
+LOG_HASHES_KEPT = 100_000
+"""A snapshot is announced soon after the position it was taken at: so many positions back its log hash is checked."""
+
+QUOTAS_KEPT = 64
+"""A cycle is judged by the quotas it saw: so many changes of quotas back they are remembered."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that does not hold: which check, where in the log, about what, and in words."""
+
+    check: str
+    position: Position
+    text: str
+    about: str = ""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    What an audit found.
+
+    `folded_to` is the last position that the state checks (lifecycle, quota, forgotten, ...) cover; it lies before
+    `last` when the fold had to stop. `overtaken` counts events that came too late and rightly changed nothing.
+    """
+
+    first: int
+    last: int
+    commits: int
+    events: int
+    folded_to: int
+    overtaken: int
+    reservations: int
+    findings: tuple[Finding, ...] = ()
+
+
+# --- who may write what --------------------------------------------------------------------------------------------
+
+_AUTHOR_OF_FAMILY = {
+    "fact": Producer.INFORMER_BRIDGE,
+    "queue event": Producer.QUEUE_MANAGER,
+    "decision": Producer.SCHEDULER,
+}
+_AUTHOR_OF: dict[type, Producer] = {
+    decisions.PodPlaced: Producer.BINDER,
+    effects.StatusApplied: Producer.BINDER,
+    effects.StatusRejected: Producer.BINDER,
+    effects.PodBound: Producer.BINDER,
+    effects.PodBindRejected: Producer.BINDER,
+    effects.WorkloadCreated: Producer.INFORMER_BRIDGE,
+    effects.WorkloadCreateRejected: Producer.INFORMER_BRIDGE,
+    effects.JobStarted: Producer.UNGATER,
+    effects.JobStartRejected: Producer.UNGATER,
+    effects.JobStopped: Producer.UNGATER,
+    effects.JobStopRejected: Producer.UNGATER,
+    effects.SnapshotTaken: Producer.SNAPSHOTTER,
+    effects.DivergenceFound: Producer.SNAPSHOTTER,
+}
+
+
+def author_of(event: type[EventBase]) -> Producer | None:
+    """The only process that may append events of a type; None when each may (`leader.elected`)."""
+    if event is effects.LeaderElected:
+        return None
+    return _AUTHOR_OF.get(event) or _AUTHOR_OF_FAMILY[MODULES[tag_of(event)]]
+
+
+# --- quota ---------------------------------------------------------------------------------------------------------
+
+
+class _Quota(msgspec.Struct, frozen=True, gc=False):
+    """Limits of one node of a cohort tree for one flavor-resource."""
+
+    nominal: int
+    borrowing_limit: int | None
+    lending_limit: int | None
+
+
+class Quotas:
+    """
+    The quota trees of one moment, and what they allow.
+
+    A second implementation, on purpose: written from KEP-79's definitions as sums over the tree, where the scheduler
+    walks it with running balances. A node passes on to its parent what its members use beyond what they keep to
+    themselves; a node's limit is all quota below it plus what it may borrow; the root cannot borrow.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.parents: dict[str, str] = {}
+        self.quotas: dict[str, dict[FlavorResource, _Quota]] = {}
+        self.members: dict[str, list[str]] = {}
+        for name, queue in state.cluster_queues.items():
+            cohort = queue.spec.cohort_name
+            self._add(_queue(name), _cohort(cohort) if cohort else "", queue.spec.resource_groups)
+        for name, record in state.cohorts.items():
+            parent = record.spec.parent_name
+            self._add(_cohort(name), _cohort(parent) if parent else "", record.spec.resource_groups)
+
+    def _add(self, node: str, parent: str, groups: tuple[ResourceGroup, ...]) -> None:
+        self.quotas[node] = {
+            (flavor.name, quota.name): _Quota(
+                amount(quota.name, quota.nominal_quota),
+                None if quota.borrowing_limit is None else amount(quota.name, quota.borrowing_limit),
+                None if quota.lending_limit is None else amount(quota.name, quota.lending_limit),
+            )
+            for group in groups
+            for flavor in group.flavors
+            for quota in flavor.resources
+        }
+        if parent:
+            self.parents[node] = parent
+            self.members.setdefault(parent, []).append(node)
+
+    def path(self, cluster_queue: str) -> list[str]:
+        """A ClusterQueue's node and those above it, up to the root (or once around a cycle)."""
+        nodes = [_queue(cluster_queue)]
+        while (parent := self.parents.get(nodes[-1])) and parent not in nodes:
+            nodes.append(parent)
+        return nodes
+
+    def subtree(self, node: str, flavor_resource: FlavorResource, seen: tuple[str, ...] = ()) -> int:
+        """All quota of a node: its own, and what its members lend it."""
+        own = self._of(node, flavor_resource).nominal
+        below = (each for each in self.members.get(node, ()) if each not in seen)
+        return own + sum(
+            self.subtree(each, flavor_resource, (*seen, node)) - self.kept(each, flavor_resource, (*seen, node))
+            for each in below
+        )
+
+    def kept(self, node: str, flavor_resource: FlavorResource, seen: tuple[str, ...] = ()) -> int:
+        """What a node does not lend: with a lending limit, its quota beyond it."""
+        limit = self._of(node, flavor_resource).lending_limit
+        return 0 if limit is None else max(0, self.subtree(node, flavor_resource, seen) - limit)
+
+    def limit(self, node: str, flavor_resource: FlavorResource) -> int | None:
+        """The most that may be in use at a node; None for no limit of its own."""
+        if node not in self.parents:
+            return self.subtree(node, flavor_resource)
+        borrowing = self._of(node, flavor_resource).borrowing_limit
+        return None if borrowing is None else self.subtree(node, flavor_resource) + borrowing
+
+    def in_use(
+        self, node: str, flavor_resource: FlavorResource, usage: dict[str, int], seen: tuple[str, ...] = ()
+    ) -> int:
+        """What is in use at a node when its ClusterQueues use `usage`: its own, and what members take beyond theirs."""
+        below = (each for each in self.members.get(node, ()) if each not in seen)
+        return usage.get(node, 0) + sum(
+            max(0, self.in_use(each, flavor_resource, usage, (*seen, node)) - self.kept(each, flavor_resource))
+            for each in below
+        )
+
+    def _of(self, node: str, flavor_resource: FlavorResource) -> _Quota:
+        return self.quotas.get(node, {}).get(flavor_resource, _NO_QUOTA)
+
+
+_NO_QUOTA = _Quota(0, None, None)
+
+
+def _queue(name: str) -> str:
+    return f"ClusterQueue/{name}"
+
+
+def _cohort(name: str) -> str:
+    return f"Cohort/{name}"
+
+
+# --- the audit -----------------------------------------------------------------------------------------------------
+
+
+class _Term(msgspec.Struct):
+    """What is known of a producer from its commits."""
+
+    epoch: Epoch = Epoch(0)
+    number: int = 0
+    hash: str = ""
+    seq: Seq = Seq(0)
+    time_ms: UnixMs = UnixMs(0)
+
+
+class Audit:
+    """Judges one log. Feed it every entry in order, then ask for the report; it can be asked in between."""
+
+    def __init__(self, cell: str = "main") -> None:
+        self.state = fold.new_state(cell)
+        self.findings: list[Finding] = []
+        self._folds = True
+        self._first = 0
+        self._last = 0
+        self._commits = 0
+        self._events = 0
+        self._reservations = 0
+        self._cycle = 0
+        self._terms: dict[Producer, _Term] = {}
+        self._log_hash = ""
+        self._log_hashes: deque[tuple[int, str]] = deque(maxlen=LOG_HASHES_KEPT)
+        self._quotas: Quotas | None = None
+        self._older_quotas: deque[tuple[Seq, Quotas]] = deque(maxlen=QUOTAS_KEPT)
+        self._raised: dict[str, Seq] = {}
+        self._reserved: dict[Uid, Position] = {}
+        self._admitted: dict[Uid, Position] = {}
+        self._ever_admitted: dict[Uid, Seq] = {}
+        self._placed: dict[Uid, tuple[str, Seq]] = {}
+        self._known_workloads: dict[Uid, Seq] = {}
+        self._known_jobs: dict[Uid, Seq] = {}
+
+    def feed_entry(self, seq: int, subject: str, payload: bytes) -> None:
+        """Judge one entry as it stands in the stream."""
+        try:
+            logged = decode_commit(seq, subject, payload)
+        except UnreadableCommitError as error:
+            self._sequence(seq)
+            self._find("readable", Position(Seq(seq)), f"the entry on {subject} cannot be read: {error.why}")
+            self._stop_folding()
+            return
+        try:
+            _, producer = parse_log_subject(subject)
+        except ValueError as error:
+            self._find("readable", Position(Seq(seq)), str(error))
+        else:
+            if producer is not logged.commit.producer:
+                text = f"{logged.commit.producer.value} wrote it on the subject of {producer.value}"
+                self._find("readable", Position(Seq(seq)), text)
+        self.feed(logged)
+
+    def feed(self, logged: LoggedCommit) -> None:
+        """Judge one commit."""
+        commit = logged.commit
+        self._sequence(logged.seq)
+        self._commits += 1
+        self._events += len(commit.events)
+        self._envelope(logged)
+        before = self._usage_before(commit) if self._folds else {}
+        stages = self._stages(commit) if self._folds else {}
+        for index, event in enumerate(commit.events):
+            self._authority(Position(logged.seq, index), commit, event)
+            self._durable(Position(logged.seq, index), event)
+        if self._folds:
+            self._keep_quotas(logged)
+            self._fold(logged)
+        if self._folds:
+            self._admissions(logged, stages)
+            self._quota(logged, before, stages)
+            self._keep_raises(logged)
+
+    def report(self) -> Report:
+        """What was found up to here; the end of what was fed is taken for the end of the log."""
+        lost: list[Finding] = []
+        if self._folds:
+            at = Position(self.state.position)
+            lost = [
+                Finding(check="forgotten", position=at, text=f"{workload} is forgotten: {why}", about=workload)
+                for workload, why in forgotten(self.state)
+            ]
+        return Report(
+            first=self._first,
+            last=self._last,
+            commits=self._commits,
+            events=self._events,
+            folded_to=self.state.position,
+            overtaken=self.state.overtaken,
+            reservations=self._reservations,
+            findings=(*self.findings, *lost),
+        )
+
+    def _find(self, check: str, position: Position, text: str, about: str = "") -> None:
+        assert check in CHECKS
+        self.findings.append(Finding(check=check, position=position, text=text, about=about))
+
+    def _stop_folding(self) -> None:
+        self._folds = False
+
+    # --- envelopes -------------------------------------------------------------------------------------------------
+
+    def _sequence(self, seq: int) -> None:
+        if not self._first:
+            self._first = seq
+            if seq != 1:
+                self._find("gaps", Position(Seq(seq)), f"the log begins at {seq}: what came before is not there")
+        elif seq != self._last + 1:
+            missing = f"positions {self._last + 1} to {seq - 1} are missing"
+            text = missing if seq > self._last else f"position {seq} comes after position {self._last}"
+            self._find("gaps", Position(Seq(seq)), text)
+        self._last = seq
+
+    def _envelope(self, logged: LoggedCommit) -> None:
+        commit, at = logged.commit, Position(logged.seq)
+        term = self._terms.setdefault(commit.producer, _Term())
+        name = commit.producer.value
+        if commit.number != term.number + 1:
+            self._find("gaps", at, f"{name}: commit {commit.number} follows on commit {term.number}")
+        elif commit.prev != term.hash:
+            text = f"{name}: it names {commit.prev or 'no hash'} as the commit before, which has {term.hash or 'none'}"
+            self._find("chain", at, text)
+        if commit.id != commit_id(commit.producer, commit.epoch, commit.number):
+            self._find("chain", at, f"{name}: its id {commit.id} is not that of epoch {commit.epoch}, {commit.number}")
+        if commit.epoch < term.epoch:
+            self._find("epochs", at, f"{name}: epoch {commit.epoch} wrote after epoch {term.epoch} had begun")
+        elif commit.epoch > term.epoch and not _begins_term(commit):
+            self._find("epochs", at, f"{name}: epoch {commit.epoch} does not begin with leader.elected")
+        if commit.time_ms < term.time_ms:
+            text = f"{name}: time goes back by {term.time_ms - commit.time_ms} ms since position {term.seq}"
+            self._find("times", at, text)
+        if commit.decided_at >= logged.seq or (commit.cause is not None and commit.cause.seq >= logged.seq):
+            self._find("order", at, f"{name}: it names a position that is not before it as its ground")
+        self._log_hash = chain(self._log_hash, logged.hash)
+        self._log_hashes.append((logged.seq, self._log_hash))
+        term.epoch, term.number, term.hash = max(term.epoch, commit.epoch), commit.number, logged.hash
+        term.seq, term.time_ms = logged.seq, max(term.time_ms, commit.time_ms)
+
+    def _authority(self, at: Position, commit: Commit, event: Event) -> None:
+        author = author_of(type(event))
+        if author is not None and author is not commit.producer:
+            self._find("authority", at, f"{commit.producer.value} wrote {tag_of(event)}, which is for {author.value}")
+        if type(event) is decisions.CycleDecided:
+            if event.cycle != self._cycle + 1 or event.decided_at != commit.decided_at or at.index:
+                text = f"cycle {event.cycle} after cycle {self._cycle}, decided at {event.decided_at}, event {at.index}"
+                self._find("order", at, text)
+            self._cycle = event.cycle
+
+    # --- effects follow on decisions -------------------------------------------------------------------------------
+
+    def _durable(self, at: Position, event: Event) -> None:
+        match event:
+            case facts.WorkloadObserved():
+                self._known_workloads.setdefault(event.uid, at.seq)
+                if event.taken_over is not None and event.taken_over.admission is not None:
+                    self._ever_admitted.setdefault(event.uid, at.seq)
+            case facts.JobObserved():
+                self._known_jobs.setdefault(Uid(event.spec.uid), at.seq)
+            case facts.PodDeleted():
+                self._placed.pop(event.uid, None)
+            case decisions.WorkloadAdmitted():
+                self._ever_admitted[event.uid] = at.seq
+            case decisions.PodPlaced():
+                self._placed[event.uid] = (event.node, at.seq)
+            case effects.PodBound() | effects.PodBindRejected():
+                self._bound(at, event)
+            case effects.JobStarted() | effects.JobStartRejected():
+                since = self._ever_admitted.get(event.workload_uid)
+                if since is None or since >= at.seq:
+                    text = f"Job {event.job} was resumed for {event.workload}, which was not admitted before"
+                    self._find("durable", at, text, event.job)
+            case effects.StatusApplied() | effects.StatusRejected():
+                self._after(at, event, self._known_workloads.get(event.uid), f"Workload {event.workload} was written")
+            case effects.WorkloadCreated() | effects.WorkloadCreateRejected():
+                made = f"a Workload was made for Job {event.job}"
+                self._after(at, event, self._known_jobs.get(event.job_uid), made)
+            case effects.JobStopped() | effects.JobStopRejected():
+                stopped = f"Job {event.job} was suspended"
+                self._after(at, event, self._known_jobs.get(event.job_uid), stopped)
+            case effects.SnapshotTaken():
+                self._snapshot(at, event)
+            case effects.DivergenceFound():
+                text = f"folding up to {event.position} again gave {event.refolded_hash}, not {event.live_hash}"
+                self._find("divergence", at, text)
+            case _:
+                pass
+
+    def _after(self, at: Position, event: Event, since: Seq | None, what: str) -> None:
+        if since is None or since >= at.seq:
+            self._find("durable", at, f"{what} before the log knew of it", subject_key(event))
+
+    def _bound(self, at: Position, event: effects.PodBound | effects.PodBindRejected) -> None:
+        placed = self._placed.get(event.uid)
+        verb = "was bound" if isinstance(event, effects.PodBound) else "was to be bound"
+        if placed is None:
+            # The pod may be gone since, and its placement with it; only a pod that is still there must have one.
+            pod = self.state.pods.get(event.pod)
+            if pod is None or pod.pod.uid != event.uid:
+                return
+            self._find("durable", at, f"{event.pod} {verb} to {event.node} without a placement before", event.pod)
+        elif placed[0] != event.node or placed[1] >= at.seq:
+            text = f"{event.pod} {verb} to {event.node}; its placement is {placed[0]} at position {placed[1]}"
+            self._find("durable", at, text, event.pod)
+
+    def _snapshot(self, at: Position, event: effects.SnapshotTaken) -> None:
+        if not self._log_hashes or event.position < self._log_hashes[0][0]:
+            return
+        index = event.position - self._log_hashes[0][0]
+        there = self._log_hashes[index] if index < len(self._log_hashes) else (0, "")
+        if there[0] != event.position:
+            there = next((each for each in self._log_hashes if each[0] == event.position), (0, "no such position"))
+        if event.position >= at.seq or there[1] != event.log_hash:
+            text = f"snapshot {event.name} was taken of a log with the hash {event.log_hash} up to {event.position}"
+            self._find("chain", at, f"{text}; this one has {there[1]}")
+
+    # --- what needs the state --------------------------------------------------------------------------------------
+
+    def _fold(self, logged: LoggedCommit) -> None:
+        try:
+            fold.apply(self.state, logged)
+        except IllegalTransitionError as error:
+            text = f"{error.event} cannot happen to {error.workload}, which is {error.stage.value}"
+            self._find("lifecycle", Position(logged.seq), text, error.workload)
+            self._stop_folding()
+        except fold.BrokenLogError as error:
+            if not any(finding.position.seq == logged.seq for finding in self.findings):
+                self._find("chain", Position(logged.seq), error.why)
+            self._stop_folding()
+
+    def _stages(self, commit: Commit) -> dict[WorkloadKey, tuple[Uid, Stage]]:
+        """The stages, before a commit, of the workloads that it speaks of."""
+        found: dict[WorkloadKey, tuple[Uid, Stage]] = {}
+        for event in commit.events:
+            key = getattr(event, "workload", None)
+            workload = self.state.workloads.get(key) if key is not None else None
+            if workload is not None:
+                found[workload.key] = (workload.uid, workload.stage)
+        return found
+
+    def _admissions(self, logged: LoggedCommit, stages: dict[WorkloadKey, tuple[Uid, Stage]]) -> None:
+        """Count reservations and admissions for ourselves, beside the lifecycle table."""
+        for index, event in enumerate(logged.commit.events):
+            at = Position(logged.seq, index)
+            match event:
+                case decisions.QuotaReserved() if self._took_effect(event, stages):
+                    self._reservations += 1
+                    self._once(at, event, self._reserved, "reserved quota")
+                case decisions.WorkloadAdmitted() if self._holds(event.workload, event.uid):
+                    self._once(at, event, self._admitted, "was admitted")
+                case queueing.WorkloadReleased() | queueing.WorkloadFinished() | facts.WorkloadDeleted():
+                    self._reserved.pop(event.uid, None)
+                    self._admitted.pop(event.uid, None)
+                case _:
+                    pass
+
+    def _took_effect(self, event: decisions.QuotaReserved, stages: dict[WorkloadKey, tuple[Uid, Stage]]) -> bool:
+        uid, stage = stages.get(event.workload, (Uid(""), Stage.FINISHED))
+        return uid == event.uid and stage not in (Stage.EVICTED, Stage.FINISHED)
+
+    def _holds(self, key: WorkloadKey, uid: Uid) -> bool:
+        workload = self.state.workloads.get(key)
+        return workload is not None and workload.uid == uid and workload.stage in HOLDS_QUOTA - {Stage.EVICTED}
+
+    def _once(
+        self,
+        at: Position,
+        event: decisions.QuotaReserved | decisions.WorkloadAdmitted,
+        seen: dict[Uid, Position],
+        what: str,
+    ) -> None:
+        earlier = seen.setdefault(event.uid, at)
+        if earlier is not at:
+            text = f"{event.workload} {what} at {earlier} and again, without a release between"
+            self._find("admitted-twice", at, text, event.workload)
+
+    def _usage_before(self, commit: Commit) -> dict[str, dict[FlavorResource, int]]:
+        """The usage of every ClusterQueue in the trees that a commit's reservations charge."""
+        trees = {
+            self._tree(event.cluster_queue): None for event in commit.events if type(event) is decisions.QuotaReserved
+        }
+        if not trees:
+            return {}
+        usage = self.state.index.usage
+        return {name: dict(usage.get(name, {})) for name, tree in self.state.index.trees.items() if tree in trees}
+
+    def _quota(
+        self,
+        logged: LoggedCommit,
+        before: dict[str, dict[FlavorResource, int]],
+        stages: dict[WorkloadKey, tuple[Uid, Stage]],
+    ) -> None:
+        """No node of a tree whose usage a cycle has raised is above its limit."""
+        decided_at = logged.commit.decided_at
+        judged: set[tuple[str, FlavorResource]] = set()
+        for index, event in enumerate(logged.commit.events):
+            if type(event) is not decisions.QuotaReserved or not self._took_effect(event, stages):
+                continue
+            tree = self._tree(event.cluster_queue)
+            if self._raised.get(tree, 0) > decided_at:
+                continue  # facts raised usage after the cycle had looked; it could not know
+            quotas = self._quotas_at(decided_at)
+            for flavor_resource in self.state.index.usage_of.get(event.workload, {}):
+                now = {_queue(name): self.state.index.usage.get(name, {}).get(flavor_resource, 0) for name in before}
+                was = {_queue(name): used.get(flavor_resource, 0) for name, used in before.items()}
+                for node in quotas.path(event.cluster_queue):
+                    if (node, flavor_resource) not in judged:
+                        judged.add((node, flavor_resource))
+                        self._judge(Position(logged.seq, index), event, quotas, node, flavor_resource, was, now)
+
+    def _judge(
+        self,
+        at: Position,
+        event: decisions.QuotaReserved,
+        quotas: Quotas,
+        node: str,
+        flavor_resource: FlavorResource,
+        was: dict[str, int],
+        now: dict[str, int],
+    ) -> None:
+        limit = quotas.limit(node, flavor_resource)
+        used = quotas.in_use(node, flavor_resource, now)
+        if limit is None or used <= limit or used <= quotas.in_use(node, flavor_resource, was):
+            return
+        flavor, resource = flavor_resource
+        where = f"cohort {node.removeprefix('Cohort/')}" if node.startswith("Cohort/") else describe_tree(node)
+        self._find(
+            "quota",
+            at,
+            f"with {event.workload}, {format_amount(resource, used)} {resource} of {flavor} are in use in {where}; "
+            f"{format_amount(resource, limit)} are allowed",
+            event.workload,
+        )
+
+    def _quotas_at(self, decided_at: Seq) -> Quotas:
+        """The quotas as a cycle decided at a position saw them."""
+        for changed_at, older in self._older_quotas:
+            if changed_at > decided_at:
+                return older
+        if self._quotas is None:
+            self._quotas = Quotas(self.state)
+        return self._quotas
+
+    def _keep_quotas(self, logged: LoggedCommit) -> None:
+        """Before quotas change: keep them for cycles that are on their way. There are none before the first sync."""
+        if any(type(event) in _QUOTA_FACTS for event in logged.commit.events):
+            if self.state.synced:
+                self._older_quotas.append((logged.seq, self._quotas or Quotas(self.state)))
+            self._quotas = None
+
+    def _keep_raises(self, logged: LoggedCommit) -> None:
+        """Note where facts may have raised what is in use: work taken over, pods that are no longer done."""
+        for event in logged.commit.events:
+            if type(event) is not facts.WorkloadObserved:
+                continue
+            workload = self.state.workloads.get(event.workload)
+            if workload is not None and workload.stage in HOLDS_QUOTA:
+                self._raised[self._tree(workload.cluster_queue)] = logged.seq
+                self._reserved.setdefault(event.uid, Position(logged.seq))
+
+    def _tree(self, cluster_queue: str) -> str:
+        return self.state.index.trees.get(cluster_queue, _queue(cluster_queue))
+
+
+_QUOTA_FACTS = (facts.ClusterQueueObserved, facts.ClusterQueueDeleted, facts.CohortObserved, facts.CohortDeleted)
+
+
+def audit(entries: Iterable[LoggedCommit], cell: str = "main") -> Report:
+    """The report on a log that is at hand as a whole, from its first commit."""
+    judge = Audit(cell)
+    for logged in entries:
+        judge.feed(logged)
+    return judge.report()
+
+
+def _begins_term(commit: Commit) -> bool:
+    return bool(commit.events) and type(commit.events[0]) is effects.LeaderElected

@@ -1,0 +1,75 @@
+"""
+What must hold of every state, as predicates that anybody can ask: the audit of a log, simulations, tests.
+
+`forgotten` is the design's promise that no workload is ever forgotten: each pending one is queued in a ClusterQueue, or
+offered, or parked with a wake-up condition that can still come true, or waits for a time that is written in the log.
+At any position a few may be on their way there: the fact is in the log and the queue manager's answer is not yet. Those
+are forgotten only in a state in which nobody has anything left to say; `settled` asks for them too.
+"""
+
+from headgate.core.state import PENDING, Parked, QueueSleep, Stage, State, Workload
+from headgate.core.trees import tree_of
+from headgate.events.ids import WorkloadKey
+from headgate.events.queueing import QuotaFreed
+
+
+def forgotten(state: State, *, settled: bool = False) -> list[tuple[WorkloadKey, str]]:
+    """The pending workloads that nothing will bring back, each with why. `settled`: no process has anything to say."""
+    found: list[tuple[WorkloadKey, str]] = []
+    for key, workload in state.workloads.items():
+        why = _why_forgotten(state, workload, settled=settled) if workload.stage in PENDING else ""
+        if why:
+            found.append((key, why))
+    return found
+
+
+def _why_forgotten(state: State, workload: Workload, *, settled: bool) -> str:
+    match workload.stage:
+        case Stage.NEW | Stage.SKIPPED:
+            return f"it is {workload.stage.value} and nobody has said where it stands" if settled else ""
+        case Stage.OFFERED:
+            offered = workload.key in state.index.offered.get(workload.cluster_queue, {})
+            return "" if offered else f"it is not among the offers of ClusterQueue {workload.cluster_queue!r}"
+        case Stage.PARKED:
+            return _never_woken(state, workload.parked, workload.cluster_queue)
+        case _:
+            return _why_stuck(state, workload, settled=settled)
+
+
+def _why_stuck(state: State, workload: Workload, *, settled: bool) -> str:
+    """Why a queued workload will never be offered, "" when it may be."""
+    name = workload.cluster_queue
+    queue = state.index.pending.get(name)
+    if queue is None or workload.key not in queue:
+        return f"it is not in the pending queue of ClusterQueue {name!r}"
+    if settled and name not in state.cluster_queues:
+        return f"it is queued in ClusterQueue {name!r}, which does not exist"
+    sleep = state.sleeps.get(name) or QueueSleep()
+    if queue.is_asleep(workload.shape):
+        if workload.shape not in sleep.shapes:
+            return f"its shape sleeps in ClusterQueue {name!r} and no record says why"
+        parked = sleep.shapes[workload.shape]
+        if parked is not None or settled:
+            return _never_woken(state, parked, name)
+    if queue.blocked is not None and queue.rank_of(workload.key) >= queue.blocked:
+        if not sleep.blocked_by:
+            return f"ClusterQueue {name!r} is blocked and no record says by whom"
+        if sleep.blocked is not None or settled:
+            return _never_woken(state, sleep.blocked, name)
+    return ""
+
+
+def _never_woken(state: State, parked: Parked | None, cluster_queue: str) -> str:
+    """Why what is parked can never be woken; "" when one of its conditions can still come true."""
+    if parked is None:
+        return "it waits, and nothing says for what"
+    if not parked.wake:
+        return f"it is parked at position {parked.since} without a wake-up condition"
+    for wake in parked.wake:
+        if not isinstance(wake, QuotaFreed) or wake.tree == tree_of(cluster_queue, state) or wake.tree in state.freed:
+            return ""
+    return f"it waits for quota in trees that do not exist: {', '.join(_trees(parked))}"
+
+
+def _trees(parked: Parked) -> list[str]:
+    return sorted({wake.tree for wake in parked.wake if isinstance(wake, QuotaFreed)})

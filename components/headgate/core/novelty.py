@@ -1,0 +1,196 @@
+"""
+News: which facts the log does not have yet.
+
+The informer bridge appends a fact only when it says something that the state does not. `news` makes that comparison;
+`deleted` is the fact that an object which the state has is gone.
+
+Two sorts of change are no news. What Headgate itself has written comes back through the watch, and the log knows it
+from the effect's event already. And counters that move without any consequence (a Job's third pod becoming ready) are
+told together with the next change that has one, so that a burst of pods is not a burst of facts.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from headgate.core.state import (
+    CheckRecord,
+    CohortRecord,
+    FlavorRecord,
+    LocalQueueRecord,
+    NamespaceRecord,
+    PodRecord,
+    PriorityClassRecord,
+    Stage,
+    State,
+    Workload,
+)
+from headgate.events import facts
+from headgate.events.facts import Fact
+from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Uid, WorkloadKey
+from headgate.events.objects import Job, Pod
+
+
+def reclaimable_count(job: Job) -> int:
+    """
+    How many of a Job's pods are done for good, so that their quota is free (Kueue's ReclaimablePods of batch/v1 Job).
+
+    A Job with fewer completions left than it has parallel pods will not start all of them again.
+    """
+    if job.parallelism == 1 or job.succeeded == 0:
+        return 0
+    left = (job.parallelism if job.completions is None else job.completions) - job.succeeded
+    return max(0, job.parallelism - max(0, left))
+
+
+def news(state: State, fact: Fact) -> Fact | None:
+    """The fact as it is to be appended; None when the state says it already."""
+    match fact:
+        case facts.WorkloadObserved():
+            return _workload(state, fact)
+        case facts.JobObserved():
+            job = state.jobs.get(fact.job)
+            known = job is not None and _what_matters(job.job) == _what_matters(fact.spec)
+        case facts.PodObserved():
+            pod = state.pods.get(fact.pod)
+            known = pod is not None and _as_folded(pod) == fact.spec
+        case facts.NodeObserved():
+            known = state.nodes.get(fact.name) == fact.node
+        case facts.ClusterQueueObserved():
+            queue = state.cluster_queues.get(fact.name)
+            known = queue is not None and (queue.spec, queue.uid, queue.generation) == (
+                fact.spec,
+                fact.uid,
+                fact.generation,
+            )
+        case facts.LocalQueueObserved():
+            expected = LocalQueueRecord(spec=fact.spec, uid=fact.uid, generation=fact.generation)
+            known = state.local_queues.get(fact.queue) == expected
+        case _:
+            known = _is_known(state, fact)
+    return None if known else fact
+
+
+def _is_known(state: State, fact: Fact) -> bool:
+    """As `news`, for the kinds that the state keeps as they are."""
+    match fact:
+        case facts.NamespaceObserved():
+            known = NamespaceRecord(labels=fact.labels, terminating=fact.terminating)
+            return state.namespaces.get(fact.name) == known
+        case facts.ResourceFlavorObserved():
+            return state.flavors.get(fact.name) == FlavorRecord(spec=fact.spec, generation=fact.generation)
+        case facts.TopologyObserved():
+            return state.topologies.get(fact.name) == fact.spec
+        case facts.CohortObserved():
+            return state.cohorts.get(fact.name) == CohortRecord(spec=fact.spec, generation=fact.generation)
+        case facts.AdmissionCheckObserved():
+            return state.admission_checks.get(fact.name) == CheckRecord(spec=fact.spec, active=fact.active)
+        case facts.WorkloadPriorityClassObserved():
+            return state.workload_priority_classes.get(fact.name) == fact.value
+        case facts.PriorityClassObserved():
+            expected = PriorityClassRecord(value=fact.value, global_default=fact.global_default)
+            return state.priority_classes.get(fact.name) == expected
+        case facts.LimitRangeObserved():
+            return state.limit_ranges.get(fact.limit_range) == fact.limits
+        case facts.RuntimeClassObserved():
+            return state.runtime_classes.get(fact.name) == fact.overhead
+        case _:
+            raise TypeError(f"{type(fact).__name__} is not a fact about an object that is there")
+
+
+def _workload(state: State, fact: facts.WorkloadObserved) -> Fact | None:
+    """What a Workload's status said before we knew it counts once; later only what others write into it."""
+    workload = state.workloads.get(fact.workload)
+    if workload is None or workload.uid != fact.uid:
+        return fact
+    fact = replace(fact, taken_over=None)
+    if workload.stage is Stage.FINISHED:
+        fact = replace(fact, finished=workload.observed_finished)
+    return None if fact == _last_fact(workload) else fact
+
+
+def _last_fact(workload: Workload) -> facts.WorkloadObserved:
+    return facts.WorkloadObserved(
+        workload=workload.key,
+        uid=workload.uid,
+        created_ms=workload.created_ms,
+        spec=workload.spec,
+        generation=workload.generation,
+        labels=dict(workload.labels),
+        annotations=dict(workload.annotations),
+        owner=workload.owner,
+        deleting=workload.deleting,
+        checks=workload.observed_checks,
+        reclaimable_pods=workload.reclaimable_pods,
+        finished=workload.observed_finished,
+    )
+
+
+def _what_matters(job: Job) -> Job:
+    return replace(job, active=min(job.active, 1), ready=0, failed=0, succeeded=reclaimable_count(job))
+
+
+def _as_folded(record: PodRecord) -> Pod:
+    """The pod as the log knows it: bound to its node, whether a fact or our own effect has said so."""
+    if not record.bound or record.pod.spec.node_name:
+        return record.pod
+    return replace(record.pod, spec=replace(record.pod.spec, node_name=record.placed))
+
+
+# --- deletions -----------------------------------------------------------------------------------------------------
+
+
+def known_keys(state: State, resource: str) -> Iterable[str]:
+    """The keys of a resource's objects that the state has, in its order."""
+    table: Iterable[str] = _TABLES[resource](state)
+    return table
+
+
+_TABLES: dict[str, Callable[[State], Any]] = {
+    "namespaces": lambda state: state.namespaces,
+    "nodes": lambda state: state.nodes,
+    "resourceflavors": lambda state: state.flavors,
+    "topologies": lambda state: state.topologies,
+    "admissionchecks": lambda state: state.admission_checks,
+    "cohorts": lambda state: state.cohorts,
+    "clusterqueues": lambda state: state.cluster_queues,
+    "localqueues": lambda state: state.local_queues,
+    "workloadpriorityclasses": lambda state: state.workload_priority_classes,
+    "priorityclasses": lambda state: state.priority_classes,
+    "limitranges": lambda state: state.limit_ranges,
+    "runtimeclasses": lambda state: state.runtime_classes,
+    "workloads": lambda state: state.workloads,
+    "jobs": lambda state: state.jobs,
+    "pods": lambda state: state.pods,
+}
+
+_DELETED_BY_NAME: dict[str, Callable[[str], Fact]] = {
+    "namespaces": lambda key: facts.NamespaceDeleted(name=key),
+    "nodes": lambda key: facts.NodeDeleted(name=key),
+    "resourceflavors": lambda key: facts.ResourceFlavorDeleted(name=key),
+    "topologies": lambda key: facts.TopologyDeleted(name=key),
+    "admissionchecks": lambda key: facts.AdmissionCheckDeleted(name=key),
+    "cohorts": lambda key: facts.CohortDeleted(name=key),
+    "clusterqueues": lambda key: facts.ClusterQueueDeleted(name=key),
+    "localqueues": lambda key: facts.LocalQueueDeleted(queue=LocalQueueKey(key)),
+    "workloadpriorityclasses": lambda key: facts.WorkloadPriorityClassDeleted(name=key),
+    "priorityclasses": lambda key: facts.PriorityClassDeleted(name=key),
+    "limitranges": lambda key: facts.LimitRangeDeleted(limit_range=key),
+    "runtimeclasses": lambda key: facts.RuntimeClassDeleted(name=key),
+}
+
+
+def deleted(state: State, resource: str, key: str) -> Fact | None:
+    """The fact that an object is gone, or has ceased to matter; None when the state does not have it."""
+    if key not in _TABLES[resource](state):
+        return None
+    match resource:
+        case "workloads":
+            return facts.WorkloadDeleted(workload=WorkloadKey(key), uid=state.workloads[WorkloadKey(key)].uid)
+        case "jobs":
+            return facts.JobDeleted(job=JobKey(key), uid=Uid(state.jobs[JobKey(key)].job.uid))
+        case "pods":
+            return facts.PodDeleted(pod=PodKey(key), uid=Uid(state.pods[PodKey(key)].pod.uid))
+        case _:
+            return _DELETED_BY_NAME[resource](key)

@@ -1,0 +1,50 @@
+"""
+Outcomes: how machines read the final answers of the API server.
+
+A refusal's words come from the `metav1.Status` in the answer's body. Machines that may ask again wait longer each time,
+by `backoff_ms`, which has no jitter: the time comes from `Settled`, and equal histories must wait equally.
+"""
+
+from typing import Final
+
+import msgspec
+
+from headgate.core.machine import Completed
+
+BACKOFF_MIN_MS: Final = 1000
+BACKOFF_MAX_MS: Final = 300_000
+
+CONFLICT: Final = 409
+NOT_FOUND: Final = 404
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """A definite no: the HTTP status code, the machine-readable reason and the message."""
+
+    code: int
+    reason: str
+    message: str
+
+
+class _Status(msgspec.Struct, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+def is_success(completed: Completed) -> bool:
+    """Whether a call was carried out."""
+    return completed.status < 300
+
+
+def refusal(completed: Completed) -> Refusal:
+    """The API server's words about a call that it refused. A body that is no Status is quoted."""
+    try:
+        status = msgspec.json.decode(completed.body, type=_Status)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        status = _Status(message=completed.body[:200].decode("utf-8", "replace"))
+    return Refusal(code=completed.status, reason=status.reason, message=status.message)
+
+
+def backoff_ms(failures: int) -> int:
+    """How long to wait after this many failures in a row: a second, doubled each time, five minutes at most."""
+    return int(min(BACKOFF_MIN_MS << min(max(failures, 1) - 1, 20), BACKOFF_MAX_MS))

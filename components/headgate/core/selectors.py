@@ -1,0 +1,137 @@
+"""
+Selectors, taints and tolerations, as Kubernetes evaluates them.
+
+Shared by all who ask whether something may go somewhere: quota admission matches pods against flavors, the binder pods
+against nodes, ClusterQueues their namespaces. Everything here is a question with a yes or no; nothing is looked up.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from headgate.events.objects import LabelSelector, NodeSelectorTerm, PodSpec, Requirement, Taint, Toleration
+
+HARD_EFFECTS = ("NoSchedule", "NoExecute")
+"""The taint effects that keep a new pod away; PreferNoSchedule only discourages."""
+
+
+def matches_requirement(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Whether labels meet one requirement. An operator that Kubernetes does not know is never met."""
+    present = requirement.key in labels
+    match requirement.operator:
+        case "In":
+            return present and labels[requirement.key] in requirement.values
+        case "NotIn":
+            return not present or labels[requirement.key] not in requirement.values
+        case "Exists":
+            return present
+        case "DoesNotExist":
+            return not present
+        case "Gt" | "Lt":
+            return present and _compares(labels[requirement.key], requirement)
+        case _:
+            return False
+
+
+def _compares(value: str, requirement: Requirement) -> bool:
+    """Gt and Lt compare integers; what is none never compares."""
+    try:
+        have, bound = int(value), int(requirement.values[0])
+    except (ValueError, IndexError):
+        return False
+    return have > bound if requirement.operator == "Gt" else have < bound
+
+
+def matches_labels(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Whether a label selector selects labels. An empty one selects everything, an absent one nothing."""
+    if selector is None:
+        return False
+    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
+        matches_requirement(requirement, labels) for requirement in selector.match_expressions
+    )
+
+
+def matches_term(term: NodeSelectorTerm, labels: Mapping[str, str], name: str = "") -> bool:
+    """Whether a node of these labels and name meets a node selector term. An empty term is never met."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    fields = {"metadata.name": name}
+    return all(matches_requirement(requirement, labels) for requirement in term.match_expressions) and all(
+        matches_requirement(requirement, fields) for requirement in term.match_fields
+    )
+
+
+def required_terms(spec: PodSpec) -> tuple[NodeSelectorTerm, ...] | None:
+    """The terms of a pod's required node affinity; None when it has none."""
+    if spec.affinity is None or spec.affinity.node_affinity is None:
+        return None
+    required = spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    return required.node_selector_terms if required is not None else None
+
+
+def matches_node(spec: PodSpec, labels: Mapping[str, str], name: str) -> bool:
+    """Whether a pod's node selector and required node affinity allow a node of these labels and this name."""
+    if any(labels.get(key) != value for key, value in spec.node_selector.items()):
+        return False
+    terms = required_terms(spec)
+    return terms is None or any(matches_term(term, labels, name) for term in terms)
+
+
+def matches_flavor(spec: PodSpec, labels: Mapping[str, str]) -> bool:
+    """
+    Whether a pod's node selector and required node affinity allow a flavor of these node labels.
+
+    Only keys that the flavor defines count, since it says nothing of the others. A term without any such key is met by
+    every flavor, and terms are alternatives, so it makes the whole affinity void (`kueue-semantics` section 4).
+    """
+    for key, value in spec.node_selector.items():
+        if key in labels and labels[key] != value:
+            return False
+    terms = required_terms(spec)
+    if not terms:
+        return True
+    for term in terms:
+        known = [requirement for requirement in term.match_expressions if requirement.key in labels]
+        if all(matches_requirement(requirement, labels) for requirement in known):
+            return True
+    # A later term without a known key would have been met above: no requirement of it counts.
+    return False
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether a toleration tolerates a taint. Without an effect it covers all, without a key (and Exists) all keys."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "" | "Equal":
+            return bool(toleration.key) and toleration.value == taint.value
+        case "Exists":
+            return True
+        case "Gt" | "Lt":
+            return bool(toleration.key) and _outweighs(toleration, taint)
+        case _:
+            return False
+
+
+def _outweighs(toleration: Toleration, taint: Taint) -> bool:
+    """Numeric tolerations (KEP-5471): Gt tolerates a taint whose value is greater than the toleration's."""
+    try:
+        have, bound = int(taint.value), int(toleration.value)
+    except ValueError:
+        return False
+    return have > bound if toleration.operator == "Gt" else have < bound
+
+
+def untolerated_taint(
+    taints: Iterable[Taint], tolerations: Collection[Toleration], effects: Collection[str] = HARD_EFFECTS
+) -> Taint | None:
+    """The first taint of one of the effects that nothing tolerates; None when all is tolerated."""
+    for taint in taints:
+        if taint.effect in effects and not any(tolerates(toleration, taint) for toleration in tolerations):
+            return taint
+    return None
+
+
+def taint_text(taint: Taint) -> str:
+    """A taint as Kueue's messages have it: `{key value NoSchedule <nil>}`."""
+    return f"{{{taint.key} {taint.value} {taint.effect} <nil>}}"

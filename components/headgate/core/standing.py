@@ -1,0 +1,183 @@
+"""
+How a workload stands at one position: why it is where it is, and what would change that.
+
+Derived from a State alone, so it can be asked of any position of the log. The story of a workload ends with it
+(`headgate.core.explain`); the list of a queue's pending workloads (`headgate queue status --pending`) asks it of each.
+"""
+
+from typing import assert_never
+
+import msgspec
+
+from headgate.core.state import Stage, State, Workload
+from headgate.core.wording import describe_wake, format_amount, place_in_line, sleep_of
+from headgate.events.ids import JobKey, UnixMs, WorkloadKey, split_key
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the workload stands at the end of what was read: since when, why, and what would change it."""
+
+    stage: str
+    why: str
+    since: int = 0
+    since_ms: UnixMs | None = None
+    would_change: tuple[str, ...] = ()
+
+
+def standing(state: State, key: WorkloadKey, job: JobKey = JobKey("")) -> Standing:  # noqa: B008 - a NewType is a str
+    """Where a workload stands in a state, why, and what would change that. `job` is asked when there is no Workload."""
+    workload = state.workloads.get(key)
+    if workload is None:
+        return _without_workload(state, job)
+    why, changes = _said_of(state, workload)
+    return Standing(
+        stage=workload.stage.value,
+        why=why,
+        since=workload.last_seq,
+        since_ms=_since_ms(workload),
+        would_change=tuple(changes),
+    )
+
+
+def _said_of(state: State, workload: Workload) -> "_Said":
+    match workload.stage:
+        case Stage.NEW:
+            return _new()
+        case Stage.QUEUED:
+            return _queued(state, workload)
+        case Stage.OFFERED:
+            return _offered(state, workload)
+        case Stage.SKIPPED:
+            return _skipped(workload)
+        case Stage.PARKED:
+            return _parked(state, workload)
+        case Stage.RESERVED:
+            return _reserved(workload)
+        case Stage.ADMITTED:
+            return _admitted(state, workload)
+        case Stage.EVICTED:
+            return _evicted(workload)
+        case Stage.FINISHED:
+            return _finished(workload)
+        case _:
+            assert_never(workload.stage)
+
+
+def _since_ms(workload: Workload) -> UnixMs | None:
+    match workload.stage:
+        case Stage.RESERVED:
+            return workload.reserved_at_ms
+        case Stage.ADMITTED:
+            return workload.admitted_at_ms
+        case Stage.PARKED:
+            return workload.parked.since_ms if workload.parked is not None else None
+        case Stage.QUEUED | Stage.OFFERED | Stage.SKIPPED:
+            return workload.queued_at_ms
+        case _:
+            return None
+
+
+def _without_workload(state: State, job: JobKey) -> Standing:
+    record = state.jobs.get(job)
+    if record is None:
+        return Standing(stage="Gone", why="neither its Workload nor its Job is there any more")
+    if record.refused:
+        return Standing(
+            stage="Refused",
+            why=f"no Workload could be made for the Job: {record.refused}",
+            would_change=("a change of the Job that removes the reason",),
+        )
+    return Standing(
+        stage="NoWorkload",
+        why="the Job is known and has no Workload",
+        would_change=("the informer bridge making the Workload; it does so as soon as it runs",),
+    )
+
+
+_Said = tuple[str, list[str]]
+
+
+def _new() -> _Said:
+    return "it is known and not yet placed in a queue", ["the queue manager's next decision, as soon as it runs"]
+
+
+def _queued(state: State, workload: Workload) -> _Said:
+    asleep = sleep_of(state, workload)
+    if asleep is not None:
+        by = "" if asleep.by in ("", workload.key) else f" (found out with {asleep.by})"
+        return f"{asleep.reason}: {asleep.message}{by}", [describe_wake(wake, state) for wake in asleep.wake] or [
+            "the queue manager's word on what would wake it"
+        ]
+    place, of = place_in_line(state, workload)
+    queue = state.cluster_queues.get(workload.cluster_queue)
+    if queue is None:
+        return f"ClusterQueue {workload.cluster_queue} does not exist", ["its creation"]
+    if queue.spec.stop_policy != "None":
+        return f"ClusterQueue {workload.cluster_queue} is stopped ({queue.spec.stop_policy})", ["its stopPolicy: None"]
+    return f"it stands at place {place} of {of} in ClusterQueue {workload.cluster_queue}", [
+        "its turn: each cycle decides the first of each ClusterQueue"
+    ]
+
+
+def _offered(state: State, workload: Workload) -> _Said:
+    place, of = place_in_line(state, workload)
+    why = f"it is offered to the scheduler, at place {place} of {of} in ClusterQueue {workload.cluster_queue}"
+    verdict = workload.verdict
+    if verdict is not None:
+        why += f"; its last try: {verdict.reason}: {verdict.message}"
+    return why, ["the scheduler's next cycles"]
+
+
+def _skipped(workload: Workload) -> _Said:
+    verdict = workload.verdict
+    why = f"{verdict.reason}: {verdict.message}" if verdict is not None else "a cycle did not admit it"
+    short = [f"more quota of {name}" for name in verdict.short] if verdict is not None else []
+    return why, short or ["the queue manager's word on what would wake it"]
+
+
+def _parked(state: State, workload: Workload) -> _Said:
+    parked = workload.parked
+    if parked is None:
+        return "it is set aside", ["the queue manager's word on what would wake it"]
+    return f"{parked.reason}: {parked.message}", [describe_wake(wake, state) for wake in parked.wake]
+
+
+def _reserved(workload: Workload) -> _Said:
+    waiting = [f"{check.name} is {check.state}" for check in workload.checks if check.state != "Ready"]
+    if not waiting:
+        return "its quota is reserved and every check is Ready", ["the scheduler's next cycle"]
+    return f"its quota is reserved; admission checks: {', '.join(waiting)}", [
+        f"check {check.name} becoming Ready" for check in workload.checks if check.state != "Ready"
+    ]
+
+
+def _admitted(state: State, workload: Workload) -> _Said:
+    held = ", ".join(
+        f"{format_amount(resource, value)} {resource} of {flavor}"
+        for (flavor, resource), value in state.index.usage_of.get(workload.key, {}).items()
+    )
+    why = f"it holds {held or 'no quota'} of ClusterQueue {workload.cluster_queue}"
+    owner = workload.owner
+    record = None
+    if owner is not None and owner.kind == "Job":
+        record = state.jobs.get(JobKey(f"{split_key(workload.key)[0]}/{owner.name}"))
+    if record is None:
+        return why, ["whoever finishes, deletes or deactivates it"]
+    if record.action_refused:
+        return f"{why}; the API server refused to resume its Job: {record.action_refused}", ["a change of the Job"]
+    if record.job.suspended:
+        return f"{why}; its Job is not resumed yet", ["the ungater resuming the Job, as soon as it runs"]
+    job = record.job
+    why += f"; its Job runs: {job.active} active, {job.ready} ready, {job.succeeded} succeeded, {job.failed} failed"
+    return why, ["the end of its Job, or its eviction"]
+
+
+def _evicted(workload: Workload) -> _Said:
+    last = next((each for each in workload.conditions if each.type == "Evicted"), None)
+    why = f"{last.reason}: {last.message}" if last is not None else "it has to give its quota back"
+    return why, ["its Job stopping: suspended, with no active pods"]
+
+
+def _finished(workload: Workload) -> _Said:
+    last = next((each for each in workload.conditions if each.type == "Finished"), None)
+    return (f"{last.reason}: {last.message}" if last is not None else "it is over"), []

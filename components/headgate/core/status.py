@@ -1,0 +1,319 @@
+"""
+Statuses: what Kueue's objects show of the state, as Kueue writes it.
+
+`workload_status` is the whole status of a Workload, derived from its record; `status_patch` the server-side apply that
+writes it, `status_digest` what identifies it, so that nothing is written twice. `cluster_queue_status` and
+`local_queue_status` are the counts, usage and Active condition of the queues. The binder writes them, the read side
+shows them, and since they follow from the state alone, they agree.
+
+The digest leaves the states of admission checks out: their controllers write these, and an echo of what a controller
+has written is no reason to write. When they are reset, at an eviction, the Evicted condition changes the digest.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from headgate.core import conditions
+from headgate.core.activeness import ACTIVE, Activeness, cluster_queue_active, local_queue_active
+from headgate.core.amounts import amount, canonical
+from headgate.core.novelty import reclaimable_count
+from headgate.core.state import (
+    HOLDS_QUOTA,
+    PENDING,
+    ClusterQueueRecord,
+    FlavorResource,
+    Stage,
+    State,
+    Workload,
+)
+from headgate.events.commit import digest
+from headgate.events.ids import JobKey, LocalQueueKey, WorkloadKey, split_key
+from headgate.events.objects import (
+    CheckState,
+    Condition,
+    ReclaimablePod,
+    ResourceGroup,
+    SchedulingStats,
+    WorkloadStatus,
+)
+
+FIELD_MANAGER = "headgate"
+"""Whose fields the applied statuses are, in `metadata.managedFields`."""
+
+API_VERSION = "kueue.x-k8s.io/v1beta2"
+
+Json = dict[str, Any]
+
+# --- Workloads -----------------------------------------------------------------------------------------------------
+
+
+def workload_status(state: State, workload: Workload) -> WorkloadStatus:
+    """
+    The status that a Workload has by the state, all of it.
+
+    Resource requests are shown only while there is no reservation, whose assignments have them then.
+    """
+    stats = SchedulingStats(evictions=workload.evictions) if workload.evictions else None
+    return WorkloadStatus(
+        conditions=workload.conditions,
+        admission=workload.admission,
+        admission_checks=workload.checks,
+        requeue_state=workload.requeue_state,
+        reclaimable_pods=_reclaimable_pods(state, workload),
+        resource_requests=workload.resource_requests if workload.admission is None else (),
+        scheduling_stats=stats,
+    )
+
+
+def _reclaimable_pods(state: State, workload: Workload) -> tuple[ReclaimablePod, ...]:
+    """
+    The reclaimable pods that others have reported, and those that the workload's Job shows.
+
+    A count never falls (Kueue's rule while quota is reserved), since the quota may be in use elsewhere already. A Job
+    that has finished gives all of it back anyway.
+    """
+    if workload.owner is None or workload.owner.kind != "Job" or not workload.spec.pod_sets:
+        return workload.reclaimable_pods
+    record = state.jobs.get(JobKey(f"{split_key(workload.key)[0]}/{workload.owner.name}"))
+    if record is None or record.job.uid != workload.owner.uid or record.job.finished is not None:
+        return workload.reclaimable_pods
+    name = workload.spec.pod_sets[0].name
+    counts = {pods.name: pods.count for pods in workload.reclaimable_pods}
+    done = max(reclaimable_count(record.job), counts.get(name, 0))
+    if done:
+        counts[name] = done
+    return tuple(ReclaimablePod(name=name, count=count) for name, count in counts.items())
+
+
+def is_empty(status: WorkloadStatus) -> bool:
+    """Whether there is nothing to write: a workload that was never looked at has no status."""
+    return status == _NOTHING
+
+
+_NOTHING = WorkloadStatus()
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def status_digest(status: WorkloadStatus) -> str:
+    """What identifies a written status: equal for statuses between which nothing has to be written."""
+    names = tuple(CheckState(name=check.name, state="") for check in status.admission_checks)
+    return digest(_encoder.encode(msgspec.structs.replace(status, admission_checks=names)))
+
+
+def status_json(status: WorkloadStatus) -> Json:
+    """A Workload's status as JSON, with the fields that the CRD requires even when they are empty."""
+    body: Json = msgspec.to_builtins(status)
+    if "conditions" in body:
+        body["conditions"] = [_condition(condition) for condition in status.conditions]
+    for check in body.get("admissionChecks", ()):
+        check.setdefault("message", "")
+        check.setdefault("lastTransitionTime", "1970-01-01T00:00:00Z")
+    for assignment in body.get("admission", {}).get("podSetAssignments", ()):
+        assignment.setdefault("name", "main")
+        assignment.setdefault("count", 0)
+    for stat in body.get("schedulingStats", {}).get("evictions", ()):
+        stat.setdefault("underlyingCause", "")
+        stat.setdefault("count", 0)
+    return body
+
+
+def _condition(condition: Condition) -> Json:
+    body: Json = msgspec.to_builtins(condition)
+    return {"reason": "", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z", **body}
+
+
+def status_path(key: WorkloadKey) -> str:
+    """The path of a Workload's status subresource."""
+    namespace, name = split_key(key)
+    return f"/apis/{API_VERSION}/namespaces/{namespace}/workloads/{name}/status"
+
+
+def status_patch(workload: Workload, status: WorkloadStatus) -> Json:
+    """
+    The body of the server-side apply that writes a Workload's status.
+
+    The uid in it keeps the status from a Workload that was made anew under the same name: the API server answers 409.
+    """
+    namespace, name = split_key(workload.key)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Workload",
+        "metadata": {"namespace": namespace, "name": name, "uid": workload.uid},
+        "status": status_json(status),
+    }
+
+
+# --- queues --------------------------------------------------------------------------------------------------------
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    The workloads of one queue, and what they hold by flavor-resource (in `amounts` units).
+
+    `reserved` counts all that hold quota, `admitted` those of them whose Admitted condition is True.
+    """
+
+    pending: int = 0
+    reserving: int = 0
+    admitted: int = 0
+    reserved_usage: dict[FlavorResource, int] = {}
+    admitted_usage: dict[FlavorResource, int] = {}
+
+
+def is_pending_in_queue(workload: Workload) -> bool:
+    """Whether a workload counts among the pending ones of its ClusterQueue and LocalQueue."""
+    return workload.stage in PENDING and workload.stage is not Stage.NEW and workload.cluster_queue != ""
+
+
+def count_holders(state: State, holders: Iterable[WorkloadKey], pending: int) -> Counts:
+    """The counts of a queue whose quota holders and number of pending workloads are known."""
+    reserving = admitted = 0
+    reserved_usage: dict[FlavorResource, int] = {}
+    admitted_usage: dict[FlavorResource, int] = {}
+    for key in holders:
+        workload = state.workloads[key]
+        usage = state.index.usage_of.get(key, {})
+        reserving += 1
+        _add(reserved_usage, usage)
+        if conditions.is_true(workload.conditions, conditions.ADMITTED):
+            admitted += 1
+            _add(admitted_usage, usage)
+    return Counts(
+        pending=pending,
+        reserving=reserving,
+        admitted=admitted,
+        reserved_usage=reserved_usage,
+        admitted_usage=admitted_usage,
+    )
+
+
+def _add(total: dict[FlavorResource, int], usage: Mapping[FlavorResource, int]) -> None:
+    for flavor_resource, value in usage.items():
+        total[flavor_resource] = total.get(flavor_resource, 0) + value
+
+
+def count_cluster_queue(state: State, name: str) -> Counts:
+    """The counts of a ClusterQueue. Costs a pass over the unfinished workloads of the LocalQueues."""
+    pending = sum(
+        1
+        for members in state.index.in_local_queue.values()
+        for key in members
+        if is_pending_in_queue(workload := state.workloads[key]) and workload.cluster_queue == name
+    )
+    return count_holders(state, state.index.holders.get(name, ()), pending)
+
+
+def count_local_queue(state: State, key: LocalQueueKey) -> Counts:
+    """The counts of a LocalQueue. Costs a pass over its unfinished workloads."""
+    members = [state.workloads[member] for member in state.index.in_local_queue.get(key, ())]
+    holders = [workload.key for workload in members if holds_in_queue(workload)]
+    return count_holders(state, holders, sum(1 for workload in members if is_pending_in_queue(workload)))
+
+
+def holds_in_queue(workload: Workload) -> bool:
+    """Whether a workload counts among those with a reservation."""
+    return workload.stage in HOLDS_QUOTA and workload.admission is not None
+
+
+def cluster_queue_status(state: State, name: str, counts: Counts | None = None) -> Json:
+    """
+    A ClusterQueue's status, without the transition time of its condition. `counts` when the caller has them.
+
+    Raises KeyError when there is no such ClusterQueue.
+    """
+    record = state.cluster_queues[name]
+    counts = count_cluster_queue(state, name) if counts is None else counts
+    return {
+        "conditions": [_active(cluster_queue_active(state, name), record.generation)],
+        "pendingWorkloads": counts.pending,
+        "reservingWorkloads": counts.reserving,
+        "admittedWorkloads": counts.admitted,
+        "flavorsReservation": _cluster_queue_usage(record, counts.reserved_usage),
+        "flavorsUsage": _cluster_queue_usage(record, counts.admitted_usage),
+    }
+
+
+def local_queue_status(state: State, key: LocalQueueKey, counts: Counts | None = None) -> Json:
+    """
+    A LocalQueue's status, without the transition time of its condition. `counts` when the caller has them.
+
+    Flavors are those of its ClusterQueue; a stopped LocalQueue shows nothing pending. Raises KeyError when there is no
+    such LocalQueue.
+    """
+    record = state.local_queues[key]
+    counts = count_local_queue(state, key) if counts is None else counts
+    queue = state.cluster_queues.get(record.spec.cluster_queue)
+    groups = queue.spec.resource_groups if queue is not None else ()
+    return {
+        "conditions": [_active(local_queue_active(state, key), record.generation)],
+        "pendingWorkloads": counts.pending if record.spec.stop_policy == "None" else 0,
+        "reservingWorkloads": counts.reserving,
+        "admittedWorkloads": counts.admitted,
+        "flavorsReservation": _local_queue_usage(groups, counts.reserved_usage),
+        "flavorsUsage": _local_queue_usage(groups, counts.admitted_usage),
+    }
+
+
+def queue_patch(kind: str, key: str, uid: str, status: Json) -> Json:
+    """The body of the server-side apply that writes a queue's status. `kind` is ClusterQueue or LocalQueue."""
+    namespace, name = split_key(key)
+    metadata = {"name": name, "uid": uid}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "status": status}
+
+
+def queue_status_path(kind: str, key: str) -> str:
+    """The path of a queue's status subresource."""
+    namespace, name = split_key(key)
+    where = f"namespaces/{namespace}/localqueues" if kind == "LocalQueue" else "clusterqueues"
+    return f"/apis/{API_VERSION}/{where}/{name}/status"
+
+
+def _active(activeness: Activeness, generation: int) -> Json:
+    condition: Json = {
+        "type": ACTIVE,
+        "status": "True" if activeness.active else "False",
+        "reason": activeness.reason,
+        "message": activeness.message,
+    }
+    if generation:
+        condition["observedGeneration"] = generation
+    return condition
+
+
+def _cluster_queue_usage(record: ClusterQueueRecord, usage: Mapping[FlavorResource, int]) -> list[Json]:
+    """Usage by flavor in the order of the spec; borrowed is what exceeds the nominal quota, in a cohort."""
+    in_cohort = record.spec.cohort_name != ""
+    result = []
+    for group in record.spec.resource_groups:
+        for flavor in group.flavors:
+            resources = []
+            for quota in sorted(flavor.resources, key=lambda each: each.name):
+                used = usage.get((flavor.name, quota.name), 0)
+                above = max(0, used - amount(quota.name, quota.nominal_quota)) if in_cohort else 0
+                resources.append(
+                    {
+                        "name": quota.name,
+                        "total": canonical(quota.name, used),
+                        "borrowed": canonical(quota.name, above),
+                    }
+                )
+            result.append({"name": flavor.name, "resources": resources})
+    return result
+
+
+def _local_queue_usage(groups: tuple[ResourceGroup, ...], usage: Mapping[FlavorResource, int]) -> list[Json]:
+    return [
+        {
+            "name": flavor.name,
+            "resources": [
+                {"name": quota.name, "total": canonical(quota.name, usage.get((flavor.name, quota.name), 0))}
+                for quota in sorted(flavor.resources, key=lambda each: each.name)
+            ],
+        }
+        for group in groups
+        for flavor in group.flavors
+    ]

@@ -1,0 +1,165 @@
+"""
+How the state speaks to people: amounts, spans of time, and what a parked workload waits for.
+
+The explanation (`headgate.core.explain`) and the command line word things alike because both ask here. Everything is
+derived from a State and is pure; nothing here is parsed again by a program.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import NamedTuple, assert_never
+
+from headgate.core.amounts import amount
+from headgate.core.state import FlavorResource, Parked, State, Workload
+from headgate.core.trees import root_of
+from headgate.events.ids import Seq, UnixMs
+from headgate.events.objects import ResourceGroup
+from headgate.events.queueing import ObjectChanged, QuotaFreed, TimePassed, Wake
+
+_BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+_BYTES = frozenset({"memory", "ephemeral-storage"})
+
+
+def format_amount(resource: str, value: int) -> str:
+    """An amount (milli-units of cpu, whole units of all else) as a quantity that people read: 1.5, 4Gi, 12."""
+    if resource == "cpu":
+        return f"{value / 1000:g}"
+    if resource in _BYTES or resource.startswith("hugepages-"):
+        for power, suffix in zip(range(6, 0, -1), _BINARY, strict=True):
+            unit = 1024**power
+            if abs(value) >= unit:
+                exact = Fraction(value, unit)
+                return f"{exact.numerator}{suffix}" if exact.denominator == 1 else f"{float(exact):.4g}{suffix}"
+    return str(value)
+
+
+def format_span(span_ms: int) -> str:
+    """A span of time in at most two units: 840ms, 12.3s, 4m05s, 3h20m, 2d4h."""
+    if span_ms < 1000:
+        return f"{span_ms}ms"
+    if span_ms < 60_000:
+        return f"{span_ms / 1000:.1f}s"
+    seconds = span_ms // 1000
+    if seconds < 3600:
+        return f"{seconds // 60}m{seconds % 60:02}s"
+    if seconds < 86_400:
+        return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"
+    return f"{seconds // 86_400}d{seconds % 86_400 // 3600}h"
+
+
+def format_time(at_ms: UnixMs) -> str:
+    """A moment as RFC 3339 in UTC with milliseconds."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03}Z"
+
+
+class Totals(NamedTuple):
+    """What a cohort tree holds of one flavor-resource, and the nominal quota of all its members together."""
+
+    used: int
+    nominal: int
+
+
+def nominal_quotas(groups: tuple[ResourceGroup, ...]) -> Iterator[tuple[FlavorResource, int]]:
+    """The nominal quota of every flavor-resource of some resource groups, in manifest order."""
+    for group in groups:
+        for flavor in group.flavors:
+            for quota in flavor.resources:
+                yield (flavor.name, quota.name), amount(quota.name, quota.nominal_quota)
+
+
+def tree_totals(state: State, tree: str) -> dict[FlavorResource, Totals]:
+    """Usage and nominal quota of a cohort tree, by flavor-resource."""
+    totals: dict[FlavorResource, Totals] = {}
+
+    def add(flavor_resource: FlavorResource, used: int, nominal: int) -> None:
+        old = totals.get(flavor_resource, Totals(0, 0))
+        totals[flavor_resource] = Totals(old.used + used, old.nominal + nominal)
+
+    for name, its_tree in state.index.trees.items():
+        if its_tree == tree:
+            for flavor_resource, nominal in nominal_quotas(state.cluster_queues[name].spec.resource_groups):
+                add(flavor_resource, 0, nominal)
+            for flavor_resource, used in state.index.usage.get(name, {}).items():
+                add(flavor_resource, used, 0)
+    for name, cohort in state.cohorts.items():
+        if root_of(name, state.cohorts) == tree:
+            for flavor_resource, nominal in nominal_quotas(cohort.spec.resource_groups):
+                add(flavor_resource, 0, nominal)
+    return totals
+
+
+def describe_tree(tree: str) -> str:
+    """A cohort tree's name for people."""
+    kind, _, name = tree.partition("/")
+    return f"ClusterQueue {name}" if kind == "ClusterQueue" and name else f"cohort {tree}"
+
+
+def describe_wake(wake: Wake, state: State) -> str:
+    """What a wake-up condition waits for, with how things stand where a number says more than a name."""
+    match wake:
+        case QuotaFreed():
+            where = describe_tree(wake.tree)
+            if not wake.flavor_resources:
+                return f"quota to be freed or raised in {where}"
+            totals = tree_totals(state, wake.tree)
+            parts = [_in_use(flavor_resource, totals) for flavor_resource in wake.flavor_resources]
+            return f"quota of {', '.join(parts)} to be freed or raised in {where}"
+        case ObjectChanged():
+            return f"{wake.kind} {wake.name} to be created or to change"
+        case TimePassed():
+            return f"the time {format_time(wake.at_ms)}"
+        case _:
+            assert_never(wake)
+
+
+def _in_use(name: str, totals: dict[FlavorResource, Totals]) -> str:
+    flavor, _, resource = name.rpartition("/")
+    total = totals.get((flavor, resource))
+    if total is None:
+        return name
+    return f"{name} ({format_amount(resource, total.used)} of {format_amount(resource, total.nominal)} in use)"
+
+
+def describe_wakes(parked: Parked, state: State) -> str:
+    """All that can wake a parked workload, as one phrase."""
+    return ", or ".join(describe_wake(wake, state) for wake in parked.wake) or "nothing that the log knows of"
+
+
+def sleep_of(state: State, workload: Workload) -> Parked | None:
+    """
+    Why a QUEUED workload may not be offered: its sleeping shape, or the blocked head in front of it; None when it may.
+
+    The verdict alone is in, and the queue manager's word is not: then it is worded from the scheduler's verdict.
+    """
+    sleep = state.sleeps.get(workload.cluster_queue)
+    if sleep is None:
+        return None
+    if workload.shape in sleep.shapes:
+        return sleep.shapes[workload.shape] or _UNDECIDED
+    queue = state.index.pending.get(workload.cluster_queue)
+    if not sleep.blocked_by or queue is None or queue.blocked is None or workload.key not in queue:
+        return None
+    return (sleep.blocked or _UNDECIDED) if queue.rank_of(workload.key) >= queue.blocked else None
+
+
+def place_in_line(state: State, workload: Workload) -> tuple[int, int]:
+    """
+    A queued or offered workload's place in its ClusterQueue (from 1) and how many stand there.
+
+    Those already offered to the scheduler come first, as they are decided first.
+    """
+    offered = tuple(state.index.offered.get(workload.cluster_queue, ()))
+    queue = state.index.pending.get(workload.cluster_queue)
+    waiting = [key for key, _ in queue.in_order()] if queue is not None else []
+    line = [*offered, *waiting]
+    return (line.index(workload.key) + 1 if workload.key in line else 0), len(line)
+
+
+_UNDECIDED = Parked(
+    reason="NoFit",
+    message="the scheduler has just not admitted it; the queue manager has yet to say what would wake it",
+    wake=(),
+    since=Seq(0),
+    decided_at=Seq(0),
+)

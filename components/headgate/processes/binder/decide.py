@@ -1,0 +1,81 @@
+"""
+The binder's machine: what was decided appears in the API server.
+
+It has three tasks, each in a module of its own: Workload statuses (`workload_statuses`), the statuses of ClusterQueues
+and LocalQueues (`queue_statuses`), and nodes for the pods that Headgate schedules itself (`pod_placement`). This module
+hands stimuli to them and puts what comes back into one commit.
+
+All of it follows from the folded state, so a binder that starts anew finds what is left to do; each call bears
+repetition.
+"""
+
+from typing import Final
+
+from headgate.core.machine import (
+    Append,
+    Changed,
+    Command,
+    Committed,
+    Completed,
+    Listed,
+    Settled,
+    Stimulus,
+    WakeAt,
+)
+from headgate.core.state import State
+from headgate.events.ids import UnixMs
+from headgate.events.registry import Event
+from headgate.processes.binder.pod_placement import PodPlacement
+from headgate.processes.binder.queue_statuses import QueueStatuses
+from headgate.processes.binder.workload_statuses import WorkloadStatuses
+
+EVENTS_MAX: Final = 2000
+"""The most events of one commit. The rest follows in the next."""
+
+
+class Binder:
+    """The machine of the binder. See the module's text."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._effects: list[Event] = []
+        self._workloads = WorkloadStatuses(state)
+        self._queues = QueueStatuses(state)
+        self._pods = PodPlacement(state)
+
+    def decide(self, stimulus: Stimulus) -> list[Command]:
+        """The commands that follow from a stimulus."""
+        match stimulus:
+            case Committed():
+                for event in stimulus.logged.commit.events:
+                    self._workloads.on_event(event)
+                    self._queues.on_event(event)
+                    self._pods.on_event(event)
+                return []
+            case Completed():
+                self._workloads.on_completed(stimulus, self._effects)
+                self._queues.on_completed(stimulus)
+                self._pods.on_completed(stimulus, self._effects)
+                return []
+            case Settled():
+                return self._settle(stimulus.now_ms)
+            case Listed() | Changed():
+                return []
+
+    def _settle(self, now_ms: UnixMs) -> list[Command]:
+        events = self._effects[:EVENTS_MAX]
+        del self._effects[:EVENTS_MAX]
+        calls: list[Command] = []
+        wakes = (
+            self._workloads.settle(now_ms, calls),
+            self._queues.settle(now_ms, calls),
+            self._pods.settle(now_ms, EVENTS_MAX - len(events), events, calls),
+        )
+        commands: list[Command] = []
+        if events:
+            commands.append(Append(events=tuple(events), decided_at=self.state.position))
+        commands.extend(calls)
+        due = [wake for wake in wakes if wake is not None]
+        if due:
+            commands.append(WakeAt(min(due)))
+        return commands

@@ -1,0 +1,464 @@
+"""
+The informer bridge's machine: what the API server shows becomes facts, and Jobs that ask for a queue get a Workload.
+
+Watch events arrive in bursts, and most of them say nothing new. So the newest object of each key waits, raw, in
+`_waiting` (one entry a key: its bound is the number of objects there are) until the machine is settled; then it is
+read, compared with the state, and what is news goes into one commit of at most FACTS_MAX facts, configuration first,
+then Workloads, then Jobs and pods. What an own effect has caused comes back as an object that the state describes
+already.
+
+A list stands for a whole resource: whatever the state has and the list lacks is gone. When every resource was listed
+once since the start and all of it is in the log, `informers.synced` follows in the same commit as the last fact.
+
+Effects. A Job with a queue and without Workload gets one (POST; the name follows from the Job's uid, so that a repeated
+POST is answered 409 and does no harm). A pending Workload follows its Job to another queue or priority class. A
+Workload that is being deleted loses the finalizer that Kueue's Workloads carry once its Job no longer runs. All of this
+follows from the state and the objects shown, and is found again after a crash.
+
+Objects that cannot be read are kept in `problems` for the process to log; they count as absent.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from headgate.core import novelty
+from headgate.core.ingest import RESOURCES, UnreadableObjectError, key_of, read
+from headgate.core.injection import needs_restoring
+from headgate.core.job_workload import (
+    FINALIZER,
+    NoSuchPriorityClassError,
+    workload_changes,
+    workload_key,
+    workload_of,
+)
+from headgate.core.machine import (
+    Append,
+    Call,
+    Changed,
+    Command,
+    Committed,
+    Completed,
+    Listed,
+    Settled,
+    Stimulus,
+)
+from headgate.core.outcomes import CONFLICT, is_success, refusal
+from headgate.core.state import PENDING, JobRecord, State, Workload
+from headgate.events import effects, facts, queueing
+from headgate.events.ids import JobKey, Uid, WorkloadKey, split_key
+from headgate.events.registry import Event
+
+FACTS_MAX: Final = 2000
+"""The most facts of one commit. The rest follows in the next."""
+
+CALLS_MAX: Final = 256
+"""The most calls under way at a time."""
+
+PROBLEMS_MAX: Final = 1000
+"""The most unreadable objects that are kept for the process to log; beyond it the oldest are dropped."""
+
+_GONE: Final = b""
+_COMPOSE_ERROR: Final = "ErrWorkloadCompose"
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+    finalizers: tuple[str, ...] = ()
+
+
+class _Finalized(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+
+
+class _Creation(msgspec.Struct, frozen=True):
+    """A POST under way: of which Job, which Workload."""
+
+    job: JobKey
+    job_uid: Uid
+    workload: WorkloadKey
+
+
+class _Finalization(msgspec.Struct, frozen=True):
+    """A PATCH under way: of which Workload, at which resource version."""
+
+    workload: WorkloadKey
+    uid: Uid
+    resource_version: str
+
+
+class InformerBridge:
+    """
+    The machine of the informer bridge. See the module's text.
+
+    `problems` are the unreadable objects since it was last emptied; `synced` says whether everything was listed and
+    appended since the start.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.synced = False
+        self.problems: deque[UnreadableObjectError] = deque(maxlen=PROBLEMS_MAX)
+        self._waiting: dict[str, OrderedDict[str, bytes]] = {resource: OrderedDict() for resource in RESOURCES}
+        self._listed: dict[str, None] = {}
+        self._unswept: dict[str, None] = {}
+        self._metadata: dict[WorkloadKey, _Metadata] = {}
+        self._effects: list[Event] = []
+        self._jobs: OrderedDict[JobKey, None] = OrderedDict.fromkeys(state.jobs)
+        self._creating: dict[str, _Creation] = {}
+        self._created: dict[Uid, None] = {}
+        self._updating: dict[str, None] = {}
+        self._asked: dict[Uid, object] = {}
+        self._deleting: OrderedDict[WorkloadKey, None] = OrderedDict()
+        self._finalizing: dict[str, _Finalization] = {}
+        self._finalized: dict[Uid, None] = {}
+
+    def decide(self, stimulus: Stimulus) -> list[Command]:
+        """The commands that follow from a stimulus."""
+        match stimulus:
+            case Listed():
+                self._on_listed(stimulus)
+                return []
+            case Changed():
+                self._on_changed(stimulus)
+                return []
+            case Committed():
+                for event in stimulus.logged.commit.events:
+                    self._on_event(event)
+                return []
+            case Completed():
+                self._on_completed(stimulus)
+                return []
+            case Settled():
+                return self._settle()
+
+    # --- what the API server shows ---------------------------------------------------------------------------------
+
+    def _on_listed(self, listed: Listed) -> None:
+        """The list replaces whatever of its resource was waiting: the watch that led to it is older."""
+        waiting: OrderedDict[str, bytes] = OrderedDict()
+        for raw in listed.objects:
+            key = self._key_of(listed.resource, raw)
+            if key is not None:
+                waiting[key] = raw
+        self._waiting[listed.resource] = waiting
+        self._unswept[listed.resource] = None
+        self._listed[listed.resource] = None
+        if listed.resource == "workloads":
+            # A Workload that was made and deleted before we saw it never shows: its Job may need a new one.
+            self._created.clear()
+            self._look_at(self.state.jobs)
+
+    def _on_changed(self, changed: Changed) -> None:
+        key = self._key_of(changed.resource, changed.object)
+        if key is None:
+            return
+        waiting = self._waiting[changed.resource]
+        waiting.pop(key, None)
+        waiting[key] = _GONE if changed.kind == "DELETED" else changed.object
+
+    def _key_of(self, resource: str, raw: bytes) -> str | None:
+        try:
+            return key_of(resource, raw)
+        except UnreadableObjectError as error:
+            self.problems.append(error)
+            return None
+
+    # --- facts -----------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> list[Command]:
+        self._sweep()
+        calls: list[Command] = []
+        if self.state.synced:
+            # Until everything was listed once, a Workload may exist of which the state does not know.
+            self._create_workloads(calls)
+        events = self._effects[:FACTS_MAX]
+        del self._effects[:FACTS_MAX]
+        self._take_facts(events)
+        self._drop_finalizers(calls)
+        if not self.synced and self._all_is_appended():
+            self.synced = True
+            events.append(facts.InformersSynced(resources=RESOURCES))
+            self._look_at(self.state.jobs)
+        if not events:
+            return calls
+        return [Append(events=tuple(events), decided_at=self.state.position), *calls]
+
+    def _sweep(self) -> None:
+        """
+        Find what a list lacks.
+
+        Only now does the state hold all that we have appended, and nothing of the list, or of what came after it, has
+        been taken yet.
+        """
+        for resource in self._unswept:
+            waiting = self._waiting[resource]
+            for key in novelty.known_keys(self.state, resource):
+                waiting.setdefault(key, _GONE)
+        self._unswept.clear()
+
+    def _take_facts(self, events: list[Event]) -> None:
+        """Move news from what waits into a commit, until it is full. Effects before us count towards its bound."""
+        for resource in RESOURCES:
+            waiting = self._waiting[resource]
+            while waiting and len(events) < FACTS_MAX:
+                key, raw = waiting.popitem(last=False)
+                fact = self._fact(resource, key, raw)
+                if fact is not None:
+                    events.append(fact)
+            if waiting:
+                return
+
+    def _fact(self, resource: str, key: str, raw: bytes) -> facts.Fact | None:
+        if raw == _GONE:
+            self._metadata.pop(WorkloadKey(key), None)
+            return novelty.deleted(self.state, resource, key)
+        try:
+            seen = read(resource, raw)
+        except UnreadableObjectError as error:
+            self.problems.append(error)
+            return novelty.deleted(self.state, resource, key)
+        if isinstance(seen.fact, facts.WorkloadObserved):
+            self._remember_metadata(seen.fact, raw)
+        if seen.fact is None:
+            return novelty.deleted(self.state, resource, key)
+        return novelty.news(self.state, seen.fact)
+
+    def _all_is_appended(self) -> bool:
+        """Whether everything that was listed is in this commit or in the log."""
+        return len(self._listed) == len(RESOURCES) and not any(self._waiting.values())
+
+    # --- what the log says -----------------------------------------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case facts.JobObserved():
+                self._asked.pop(Uid(event.spec.uid), None)
+                self._look_at((event.job,))
+                self._look_at_workload_of(event.spec.uid)
+            case facts.JobDeleted():
+                self._asked.pop(event.uid, None)
+                self._look_at_workload_of(event.uid)
+            case queueing.WorkloadReleased():
+                self._look_at(self._jobs_of(event.workload))
+            case facts.WorkloadObserved():
+                if event.owner is not None:
+                    self._asked.pop(Uid(event.owner.uid), None)
+                    self._look_at(self._jobs_of(event.workload))
+                if event.deleting:
+                    self._deleting[event.workload] = None
+            case facts.WorkloadDeleted():
+                self._finalized.pop(event.uid, None)
+                self._deleting.pop(event.workload, None)
+                for key in self._jobs_of(event.workload):
+                    self._created.pop(Uid(self.state.jobs[key].job.uid), None)
+                    self._look_at((key,))
+            case effects.WorkloadCreated() | effects.WorkloadCreateRejected():
+                self._creating.pop(_creation_id(event.job, event.job_uid), None)
+            case facts.WorkloadPriorityClassObserved() | facts.PriorityClassObserved():
+                self._look_at(key for key, record in self.state.jobs.items() if _COMPOSE_ERROR in record.refused)
+            case effects.JobStopped():
+                self._look_at_workload_of(event.job_uid)
+            case _:
+                pass
+
+    def _jobs_of(self, workload: WorkloadKey) -> list[JobKey]:
+        """The Jobs that this Workload was made for: those that it is named after (`job-<name>-<hash>`)."""
+        namespace, name = split_key(workload)
+        key = JobKey(f"{namespace}/{name.removeprefix('job-').rpartition('-')[0]}")
+        record = self.state.jobs.get(key)
+        return [key] if record is not None and workload_key(key, record.job) == workload else []
+
+    def _look_at(self, jobs: Iterable[JobKey]) -> None:
+        for key in jobs:
+            self._jobs[key] = None
+
+    def _look_at_workload_of(self, job_uid: str) -> None:
+        key = self.state.index.by_owner.get(job_uid)
+        if key is not None and self.state.workloads[key].deleting:
+            self._deleting[key] = None
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+
+    def _create_workloads(self, calls: list[Command]) -> None:
+        while self._jobs and not self._is_full():
+            key = self._jobs.popitem(last=False)[0]
+            self._create(key, calls)
+            self._update(key, calls)
+
+    def _drop_finalizers(self, calls: list[Command]) -> None:
+        while self._deleting and not self._is_full():
+            self._drop_finalizer(self._deleting.popitem(last=False)[0], calls)
+
+    def _is_full(self) -> bool:
+        return len(self._creating) + len(self._updating) + len(self._finalizing) >= CALLS_MAX
+
+    def _create(self, key: JobKey, calls: list[Command]) -> None:
+        """Make a Job's Workload if it needs one."""
+        record = self.state.jobs.get(key)
+        if record is None or not self._needs_workload(key, record):
+            return
+        creation = _Creation(key, Uid(record.job.uid), workload_key(key, record.job))
+        call_id = _creation_id(creation.job, creation.job_uid)
+        try:
+            body = workload_of(self.state, key, record.job)
+        except NoSuchPriorityClassError as error:
+            if not record.refused:
+                self._creating[call_id] = creation
+                self._effects.append(_rejected(creation, 404, _COMPOSE_ERROR, str(error)))
+            return
+        self._creating[call_id] = creation
+        path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{split_key(key)[0]}/workloads"
+        calls.append(Call(id=call_id, method="POST", path=path, body=body, lane=key))
+
+    def _update(self, key: JobKey, calls: list[Command]) -> None:
+        """
+        Let a pending Workload follow its Job.
+
+        What was asked for once is not asked for again until either of the two has changed.
+        """
+        record = self.state.jobs.get(key)
+        workload_of_job = self.state.index.by_owner.get(record.job.uid) if record is not None else None
+        workload = self.state.workloads.get(workload_of_job) if workload_of_job is not None else None
+        if record is None or workload is None or workload.stage not in PENDING or workload.deleting:
+            return
+        uid, call_id = Uid(record.job.uid), f"update/{workload.key}"
+        changes = workload_changes(self.state, record.job, workload.spec)
+        if not changes or call_id in self._updating or self._asked.get(uid) == changes:
+            return
+        self._asked[uid] = changes
+        self._updating[call_id] = None
+        namespace, name = split_key(workload.key)
+        calls.append(
+            Call(
+                id=call_id,
+                method="PATCH",
+                path=f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads/{name}",
+                body={"metadata": {"uid": workload.uid}, "spec": changes},
+                content_type="application/merge-patch+json",
+                lane=key,
+            )
+        )
+
+    def _needs_workload(self, key: JobKey, record: JobRecord) -> bool:
+        job, uid = record.job, Uid(record.job.uid)
+        if job.finished is not None or job.deleting or uid in self._created or uid in self.state.index.by_owner:
+            return False
+        if _creation_id(key, uid) in self._creating:
+            return False
+        if record.workload and (not self.synced or record.workload in self._waiting["workloads"]):
+            # It was made before, and may be among what has not been read yet.
+            return False
+        return not record.refused or _COMPOSE_ERROR in record.refused
+
+    def _drop_finalizer(self, key: WorkloadKey, calls: list[Command]) -> None:
+        """Let a deleted Workload go when its Job does not run any more."""
+        workload = self.state.workloads.get(key)
+        metadata = self._metadata.get(key)
+        if workload is None or not workload.deleting or workload.uid in self._finalized or metadata is None:
+            return
+        call_id = f"finalize/{workload.uid}"
+        if metadata.uid != workload.uid or FINALIZER not in metadata.finalizers or call_id in self._finalizing:
+            return
+        if self._may_run(workload):
+            return
+        self._finalizing[call_id] = _Finalization(key, workload.uid, metadata.resource_version)
+        namespace, name = split_key(key)
+        kept = [finalizer for finalizer in metadata.finalizers if finalizer != FINALIZER]
+        body = {
+            "metadata": {
+                "uid": workload.uid,
+                "resourceVersion": metadata.resource_version,
+                "finalizers": kept or None,
+            }
+        }
+        calls.append(
+            Call(
+                id=call_id,
+                method="PATCH",
+                path=f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads/{name}",
+                body=body,
+                content_type="application/merge-patch+json",
+                lane=key,
+            )
+        )
+
+    def _may_run(self, workload: Workload) -> bool:
+        """Whether pods of a workload may still run, or its Job is not yet what it was: it has to stay for a while."""
+        if workload.owner is None:
+            return False
+        record = self.state.jobs.get(JobKey(f"{split_key(workload.key)[0]}/{workload.owner.name}"))
+        if record is None or record.job.uid != workload.owner.uid:
+            return False
+        job = record.job
+        if job.finished is not None or job.deleting:
+            return False
+        if not job.suspended or job.active > 0 or record.started_for != "":
+            return True
+        # What the admission put into the Job is taken out by what this Workload says: it must outlive that.
+        return needs_restoring(workload, job)
+
+    def _remember_metadata(self, fact: facts.WorkloadObserved, raw: bytes) -> None:
+        """Keep what it takes to remove the finalizer of a Workload that is being deleted."""
+        if not fact.deleting:
+            return
+        self._metadata[fact.workload] = msgspec.json.decode(raw, type=_Finalized).metadata
+        self._finalized.pop(fact.uid, None)
+        self._deleting[fact.workload] = None
+
+    # --- outcomes --------------------------------------------------------------------------------------------------
+
+    def _on_completed(self, completed: Completed) -> None:
+        creation = self._creating.get(completed.call_id)
+        if creation is not None:
+            self._on_created(creation, completed)
+        if completed.call_id in self._updating:
+            # Done or refused, the Workload and the Job show what there is to do next.
+            del self._updating[completed.call_id]
+        finalization = self._finalizing.pop(completed.call_id, None)
+        if finalization is not None:
+            self._on_finalized(finalization)
+
+    def _on_created(self, creation: _Creation, completed: Completed) -> None:
+        """The outcome stays among the calls under way until its event is folded."""
+        record = self.state.jobs.get(creation.job)
+        if record is None or record.job.uid != creation.job_uid:
+            del self._creating[completed.call_id]
+            return
+        if is_success(completed) or completed.status == CONFLICT:
+            self._created[creation.job_uid] = None
+            self._effects.append(
+                effects.WorkloadCreated(workload=creation.workload, job=creation.job, job_uid=creation.job_uid)
+            )
+            return
+        said = refusal(completed)
+        self._effects.append(_rejected(creation, said.code, said.reason, said.message))
+
+    def _on_finalized(self, finalization: _Finalization) -> None:
+        """Whatever the answer: as long as the object does not change, there is no use in asking again."""
+        metadata = self._metadata.get(finalization.workload)
+        if metadata is not None and metadata.resource_version != finalization.resource_version:
+            self._deleting[finalization.workload] = None
+        else:
+            self._finalized[finalization.uid] = None
+
+
+def _creation_id(job: JobKey, uid: Uid) -> str:
+    return f"create/{job}/{uid}"
+
+
+def _rejected(creation: _Creation, code: int, reason: str, message: str) -> effects.WorkloadCreateRejected:
+    return effects.WorkloadCreateRejected(
+        workload=creation.workload,
+        job=creation.job,
+        job_uid=creation.job_uid,
+        code=code,
+        reason=reason,
+        message=message,
+    )
+
+
+__all__ = ["CALLS_MAX", "FACTS_MAX", "PROBLEMS_MAX", "RESOURCES", "InformerBridge"]

@@ -1,0 +1,1 @@
+"""The queue manager: where each pending workload stands, what it waits for, and which come next."""

@@ -1,0 +1,449 @@
+"""
+The queue manager's machine: where each pending workload stands, why, what it waits for, and which come next.
+
+Reads: facts, the scheduler's decisions, what became of jobs. Appends: the events of `headgate.events.queueing`. It
+has no effect outside and makes no calls.
+
+Everything follows from the state. `placing` and `leaving` answer for one workload, `waking` for what sleeps,
+`offering` for one ClusterQueue, and each says nothing when nothing is left to say. This module only keeps track of
+where to look: what a commit touched is looked at again at the next `Settled`, and nothing else is. A new machine
+looks at everything once, so one that crashed, at whatever instant, is resumed by the next.
+
+Nothing is said before the informers are in sync: until then a LocalQueue that is not there may only not be known yet.
+
+One commit carries what one `Settled` finds, up to `EVENTS_PER_COMMIT_MAX`; the rest stays noted and follows when that
+commit is folded. Offers have a budget of their own, so that neither a flood of arrivals starves the scheduler nor
+offers the placing; ClusterQueues take turns in the order in which they were touched.
+"""
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from headgate.core.activeness import cluster_queue_active
+from headgate.core.machine import Append, Command, Committed, Settled, Stimulus, WakeAt
+from headgate.core.requests import Limits, limits_of
+from headgate.core.state import HOLDS_QUOTA, Parked, Stage, State, Workload
+from headgate.core.waking import Sleeper, Sleepers, came_true, sleepers_of
+from headgate.events import effects, facts
+from headgate.events.commit import LoggedCommit, Position
+from headgate.events.ids import LocalQueueKey, Seq, Shape, Uid, UnixMs, WorkloadKey, split_key
+from headgate.events.queueing import (
+    Head,
+    HeadsOffered,
+    HeadsWithdrawn,
+    QueueEvent,
+    TimePassed,
+    WorkloadParked,
+    WorkloadWoken,
+)
+from headgate.events.registry import Event
+from headgate.processes.queue_manager.draft import Draft
+from headgate.processes.queue_manager.leaving import deadline_of, eviction, finish, release
+from headgate.processes.queue_manager.offering import offer
+from headgate.processes.queue_manager.placing import by_verdict, steps
+
+EVENTS_PER_COMMIT_MAX = 2000
+"""Steps of workloads in one commit. One workload's steps stay together, so a commit may hold a few more."""
+
+HEADS_PER_COMMIT_MAX = 2000
+"""Heads offered in one commit, besides. One ClusterQueue's offer stays together."""
+
+_QUEUE_FACTS = (
+    facts.ClusterQueueObserved,
+    facts.ClusterQueueDeleted,
+    facts.CohortObserved,
+    facts.CohortDeleted,
+    facts.ResourceFlavorObserved,
+    facts.ResourceFlavorDeleted,
+    facts.TopologyObserved,
+    facts.TopologyDeleted,
+    facts.AdmissionCheckObserved,
+    facts.AdmissionCheckDeleted,
+)
+"""What a ClusterQueue's activeness follows from."""
+
+_SILENT = (effects.StatusApplied, effects.StatusRejected)
+"""Events that name a workload and change nothing here."""
+
+Standing = tuple[bool, str]
+"""Whether a ClusterQueue is active, and its stop policy."""
+
+
+class QueueManager:
+    """Decides queue life. `state` is read only; the host folds commits into it before it tells."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._look: OrderedDict[WorkloadKey, None] = OrderedDict(
+            (key, None) for key, workload in state.workloads.items() if workload.stage is not Stage.FINISHED
+        )
+        """Workloads to look at, first noted first. Ordered, because a plain dict is slow to empty from its front."""
+        self._touched: dict[str, None] = dict.fromkeys((*state.index.pending, *state.index.offered, *state.sleeps))
+        """ClusterQueues whose offers to look at."""
+        self._unsaid: dict[str, None] = dict.fromkeys(state.sleeps)
+        """ClusterQueues in which a verdict may sleep whose workload is gone before it was carried out."""
+        self._due: dict[Sleeper, None] = {}
+        """What may have come true for."""
+        self._sleepers = Sleepers()
+        self._standings: dict[str, Standing] = {}
+        self._queues_changed = True
+        self._freed_until = Seq(0)
+        """`State.freed` has been looked at up to here."""
+        self._stood_in: dict[WorkloadKey, str] = {}
+        """
+        The ClusterQueue in which a workload was last offered: what a deletion no longer tells. One entry a workload.
+        """
+        self._limits: dict[str, Limits] = {}
+        self._deadlines: list[tuple[UnixMs, WorkloadKey]] = []
+        """A heap; may hold times that no longer count."""
+        self._deadline_of: dict[WorkloadKey, UnixMs] = {}
+        """The latest time in the heap of each workload."""
+        self._cause: Position | None = None
+        self._start()
+
+    def _start(self) -> None:
+        for sleeper, parked in sleepers_of(self.state):
+            self._sleepers.add(sleeper, parked, self.state)
+        for workload in self.state.workloads.values():
+            if workload.parked is not None:
+                self._remember(workload.key, workload.cluster_queue, workload.parked)
+        for cluster_queue, offered in self.state.index.offered.items():
+            self._stood_in.update(dict.fromkeys(offered, cluster_queue))
+        for workload in self.state.workloads.values():
+            if workload.stage is Stage.SKIPPED:
+                self._stood_in[workload.key] = workload.cluster_queue
+        for cluster_queue, sleep in self.state.sleeps.items():
+            if sleep.blocked_by:
+                self._stood_in[sleep.blocked_by] = cluster_queue
+
+    def decide(self, stimulus: Stimulus) -> list[Command]:
+        """At most one `Append` and one `WakeAt`, and only on `Settled`."""
+        match stimulus:
+            case Committed(logged):
+                self._note_commit(logged)
+                return []
+            case Settled(now_ms):
+                return self._settle(now_ms)
+            case _:
+                raise AssertionError(f"the queue manager asks for nothing that could bring {type(stimulus).__name__}")
+
+    # --- noting ----------------------------------------------------------------------------------------------------
+
+    def _note_commit(self, logged: LoggedCommit) -> None:
+        self._cause = Position(logged.seq, 0)
+        for event in logged.commit.events:
+            self._note(event)
+
+    def _note(self, event: Event) -> None:
+        """Where an event makes it worth looking."""
+        match event:
+            case _ if isinstance(event, _SILENT):
+                pass
+            case _ if isinstance(event, _QUEUE_FACTS):
+                self._queues_changed = True
+            case facts.LocalQueueObserved() | facts.LocalQueueDeleted():
+                self._look_at_local_queue(event.queue)
+            case facts.JobObserved():
+                self._look_at_owned(event.spec.uid)
+            case facts.JobDeleted():
+                self._look_at_owned(event.uid)
+            case effects.JobStarted() | effects.JobStopped():
+                self._look_at_owned(event.job_uid)
+            case facts.LimitRangeObserved() | facts.LimitRangeDeleted():
+                self._look_at_namespace(split_key(event.limit_range)[0])
+            case facts.RuntimeClassObserved() | facts.RuntimeClassDeleted():
+                self._look_at_runtime_class(event.name)
+            case HeadsOffered():
+                for head in event.heads:
+                    self._stood_in[head.workload] = head.cluster_queue
+                    self._touched[head.cluster_queue] = None
+            case HeadsWithdrawn():
+                self._touched.update(dict.fromkeys(event.cluster_queues))
+            case facts.InformersSynced():
+                pass
+            case _:
+                key: WorkloadKey | None = getattr(event, "workload", None)
+                if key:
+                    self._note_workload(key, event)
+
+    def _note_workload(self, key: WorkloadKey, event: Event) -> None:
+        workload = self.state.workloads.get(key)
+        if workload is not None and workload.stage is not Stage.FINISHED:
+            self._look[key] = None
+        touched = {self._stood_in.get(key, ""): None, getattr(event, "cluster_queue", ""): None}
+        if workload is not None:
+            touched[workload.cluster_queue] = None
+        if isinstance(event, facts.WorkloadDeleted):
+            self._stood_in.pop(key, None)
+        for cluster_queue in touched:
+            if cluster_queue:
+                self._touched[cluster_queue] = None
+                if cluster_queue in self.state.sleeps:
+                    self._unsaid[cluster_queue] = None
+        if isinstance(event, WorkloadParked):
+            self._note_parked(event)
+
+    def _note_parked(self, event: WorkloadParked) -> None:
+        workload = self.state.workloads.get(event.workload)
+        if workload is not None and workload.parked is not None:
+            self._remember(workload.key, workload.cluster_queue, workload.parked)
+        sleep = self.state.sleeps.get(event.cluster_queue)
+        if sleep is None or workload is None:
+            return
+        parked = sleep.shapes.get(workload.shape)
+        if event.scope == "shape" and parked is not None:
+            self._sleepers.add(Sleeper(event.cluster_queue, shape=workload.shape), parked, self.state)
+        elif event.scope == "queue" and sleep.blocked is not None:
+            self._sleepers.add(Sleeper(event.cluster_queue), sleep.blocked, self.state)
+
+    def _remember(self, key: WorkloadKey, cluster_queue: str, parked: Parked) -> None:
+        """Keep what wakes a workload that is parked alone where its coming true will be noticed."""
+        for wake in parked.wake:
+            if isinstance(wake, TimePassed):
+                self._await(key, wake.at_ms)
+        if by_verdict(parked):
+            self._sleepers.add(Sleeper(cluster_queue, workload=key), parked, self.state)
+
+    def _await(self, key: WorkloadKey, at_ms: UnixMs) -> None:
+        if self._deadline_of.get(key) != at_ms:
+            self._deadline_of[key] = at_ms
+            heapq.heappush(self._deadlines, (at_ms, key))
+
+    def _look_at_local_queue(self, queue: LocalQueueKey) -> None:
+        self._look.update(self.state.index.in_local_queue.get(queue, {}))
+
+    def _look_at_owned(self, uid: str) -> None:
+        key = self.state.index.by_owner.get(uid)
+        if key is not None:
+            self._look[key] = None
+
+    def _look_at_namespace(self, namespace: str) -> None:
+        self._limits.pop(namespace, None)
+        for queue in self.state.index.in_local_queue:
+            if split_key(queue)[0] == namespace:
+                self._look_at_local_queue(queue)
+
+    def _look_at_runtime_class(self, name: str) -> None:
+        for key, workload in self.state.workloads.items():
+            if any(pod_set.template.spec.runtime_class_name == name for pod_set in workload.spec.pod_sets):
+                self._look[key] = None
+
+    # --- deciding --------------------------------------------------------------------------------------------------
+
+    def _settle(self, now_ms: UnixMs) -> list[Command]:
+        if not self.state.synced:
+            return []
+        draft = Draft(self.state)
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            _, key = heapq.heappop(self._deadlines)
+            self._deadline_of.pop(key, None)
+            self._look[key] = None
+        if self._queues_changed:
+            self._queues_changed = False
+            self._look_at_queues()
+        self._notice_freed()
+        withdrawn = self._inactive_with_offers()
+        if withdrawn:
+            draft.say(HeadsWithdrawn(cluster_queues=withdrawn, reason="the ClusterQueue is not active"))
+        self._wake_due(draft, now_ms)
+        self._look_at_workloads(draft, now_ms)
+        if not self._look:
+            self._say_unsaid(draft)
+        self._offer(draft)
+        commands: list[Command] = []
+        if draft.events:
+            events = tuple(draft.events)
+            commands.append(Append(events=events, decided_at=self.state.position, cause=self._cause))
+        if self._deadlines:
+            commands.append(WakeAt(self._deadlines[0][0]))
+        return commands
+
+    def _look_at_queues(self) -> None:
+        """Look at the workloads of ClusterQueues that came, went, or became active or inactive."""
+        standings = {
+            name: (cluster_queue_active(self.state, name).active, record.spec.stop_policy)
+            for name, record in self.state.cluster_queues.items()
+        }
+        changed = {
+            name: None
+            for name in dict.fromkeys((*self._standings, *standings))
+            if self._standings.get(name) != standings.get(name)
+        }
+        self._standings = standings
+        if not changed:
+            return
+        self._touched.update(changed)
+        self._unsaid.update({name: None for name in changed if name in self.state.sleeps})
+        for queue, record in self.state.local_queues.items():
+            if record.spec.cluster_queue in changed:
+                self._look_at_local_queue(queue)
+        for name in changed:
+            self._look.update(self.state.index.holders.get(name, {}))
+
+    def _is_active(self, cluster_queue: str) -> bool:
+        return self._standings.get(cluster_queue, (False, ""))[0]
+
+    def _notice_freed(self) -> None:
+        """Find who may be due by what was freed since the last time. The fold keeps the newest at the end."""
+        for tree in reversed(self.state.freed):
+            freed = self.state.freed[tree]
+            fresh = [flavor_resource for flavor_resource, at in freed.items() if at > self._freed_until]
+            if not fresh:
+                break
+            self._due.update(dict.fromkeys(self._sleepers.take(tree, fresh)))
+        self._freed_until = self.state.position
+
+    def _inactive_with_offers(self) -> tuple[str, ...]:
+        offered = self.state.index.offered
+        return tuple(name for name in self._touched if offered.get(name) and not self._is_active(name))
+
+    def _wake_due(self, draft: Draft, now_ms: UnixMs) -> None:
+        """Wake the shapes and queues for which something has come true; the others sleep on."""
+        for sleeper in tuple(self._due):
+            if len(draft) >= EVENTS_PER_COMMIT_MAX:
+                return
+            del self._due[sleeper]
+            if sleeper.workload:
+                self._look_if_parked(sleeper)
+                continue
+            parked = self._what_sleeps(sleeper)
+            if parked is None:
+                continue
+            woken = came_true(parked.wake, sleeper.cluster_queue, parked.decided_at, self.state, now_ms)
+            if woken is None:
+                self._sleepers.add(sleeper, parked, self.state)
+            else:
+                self._touched[sleeper.cluster_queue] = None
+                draft.say(self._woken(sleeper, parked.by, woken.by, woken.at))
+
+    def _look_if_parked(self, sleeper: Sleeper) -> None:
+        workload = self.state.workloads.get(sleeper.workload)
+        if workload is not None and workload.stage is Stage.PARKED and workload.parked is not None:
+            self._look[sleeper.workload] = None
+            self._sleepers.add(sleeper, workload.parked, self.state)
+
+    def _what_sleeps(self, sleeper: Sleeper) -> Parked | None:
+        sleep = self.state.sleeps.get(sleeper.cluster_queue)
+        if sleep is None:
+            return None
+        return sleep.shapes.get(sleeper.shape) if sleeper.shape else sleep.blocked
+
+    def _woken(self, sleeper: Sleeper, key: WorkloadKey, by: str, at: Seq) -> WorkloadWoken:
+        """The end of a shape's sleep or a queue's block, in the name of whoever was skipped, or of one of its kind."""
+        if sleeper.shape and not self._is_of(key, sleeper):
+            pending = self.state.index.pending.get(sleeper.cluster_queue)
+            key = next(pending.members(sleeper.shape), key) if pending is not None else key
+        return WorkloadWoken(
+            workload=key,
+            uid=self.state.workloads[key].uid if self._is_of(key, sleeper) else Uid(""),
+            cluster_queue=sleeper.cluster_queue,
+            by=by,
+            by_position=at,
+            scope="shape" if sleeper.shape else "queue",
+            shape=sleeper.shape,
+        )
+
+    def _is_of(self, key: WorkloadKey, sleeper: Sleeper) -> bool:
+        workload = self.state.workloads.get(key)
+        if workload is None or workload.cluster_queue != sleeper.cluster_queue:
+            return False
+        return not sleeper.shape or workload.shape == sleeper.shape
+
+    def _look_at_workloads(self, draft: Draft, now_ms: UnixMs) -> None:
+        while self._look and len(draft) < EVENTS_PER_COMMIT_MAX:
+            key, _ = self._look.popitem(last=False)
+            workload = self.state.workloads.get(key)
+            if workload is None or workload.stage is Stage.FINISHED:
+                continue
+            for event in self._step(workload, now_ms):
+                draft.say(event)
+                self._touch(event, workload)
+
+    def _touch(self, event: QueueEvent, workload: Workload) -> None:
+        for cluster_queue in (workload.cluster_queue, getattr(event, "cluster_queue", "")):
+            if cluster_queue:
+                self._touched[cluster_queue] = None
+
+    def _step(self, workload: Workload, now_ms: UnixMs) -> Iterable[QueueEvent]:
+        """What is to be said about a workload now."""
+        state = self.state
+        finished = finish(state, workload)
+        if finished is not None:
+            return (finished,)
+        if workload.stage is Stage.EVICTED:
+            released = release(state, workload)
+            return (released,) if released is not None else ()
+        driven_out = eviction(state, workload, now_ms)
+        if driven_out:
+            return driven_out
+        if workload.stage in HOLDS_QUOTA:
+            deadline = deadline_of(workload)
+            if deadline is not None:
+                self._await(workload.key, deadline)
+            return ()
+        return steps(state, workload, now_ms, self._limits_of(workload), self._is_active)
+
+    def _limits_of(self, workload: Workload) -> Limits:
+        if not self.state.limit_ranges:
+            return {}
+        namespace = split_key(workload.key)[0]
+        limits = self._limits.get(namespace)
+        if limits is None:
+            limits = self._limits[namespace] = limits_of(self.state, namespace)
+        return limits
+
+    def _say_unsaid(self, draft: Draft) -> None:
+        """
+        Wake what a verdict put to sleep when its workload is gone before the queue manager could say what it waits for.
+
+        The verdicts of workloads that are still there have been carried out by now: in the state or in this draft.
+        """
+        said = {
+            (event.cluster_queue, event.scope, self._shape_in(event))
+            for event in draft.events
+            if isinstance(event, WorkloadParked | WorkloadWoken) and event.scope != "workload"
+        }
+        for cluster_queue in self._unsaid:
+            sleep = self.state.sleeps.get(cluster_queue)
+            if sleep is None:
+                continue
+            asleep = [Sleeper(cluster_queue, shape=shape) for shape, parked in sleep.shapes.items() if parked is None]
+            if sleep.blocked_by and sleep.blocked is None:
+                asleep.append(Sleeper(cluster_queue))
+            for sleeper in asleep:
+                if (cluster_queue, "shape" if sleeper.shape else "queue", sleeper.shape) not in said:
+                    self._touched[cluster_queue] = None
+                    by = "the workload that the verdict was about is gone"
+                    key = WorkloadKey("") if sleeper.shape else sleep.blocked_by
+                    draft.say(self._woken(sleeper, key, by, self.state.position))
+        self._unsaid = {}
+
+    def _shape_in(self, event: WorkloadParked | WorkloadWoken) -> Shape:
+        if event.scope == "queue":
+            return Shape("")
+        return event.shape if isinstance(event, WorkloadWoken) else self.state.workloads[event.workload].shape
+
+    # --- offering --------------------------------------------------------------------------------------------------
+
+    def _offer(self, draft: Draft) -> None:
+        withdrawn: list[str] = []
+        heads: list[Head] = []
+        done = 0
+        for cluster_queue in self._touched:
+            if len(heads) >= HEADS_PER_COMMIT_MAX:
+                break
+            done += 1
+            if self._is_active(cluster_queue):
+                made = offer(draft, cluster_queue)
+                heads.extend(made.heads)
+                if made.withdrawn:
+                    withdrawn.append(cluster_queue)
+        self._touched = dict.fromkeys(list(self._touched)[done:])
+        if withdrawn:
+            draft.say(HeadsWithdrawn(cluster_queues=tuple(withdrawn), reason="a workload of higher rank may go first"))
+        if heads:
+            draft.say(HeadsOffered(heads=tuple(heads)))
+
+
+__all__ = ["EVENTS_PER_COMMIT_MAX", "HEADS_PER_COMMIT_MAX", "QueueManager"]

@@ -1,0 +1,91 @@
+"""
+The draft: the events of the commit that is being made, and the pending queues as they will be once it is folded.
+
+The queue manager offers, in the same commit, workloads that it queues or wakes in it. The state does not show those
+yet, so the draft keeps what its own events change in the line of each ClusterQueue: who enters, who leaves, which
+shapes wake. It is thrown away when the commit is made.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+from headgate.core.fold_workloads import rank_of
+from headgate.core.pending import PendingQueue, Rank
+from headgate.core.state import Stage, State
+from headgate.events.ids import Shape, WorkloadKey
+from headgate.events.queueing import (
+    QueueEvent,
+    WorkloadEvicted,
+    WorkloadFinished,
+    WorkloadParked,
+    WorkloadQueued,
+    WorkloadWoken,
+)
+
+_NOBODY = PendingQueue()
+
+
+class Draft:
+    """Events in the order in which they will be folded. Reads the state that they are decided on."""
+
+    __slots__ = ("_awake", "_entering", "_leaving", "_state", "_unblocked", "events")
+
+    def __init__(self, state: State) -> None:
+        self.events: list[QueueEvent] = []
+        self._state = state
+        self._entering: dict[str, dict[WorkloadKey, tuple[Rank, Shape]]] = {}
+        self._leaving: dict[WorkloadKey, None] = {}
+        self._awake: dict[str, dict[Shape, None]] = {}
+        self._unblocked: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def say(self, event: QueueEvent) -> None:
+        """Add an event and what it changes in the line of its ClusterQueue."""
+        self.events.append(event)
+        match event:
+            case WorkloadQueued():
+                rank = (-event.priority, event.queued_at_ms, event.uid, event.workload)
+                self._entering.setdefault(event.cluster_queue, {})[event.workload] = rank, event.shape
+            case WorkloadEvicted() | WorkloadFinished():
+                self._leaving[event.workload] = None
+            case WorkloadParked():
+                if event.scope == "workload":
+                    self._leaving[event.workload] = None
+            case WorkloadWoken():
+                self._wake(event)
+            case _:
+                pass
+
+    def _wake(self, event: WorkloadWoken) -> None:
+        if event.scope == "shape":
+            self._awake.setdefault(event.cluster_queue, {})[event.shape] = None
+        elif event.scope == "queue":
+            self._unblocked[event.cluster_queue] = None
+        workload = self._state.workloads.get(event.workload)
+        stands_aside = workload is not None and workload.uid == event.uid and workload.stage is Stage.SKIPPED
+        if workload is not None and stands_aside and event.workload not in self._leaving:
+            self._entering.setdefault(event.cluster_queue, {})[event.workload] = rank_of(workload), workload.shape
+
+    def outstanding(self, cluster_queue: str) -> list[Rank]:
+        """The ranks of the heads that stay offered, in the order in which they were."""
+        return [
+            rank_of(self._state.workloads[key])
+            for key in self._state.index.offered.get(cluster_queue, ())
+            if key not in self._leaving
+        ]
+
+    def ahead(self, cluster_queue: str) -> Iterator[Rank]:
+        """Who may be offered next in a ClusterQueue, best first, once the events so far are folded. Lazy."""
+        queue = self._state.index.pending.get(cluster_queue, _NOBODY)
+        awake = self._awake.get(cluster_queue, {})
+        unblocked = cluster_queue in self._unblocked
+        blocked = None if unblocked else queue.blocked
+        entering = sorted(
+            rank
+            for rank, shape in self._entering.get(cluster_queue, {}).values()
+            if (shape in awake or not queue.is_asleep(shape)) and (blocked is None or rank < blocked)
+        )
+        standing = queue.ranks_ahead(awake, unblocked=unblocked)
+        return heapq.merge((rank for rank in standing if rank[3] not in self._leaving), entering)

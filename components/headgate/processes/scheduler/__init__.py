@@ -1,0 +1,1 @@
+"""The scheduler: decides which offered workloads get quota."""

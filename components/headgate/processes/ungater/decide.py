@@ -1,0 +1,325 @@
+"""
+The ungater's machine: a Job runs exactly while its workload is admitted.
+
+Level-triggered on the state, three rules a Job:
+
+- Its workload is admitted and it is suspended: resume it, with the node selectors and tolerations of its flavors.
+- It is not suspended, or was resumed by us, and no workload of its is admitted: suspend it.
+- It has stopped and still carries what an admission has put into it: restore what the user gave. This leaves no event;
+  the Job that comes back through the watch shows it.
+
+The API server opens a Job's template only while it is suspended and has no start time. A Job that has run before still
+has one, so restoring resets it first, and a start that is refused is tried once more after a reset (as Kueue does).
+
+Nothing is stopped before the state is synced: the workload of a running Job may not have been seen yet. One action a
+Job is under way at a time, and it stays so until its effect is folded. An action that is refused is recorded, and tried
+again when the Job has changed; a conflict is tried again later by itself.
+"""
+
+from collections import OrderedDict
+from typing import Final, Literal
+
+import msgspec
+
+from headgate.core.injection import (
+    InjectionError,
+    needs_restoring,
+    reset_start_time_patch,
+    restore_patch,
+    start_patch,
+    stop_patch,
+)
+from headgate.core.machine import (
+    Append,
+    Call,
+    Changed,
+    Command,
+    Committed,
+    Completed,
+    Listed,
+    Settled,
+    Stimulus,
+    WakeAt,
+)
+from headgate.core.outcomes import CONFLICT, backoff_ms, is_success, refusal
+from headgate.core.state import JobRecord, Stage, State, Workload
+from headgate.events import decisions, effects, facts, queueing
+from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
+from headgate.events.objects import Job
+from headgate.events.registry import Event
+
+EVENTS_MAX: Final = 2000
+"""The most events of one commit. The rest follows in the next."""
+
+ACTIONS_MAX: Final = 256
+"""The most Jobs that something is being done to at a time."""
+
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_INVALID: Final = 422
+_UNINJECTABLE: Final = "InvalidPodSetsInfo"
+"""The reason of a start that was refused by ourselves: it is tried again when a flavor appears."""
+
+_WORKLOAD_EVENTS: Final = (
+    facts.WorkloadObserved,
+    facts.WorkloadDeleted,
+    queueing.WorkloadEvicted,
+    queueing.WorkloadReleased,
+    queueing.WorkloadFinished,
+    decisions.QuotaReserved,
+    decisions.WorkloadAdmitted,
+)
+"""The events that may change whether a workload is admitted."""
+
+_Kind = Literal["start", "stop", "restore"]
+_Step = Literal["patch", "reset", "patch again"]
+
+
+class _Action(msgspec.Struct, frozen=True):
+    """What is being done to a Job, for which workload, and how far it has come."""
+
+    kind: _Kind
+    job: JobKey
+    job_uid: Uid
+    workload: WorkloadKey
+    workload_uid: Uid
+    reason: str = ""
+    body: object = None
+    step: _Step = "patch"
+
+
+class Ungater:
+    """The machine of the ungater. See the module's text."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._dirty: OrderedDict[JobKey, None] = OrderedDict.fromkeys(state.jobs)
+        self._effects: list[Event] = []
+        self._actions: dict[str, _Action] = {}
+        self._busy: dict[JobKey, None] = {}
+        self._restored: dict[JobKey, Job] = {}
+        self._stopped: dict[JobKey, None] = {}
+        self._conflicts: dict[JobKey, int] = {}
+        self._to_retry: list[JobKey] = []
+        self._retry_at: dict[JobKey, UnixMs] = {}
+        self._next_calls: list[Command] = []
+
+    def decide(self, stimulus: Stimulus) -> list[Command]:
+        """The commands that follow from a stimulus."""
+        match stimulus:
+            case Committed():
+                for event in stimulus.logged.commit.events:
+                    self._on_event(event)
+                return []
+            case Completed():
+                self._on_completed(stimulus)
+                return []
+            case Settled():
+                return self._settle(stimulus.now_ms)
+            case Listed() | Changed():
+                return []
+
+    # --- what the log says -----------------------------------------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, _WORKLOAD_EVENTS):
+            self._look_at_job_of(event.workload)
+            return
+        match event:
+            case facts.JobObserved():
+                self._stopped.pop(event.job, None)
+                self._dirty[event.job] = None
+            case facts.JobDeleted():
+                self._forget(event.job)
+            case effects.JobStarted() | effects.JobStartRejected() | effects.JobStopped() | effects.JobStopRejected():
+                self._busy.pop(event.job, None)
+                self._conflicts.pop(event.job, None)
+                self._dirty[event.job] = None
+                if isinstance(event, effects.JobStopped):
+                    # The Job in the state is the one from before: not to be stopped again until it shows.
+                    self._stopped[event.job] = None
+            case facts.InformersSynced():
+                self._dirty |= OrderedDict.fromkeys(self.state.jobs)
+            case facts.ResourceFlavorObserved():
+                # A start may have waited for its flavor.
+                self._dirty |= OrderedDict.fromkeys(
+                    key for key, record in self.state.jobs.items() if record.action_refused
+                )
+            case _:
+                pass
+
+    def _look_at_job_of(self, key: WorkloadKey) -> None:
+        workload = self.state.workloads.get(key)
+        if workload is not None and workload.owner is not None:
+            self._dirty[JobKey(f"{split_key(key)[0]}/{workload.owner.name}")] = None
+        elif workload is None:
+            # A Job's Workload is named after it: `job-<name>-<hash>`.
+            namespace, name = split_key(key)
+            self._dirty[JobKey(f"{namespace}/{name.removeprefix('job-').rpartition('-')[0]}")] = None
+
+    def _forget(self, job: JobKey) -> None:
+        self._restored.pop(job, None)
+        self._stopped.pop(job, None)
+        self._conflicts.pop(job, None)
+        self._retry_at.pop(job, None)
+
+    # --- deciding --------------------------------------------------------------------------------------------------
+
+    def _settle(self, now_ms: UnixMs) -> list[Command]:
+        self._back_off(now_ms)
+        calls, self._next_calls = self._next_calls, []
+        while self._dirty and len(self._actions) < ACTIONS_MAX:
+            self._look_at(self._dirty.popitem(last=False)[0], calls)
+        events = self._effects[:EVENTS_MAX]
+        del self._effects[:EVENTS_MAX]
+        commands: list[Command] = []
+        if events:
+            commands.append(Append(events=tuple(events), decided_at=self.state.position))
+        commands.extend(calls)
+        if self._retry_at:
+            commands.append(WakeAt(min(self._retry_at.values())))
+        return commands
+
+    def _back_off(self, now_ms: UnixMs) -> None:
+        for key in self._to_retry:
+            self._conflicts[key] = self._conflicts.get(key, 0) + 1
+            self._retry_at[key] = UnixMs(now_ms + backoff_ms(self._conflicts[key]))
+        self._to_retry.clear()
+        for key in [key for key, at_ms in self._retry_at.items() if at_ms <= now_ms]:
+            del self._retry_at[key]
+            self._dirty[key] = None
+
+    def _look_at(self, key: JobKey, calls: list[Command]) -> None:
+        record = self.state.jobs.get(key)
+        if record is None or key in self._busy or key in self._retry_at:
+            return
+        job = record.job
+        if job.finished is not None or job.deleting:
+            return
+        workload = self._workload_of(job)
+        if workload is not None and workload.stage is Stage.ADMITTED and not workload.deleting:
+            if job.suspended and record.started_for != workload.uid:
+                self._start(key, record, workload, calls)
+            return
+        if not self.state.synced or (workload is not None and workload.stage is Stage.FINISHED):
+            return
+        if (not job.suspended and key not in self._stopped) or record.started_for:
+            if not record.action_refused:
+                self._stop(key, record, workload, calls)
+        elif workload is not None and needs_restoring(workload, job) and self._restored.get(key) != job:
+            self._restored[key] = job
+            body = restore_patch(self.state, workload, job)
+            self._act(_action("restore", key, job, workload, body), calls, first="reset")
+
+    def _workload_of(self, job: Job) -> Workload | None:
+        key = self.state.index.by_owner.get(job.uid)
+        return self.state.workloads.get(key) if key is not None else None
+
+    def _start(self, key: JobKey, record: JobRecord, workload: Workload, calls: list[Command]) -> None:
+        if record.action_refused and _UNINJECTABLE not in record.action_refused:
+            return
+        try:
+            body = start_patch(self.state, workload, record.job)
+        except InjectionError as error:
+            if record.action_refused:
+                return
+            self._busy[key] = None
+            self._effects.append(
+                effects.JobStartRejected(
+                    job=key,
+                    job_uid=Uid(record.job.uid),
+                    workload=workload.key,
+                    workload_uid=workload.uid,
+                    code=404,
+                    reason=_UNINJECTABLE,
+                    message=str(error),
+                )
+            )
+            return
+        self._act(_action("start", key, record.job, workload, body), calls)
+
+    def _stop(self, key: JobKey, record: JobRecord, workload: Workload | None, calls: list[Command]) -> None:
+        action = _action("stop", key, record.job, workload, stop_patch(record.job))
+        self._act(msgspec.structs.replace(action, reason=_why_stop(workload)), calls)
+
+    # --- calls and outcomes ----------------------------------------------------------------------------------------
+
+    def _act(self, action: _Action, calls: list[Command], first: _Step = "patch") -> None:
+        """Make the next call of an action; the Job is busy until the action has ended and its effect is folded."""
+        self._busy[action.job] = None
+        action = msgspec.structs.replace(action, step=first)
+        call_id = f"{action.kind}/{action.job}"
+        self._actions[call_id] = action
+        namespace, name = split_key(action.job)
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
+        body = action.body
+        if action.step == "reset":
+            path, body = f"{path}/status", reset_start_time_patch(action.job_uid)
+        calls.append(Call(id=call_id, method="PATCH", path=path, body=body, content_type=_MERGE_PATCH, lane=action.job))
+
+    def _on_completed(self, completed: Completed) -> None:
+        action = self._actions.pop(completed.call_id, None)
+        if action is None:
+            return
+        if action.step == "reset":
+            # Whatever became of it, the patch that follows shows whether the template is open.
+            self._act(action, self._next_calls, first="patch again")
+        elif action.kind == "start" and action.step == "patch" and completed.status == _INVALID:
+            self._act(action, self._next_calls, first="reset")
+        elif action.kind == "restore":
+            self._busy.pop(action.job, None)
+            self._dirty[action.job] = None
+        elif completed.status == CONFLICT:
+            self._busy.pop(action.job, None)
+            self._to_retry.append(action.job)
+        else:
+            self._effects.append(_effect(action, completed))
+
+
+def _action(kind: _Kind, key: JobKey, job: Job, workload: Workload | None, body: object) -> _Action:
+    return _Action(
+        kind=kind,
+        job=key,
+        job_uid=Uid(job.uid),
+        workload=workload.key if workload is not None else WorkloadKey(""),
+        workload_uid=workload.uid if workload is not None else Uid(""),
+        body=body,
+    )
+
+
+def _why_stop(workload: Workload | None) -> str:
+    """Kueue's stop reasons."""
+    if workload is None:
+        return "NoMatchingWorkload"
+    if workload.deleting:
+        return "WorkloadDeleted"
+    return "WorkloadEvicted" if workload.stage is Stage.EVICTED else "NotAdmitted"
+
+
+def _effect(action: _Action, completed: Completed) -> Event:
+    said = refusal(completed)
+    if action.kind == "start":
+        if is_success(completed):
+            return effects.JobStarted(
+                job=action.job, job_uid=action.job_uid, workload=action.workload, workload_uid=action.workload_uid
+            )
+        return effects.JobStartRejected(
+            job=action.job,
+            job_uid=action.job_uid,
+            workload=action.workload,
+            workload_uid=action.workload_uid,
+            code=said.code,
+            reason=said.reason,
+            message=said.message,
+        )
+    if is_success(completed):
+        return effects.JobStopped(
+            job=action.job, job_uid=action.job_uid, workload=action.workload, reason=action.reason
+        )
+    return effects.JobStopRejected(
+        job=action.job,
+        job_uid=action.job_uid,
+        workload=action.workload,
+        code=said.code,
+        reason=said.reason,
+        message=said.message,
+    )

@@ -1,0 +1,89 @@
+"""What counts as a forgotten workload."""
+
+from typing import Any
+
+import pytest
+from tests.support.queueing import QueueCell
+
+from headgate.core.invariants import forgotten
+from headgate.core.state import Parked, Stage
+from headgate.events import facts
+from headgate.events.ids import Seq, UnixMs, WorkloadKey
+from headgate.events.queueing import ObjectChanged, QuotaFreed, TimePassed
+
+A = WorkloadKey("team/a")
+
+
+def parked(*wake: Any) -> Parked:
+    return Parked(reason="r", message="m", wake=wake, since=Seq(1), decided_at=Seq(1))
+
+
+@pytest.fixture
+def cell() -> QueueCell:
+    cell = QueueCell().ready()
+    cell.submit("a")
+    cell.submit("b", created_s=1, cpu="2")
+    cell.settle()
+    return cell
+
+
+def test_what_is_on_its_way_is_forgotten_only_at_rest(cell: QueueCell) -> None:
+    """New, skipped and unsaid are answered soon, unless nobody has anything to say any more."""
+    cell.submit("new")
+    cell.skip(A, "shape")
+    assert forgotten(cell.state) == []
+    assert [key for key, _ in forgotten(cell.state, settled=True)] == [A, "team/new"]
+    cell.settle()
+    assert forgotten(cell.state, settled=True) == []
+
+
+@pytest.mark.parametrize(
+    ("wake", "lost"),
+    [
+        ((), True),
+        ((QuotaFreed(tree="ClusterQueue/nowhere"),), True),
+        ((QuotaFreed(tree="ClusterQueue/cq"),), False),
+        ((ObjectChanged(kind="LocalQueue", name="team/main"),), False),
+        ((TimePassed(at_ms=UnixMs(1)),), False),
+        ((QuotaFreed(tree="ClusterQueue/nowhere"), TimePassed(at_ms=UnixMs(1))), False),
+    ],
+)
+@pytest.mark.parametrize("scope", ["workload", "shape", "queue"])
+def test_something_must_be_able_to_wake_what_waits(
+    cell: QueueCell, scope: str, wake: tuple[Any, ...], lost: bool
+) -> None:
+    """One condition that can come true is enough; for those alone, for shapes and for blocked queues."""
+    cell.skip(A, scope)
+    cell.settle()
+    sleep = cell.state.sleeps.get("cq")
+    if scope == "workload":
+        cell[A].parked = parked(*wake)
+    elif scope == "shape":
+        assert sleep is not None
+        sleep.shapes[cell[A].shape] = parked(*wake)
+    else:
+        assert sleep is not None
+        sleep.blocked = parked(*wake)
+    assert (A in dict(forgotten(cell.state))) is lost
+
+
+def test_a_workload_in_no_queue_is_forgotten(cell: QueueCell) -> None:
+    """Queued and offered must be found where the scheduler looks."""
+    cell[A].stage = Stage.QUEUED
+    assert A in dict(forgotten(cell.state))
+    cell[A].stage = Stage.OFFERED
+    assert forgotten(cell.state) == []
+    del cell.state.index.offered["cq"][A]
+    assert A in dict(forgotten(cell.state))
+
+
+def test_a_workload_queued_where_no_queue_is_must_move(cell: QueueCell) -> None:
+    """Its ClusterQueue was deleted: at rest it is parked, and nothing is forgotten."""
+    cell.skip(A, "shape")
+    cell.settle()
+    assert cell.stage(A) is Stage.QUEUED
+    cell.see(facts.ClusterQueueDeleted(name="cq"))
+    assert A in dict(forgotten(cell.state, settled=True))
+    cell.settle()
+    assert cell.stage(A) is Stage.PARKED
+    assert forgotten(cell.state, settled=True) == []

@@ -1,0 +1,374 @@
+"""The bridge's machine: bursts become few facts, lists become deletions, Jobs get their Workloads."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.cell import drive
+from tests.support.logs import TestLog
+from tests.support.playing import cluster_queue, flavor, job, local_queue, namespace, node
+
+from headgate.core.ingest import RESOURCES
+from headgate.core.machine import Call, Changed, Committed, Completed, Listed, Settled
+from headgate.events import effects, facts
+from headgate.events.base import EventBase, Producer
+from headgate.events.decisions import QuotaReserved
+from headgate.events.objects import Admission, PodSetAssignment
+from headgate.events.queueing import WorkloadEvicted, WorkloadReleased
+from headgate.processes.informer_bridge import decide
+from headgate.processes.informer_bridge.decide import InformerBridge
+
+BRIDGE = Producer.INFORMER_BRIDGE
+Json = dict[str, Any]
+
+
+def raw(manifest: Json, **metadata: Any) -> bytes:
+    meta = {"uid": "u", "creationTimestamp": "2026-01-15T10:00:00Z", **manifest["metadata"], **metadata}
+    return msgspec.json.encode({**manifest, "metadata": meta})
+
+
+class Bridge:
+    """A bridge and its log: `settle` appends what it wants and tells it so."""
+
+    def __init__(self, log: TestLog | None = None) -> None:
+        self.log = log or TestLog()
+        self.machine = InformerBridge(self.log.state)
+
+    def change(self, resource: str, manifest: Json, kind: str = "MODIFIED", **metadata: Any) -> None:
+        assert self.machine.decide(Changed(resource, kind, raw(manifest, **metadata), "")) == []
+
+    def list_all(self, **objects: list[bytes]) -> None:
+        for resource in RESOURCES:
+            self.machine.decide(Listed(resource, tuple(objects.get(resource, ())), "1"))
+
+    def settle(self) -> tuple[tuple[EventBase, ...], list[Call]]:
+        events, calls = drive(self.machine, Settled(self.log.now_ms))
+        if events:
+            self.say(*events)
+        return events, calls
+
+    def say(self, *events: EventBase) -> None:
+        logged = self.log.append(BRIDGE, *events)
+        assert self.machine.decide(Committed(logged)) == []
+
+    def all_calls(self) -> list[Call]:
+        calls: list[Call] = []
+        while True:
+            events, more = self.settle()
+            calls += more
+            if not events and not more:
+                return calls
+
+
+def synced(**objects: list[bytes]) -> Bridge:
+    bridge = Bridge()
+    bridge.list_all(**objects)
+    bridge.settle()
+    assert bridge.machine.synced
+    return bridge
+
+
+# --- facts ---------------------------------------------------------------------------------------------------------
+
+
+def test_many_changes_of_one_object_are_one_fact() -> None:
+    """Of what waits for a key only the newest is read."""
+    bridge = Bridge()
+    for cpu in range(10):
+        bridge.change("nodes", node("n1", cpu=str(cpu)))
+    events, _ = bridge.settle()
+    assert [event.node.allocatable["cpu"] for event in events] == ["9"]  # type: ignore[attr-defined]
+    bridge.change("nodes", node("n1", cpu="9"))
+    assert bridge.settle() == ((), [])
+
+
+def test_what_came_and_went_between_is_never_told() -> None:
+    """An object that was deleted before anybody asked leaves no trace."""
+    bridge = Bridge()
+    bridge.change("nodes", node("n1"), "ADDED")
+    bridge.change("nodes", node("n1"), "DELETED")
+    assert bridge.settle() == ((), [])
+
+
+def test_configuration_stands_before_workloads_and_these_before_jobs() -> None:
+    """Inside a commit what is referred to comes first, in whatever order it was seen."""
+    bridge = Bridge()
+    for resource, manifest in (
+        ("jobs", job()),
+        ("localqueues", local_queue()),
+        ("clusterqueues", cluster_queue()),
+        ("resourceflavors", flavor()),
+        ("nodes", node("n1")),
+        ("namespaces", namespace()),
+    ):
+        bridge.change(resource, manifest)
+    events, _ = bridge.settle()
+    assert [type(event) for event in events] == [
+        facts.NamespaceObserved,
+        facts.NodeObserved,
+        facts.ResourceFlavorObserved,
+        facts.ClusterQueueObserved,
+        facts.LocalQueueObserved,
+        facts.JobObserved,
+    ]
+
+
+def test_a_burst_is_cut_into_commits_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest follows in the next commits, nothing is lost, and synced comes with the last of it."""
+    monkeypatch.setattr(decide, "FACTS_MAX", 10)
+    bridge = Bridge()
+    bridge.list_all(nodes=[raw(node(f"n{number:02}")) for number in range(25)])
+    sizes = []
+    while events := bridge.settle()[0]:
+        sizes.append(len(events))
+        assert isinstance(events[-1], facts.InformersSynced) == (len(sizes) == 3)
+    assert sizes == [10, 10, 6]
+    assert len(bridge.log.state.nodes) == 25
+
+
+def test_synced_waits_for_every_resource() -> None:
+    """One list that is missing may hold what forbids an admission."""
+    bridge = Bridge()
+    for resource in RESOURCES[:-1]:
+        bridge.machine.decide(Listed(resource, (), "1"))
+    assert bridge.settle() == ((), [])
+    bridge.machine.decide(Listed(RESOURCES[-1], (), "1"))
+    assert [type(event) for event in bridge.settle()[0]] == [facts.InformersSynced]
+    bridge.machine.decide(Listed(RESOURCES[-1], (), "1"))
+    assert bridge.settle() == ((), [])
+
+
+def test_what_a_list_lacks_is_gone() -> None:
+    """After a restart or a lost watch, the list is all there is."""
+    bridge = synced(nodes=[raw(node("n1")), raw(node("n2"))], jobs=[raw(job())])
+    again = Bridge(bridge.log)
+    again.list_all(nodes=[raw(node("n2"))])
+    events, _ = again.settle()
+    assert events[:2] == (facts.NodeDeleted(name="n1"), facts.JobDeleted(job="team-a/train", uid="u"))  # type: ignore[arg-type]
+    assert list(bridge.log.state.nodes) == ["n2"]
+
+
+def test_a_list_also_removes_what_was_on_its_way_when_it_came() -> None:
+    """The list is compared with the state that holds our own last append, not with the one before it."""
+    bridge = Bridge()
+    bridge.change("nodes", node("n1"))
+    events, _ = drive(bridge.machine, Settled(bridge.log.now_ms))
+    bridge.machine.decide(Listed("nodes", (), "2"))
+    bridge.say(*events)
+    assert bridge.settle()[0] == (facts.NodeDeleted(name="n1"),)
+
+
+def test_what_follows_a_list_is_newer_than_the_list() -> None:
+    """A watch event after the list wins over the list's object, and over its absence."""
+    bridge = synced(nodes=[raw(node("n1"))])
+    bridge.machine.decide(Listed("nodes", (raw(node("n2", cpu="1")),), "2"))
+    bridge.change("nodes", node("n1", cpu="8"), "ADDED")
+    bridge.change("nodes", node("n2", cpu="2"))
+    bridge.settle()
+    assert {name: each.allocatable["cpu"] for name, each in bridge.log.state.nodes.items()} == {"n1": "8", "n2": "2"}
+
+
+def test_an_unreadable_object_counts_as_absent_and_is_reported() -> None:
+    """It is removed if it was known, the rest goes on, and the process finds the problem to log."""
+    bridge = synced(nodes=[raw(node("n1"))])
+    bridge.change("nodes", node("n1", cpu="two"))
+    bridge.change("nodes", node("n2"))
+    bridge.machine.decide(Changed("nodes", "ADDED", b"{", ""))
+    events, _ = bridge.settle()
+    assert [type(event) for event in events] == [facts.NodeDeleted, facts.NodeObserved]
+    assert [(problem.name, problem.field) for problem in bridge.machine.problems] == [
+        ("", ""),
+        ("n1", "status.allocatable.cpu"),
+    ]
+
+
+# --- Workloads for Jobs --------------------------------------------------------------------------------------------
+
+
+def answer(bridge: Bridge, call: Call, status: int, **body: Any) -> tuple[EventBase, ...]:
+    bridge.machine.decide(Completed(call.id, status, msgspec.json.encode(body)))
+    return bridge.settle()[0]
+
+
+def test_nothing_is_made_before_everything_was_listed() -> None:
+    """A Workload may exist that has not been seen."""
+    bridge = Bridge()
+    bridge.change("jobs", job())
+    assert bridge.all_calls() == []
+    bridge.list_all(jobs=[raw(job())])
+    assert [call.method for call in bridge.all_calls()] == ["POST"]
+
+
+@pytest.mark.parametrize("status", [201, 409])
+def test_a_job_gets_one_workload(status: int) -> None:
+    """It is asked for once; that it exists already is as good."""
+    bridge = synced(jobs=[raw(job())])
+    (call,) = bridge.all_calls()
+    assert call.path == "/apis/kueue.x-k8s.io/v1beta2/namespaces/team-a/workloads"
+    (created,) = answer(bridge, call, status)
+    assert isinstance(created, effects.WorkloadCreated)
+    assert bridge.all_calls() == []
+    bridge.change("jobs", {**job(), "status": {"active": 1}})
+    assert bridge.all_calls() == []
+
+
+def test_a_refused_workload_is_recorded_and_tried_again_when_the_job_changes() -> None:
+    """The API server's words are in the log; asking again and again would not change them."""
+    bridge = synced(jobs=[raw(job())])
+    (call,) = bridge.all_calls()
+    (event,) = answer(bridge, call, 403, reason="Forbidden", message="namespace is being terminated")
+    assert isinstance(event, effects.WorkloadCreateRejected)
+    assert (event.code, event.reason, event.message) == (403, "Forbidden", "namespace is being terminated")
+    assert bridge.all_calls() == []
+    assert Bridge(bridge.log).all_calls() == []
+    bridge.change("jobs", job(labels={"kueue.x-k8s.io/queue-name": "other"}))
+    assert len(bridge.all_calls()) == 1
+
+
+def test_a_job_waits_for_its_priority_class() -> None:
+    """The log says what is missing, once; the class's appearance makes the Workload, also after a restart."""
+    bridge = synced(jobs=[raw(job(labels={"kueue.x-k8s.io/priority-class": "high"}))])
+    assert bridge.all_calls() == []
+    record = bridge.log.state.jobs["team-a/train"]  # type: ignore[index]
+    assert 'workloadpriorityclasses.kueue.x-k8s.io "high" not found' in record.refused
+    position = bridge.log.state.position
+    assert bridge.all_calls() == []
+    assert bridge.log.state.position == position
+    for each in (bridge, Bridge(bridge.log)):
+        if each is not bridge:
+            each.list_all(
+                jobs=[raw(job(labels={"kueue.x-k8s.io/priority-class": "high"}))],
+                workloadpriorityclasses=[raw({"metadata": {"name": "high"}, "value": 10})],
+            )
+        else:
+            each.change("workloadpriorityclasses", {"metadata": {"name": "high"}, "value": 10})
+        (call,) = each.all_calls()
+        assert call.body["spec"]["priority"] == 10
+
+
+def test_a_crash_between_the_call_and_its_effect_asks_again() -> None:
+    """The new machine knows nothing of the call; the name makes the repetition harmless."""
+    bridge = synced(jobs=[raw(job())])
+    (first,) = bridge.all_calls()
+    (second,) = Bridge(bridge.log).all_calls()
+    assert first.body == second.body
+
+
+def test_a_workload_that_was_made_is_not_made_again_after_a_restart() -> None:
+    """It is in the log as created; only when a whole list lacks it is it made anew."""
+    bridge = synced(jobs=[raw(job())])
+    (call,) = bridge.all_calls()
+    answer(bridge, call, 201)
+    again = Bridge(bridge.log)
+    assert again.all_calls() == []
+    made = {**call.body, "metadata": {**call.body["metadata"], "uid": "w"}}
+    again.list_all(jobs=[raw(job())], workloads=[raw(made)])
+    assert again.all_calls() == []
+    lost = Bridge(bridge.log)
+    lost.list_all(jobs=[raw(job())])
+    assert len(lost.all_calls()) == 1
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"conditions": [{"type": "Complete", "status": "True"}]}, {"conditions": [{"type": "Failed", "status": "True"}]}],
+)
+def test_a_finished_job_needs_no_workload(status: Json) -> None:
+    """It has nothing to wait for."""
+    assert synced(jobs=[raw({**job(), "status": status})]).all_calls() == []
+
+
+# --- Workloads follow their Jobs -----------------------------------------------------------------------------------
+
+
+def with_workload() -> Bridge:
+    bridge = synced(jobs=[raw(job())])
+    (call,) = bridge.all_calls()
+    answer(bridge, call, 201)
+    made = {**call.body, "metadata": {**call.body["metadata"], "uid": "w"}}
+    bridge.change("workloads", made, "ADDED")
+    assert bridge.all_calls() == []
+    return bridge
+
+
+def test_a_pending_workload_follows_its_job_to_another_queue() -> None:
+    """Asked for once, also when refused; a restart asks again, which does no harm."""
+    bridge = with_workload()
+    bridge.change("workloadpriorityclasses", {"metadata": {"name": "high"}, "value": 10})
+    moved = job(labels={"kueue.x-k8s.io/queue-name": "other", "kueue.x-k8s.io/priority-class": "high"})
+    bridge.change("jobs", moved)
+    (call,) = bridge.all_calls()
+    reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}
+    assert call.body == {
+        "metadata": {"uid": "w"},
+        "spec": {"queueName": "other", "priority": 10, "priorityClassRef": reference},
+    }
+    bridge.machine.decide(Completed(call.id, 422, b"{}"))
+    assert bridge.all_calls() == []
+    (again,) = Bridge(bridge.log).all_calls()
+    assert again.body == call.body
+
+
+def test_a_workload_that_holds_quota_stays_where_it_is() -> None:
+    """Its queue is immutable until it has given its quota back."""
+    bridge = with_workload()
+    (workload,) = bridge.log.state.workloads.values()
+    assignment = PodSetAssignment(flavors={"cpu": "spot"}, resource_usage={"cpu": "2"}, count=2)
+    admission = Admission(cluster_queue="cq", pod_set_assignments=(assignment,))
+    reserved = QuotaReserved(
+        workload=workload.key, uid=workload.uid, cluster_queue="cq", admission=admission, message="m"
+    )
+    bridge.log.append(Producer.SCHEDULER, reserved)
+    bridge.change("jobs", job(labels={"kueue.x-k8s.io/queue-name": "other"}))
+    assert bridge.all_calls() == []
+    about: Json = {"workload": workload.key, "uid": workload.uid, "reason": "Deactivated", "message": "m"}
+    bridge.log.append(Producer.QUEUE_MANAGER, WorkloadEvicted(**about))
+    logged = bridge.log.append(Producer.QUEUE_MANAGER, WorkloadReleased(**about, requeued=False))
+    bridge.machine.decide(Committed(logged))
+    (call,) = bridge.all_calls()
+    assert call.body["spec"] == {"queueName": "other"}
+
+
+# --- finalizers ----------------------------------------------------------------------------------------------------
+
+
+def deleting(version: str = "7", *more: str) -> bytes:
+    metadata = {
+        "name": "w",
+        "namespace": "team-a",
+        "deletionTimestamp": "2026-01-15T11:00:00Z",
+        "resourceVersion": version,
+        "finalizers": ["kueue.x-k8s.io/resource-in-use", *more],
+        "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job", "controller": True}
+        ],
+    }
+    return raw({"metadata": metadata, "spec": {"queueName": "main"}})
+
+
+def test_a_deleted_workload_keeps_its_finalizer_while_its_job_runs() -> None:
+    """Its quota stays charged as long as there may be pods; then only our finalizer goes."""
+    running = {**job(suspend=False), "status": {"active": 1}}
+    bridge = synced(jobs=[raw(running, uid="job")], workloads=[deleting("7", "example.com/other")])
+    assert bridge.all_calls() == []
+    bridge.change("jobs", job(), uid="job")
+    (call,) = bridge.all_calls()
+    assert call.body["metadata"] == {"uid": "u", "resourceVersion": "7", "finalizers": ["example.com/other"]}
+    bridge.machine.decide(Completed(call.id, 200, b"{}"))
+    assert bridge.all_calls() == []
+
+
+def test_a_conflict_over_a_finalizer_is_tried_again_with_the_newest_object() -> None:
+    """The object has changed meanwhile; the change, seen before or after the answer, brings the next try."""
+    bridge = synced(workloads=[deleting("7")])
+    (call,) = bridge.all_calls()
+    bridge.machine.decide(Changed("workloads", "MODIFIED", deleting("8"), "8"))
+    assert bridge.all_calls() == []
+    bridge.machine.decide(Completed(call.id, 409, b"{}"))
+    (call,) = bridge.all_calls()
+    assert call.body["metadata"]["resourceVersion"] == "8"
+    bridge.machine.decide(Completed(call.id, 409, b"{}"))
+    assert bridge.all_calls() == []
+    bridge.machine.decide(Changed("workloads", "MODIFIED", deleting("9"), "9"))
+    (call,) = bridge.all_calls()
+    assert call.body["metadata"]["resourceVersion"] == "9"

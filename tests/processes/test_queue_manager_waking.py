@@ -1,0 +1,447 @@
+"""What a cycle did not admit: how it waits, and what wakes it, no more and no less."""
+
+import pytest
+from tests.support.queueing import QueueCell
+
+from headgate.core.invariants import forgotten
+from headgate.core.state import Stage
+from headgate.events import facts
+from headgate.events.decisions import QuotaReserved
+from headgate.events.ids import WorkloadKey
+from headgate.events.objects import Admission, Condition, LabelSelector
+from headgate.events.queueing import (
+    HeadsOffered,
+    ObjectChanged,
+    QuotaFreed,
+    WorkloadFinished,
+    WorkloadParked,
+    WorkloadQueued,
+    WorkloadWoken,
+)
+
+A, B, C = WorkloadKey("team/a"), WorkloadKey("team/b"), WorkloadKey("team/c")
+
+
+@pytest.fixture(params=[False, True], ids=["steady", "crashing"])
+def cell(request: pytest.FixtureRequest) -> QueueCell:
+    """With one queue manager, and with one that is made anew from the state before each decision."""
+    return QueueCell(crashes=request.param)
+
+
+def running(cell: QueueCell, name: str = "running", **more: str) -> WorkloadKey:
+    """An admitted workload without a job, to be finished later."""
+    key = cell.submit(name, **more)
+    cell.settle()
+    cell.admit(key)
+    cell.settle()
+    return key
+
+
+def finish(cell: QueueCell, key: WorkloadKey) -> None:
+    cell.submit(key.partition("/")[2], finished=Condition(type="Finished", status="True", reason="Succeeded"))
+
+
+def test_a_shape_that_does_not_fit_sleeps_as_one(cell: QueueCell) -> None:
+    """One verdict, one event: its like go to sleep with it, offered or not, now or later; another shape goes on."""
+    cell.ready()
+    running(cell)
+    for number in range(30):
+        cell.submit(f"w{number:02}", created_s=number)
+    cell.submit("other", created_s=99, cpu="2")
+    cell.settle()
+    cell.skip(WorkloadKey("team/w00"), "shape")
+    said = cell.settle()
+    assert [type(event) for event in said] == [WorkloadParked, HeadsOffered]
+    assert cell.offers() == ["other"]
+    cell.submit("late", created_s=100)
+    assert [type(event) for event in cell.settle()] == [WorkloadQueued]
+    assert cell.offers() == ["other"]
+    assert forgotten(cell.state, settled=True) == []
+
+
+def test_freed_quota_wakes_a_shape_with_one_event(cell: QueueCell) -> None:
+    """The finish of what held the quota wakes all of the shape, and the first of them are offered with it."""
+    cell.ready()
+    held = running(cell)
+    for number in range(30):
+        cell.submit(f"w{number:02}", created_s=number)
+    cell.settle()
+    cell.skip(WorkloadKey("team/w00"), "shape")
+    cell.settle()
+    finish(cell, held)
+    said = cell.settle()
+    assert [type(event) for event in said] == [WorkloadFinished, WorkloadWoken, HeadsOffered]
+    woken = said[1]
+    assert isinstance(woken, WorkloadWoken)
+    assert (woken.workload, woken.scope, woken.by) == (
+        "team/w00",
+        "shape",
+        "quota of default/cpu freed in ClusterQueue/cq",
+    )
+    assert woken.by_position == cell.state.freed["ClusterQueue/cq"]["default/cpu"]
+    assert len(cell.offers()) == 16
+    assert cell.offers()[0] == "w00"
+
+
+def test_only_what_was_short_wakes(cell: QueueCell) -> None:
+    """Quota of another flavor-resource, or of another cohort tree, leaves a sleeper asleep."""
+    cell.ready()
+    cell.cluster_queue("elsewhere")
+    cell.local_queue("other", "elsewhere")
+    held, away = running(cell), running(cell, "away", queue="other")
+    cell.submit("a")
+    cell.submit("b", cpu="2", created_s=1)
+    cell.settle()
+    cell.skip(A, "shape", short=("default/memory",))
+    cell.skip(B, "shape")
+    cell.settle()
+    finish(cell, away)
+    assert [type(event) for event in cell.settle()] == [WorkloadFinished]
+    finish(cell, held)
+    cell.settle()
+    assert cell.offers() == ["b"]
+
+
+def test_quota_freed_in_one_cluster_queue_wakes_its_whole_cohort_tree(cell: QueueCell) -> None:
+    """What one gives back another may borrow."""
+    cell.ready(cohort="all")
+    cell.cluster_queue("lender", cohort="all")
+    cell.local_queue("lending", "lender")
+    held = running(cell, "held", queue="lending")
+    cell.submit("a")
+    cell.settle()
+    cell.skip(A, "shape")
+    cell.settle()
+    assert cell.offers() == []
+    finish(cell, held)
+    cell.settle()
+    assert cell.offers() == ["a"]
+
+
+def test_a_cluster_queue_that_joins_a_cohort_is_tried_again(cell: QueueCell) -> None:
+    """It waited for quota of its own; now it may borrow."""
+    cell.ready()
+    cell.submit("a")
+    cell.settle()
+    cell.skip(A, "shape")
+    cell.settle()
+    cell.cluster_queue(cohort="all")
+    cell.settle()
+    assert cell.offers() == ["a"]
+
+
+def test_what_was_freed_after_the_cycle_looked_is_not_missed(cell: QueueCell) -> None:
+    """The verdict lands after the quota it lacked was freed: it wakes at once, it is never parked."""
+    cell.ready()
+    held = running(cell)
+    cell.submit("a")
+    cell.settle()
+    looked_at = cell.state.position
+    finish(cell, held)
+    cell.settle()
+    cell.skip(A, "shape", decided_at=looked_at)
+    said = cell.settle()
+    assert [type(event) for event in said] == [WorkloadWoken, HeadsOffered]
+    assert cell.offers() == ["a"]
+
+
+def test_what_was_freed_before_the_cycle_looked_does_not_wake(cell: QueueCell) -> None:
+    """The verdict took it into account."""
+    cell.ready()
+    finish(cell, running(cell))
+    cell.settle()
+    cell.submit("a")
+    cell.settle()
+    cell.skip(A, "shape")
+    cell.settle()
+    assert cell.offers() == []
+    assert cell.stage(A) is Stage.QUEUED
+
+
+def test_what_sleeps_over_a_restart_is_still_awaited(cell: QueueCell) -> None:
+    """A new queue manager finds that nothing has come true yet, and goes on waiting."""
+    cell.ready()
+    finish(cell, running(cell, "before"))
+    cell.settle()
+    held = running(cell)
+    cell.submit("a")
+    cell.submit("b", created_s=1, cpu="2")
+    cell.settle()
+    cell.skip(A, "shape")
+    cell.settle()
+    cell.skip(B, "workload")
+    cell.settle()
+    cell.restart()
+    assert cell.settle() == []
+    finish(cell, held)
+    cell.settle()
+    assert cell.offers() == ["a", "b"]
+
+
+def test_a_parking_that_lands_on_a_changed_workload_is_void(cell: QueueCell) -> None:
+    """The workload is new again: the verdict was about what it used to be."""
+    cell.ready()
+    cell.submit("a")
+    cell.settle()
+    cell.skip(A, "shape")
+    parking = cell.decide()
+    assert parking is not None
+    cell.submit("a", cpu="2")
+    cell.land(parking)
+    assert cell.stage(A) is Stage.NEW
+    cell.settle()
+    assert cell.offers() == ["a"]
+
+
+def test_quota_freed_while_the_parking_is_on_its_way_wakes(cell: QueueCell) -> None:
+    """Between the decision to park and its landing the quota is freed."""
+    cell.ready()
+    held = running(cell)
+    cell.submit("a")
+    cell.settle()
+    cell.skip(A, "shape")
+    parking = cell.decide()
+    finish(cell, held)
+    cell.until_rest(parking)
+    assert cell.offers() == ["a"]
+
+
+def test_a_strict_fifo_head_blocks_those_behind_it_only(cell: QueueCell) -> None:
+    """Nothing passes it except what ranks higher; when it is woken the line stands as before."""
+    cell.ready(strategy="StrictFIFO")
+    held = running(cell)
+    for name, created_s in (("a", 0), ("b", 1), ("c", 2)):
+        cell.submit(name, created_s=created_s, cpu=str(created_s + 1))
+    cell.settle()
+    assert cell.offers() == ["a", "b", "c"]
+    cell.skip(A, "queue")
+    assert [type(event) for event in cell.settle()] == [WorkloadParked]
+    assert cell.offers() == []
+    cell.submit("urgent", priority=10, created_s=9)
+    cell.settle()
+    assert cell.offers() == ["urgent"]
+    cell.admit(WorkloadKey("team/urgent"))
+    assert cell.settle() == []
+    assert forgotten(cell.state, settled=True) == []
+    finish(cell, held)
+    cell.settle()
+    assert cell.offers() == ["a", "b", "c"]
+
+
+def test_an_arrival_behind_a_blocking_head_is_only_queued(cell: QueueCell) -> None:
+    """Nothing is offered that may not go."""
+    cell.ready(strategy="StrictFIFO")
+    cell.submit("a")
+    cell.settle()
+    cell.skip(A, "queue")
+    cell.settle()
+    cell.submit("b", created_s=1)
+    assert [type(event) for event in cell.settle()] == [WorkloadQueued]
+
+
+def test_best_effort_fifo_lets_others_pass(cell: QueueCell) -> None:
+    """The same arrival and verdict as above, in a BestEffortFIFO queue."""
+    cell.ready()
+    for name, created_s in (("a", 0), ("b", 1), ("c", 2)):
+        cell.submit(name, created_s=created_s, cpu=str(created_s + 1))
+    cell.settle()
+    cell.skip(A, "shape")
+    cell.settle()
+    assert cell.offers() == ["b", "c"]
+
+
+@pytest.mark.parametrize("leaving", ["deleted", "moved", "deactivated", "finished", "stopped"])
+@pytest.mark.parametrize("said", [False, True], ids=["before it is parked", "after it is parked"])
+def test_a_blocking_head_that_leaves_blocks_no_longer(cell: QueueCell, leaving: str, said: bool) -> None:
+    """However it leaves, before or after the queue manager said what it waits for, the next in line is offered."""
+    cell.ready(strategy="StrictFIFO")
+    cell.local_queue("other")
+    cell.submit("a")
+    cell.submit("b", created_s=1, queue="other", cpu="2")
+    cell.settle()
+    cell.skip(A, "queue")
+    if said:
+        cell.settle()
+    match leaving:
+        case "deleted":
+            cell.delete(A)
+        case "moved":
+            cell.submit("a", queue="nowhere")
+        case "deactivated":
+            cell.submit("a", active=False)
+        case "finished":
+            finish(cell, A)
+        case "stopped":
+            cell.local_queue(stop="Hold")
+    cell.settle()
+    assert cell.offers() == ["b"]
+    assert forgotten(cell.state, settled=True) == []
+
+
+@pytest.mark.parametrize("leaving", ["deleted", "changed", "stopped"])
+def test_a_shape_whose_first_is_gone_before_it_was_parked_is_tried_again(cell: QueueCell, leaving: str) -> None:
+    """A verdict sleeps in the state and the workload it was about is gone: nobody is forgotten."""
+    cell.ready()
+    cell.local_queue("other")
+    cell.submit("a")
+    cell.submit("b", created_s=1, queue="other")
+    cell.settle()
+    cell.skip(A, "shape")
+    match leaving:
+        case "deleted":
+            cell.delete(A)
+        case "changed":
+            cell.submit("a", cpu="3")
+        case "stopped":
+            cell.local_queue(stop="Hold")
+    cell.settle()
+    assert "b" in cell.offers()
+    assert forgotten(cell.state, settled=True) == []
+
+
+def test_a_shape_wakes_in_the_name_of_another_when_its_first_is_gone(cell: QueueCell) -> None:
+    """The one that was skipped was deleted while its shape slept."""
+    cell.ready()
+    held = running(cell)
+    cell.submit("a")
+    cell.submit("b", created_s=1)
+    cell.settle()
+    cell.skip(A, "shape")
+    cell.settle()
+    cell.delete(A)
+    cell.settle()
+    assert cell.offers() == []
+    finish(cell, held)
+    woken = [event for event in cell.settle() if isinstance(event, WorkloadWoken)]
+    assert [event.workload for event in woken] == [B]
+    assert cell.offers() == ["b"]
+
+
+def test_a_namespace_that_does_not_match_waits_for_labels_or_selector(cell: QueueCell) -> None:
+    """It is set aside alone; freed quota does not wake it, a namespace's new labels do."""
+    cell.ready(namespace_selector=LabelSelector(match_labels={"dept": "x"}))
+    held = running(cell)
+    cell.submit("a")
+    cell.submit("b", created_s=1)
+    cell.settle()
+    mismatch = {"requeue_reason": "NamespaceMismatch", "reason": "Misconfigured", "short": ()}
+    cell.skip(A, "workload", **mismatch)  # type: ignore[arg-type]
+    cell.settle()
+    assert cell.stage(A) is Stage.PARKED
+    assert cell.offers() == ["b"]
+    parked = cell[A].parked
+    assert parked is not None
+    assert parked.wake == (
+        ObjectChanged(kind="Namespace", name="team"),
+        ObjectChanged(kind="ClusterQueue", name="cq"),
+    )
+    finish(cell, held)
+    cell.settle()
+    assert cell.stage(A) is Stage.PARKED
+    cell.see(facts.NamespaceObserved(name="team", labels={"dept": "x"}))
+    cell.settle()
+    assert cell.offers() == ["a", "b"]
+
+
+def test_a_verdict_that_names_nothing_short_waits_for_anything(cell: QueueCell) -> None:
+    """Set aside alone by a verdict without detail: the first thing freed in the tree wakes it."""
+    cell.ready()
+    held = running(cell)
+    cell.submit("a")
+    cell.settle()
+    cell.skip(A, "workload", short=())
+    cell.settle()
+    parked = cell[A].parked
+    assert parked is not None
+    assert parked.wake == (QuotaFreed(tree="ClusterQueue/cq"),)
+    finish(cell, held)
+    cell.settle()
+    assert cell.offers() == ["a"]
+
+
+def test_an_immediate_skip_keeps_its_place(cell: QueueCell) -> None:
+    """The scheduler tries it again in the next cycle; the queue manager has nothing to say."""
+    cell.ready()
+    cell.submit("a")
+    cell.submit("b", created_s=1)
+    cell.settle()
+    cell.skip(A, "immediate", requeue_reason="FailedAfterNomination")
+    assert cell.settle() == []
+    assert cell.offers() == ["a", "b"]
+
+
+def test_a_changed_quota_wakes_everything_in_the_cluster_queue(cell: QueueCell) -> None:
+    """A spec change may help anybody, whatever was short."""
+    cell.ready(strategy="BestEffortFIFO")
+    for name, cpu in (("a", "1"), ("b", "2"), ("c", "3")):
+        cell.submit(name, cpu=cpu)
+    cell.settle()
+    for key, short in ((A, ("default/cpu",)), (B, ("*",)), (C, ("x/gpu",))):
+        cell.skip(key, "shape", short=short)
+        cell.settle()
+    assert cell.offers() == []
+    cell.cluster_queue(flavor="default", stop="None", cohort="all")
+    cell.settle()
+    assert cell.offers() == ["a", "b", "c"]
+
+
+def test_a_woken_shape_of_higher_rank_takes_the_offers_back(cell: QueueCell) -> None:
+    """What wakes goes before what is on offer, when it ranks higher."""
+    cell.ready()
+    held = running(cell)
+    cell.submit("a", priority=5, cpu="4")
+    cell.settle()
+    cell.skip(A, "shape")
+    cell.submit("b", created_s=1)
+    cell.settle()
+    assert cell.offers() == ["b"]
+    finish(cell, held)
+    cell.settle()
+    assert cell.offers() == ["a", "b"]
+
+
+def test_a_workload_that_held_nothing_hides_no_freed_quota(cell: QueueCell) -> None:
+    """Two finish in one commit; the last had no quota to give back, and the first wakes its own."""
+    cell.ready()
+    cell.cluster_queue("elsewhere")
+    cell.local_queue("other", "elsewhere")
+    held, empty = running(cell), cell.submit("empty", queue="other")
+    cell.settle()
+    workload = cell[empty]
+    nothing = QuotaReserved(
+        workload=empty,
+        uid=workload.uid,
+        cluster_queue="elsewhere",
+        admission=Admission(cluster_queue="elsewhere"),
+        message="",
+    )
+    cell.cycle_of(nothing, cell.admitted(empty))
+    cell.submit("a")
+    cell.settle()
+    cell.skip(A, "shape")
+    cell.settle()
+    finish(cell, held)
+    finish(cell, empty)
+    cell.settle()
+    assert cell.offers() == ["a"]
+
+
+def test_sleepers_that_are_not_concerned_are_not_looked_at() -> None:
+    """A thousand shapes sleep for a thousand reasons; freeing one flavor-resource checks one."""
+    cell = QueueCell().ready()
+    held = running(cell)
+    for number in range(1000):
+        key = cell.submit(f"w{number:04}", cpu=f"{number + 1}m")
+        cell.settle()
+        cell.skip(key, "shape", short=(f"flavor-{number}/cpu",))
+    special = cell.submit("special", cpu="7")
+    cell.settle()
+    cell.skip(special, "shape")
+    cell.settle()
+    checked: list[object] = []
+    what_sleeps = cell.manager._what_sleeps
+    cell.manager._what_sleeps = lambda sleeper: checked.append(sleeper) or what_sleeps(sleeper)  # type: ignore
+    finish(cell, held)
+    cell.settle()
+    assert cell.offers() == ["special"]
+    assert len(checked) == 1

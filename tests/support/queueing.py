@@ -1,0 +1,283 @@
+"""A cell with a queue manager and hand-made facts and decisions, for tests of queue life."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from tests.support.logs import START_MS, TestLog
+
+from headgate.core import fold
+from headgate.core.machine import Append, Committed, Settled, WakeAt
+from headgate.core.state import Stage, State, Workload
+from headgate.events import facts
+from headgate.events.base import EventBase, Producer
+from headgate.events.commit import LoggedCommit
+from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadAdmitted, WorkloadSkipped
+from headgate.events.ids import JobKey, LocalQueueKey, Seq, Uid, UnixMs, WorkloadKey
+from headgate.events.objects import (
+    Admission,
+    CheckState,
+    ClusterQueueSpec,
+    Container,
+    FlavorQuotas,
+    Job,
+    LocalQueueSpec,
+    OwnerReference,
+    PodSet,
+    PodSetAssignment,
+    PodSpec,
+    PodTemplate,
+    ResourceFlavorSpec,
+    ResourceGroup,
+    ResourceQuota,
+    Resources,
+    WorkloadSpec,
+)
+from headgate.processes.queue_manager.decide import QueueManager
+
+BRIDGE, QM, SCHEDULER, UNGATER = (
+    Producer.INFORMER_BRIDGE,
+    Producer.QUEUE_MANAGER,
+    Producer.SCHEDULER,
+    Producer.UNGATER,
+)
+COMMITS_MAX = 200
+"""A queue manager that has not come to rest by then never will."""
+
+
+def queue_spec(
+    *, strategy: str = "BestEffortFIFO", stop: str = "None", cohort: str = "", flavor: str = "default", **more: Any
+) -> ClusterQueueSpec:
+    quota = ResourceQuota(name="cpu", nominal_quota="4")
+    groups = (ResourceGroup(covered_resources=("cpu",), flavors=(FlavorQuotas(name=flavor, resources=(quota,)),)),)
+    return ClusterQueueSpec(
+        resource_groups=groups, queueing_strategy=strategy, stop_policy=stop, cohort_name=cohort, **more
+    )
+
+
+def workload_spec(*, cpu: str = "1", queue: str = "main", **more: Any) -> WorkloadSpec:
+    pod = PodSpec(containers=(Container(name="main", resources=Resources(requests={"cpu": cpu})),))
+    return WorkloadSpec(queue_name=queue, pod_sets=(PodSet(count=1, template=PodTemplate(spec=pod)),), **more)
+
+
+class QueueCell:
+    """
+    A log, its state and a queue manager over it.
+
+    With `crashes`, the queue manager is made anew from the encoded state before each of its decisions.
+    """
+
+    def __init__(self, *, crashes: bool = False) -> None:
+        self.log = TestLog()
+        self.crashes = crashes
+        self.manager = QueueManager(self.log.state)
+        self.wake_at: UnixMs | None = None
+        self.cycle = 0
+        self.generations: dict[str, int] = {}
+
+    # --- the log ---------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        return self.log.state
+
+    @property
+    def now_ms(self) -> UnixMs:
+        return self.log.now_ms
+
+    def pass_s(self, seconds: float) -> None:
+        self.log.now_ms = UnixMs(self.log.now_ms + int(seconds * 1000))
+
+    def put(self, producer: Producer, *events: EventBase, decided_at: int = 0) -> LoggedCommit:
+        logged = self.log.append(producer, *events, decided_at=decided_at)
+        self.manager.decide(Committed(logged))
+        return logged
+
+    def see(self, *events: EventBase) -> LoggedCommit:
+        """Facts."""
+        return self.put(BRIDGE, *events)
+
+    # --- the queue manager -----------------------------------------------------------------------------------------
+
+    def decide(self) -> Append | None:
+        """What the queue manager wants to append now; not appended yet."""
+        if self.crashes:
+            self.restart()
+        append = None
+        for command in self.manager.decide(Settled(self.now_ms)):
+            match command:
+                case Append():
+                    assert append is None, "two appends from one Settled"
+                    append = command
+                case WakeAt(at_ms):
+                    self.wake_at = at_ms
+                case _:
+                    raise AssertionError(f"the queue manager does not {command}")
+        return append
+
+    def restart(self) -> None:
+        """A new queue manager on the state as it is restored from its bytes."""
+        self.log.state = fold.restore(self.log.cell, fold.encode(self.state))
+        self.manager = QueueManager(self.log.state)
+
+    def land(self, append: Append) -> tuple[EventBase, ...]:
+        self.put(QM, *append.events, decided_at=append.decided_at)
+        return append.events
+
+    def settle(self) -> list[EventBase]:
+        """Let the queue manager append until it has nothing to say. Its events."""
+        said: list[EventBase] = []
+        for _ in range(COMMITS_MAX):
+            append = self.decide()
+            if append is None:
+                return said
+            said.extend(self.land(append))
+        raise AssertionError(f"the queue manager does not come to rest; last it said {said[-3:]}")
+
+    def until_rest(self, append: Append | None) -> list[EventBase]:
+        """As `settle`, after an append that was decided before."""
+        return [*(self.land(append) if append is not None else ()), *self.settle()]
+
+    # --- facts -----------------------------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        self.see(facts.InformersSynced())
+
+    def flavor(self, name: str = "default") -> None:
+        self.see(facts.ResourceFlavorObserved(name=name, spec=ResourceFlavorSpec()))
+
+    def cluster_queue(self, name: str = "cq", **spec: Any) -> None:
+        self.see(facts.ClusterQueueObserved(name=name, spec=queue_spec(**spec)))
+
+    def local_queue(
+        self, name: str = "main", cluster_queue: str = "cq", *, namespace: str = "team", stop: str = "None"
+    ) -> None:
+        spec = LocalQueueSpec(cluster_queue=cluster_queue, stop_policy=stop)
+        self.see(facts.LocalQueueObserved(queue=LocalQueueKey(f"{namespace}/{name}"), spec=spec))
+
+    def ready(self, **spec: Any) -> "QueueCell":
+        """One flavor, one ClusterQueue, one LocalQueue, informers in sync, at rest."""
+        self.flavor()
+        self.cluster_queue(**spec)
+        self.local_queue()
+        self.sync()
+        self.settle()
+        return self
+
+    def observed(
+        self,
+        name: str,
+        *,
+        namespace: str = "team",
+        created_s: float = 0,
+        uid: str = "",
+        generation: int | None = None,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        checks: tuple[CheckState, ...] = (),
+        job: str = "",
+        deleting: bool = False,
+        finished: Any = None,
+        reclaimable: Any = (),
+        **spec: Any,
+    ) -> facts.WorkloadObserved:
+        """The fact that a workload looks like this. Each call is one generation."""
+        key = WorkloadKey(f"{namespace}/{name}")
+        self.generations[key] = self.generations.get(key, 0) + 1
+        owner = OwnerReference(api_version="batch/v1", kind="Job", name=job, uid=f"job-{job}") if job else None
+        return facts.WorkloadObserved(
+            workload=key,
+            uid=Uid(uid or f"uid-{name}"),
+            created_ms=UnixMs(START_MS + int(created_s * 1000)),
+            spec=workload_spec(**spec),
+            generation=self.generations[key] if generation is None else generation,
+            labels={"kueue.x-k8s.io/job-uid": f"job-{job}", **(labels or {})} if job else (labels or {}),
+            annotations=annotations or {},
+            owner=owner,
+            checks=checks,
+            deleting=deleting,
+            finished=finished,
+            reclaimable_pods=reclaimable,
+        )
+
+    def submit(self, name: str, **more: Any) -> WorkloadKey:
+        event = self.observed(name, **more)
+        self.see(event)
+        return event.workload
+
+    def delete(self, key: WorkloadKey) -> None:
+        self.see(facts.WorkloadDeleted(workload=key, uid=self[key].uid))
+
+    def job(self, name: str, **job: Any) -> None:
+        spec = Job(uid=f"job-{name}", created_ms=START_MS, queue_name="main", **job)
+        self.see(facts.JobObserved(job=JobKey(f"team/{name}"), spec=spec))
+
+    # --- the scheduler ---------------------------------------------------------------------------------------------
+
+    def cycle_of(self, *decisions: EventBase, decided_at: int | None = None) -> None:
+        self.cycle += 1
+        at = self.state.position if decided_at is None else Seq(decided_at)
+        self.put(SCHEDULER, CycleDecided(cycle=self.cycle, decided_at=at), *decisions, decided_at=at)
+
+    def skipped(
+        self,
+        key: WorkloadKey,
+        scope: str,
+        *,
+        short: Iterable[str] = ("default/cpu",),
+        requeue_reason: str = "NoFit",
+        reason: str = "WaitingForQuota",
+    ) -> WorkloadSkipped:
+        return WorkloadSkipped(
+            workload=key,
+            uid=self[key].uid,
+            cluster_queue=self[key].cluster_queue,
+            status="notNominated",
+            requeue_reason=requeue_reason,
+            scope=scope,  # type: ignore[arg-type]
+            reason=reason,
+            message="insufficient quota",
+            short=tuple(short),
+        )
+
+    def skip(self, key: WorkloadKey, scope: str, *, decided_at: int | None = None, **more: Any) -> None:
+        self.cycle_of(self.skipped(key, scope, **more), decided_at=decided_at)
+
+    def reserved(self, key: WorkloadKey, *, checks: tuple[str, ...] = (), cpu: str = "1") -> list[EventBase]:
+        workload = self[key]
+        assignment = PodSetAssignment(flavors={"cpu": "default"}, resource_usage={"cpu": cpu}, count=1)
+        admission = Admission(cluster_queue=workload.cluster_queue, pod_set_assignments=(assignment,))
+        reserved = QuotaReserved(
+            workload=key,
+            uid=workload.uid,
+            cluster_queue=workload.cluster_queue,
+            admission=admission,
+            message=f"Quota reserved in ClusterQueue {workload.cluster_queue}",
+            checks=tuple(CheckState(name=name, state="Pending") for name in checks),
+        )
+        return [reserved] if checks else [reserved, self.admitted(key)]
+
+    def admitted(self, key: WorkloadKey) -> WorkloadAdmitted:
+        workload = self[key]
+        return WorkloadAdmitted(
+            workload=key, uid=workload.uid, cluster_queue=workload.cluster_queue, message="The workload is admitted"
+        )
+
+    def admit(self, key: WorkloadKey, **more: Any) -> None:
+        self.cycle_of(*self.reserved(key, **more))
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: WorkloadKey) -> Workload:
+        return self.state.workloads[key]
+
+    def stage(self, key: WorkloadKey) -> Stage:
+        return self[key].stage
+
+    def offers(self, cluster_queue: str = "cq") -> list[str]:
+        return [key.partition("/")[2] for key in self.state.index.offered.get(cluster_queue, ())]
+
+    def condition(self, key: WorkloadKey, kind: str) -> tuple[str, str, str] | None:
+        for condition in self[key].conditions:
+            if condition.type == kind:
+                return condition.status, condition.reason, condition.message
+        return None
