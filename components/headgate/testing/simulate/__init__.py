@@ -1,0 +1,1 @@
+"""Simulation of whole clusters on recorded traces, under a virtual clock."""

@@ -1,0 +1,510 @@
+"""
+The simulated world: all six processes, the log and a Kubernetes cluster, under one virtual clock and one seed.
+
+`World` runs the very machines that run in production (`headgate.processes.*.decide`) over an in-memory log and the
+in-memory API server of `headgate.testing.cluster`. A step of the world is a step of one process: fold some commits,
+take an answer or a watch event, decide, carry out a call. Which process, how many commits and what goes wrong is drawn
+from the seed, so a failure is a seed, and the same seed gives the same log, byte for byte.
+
+What goes wrong (`Faults`): a process crashes between any two steps and starts again from the newest snapshot and the
+tail; a second instance takes over while the first still believes that it leads; calls fail and are repeated, also after
+they had been carried out; watches are cut; commits and answers arrive late, in bursts, one by one.
+
+Every commit is folded by the world itself as it is appended, and the invariants are checked after each; `check` is
+called with the state, so that a test can add its own.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from headgate.core import fold
+from headgate.core.appending import first_of_term, is_deposed, next_commit
+from headgate.core.machine import (
+    Append,
+    Call,
+    Changed,
+    Command,
+    Committed,
+    Completed,
+    Listed,
+    Machine,
+    Settled,
+    Stimulus,
+    TakeSnapshot,
+    WakeAt,
+)
+from headgate.core.state import State
+from headgate.events.base import Producer
+from headgate.events.commit import Commit, LoggedCommit, digest, encode_commit
+from headgate.events.effects import SnapshotTaken
+from headgate.events.ids import Epoch, Seq, UnixMs
+from headgate.events.subjects import log_subject
+from headgate.processes.binder.decide import Binder
+from headgate.processes.informer_bridge.decide import RESOURCES, InformerBridge
+from headgate.processes.queue_manager.decide import QueueManager
+from headgate.processes.scheduler.decide import Scheduler
+from headgate.processes.ungater.decide import Ungater
+from headgate.testing.cluster import Cluster, Watch
+
+MACHINES: Mapping[Producer, Callable[[State], Machine]] = {
+    Producer.INFORMER_BRIDGE: InformerBridge,
+    Producer.QUEUE_MANAGER: QueueManager,
+    Producer.SCHEDULER: Scheduler,
+    Producer.BINDER: Binder,
+    Producer.UNGATER: Ungater,
+}
+
+LIST_PATHS: Mapping[str, str] = {
+    "namespaces": "/api/v1/namespaces",
+    "nodes": "/api/v1/nodes",
+    "pods": "/api/v1/pods",
+    "limitranges": "/api/v1/limitranges",
+    "jobs": "/apis/batch/v1/jobs",
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
+    **{
+        plural: f"/apis/kueue.x-k8s.io/v1beta2/{plural}"
+        for plural in (
+            "resourceflavors",
+            "topologies",
+            "cohorts",
+            "clusterqueues",
+            "localqueues",
+            "workloadpriorityclasses",
+            "admissionchecks",
+            "workloads",
+        )
+    },
+}
+
+
+HISTORY_MAX = 1000
+"""Changes the cluster remembers per kind: the bridge polls its watches at every step and is never far behind."""
+
+
+class Clock:
+    """Virtual time. It moves only when `World` moves it."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        """Now, in unix milliseconds."""
+        return self.now_ms
+
+
+class Faults(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    How often what goes wrong, as probabilities per step (or per call).
+
+    `crash` of the stepping process, which stays down for up to `down_ms_max`. `rival` starts a second instance beside a
+    running one. `call_error` fails a call before it reaches the API server, `call_lost` after it was done; both
+    are repeated. `watch_cut` ends a watch, and the bridge lists again. `lag` leaves a process behind the log for a step.
+    No faults are injected after `until_ms` of virtual time, so that every run can come to its end.
+    """
+
+    crash: float = 0.0
+    down_ms_max: int = 3000
+    rival: float = 0.0
+    call_error: float = 0.0
+    call_lost: float = 0.0
+    watch_cut: float = 0.0
+    lag: float = 0.0
+    snapshot: float = 0.0
+    until_ms: int = 0
+
+
+NO_FAULTS = Faults()
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A snapshot: the position it holds and the encoded state."""
+
+    position: Seq
+    encoded: bytes
+
+
+class Instance:
+    """One instance of one process: a machine, what it has folded, and what is on its way to and from it."""
+
+    def __init__(self, producer: Producer, name: str, epoch: Epoch, state: State) -> None:
+        self.producer = producer
+        self.name = name
+        self.epoch = epoch
+        self.state = state
+        self.machine: Machine | None = None
+        self.stimuli: deque[Stimulus] = deque()
+        self.calls: deque[Call] = deque()
+        self.snapshots: deque[TakeSnapshot] = deque()
+        self.wake_at_ms: int | None = None
+        self.seen: Seq = state.position
+        self.awaits: Seq = Seq(0)
+        self.dirty = True
+        self.down_until_ms: int | None = None
+        self.watches: dict[str, Watch] = {}
+
+
+class World:
+    """A whole cell under a virtual clock. `cluster` is its Kubernetes; apply objects to it, then `run`."""
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        cell: str = "sim",
+        start_ms: int = 1_700_000_000_000,
+        faults: Faults = NO_FAULTS,
+        check: Callable[[State, LoggedCommit], None] | None = None,
+        machines: Mapping[Producer, Callable[[State], Machine]] = MACHINES,
+        sink: Callable[[int, str, int, bytes], None] | None = None,
+    ) -> None:
+        self.random = random.Random(seed)  # noqa: S311  (a simulation wants to be repeatable, not secret)
+        self.faults = faults
+        self.clock = Clock(start_ms)
+        self.cell = cell
+        self.cluster = Cluster(self.clock, seed=f"world-{seed}", history_max=HISTORY_MAX)
+        self.state = fold.new_state(cell)
+        self.log: list[LoggedCommit] = []
+        self.snapshots: list[Stored] = []
+        self.refused = 0
+        self.crashes = 0
+        self.steps = 0
+        self.events = 0
+        self._check = check
+        self._machines = machines
+        self._sink = sink
+        self._epochs: dict[Producer, Epoch] = {}
+        self._shared = faults == NO_FAULTS
+        self.instances: list[Instance] = []
+        for producer in machines:
+            self._start(producer, f"{producer.value}-0")
+
+    # --- instances -------------------------------------------------------------------------------------------------
+
+    def _start(self, producer: Producer, name: str) -> Instance:
+        """A new instance with a new epoch. It opens its term when it has folded the whole log."""
+        epoch = self._epochs[producer] = Epoch(self._epochs.get(producer, 0) + 1)
+        instance = Instance(producer, name, epoch, self._cold_state())
+        self.instances.append(instance)
+        return instance
+
+    def _cold_state(self) -> State:
+        if self._shared:
+            return self.state
+        if self.snapshots:
+            return fold.restore(self.cell, self.snapshots[-1].encoded)
+        return fold.new_state(self.cell)
+
+    def crash(self, instance: Instance) -> None:
+        """Kill an instance at once: all it knew and all that was on its way is lost. It starts again after a while."""
+        self.crashes += 1
+        down_ms = self.random.randint(0, self.faults.down_ms_max)
+        instance.machine = None
+        instance.stimuli.clear()
+        instance.calls.clear()
+        instance.snapshots.clear()
+        instance.watches.clear()
+        instance.wake_at_ms = None
+        instance.awaits = Seq(0)
+        instance.down_until_ms = self.clock.now_ms + down_ms
+
+    def _revive(self, instance: Instance) -> None:
+        instance.down_until_ms = None
+        instance.epoch = self._epochs[instance.producer] = Epoch(self._epochs[instance.producer] + 1)
+        instance.state = self._cold_state()
+        instance.seen = instance.state.position
+        instance.dirty = True
+
+    # --- the log ---------------------------------------------------------------------------------------------------
+
+    def _append(self, instance: Instance, commit: Commit, expected_last: Seq) -> bool:
+        """Compare-and-set on the producer's last sequence, as the broker does."""
+        record = self.state.producers.get(commit.producer)
+        if expected_last != (record.last_seq if record is not None else 0):
+            self.refused += 1
+            return False
+        payload = encode_commit(commit)
+        logged = LoggedCommit(seq=Seq(self.state.position + 1), hash=digest(payload), commit=commit)
+        if self._sink is not None:
+            self._sink(logged.seq, log_subject(self.cell, commit.producer), commit.time_ms, payload)
+        if not self._shared:
+            self.log.append(logged)
+        fold.apply(self.state, logged)
+        self.events += len(commit.events)
+        if self._check is not None:
+            self._check(self.state, logged)
+        if self._shared:
+            self._tell_all(logged)
+        instance.awaits = logged.seq
+        return True
+
+    def _tell_all(self, logged: LoggedCommit) -> None:
+        """With one state for all, everybody has folded a commit as soon as it is there."""
+        for instance in self.instances:
+            if instance.machine is not None:
+                self._carry_out(instance, instance.machine.decide(Committed(logged)))
+            instance.dirty = True
+
+    def _hear_log(self, instance: Instance) -> None:
+        """Let an instance see more of the log: all of it, or less when it lags behind."""
+        if self._happens(self.faults.lag):
+            more = self.random.randint(0, self.state.position - instance.seen)
+            instance.seen = Seq(instance.seen + more)
+        else:
+            instance.seen = self.state.position
+
+    def _fold_some(self, instance: Instance) -> None:
+        """Fold commits that an instance has seen: all, or a random few when there are faults."""
+        start = instance.state.position
+        behind = instance.seen - start
+        instance.dirty = True
+        count = self.random.randint(1, behind) if self.failing() and self.random.random() < 0.5 else behind
+        for logged in self.log[start : start + count]:
+            fold.apply(instance.state, logged)
+            if instance.machine is not None:
+                self._carry_out(instance, instance.machine.decide(Committed(logged)))
+
+    # --- steps -----------------------------------------------------------------------------------------------------
+
+    def failing(self) -> bool:
+        """Whether faults are still injected at this time."""
+        return self.clock.now_ms < self.faults.until_ms
+
+    def _happens(self, probability: float) -> bool:
+        return probability > 0 and self.failing() and self.random.random() < probability
+
+    def _step(self, instance: Instance) -> bool:
+        """One step of one instance. False when it had nothing to do."""
+        if self._happens(self.faults.crash):
+            self.crash(instance)
+            return True
+        if self._happens(self.faults.rival) and instance.machine is not None:
+            self._rival(instance)
+        self._hear_log(instance)
+        if instance.state.position < instance.seen:
+            self._fold_some(instance)
+            return True
+        if instance.state.position < instance.awaits:
+            return True
+        if is_deposed(instance.state, instance.producer, instance.epoch):
+            return self._step_down(instance)
+        if instance.machine is None:
+            return self._open_term(instance)
+        return self._work(instance) or instance.seen < self.state.position
+
+    def _rival(self, instance: Instance) -> None:
+        """A second instance believes that the first is gone. The first finds out when its next append is refused."""
+        if sum(other.producer == instance.producer for other in self.instances) < 2:
+            self._start(instance.producer, f"{instance.name.rpartition('-')[0]}-{self.random.randint(1, 9)}")
+
+    def _open_term(self, instance: Instance) -> bool:
+        commit, expected_last = first_of_term(
+            instance.state, instance.producer, instance.epoch, instance.name, UnixMs(self.clock.now_ms)
+        )
+        if not self._append(instance, commit, expected_last):
+            return self._step_down(instance)
+        instance.seen = self.state.position
+        if not self._shared:
+            self._fold_all(instance)
+        instance.machine = self._machines[instance.producer](instance.state)
+        instance.dirty = True
+        if instance.producer is Producer.INFORMER_BRIDGE:
+            for resource in RESOURCES:
+                self._list(instance, resource)
+        return True
+
+    def _fold_all(self, instance: Instance) -> None:
+        """A new machine is made from a state that has at least its own first commit."""
+        for logged in self.log[instance.state.position :]:
+            fold.apply(instance.state, logged)
+        instance.seen = instance.state.position
+
+    def _step_down(self, instance: Instance) -> bool:
+        """A refused append ends a term. The last instance of a process tries again; a superfluous one is gone."""
+        if sum(other.producer == instance.producer for other in self.instances) > 1:
+            self.instances.remove(instance)
+            return True
+        self.crash(instance)
+        self._revive(instance)
+        return True
+
+    def _work(self, instance: Instance) -> bool:
+        if instance.calls and self._call(instance):
+            return True
+        if instance.snapshots:
+            self._store_snapshot(instance)
+            return True
+        if self._hear(instance):
+            return True
+        due = instance.wake_at_ms is not None and instance.wake_at_ms <= self.clock.now_ms
+        if instance.dirty or due:
+            return self._settle(instance, due=due)
+        return False
+
+    def _hear(self, instance: Instance) -> bool:
+        """Take what the outside has to say: an answer, or what a watch shows."""
+        assert instance.machine is not None
+        if instance.producer is Producer.INFORMER_BRIDGE:
+            self._poll(instance)
+        if not instance.stimuli:
+            return False
+        count = self.random.randint(1, len(instance.stimuli)) if self.failing() else len(instance.stimuli)
+        for _ in range(count):
+            self._carry_out(instance, instance.machine.decide(instance.stimuli.popleft()))
+        instance.dirty = True
+        return True
+
+    def _settle(self, instance: Instance, *, due: bool) -> bool:
+        assert instance.machine is not None
+        instance.dirty = False
+        if due:
+            instance.wake_at_ms = None
+        commands = instance.machine.decide(Settled(UnixMs(self.clock.now_ms)))
+        self._carry_out(instance, commands)
+        return bool(commands)
+
+    def _carry_out(self, instance: Instance, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Append():
+                    commit, expected_last = next_commit(
+                        instance.state, instance.producer, instance.epoch, command, UnixMs(self.clock.now_ms)
+                    )
+                    if not self._append(instance, commit, expected_last):
+                        self._step_down(instance)
+                        return
+                case Call():
+                    instance.calls.append(command)
+                case WakeAt(at_ms):
+                    instance.wake_at_ms = at_ms
+                case TakeSnapshot():
+                    instance.snapshots.append(command)
+
+    # --- Kubernetes ------------------------------------------------------------------------------------------------
+
+    def _call(self, instance: Instance) -> bool:
+        """Carry out one call. A failed one stays and is repeated; a lost answer repeats a call that was carried out."""
+        call = instance.calls[0]
+        if self._happens(self.faults.call_error):
+            return True
+        response = self.cluster.request(
+            call.method,
+            call.path,
+            query=call.query,
+            body=None if call.body is None else msgspec.json.encode(call.body),
+            content_type=call.content_type or "application/json",
+            user=instance.producer.value,
+        )
+        if response.status >= 500 or response.status == 429 or self._happens(self.faults.call_lost):
+            return True
+        instance.calls.popleft()
+        instance.stimuli.append(Completed(call.id, response.status, response.body))
+        return True
+
+    def _list(self, instance: Instance, resource: str) -> None:
+        path = LIST_PATHS[resource]
+        listing = self.cluster.request("GET", path).json()
+        resource_version = listing["metadata"]["resourceVersion"]
+        items = tuple(msgspec.json.encode(item) for item in listing.get("items") or ())
+        instance.stimuli.append(Listed(resource, items, resource_version))
+        instance.watches[resource] = self.cluster.watch(path, {"resourceVersion": resource_version})
+
+    def _poll(self, instance: Instance) -> None:
+        for resource in RESOURCES:
+            watch = instance.watches[resource]
+            if self._happens(self.faults.watch_cut):
+                self._list(instance, resource)
+                continue
+            for line in watch.poll():
+                event = msgspec.json.decode(line, type=_WatchLine)
+                if event.type == "BOOKMARK":
+                    continue
+                if event.type == "ERROR":
+                    self._list(instance, resource)
+                    break
+                instance.stimuli.append(Changed(resource, event.type, bytes(event.object), ""))
+
+    def _store_snapshot(self, instance: Instance) -> None:
+        command = instance.snapshots.popleft()
+        self.snapshot()
+        instance.stimuli.append(Completed(command.call_id, 200, b""))
+
+    def snapshot(self) -> Stored:
+        """Store a snapshot of the log as it is."""
+        stored = Stored(self.state.position, fold.encode(self.state))
+        self.snapshots.append(stored)
+        return stored
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def run(self, *, until: Callable[["World"], bool] | None = None, until_ms: int | None = None) -> bool:
+        """
+        Run until `until` holds, or nothing will ever happen again, or virtual time passes `until_ms`.
+
+        True when it came to its end by itself or by `until`; False when time ran out.
+        """
+        while True:
+            if until is not None and until(self):
+                return True
+            if self._round():
+                continue
+            due_ms = self._next_due_ms()
+            if due_ms is None:
+                return True
+            if until_ms is not None and due_ms > until_ms:
+                self.clock.now_ms = until_ms
+                return False
+            self.advance(due_ms)
+
+    def _round(self) -> bool:
+        """Let each instance, in random order when there are faults, take a step."""
+        order = list(self.instances)
+        if not self._shared:
+            self.random.shuffle(order)
+        busy = False
+        for instance in order:
+            if instance not in self.instances:
+                continue
+            if instance.down_until_ms is not None:
+                if instance.down_until_ms > self.clock.now_ms:
+                    continue
+                self._revive(instance)
+            if self._step(instance):
+                self.steps += 1
+                busy = True
+        if self._happens(self.faults.snapshot):
+            self.snapshot()
+        return busy
+
+    def _next_due_ms(self) -> int | None:
+        due = [self.cluster.next_due_ms()]
+        due += [instance.wake_at_ms for instance in self.instances]
+        due += [instance.down_until_ms for instance in self.instances]
+        return min((at_ms for at_ms in due if at_ms is not None), default=None)
+
+    def advance(self, to_ms: int) -> None:
+        """Move the virtual clock, and with it the cluster's controllers."""
+        self.clock.now_ms = max(self.clock.now_ms, to_ms)
+        self.cluster.step(self.clock.now_ms)
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Create objects in the cluster, or merge them into those that are there: leaving out removes nothing."""
+        for each in objects:
+            self.cluster.apply(dict(each))
+
+    def create(self, *objects: Mapping[str, Any]) -> None:
+        """Create objects in the cluster, as `kubectl create` would: several times cheaper than to apply them."""
+        for each in objects:
+            self.cluster.create(dict(each))
+
+
+class _WatchLine(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+__all__ = ["LIST_PATHS", "MACHINES", "NO_FAULTS", "Clock", "Faults", "Instance", "SnapshotTaken", "Stored", "World"]
