@@ -4,10 +4,10 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--seeds N` and `--first-seed K` are of the whole-system simulations, `--chaos-...` of the runs that kill processes."""
+    """`--seeds` and `--first-seed` are of the whole-system simulations, `--chaos-...` of those that kill processes."""
     parser.addoption("--seeds", type=int, default=40, help="seeds of the whole-system simulations (default 40)")
     parser.addoption("--first-seed", type=int, default=0, help="the first of them, to run one again")
-    parser.addoption("--chaos-seed", type=int, default=None, help="seed of the chaos runs (default: drawn, and printed)")
+    parser.addoption("--chaos-seed", type=int, default=None, help="seed of the chaos runs (default: drawn, printed)")
     parser.addoption("--chaos-kills", type=int, default=20, help="how often each victim is killed (default 20)")
 
 

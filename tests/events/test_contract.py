@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.events.base import EventBase, Producer, tag_of
+from headgate.events.base import EventBase, Producer
 from headgate.events.commit import (
     Commit,
     Position,

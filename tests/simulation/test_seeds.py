@@ -5,10 +5,11 @@ A failure names its seed; `pytest tests/simulation --first-seed SEED --seeds 1` 
 """
 
 import random
-
 from typing import Any
 
 import msgspec
+from tests.simulation.oracle import overdrawn
+from tests.simulation.scenarios import GATE, Scenario, scenario
 
 from headgate.core import fold
 from headgate.core.cycle import decide_cycle
@@ -18,8 +19,6 @@ from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import CycleDecided, QuotaReserved
 from headgate.testing.cluster import BY_PLURAL
 from headgate.testing.world import NO_FAULTS, Faults, World
-from tests.simulation.oracle import overdrawn
-from tests.simulation.scenarios import GATE, Scenario, scenario
 
 HORIZON_MS = 4 * 3600_000
 JOBS = BY_PLURAL["batch", "jobs"]
@@ -165,7 +164,7 @@ def waiting(run: Run) -> str:
         if each.stage is not Stage.FINISHED
     ]
     lines += [
-        f"{key} {each.job.suspended=} {each.job.active=} {each.workload=} {each.refused=} {each.started_for=} {each.action_refused=}"
+        f"{key} {each.job.suspended=} {each.job.active=} {each.workload=} {each.refused=} {each.action_refused=}"
         for key, each in run.world.state.jobs.items()
         if not each.job.finished
     ]

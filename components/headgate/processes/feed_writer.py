@@ -1,0 +1,120 @@
+"""
+The writer of the feed: each message stored once and in order, whatever happens to the broker or to us.
+
+Every message carries the stream sequence that must be the feed's last when it is stored, so messages can be on their
+way by the hundred, and the broker takes each only behind the one before it. When anything fails (a lost connection, an
+unknown outcome, a refusal because another writer was there) the writer looks at the feed's last message, whose id says
+which event it is, and goes on behind it. A late message of an earlier attempt is either just the one that was due, or
+refused.
+"""
+
+import logging
+from typing import Final
+
+import anyio
+
+from headgate.adapters.jetstream.appender import MESSAGE_ID
+from headgate.adapters.jetstream.backoff import Backoff
+from headgate.adapters.jetstream.connection import Connection
+from headgate.adapters.jetstream.errors import BrokerError, NotSent, OutcomeUnknown, Refused
+from headgate.adapters.jetstream.feed import FeedMessage
+from headgate.adapters.jetstream.messages import last_of_subject
+from headgate.adapters.jetstream.stream import stream_info
+from headgate.events.commit import Position
+from headgate.events.ids import Seq
+
+_LOG: Final = logging.getLogger(__name__)
+
+EXPECTED_STREAM_LAST: Final = "Nats-Expected-Last-Sequence"
+BEGINNING: Final = Position(Seq(0))
+
+
+def position_of(message_id: str) -> Position:
+    """
+    The position that a message id names.
+
+    Raises ValueError when it is none: somebody else writes to the feed's stream.
+    """
+    seq, dot, index = message_id.partition(".")
+    if not (dot and seq.isdecimal() and index.isdecimal()):
+        raise ValueError(f"{message_id!r} is not <sequence>.<index>")
+    return Position(Seq(int(seq)), int(index))
+
+
+class FeedWriter:
+    """Writes one cell's feed stream."""
+
+    def __init__(self, connection: Connection, stream: str) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._dependency = f"stream {stream}"
+        self._last = BEGINNING
+        self._stream_last = 0
+
+    async def resume(self) -> Position:
+        """
+        The position of the last event in the feed; `0.0` when it holds none.
+
+        Raises BrokerError when the last message is not one of ours.
+        """
+        stored = await last_of_subject(self._connection, self._stream, ">")
+        if stored is None:
+            # Nothing in it: new, or all of it has aged out under the operator's bounds.
+            info = await stream_info(self._connection, self._stream)
+            self._stream_last, self._last = info.state.last_seq, max(self._last, BEGINNING)
+            return self._last
+        try:
+            self._last = position_of(stored.headers.get(MESSAGE_ID, ""))
+        except ValueError as error:
+            raise BrokerError(
+                f"{self._dependency}: the id of its last message, {error}: somebody else writes there. "
+                "Find out who, then remove the stream; the feed is made again from the log"
+            ) from error
+        self._stream_last = stored.entry.seq
+        return self._last
+
+    async def store(self, messages: list[FeedMessage]) -> int:
+        """Store those of the messages that are not in the feed yet, in order; returns how many there were."""
+        backoff = Backoff()
+        begun_after = self._last
+        while True:
+            left = [message for message in messages if position_of(message.message_id) > self._last]
+            if not left or await self._attempt(left):
+                break
+            await backoff.wait()
+            await self._connection.wait_connected()
+            await self.resume()
+        if messages:
+            self._last = max(self._last, position_of(messages[-1].message_id))
+        return sum(position_of(message.message_id) > begun_after for message in messages)
+
+    async def _attempt(self, messages: list[FeedMessage]) -> bool:
+        """One attempt at all of them, pipelined; whether every one is stored."""
+        failed = ""
+
+        async def publish(message: FeedMessage, expected: int) -> None:
+            nonlocal failed
+            headers = {**message.headers, MESSAGE_ID: message.message_id, EXPECTED_STREAM_LAST: str(expected)}
+            try:
+                ack = await self._connection.publish(message.subject, message.payload, headers)
+            except (NotSent, OutcomeUnknown) as error:
+                failed = failed or str(error)
+            except Refused as error:
+                if error.for_good:
+                    raise BrokerError(
+                        f"message {message.message_id} cannot be stored in {self._dependency}: {error}"
+                    ) from error
+                failed = failed or str(error)
+            else:
+                if ack.seq != expected + 1:
+                    failed = failed or f"message {message.message_id} is in the feed already"
+
+        async with anyio.create_task_group() as tasks:
+            for offset, message in enumerate(messages):
+                tasks.start_soon(publish, message, self._stream_last + offset)
+        if failed:
+            self._connection.health.unwell(self._dependency, f"waiting to store the feed: {failed}")
+            return False
+        self._connection.health.well(self._dependency)
+        self._stream_last += len(messages)
+        return True

@@ -1,0 +1,510 @@
+"""
+The loop that runs a machine as a process.
+
+It keeps what `headgate.core.machine` promises to machines: every commit is folded in order before the machine is told
+of it; `Settled` is only sent when everything read is folded and no append of ours is on its way; a call is only made
+after the commit it follows from is durable. It is the only place of a process where time is read and where it waits.
+
+A process folds the log from its start to its end, whether it leads or not, so a standby takes over without a pause. It
+leads while it holds its producer's lease: it opens a term by appending `leader.elected`, whose epoch is newer than any
+in the log and whose append is fenced by the last sequence of the producer's subject. From then on a former leader's
+append is refused by the broker. When ours is refused, or a newer term shows up in the log, or the lease is lost, the
+term is over: the machine is dropped, and the process stands by again.
+
+One task (`_loop`) owns state, machine and term. Others only put things where it finds them and ring the bell: the
+reader of the log, the candidate for the lease, the append under way, the term's calls. In each turn it folds all that
+has arrived before it decides once, so load makes batches larger and not queues longer. Every buffer has its bound
+(`LimitSettings`): a slow loop slows the log's reader, the feeder and the answers down, and nothing grows.
+
+What cannot be true stops the process: `BrokenLogError`, `UnreadableCommitError`, `IllegalTransitionError` and
+`LogDamaged` leave `run`, and the entry tells the story.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol, assert_never
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import msgspec
+
+from headgate.adapters.lease import Leadership
+from headgate.adapters.log import Appended, AppendOutcome, Blobs, Conflict, Entry, Log, LogTail
+from headgate.core import fold
+from headgate.core.appending import first_of_term, next_commit
+from headgate.core.fold import BrokenLogError
+from headgate.core.machine import Append, Call, Command, Committed, Machine, Settled, TakeSnapshot, WakeAt
+from headgate.core.state import State
+from headgate.events.base import Producer
+from headgate.events.commit import Commit, LoggedCommit, decode_commit, encode_commit
+from headgate.events.ids import Epoch, Seq, UnixMs
+from headgate.processes import snapshots
+from headgate.processes.settings import LimitSettings
+from headgate.processes.status import Phase, Status
+from headgate.processes.term import Carrier, Feeder, Term
+
+_LOG: Final = logging.getLogger(__name__)
+
+DEPOSED_PAUSE_S: Final = 1.0
+"""How long a process that was deposed by another waits before it stands again: two of one name must not race."""
+
+FOLD_SLICE_NS: Final = 20_000_000
+"""How long the loop folds before it lets others (the lease, /healthz) have a turn: 20 ms."""
+
+
+class Candidate(Protocol):
+    """What the host needs of a lease (`headgate.adapters.lease.Lease`)."""
+
+    def hold(self, *, epoch_min: int = 0) -> AbstractAsyncContextManager[Leadership]:
+        """Wait for the lease, and keep it until the block ends."""
+        ...
+
+
+class Observer(Protocol):
+    """Told of everything that is folded after the start; for metrics, traces and the read side. Must not block."""
+
+    def folded(self, state: State, logged: LoggedCommit, *, leading: bool) -> None:
+        """A commit has been folded into the state."""
+        ...
+
+    def deciding(self, append: Append) -> str | None:
+        """An append is about to be made; the traceparent of its span, if there is one."""
+        ...
+
+    def appended(self, commit: Commit, outcome: AppendOutcome) -> None:
+        """That append has ended."""
+        ...
+
+
+class NoObserver:
+    """Nobody watches."""
+
+    def folded(self, state: State, logged: LoggedCommit, *, leading: bool) -> None:
+        """Nothing."""
+
+    def deciding(self, append: Append) -> str | None:  # noqa: ARG002
+        """No span."""
+        return None
+
+    def appended(self, commit: Commit, outcome: AppendOutcome) -> None:
+        """Nothing."""
+
+
+class Outstanding:
+    """An append on its way: over when the broker has answered and the commit, if it was stored, is folded."""
+
+    def __init__(self, commit: Commit, payload: bytes, expected_last: Seq) -> None:
+        self.commit = commit
+        self.payload = payload
+        self.expected_last = expected_last
+        self.begun_ns = time.perf_counter_ns()
+        self.outcome: AppendOutcome | None = None
+
+
+class Host:
+    """
+    Runs one machine. `run` returns when `stop` was called and the append under way has ended.
+
+    `make_machine` makes the machine from the folded state at the start of each term. `splits` says that an append too
+    large for one message may be written as several commits, because its events do not have to be seen together.
+    `after_decision` is shown the machine after each `Settled`, to report what it could not use.
+    """
+
+    def __init__(
+        self,
+        *,
+        producer: Producer,
+        cell: str,
+        make_machine: Callable[[State], Machine],
+        log: Log,
+        blobs: Blobs,
+        lease: Candidate,
+        carrier: Carrier,
+        status: Status,
+        feeder: Feeder | None = None,
+        observer: Observer | None = None,
+        limits: LimitSettings = LimitSettings(),  # noqa: B008  (frozen)
+        stimuli_max: int = 2_000,
+        splits: bool = True,
+        after_decision: Callable[[Machine], None] | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.state = fold.new_state(cell)
+        self._producer = producer
+        self._cell = cell
+        self._make_machine = make_machine
+        self._log = log
+        self._blobs = blobs
+        self._lease = lease
+        self._carrier = carrier
+        self._status = status
+        self._feeder = feeder
+        self._observer: Observer = observer if observer is not None else NoObserver()
+        self._limits = limits
+        self._stimuli_max = stimuli_max
+        self._splits = splits
+        self._after_decision = after_decision
+        self._clock = now_ms
+        self._subjects = {log.subject(each.value): each for each in Producer}
+        self._bell = asyncio.Event()
+        self._inbox: deque[Entry] = deque()
+        self._inbox_room = asyncio.Event()
+        self._leadership: Leadership | None = None
+        self._term_over = asyncio.Event()
+        self._term: Term | None = None
+        self._outstanding: Outstanding | None = None
+        self._parts: deque[Append] = deque()
+        self._fold_to = Seq(0)
+        self._deposed = ""
+        self._deposed_by_other = False
+        self._stopping = False
+        self._tasks: anyio.abc.TaskGroup | None = None
+
+    # --- from outside ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether a term of ours is open."""
+        return self._term is not None
+
+    def stop(self) -> None:
+        """End soon: no further decision, the append under way is awaited, the lease given up."""
+        self._stopping = True
+        self._bell.set()
+
+    async def run(self) -> None:
+        """
+        Fold the log, stand by, lead, until `stop`.
+
+        Raises (possibly in an ExceptionGroup) what cannot be true of a sound log: see the module's docstring.
+        """
+        self.state, meta = await snapshots.newest(self._log, self._blobs, self._cell)
+        self._fold_to = Seq(await self._log.last_seq())
+        self._status.counters.position = self.state.position
+        source = f"the snapshot of position {meta.position}" if meta is not None else "the beginning"
+        _LOG.info("starting from %s; the log ends at %d", source, self._fold_to)
+        async with self._log.tail(self.state.position + 1) as tail, anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            tasks.start_soon(self._read, tail)
+            self._bell.set()
+            await self._loop(tasks)
+            tasks.cancel_scope.cancel()
+
+    # --- other tasks -----------------------------------------------------------------------------------------------
+
+    async def _read(self, tail: LogTail) -> None:
+        """Move what the log has to the inbox, as far as there is room."""
+        while True:
+            entries = await tail.receive()
+            self._inbox.extend(entries)
+            self._status.log_end = tail.position + tail.lag
+            self._status.counters.entries_waiting = len(self._inbox)
+            self._bell.set()
+            while len(self._inbox) >= self._limits.entries_max:
+                self._inbox_room.clear()
+                await self._inbox_room.wait()
+
+    async def _stand_for_election(self) -> None:
+        """Wait for the lease, hand it to the loop, and hold it until the loop says that the term is over."""
+        while True:
+            async with self._lease.hold(epoch_min=self._epoch_seen) as leadership:
+                self._term_over.clear()
+                self._leadership = leadership
+                self._bell.set()
+                await self._until_over(leadership)
+            if self._deposed_by_other:
+                self._deposed_by_other = False
+                await anyio.sleep(DEPOSED_PAUSE_S)
+
+    async def _until_over(self, leadership: Leadership) -> None:
+        async with anyio.create_task_group() as tasks:
+
+            async def watch() -> None:
+                await leadership.lost.wait()
+                self._bell.set()
+
+            tasks.start_soon(watch)
+            await self._term_over.wait()
+            tasks.cancel_scope.cancel()
+
+    async def _append(self, outstanding: Outstanding) -> None:
+        """One append; ends in the truth, however long the broker is away."""
+        outstanding.outcome = await self._log.append(
+            self._producer.value,
+            outstanding.payload,
+            expected_last=outstanding.expected_last,
+            commit_id=outstanding.commit.id,
+        )
+        self._status.counters.append_ns += time.perf_counter_ns() - outstanding.begun_ns
+        self._observer.appended(outstanding.commit, outstanding.outcome)
+        self._bell.set()
+
+    # --- the loop --------------------------------------------------------------------------------------------------
+
+    async def _loop(self, tasks: anyio.abc.TaskGroup) -> None:
+        while True:
+            await self._bell.wait()
+            self._bell.clear()
+            await self._fold_inbox()
+            if self._status.phase is Phase.STARTING and self.state.position >= self._fold_to and not self._stopping:
+                self._stand_by()
+                tasks.start_soon(self._stand_for_election)
+            self._look_at_append()
+            if self._stopping and self._outstanding is None:
+                self._end_term()
+                self._status.phase = Phase.STOPPING
+                return
+            await self._look_at_lease()
+            if self._term is not None and not self._deposed:
+                self._tell_heard(self._term)
+                self._settle(self._term)
+
+    async def _fold_inbox(self) -> None:
+        """Fold what had arrived when this began. What comes meanwhile is for the next turn, or none would end."""
+        count = len(self._inbox)
+        if not count:
+            return
+        begun_ns = slice_ns = time.perf_counter_ns()
+        for _ in range(count):
+            self._fold(self._inbox.popleft())
+            if time.perf_counter_ns() - slice_ns > FOLD_SLICE_NS:
+                self._note_progress()
+                await anyio.lowlevel.checkpoint()
+                slice_ns = time.perf_counter_ns()
+        self._status.counters.fold_ns += time.perf_counter_ns() - begun_ns
+        self._note_progress()
+        self._inbox_room.set()
+        if self._inbox:
+            self._bell.set()
+
+    def _note_progress(self) -> None:
+        counters = self._status.counters
+        counters.position = self.state.position
+        counters.entries_waiting = len(self._inbox)
+        if self._status.phase is Phase.STARTING:
+            self._status.detail = f"folding the log: {self.state.position} of {self._fold_to}"
+
+    def _fold(self, entry: Entry) -> None:
+        logged = decode_commit(entry.seq, entry.subject, entry.payload)
+        commit = logged.commit
+        if self._subjects.get(entry.subject) is not commit.producer:
+            why = f"it stands on {entry.subject}, and says that {commit.producer.value} of this cell appended it"
+            raise BrokenLogError(seq=entry.seq, why=why)
+        fold.apply(self.state, logged)
+        counters = self._status.counters
+        counters.commits_folded += 1
+        counters.events_folded += len(commit.events)
+        term = self._term
+        if self._status.phase is not Phase.STARTING:
+            self._observer.folded(self.state, logged, leading=term is not None)
+        if term is None or self._deposed:
+            return
+        if commit.producer is self._producer and commit.epoch != term.epoch:
+            self._deposed = f"epoch {commit.epoch} has begun at position {logged.seq}"
+            return
+        term.dirty = True
+        self._carry_out(term, term.machine.decide(Committed(logged)))
+
+    def _look_at_append(self) -> None:
+        """Whether the append under way is over, and how."""
+        outstanding = self._outstanding
+        if outstanding is None or outstanding.outcome is None:
+            return
+        match outstanding.outcome:
+            case Appended(seq=seq):
+                if self.state.position < seq:
+                    return
+                self._outstanding = None
+                self._status.counters.commits_appended += 1
+                self._status.counters.events_appended += len(outstanding.commit.events)
+            case Conflict(actual_last=actual_last):
+                self._outstanding = None
+                self._status.counters.appends_refused += 1
+                self._fold_to = Seq(max(self._fold_to, actual_last))
+                refused = (
+                    f"the log refused commit {outstanding.commit.id}, which was fenced on {outstanding.expected_last}"
+                )
+                self._deposed = f"{refused}; {self._deposed or f'the subject ends at {actual_last}'}"
+            case _:
+                assert_never(outstanding.outcome)
+
+    # --- terms -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _epoch_seen(self) -> Epoch:
+        record = self.state.producers.get(self._producer)
+        return record.epoch if record is not None else Epoch(0)
+
+    def _stand_by(self) -> None:
+        self._status.phase = Phase.STANDBY
+        self._status.detail = "waiting for the lease"
+        _LOG.info("folded up to position %d; standing by", self.state.position, extra={"position": self.state.position})
+
+    async def _look_at_lease(self) -> None:
+        leadership = self._leadership
+        if leadership is None or self._outstanding is not None or self._stopping:
+            # While an append is on its way its outcome is awaited first, also when the lease is lost: it is the log
+            # that says whether the epoch is over.
+            return
+        if leadership.lost.is_set():
+            self._deposed = self._deposed or leadership.why_lost
+        if self._deposed:
+            self._step_down(leadership)
+        elif self._term is None:
+            await self._open_term(leadership)
+
+    async def _open_term(self, leadership: Leadership) -> None:
+        """Append `leader.elected`; when it is folded, make the machine."""
+        epoch = Epoch(leadership.epoch)
+        if self._status.phase is Phase.OPENING and self._epoch_seen == epoch:
+            await self._begin(epoch)
+            return
+        if self.state.position < self._fold_to:
+            return
+        self._status.phase = Phase.OPENING
+        self._status.detail = f"opening epoch {epoch}"
+        try:
+            commit, expected_last = first_of_term(
+                self.state, self._producer, epoch, leadership.holder, UnixMs(self._clock())
+            )
+        except ValueError as error:
+            self._deposed = str(error)
+            self._step_down(leadership)
+            return
+        self._send(commit, encode_commit(commit), expected_last)
+
+    async def _begin(self, epoch: Epoch) -> None:
+        assert self._tasks is not None
+        begun_ns = time.perf_counter_ns()
+        term = Term(
+            epoch,
+            self._make_machine(self.state),
+            carrier=self._carrier,
+            feeder=self._feeder,
+            counters=self._status.counters,
+            ring=self._bell.set,
+            now_ms=self._clock,
+            calls_max=self._limits.calls_max,
+            stimuli_max=self._stimuli_max,
+        )
+        await self._tasks.start(term.run)
+        self._term = term
+        self._status.phase = Phase.LEADING
+        self._status.detail = ""
+        self._status.counters.terms += 1
+        self._status.counters.epoch = epoch
+        took_ms = (time.perf_counter_ns() - begun_ns) // 1_000_000
+        _LOG.info(
+            "leading: epoch %d begins at position %d (machine made in %d ms)",
+            epoch,
+            self.state.position,
+            took_ms,
+            extra={"epoch": epoch, "position": self.state.position},
+        )
+
+    def _step_down(self, leadership: Leadership) -> None:
+        _LOG.warning(
+            "our epoch %d is over: %s; standing by",
+            leadership.epoch,
+            self._deposed,
+            extra={"epoch": leadership.epoch, "position": self.state.position},
+        )
+        record = self.state.producers.get(self._producer)
+        if record is not None and record.epoch > leadership.epoch:
+            self._deposed_by_other = True
+            if record.holder == leadership.holder:
+                _LOG.warning(
+                    "another process leads under our name %s: give each a holder of its own", leadership.holder
+                )
+        self._end_term()
+        self._deposed = ""
+        self._leadership = None
+        self._status.phase = Phase.STANDBY
+        self._status.detail = "waiting for the lease"
+        self._term_over.set()
+
+    def _end_term(self) -> None:
+        self._parts.clear()
+        if self._term is not None:
+            self._term.end()
+            self._term = None
+            self._status.counters.epoch = 0
+
+    # --- deciding --------------------------------------------------------------------------------------------------
+
+    def _now_ms(self) -> UnixMs:
+        """The wall clock, never before our last commit: so a commit's time is the time that was decided with."""
+        record = self.state.producers.get(self._producer)
+        return UnixMs(max(self._clock(), record.last_ms if record is not None else 0))
+
+    def _tell_heard(self, term: Term) -> None:
+        for stimulus in term.take_heard():
+            self._status.counters.stimuli += 1
+            term.dirty = True
+            self._carry_out(term, term.machine.decide(stimulus))
+
+    def _settle(self, term: Term) -> None:
+        """Send `Settled` if there is something new and nothing of ours is on its way."""
+        if self._outstanding is not None or self._stopping:
+            return
+        if self._parts:
+            self._append_events(self._parts.popleft())
+            return
+        if term.is_full:
+            self._status.detail = (
+                f"no decision until some of {term.calls_unfinished} calls to the API server are answered"
+            )
+            return
+        self._status.detail = ""
+        now_ms = self._now_ms()
+        due = term.is_due(now_ms)
+        if not (term.dirty or due):
+            return
+        term.dirty = False
+        begun_ns = time.perf_counter_ns()
+        commands = term.machine.decide(Settled(now_ms))
+        self._status.counters.decide_ns += time.perf_counter_ns() - begun_ns
+        self._status.counters.decisions += 1
+        self._carry_out(term, commands)
+        if self._after_decision is not None:
+            self._after_decision(term.machine)
+
+    def _carry_out(self, term: Term, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Append():
+                    assert self._outstanding is None, "an append is only asked for by Settled"
+                    self._append_events(command)
+                case Call():
+                    term.call(command)
+                case WakeAt(at_ms=at_ms):
+                    term.wake_at(at_ms)
+                case TakeSnapshot():
+                    term.snapshot(command)
+                case _:
+                    assert_never(command)
+
+    def _append_events(self, append: Append) -> None:
+        """Send an append; one that is too large for a message goes in halves, each when the one before is folded."""
+        term = self._term
+        assert term is not None
+        trace = self._observer.deciding(append)
+        while True:
+            commit, expected_last = next_commit(self.state, self._producer, term.epoch, append, self._now_ms(), trace)
+            payload = encode_commit(commit)
+            count = len(append.events)
+            if len(payload) <= self._limits.commit_bytes_max or not self._splits or count < 2:
+                break
+            self._parts.appendleft(msgspec.structs.replace(append, events=append.events[count // 2 :]))
+            append = msgspec.structs.replace(append, events=append.events[: count // 2])
+        self._send(commit, payload, expected_last)
+
+    def _send(self, commit: Commit, payload: bytes, expected_last: Seq) -> None:
+        assert self._tasks is not None
+        self._outstanding = Outstanding(commit, payload, expected_last)
+        self._tasks.start_soon(self._append, self._outstanding)

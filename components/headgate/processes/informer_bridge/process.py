@@ -1,0 +1,44 @@
+"""The informer bridge as a process: it watches the API server, appends facts, and creates the Workloads of jobs."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from headgate.adapters.kubernetes.resources import RESOURCES as ADDRESSES
+from headgate.core.ingest import RESOURCES
+from headgate.core.machine import Machine
+from headgate.events.base import Producer
+from headgate.processes.informer_bridge.decide import InformerBridge
+from headgate.processes.outside import KubernetesCarrier
+from headgate.processes.process import Given, Parts, Process
+from headgate.processes.watching import Watching
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def _build(given: Given) -> AsyncIterator[Parts]:
+    assert given.transport is not None, "the bridge asks for Kubernetes"
+    settings = given.settings
+    carrier = KubernetesCarrier(given.transport, settings.kubernetes)
+    watching = Watching(given.transport, ADDRESSES, tuple(RESOURCES), page_items=settings.bridge.page_items)
+    given.status.probes.append(lambda: carrier.probe(given.status.started_ms))
+    given.status.probes.append(lambda: watching.probe(given.status.started_ms))
+    yield Parts(
+        machine=InformerBridge,
+        carrier=carrier,
+        feeder=watching,
+        after_decision=_report_problems,
+        stimuli_max=settings.bridge.stimuli_max,
+    )
+
+
+def _report_problems(machine: Machine) -> None:
+    """Objects that could not be read are absent for everybody; that somebody should know."""
+    assert isinstance(machine, InformerBridge)
+    while machine.problems:
+        _LOG.warning("an object of the API server is passed over: %s", machine.problems.popleft())
+
+
+PROCESS = Process(producer=Producer.INFORMER_BRIDGE, build=_build, kubernetes=True)

@@ -1,0 +1,67 @@
+"""
+What carries the machines' calls out: the Kubernetes adapter, seen as a `Carrier`.
+
+Calls are derived from folded commits, so everything here happens after the decision is durable. The adapter repeats a
+call until it has a definite answer; how it fares shows in the process's status.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from headgate.adapters.jetstream.health import Dependency
+from headgate.adapters.kubernetes.call import CallExecutor, CallSettings, KubeCall
+from headgate.adapters.kubernetes.transport import Transport
+from headgate.core.machine import Call, Completed, TakeSnapshot
+from headgate.core.state import State
+from headgate.processes.settings import KubernetesSettings
+from headgate.processes.status import KUBERNETES
+from headgate.processes.term import Report
+
+
+class NoCallsError(Exception):
+    """Raised when a machine asks for something that its process was not given the means for."""
+
+
+class NoCarrier:
+    """For processes that only append."""
+
+    async def call(self, call: Call) -> Completed:
+        """Refuse."""
+        raise NoCallsError(f"{call.method} {call.path}: this process makes no calls to the API server")
+
+    def snapshot(self, command: TakeSnapshot, state: State, report: Report) -> Callable[[], Coroutine[Any, Any, None]]:  # noqa: ARG002
+        """Refuse."""
+        raise NoCallsError(f"{command.call_id}: this process takes no snapshots")
+
+
+class KubernetesCarrier(NoCarrier):
+    """Calls to one API server, at most `in_flight_max` at once and `qps` a second."""
+
+    def __init__(self, transport: Transport, settings: KubernetesSettings) -> None:
+        self.executor = CallExecutor(
+            transport,
+            CallSettings(in_flight_max=settings.in_flight_max, qps=settings.qps, burst=settings.burst),
+        )
+
+    async def call(self, call: Call) -> Completed:
+        """Carry out a call until it has a definite answer."""
+        outcome = await self.executor.run(
+            KubeCall(
+                id=call.id,
+                method=call.method,
+                path=call.path,
+                query=call.query,
+                body=None if call.body is None else msgspec.json.encode(call.body),
+                content_type=None if call.body is None else call.content_type or "application/json",
+                key=call.lane,
+            )
+        )
+        return Completed(outcome.id, outcome.status, outcome.body)
+
+    def probe(self, started_ms: int) -> Dependency:
+        """Whether calls get through."""
+        health = self.executor.health
+        since_ms = started_ms if health.failing_since is None else int(health.failing_since * 1000)
+        return Dependency(name=KUBERNETES, ok=health.ok, since_ms=since_ms, error=health.error)

@@ -1,0 +1,99 @@
+"""
+The state at positions of the past: from the nearest snapshot, folded on in a worker thread.
+
+Used by the snapshotter, which folds each stretch between two snapshots again to compare, and by the read side, which is
+asked for the past. Entries are read on the loop; decoding and folding them, which is what takes time, happens in a
+thread, so that whoever runs the loop is not held up for longer than a slice of the interpreter's time.
+"""
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import anyio.to_thread
+
+from headgate.adapters.log import Blobs, Entry, Log
+from headgate.core import fold
+from headgate.core.state import State
+from headgate.events.commit import decode_commit
+from headgate.events.ids import Seq
+from headgate.processes import snapshots
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+STATES_KEPT: Final = 2
+"""Past states that are kept for the next question; each may take hundreds of megabytes in a large cell."""
+
+
+class NotInLogError(LookupError):
+    """Raised when a position or time is not in the log. The message names the range that is."""
+
+
+def fold_entries(state: State, entries: list[Entry]) -> None:
+    """Fold entries into a state. Raises what the fold raises."""
+    for entry in entries:
+        fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload))
+
+
+async def fold_on(log: Log, state: State, position: Seq) -> None:
+    """Fold the log into a state that nobody else uses, up to and including a position."""
+    if state.position >= position:
+        return
+    reading: AsyncGenerator[list[Entry], None] = log.read(state.position + 1, stop=position)  # type: ignore[assignment]
+    async with aclosing(reading):
+        async for entries in reading:
+            await anyio.to_thread.run_sync(fold_entries, state, entries)
+
+
+class Past:
+    """
+    States of the past of one cell, the last few of them kept.
+
+    A state that is given out must only be read. One question at a time is worked on; the others wait.
+    """
+
+    def __init__(self, log: Log, blobs: Blobs, cell: str) -> None:
+        self._log = log
+        self._blobs = blobs
+        self._cell = cell
+        self._kept: dict[Seq, State] = {}
+        self._turn = anyio.Lock()
+
+    async def state_at(self, position: Seq) -> State:
+        """
+        The state after the commit at a position; position 0 is before the first.
+
+        Raises NotInLogError when the log does not reach it.
+        """
+        async with self._turn:
+            last = await self._log.last_seq()
+            if not 0 <= position <= last:
+                raise NotInLogError(f"position {position} is not in the log, which has 0 to {last}")
+            kept = self._kept.pop(position, None)
+            state = kept if kept is not None else await self._fold_to(position)
+            self._kept[position] = state
+            while len(self._kept) > STATES_KEPT:
+                del self._kept[next(iter(self._kept))]
+            return state
+
+    async def _fold_to(self, position: Seq) -> State:
+        state, _ = await snapshots.newest(self._log, self._blobs, self._cell, up_to=position)
+        await fold_on(self._log, state, position)
+        return state
+
+    async def position_at(self, time_ms: int) -> Seq:
+        """
+        The last position that the broker had stored at a time (unix milliseconds); 0 when the log is younger.
+
+        Found by bisection, which costs one look at the log for each doubling of its length.
+        """
+        low, high = await self._log.first_seq(), await self._log.last_seq()
+        # Everything before `low` was stored by then, nothing from `high + 1` on.
+        while low <= high:
+            middle = (low + high) // 2
+            if (await self._log.get(middle)).time_ms <= time_ms:
+                low = middle + 1
+            else:
+                high = middle - 1
+        return Seq(high)

@@ -1,0 +1,88 @@
+"""
+What a process is, as data: which machine it runs and what it needs around it.
+
+Each of the six has one such description in `<name>/process.py`; `headgate.processes.entry` provides what it asks for
+and runs it.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import msgspec
+
+from headgate.adapters.jetstream.connection import Connection
+from headgate.adapters.kubernetes.transport import Transport
+from headgate.adapters.log import Blobs, Log
+from headgate.core.machine import Machine
+from headgate.core.state import State
+from headgate.events.base import Producer
+from headgate.processes.outside import KubernetesCarrier, NoCarrier
+from headgate.processes.settings import Settings
+from headgate.processes.status import Status
+from headgate.processes.term import Carrier, Feeder
+
+
+class Given(msgspec.Struct, kw_only=True):
+    """
+    What a process may build on. `transport` is there if it asked for Kubernetes.
+
+    `warn` logs where the broker is set up less safely than it should be.
+    """
+
+    settings: Settings
+    status: Status
+    log: Log
+    blobs: Blobs
+    connection: Connection
+    transport: Transport | None = None
+    warn: Callable[[list[str]], None]
+
+
+class Parts(msgspec.Struct, kw_only=True):
+    """What a process adds to the loop."""
+
+    machine: Callable[[State], Machine]
+    carrier: Carrier = msgspec.field(default_factory=NoCarrier)
+    feeder: Feeder | None = None
+    splits: bool = True
+    after_decision: Callable[[Machine], None] | None = None
+    stimuli_max: int = 2_000
+
+
+Build = Callable[[Given], AbstractAsyncContextManager[Parts]]
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the six. `kubernetes` says that it talks to the API server."""
+
+    producer: Producer
+    build: Build
+    kubernetes: bool = False
+
+    @property
+    def name(self) -> str:
+        """As on the command line and in subjects."""
+        return self.producer.value
+
+
+def only_appends(machine: Callable[[State], Machine], *, splits: bool = True) -> Build:
+    """For processes that only read the log and append."""
+
+    @asynccontextmanager
+    async def build(_: Given) -> AsyncIterator[Parts]:
+        yield Parts(machine=machine, splits=splits)
+
+    return build
+
+
+def makes_calls(machine: Callable[[State], Machine]) -> Build:
+    """For processes whose machine also calls the API server."""
+
+    @asynccontextmanager
+    async def build(given: Given) -> AsyncIterator[Parts]:
+        assert given.transport is not None, "a process that makes calls asks for Kubernetes"
+        carrier = KubernetesCarrier(given.transport, given.settings.kubernetes)
+        given.status.probes.append(lambda: carrier.probe(given.status.started_ms))
+        yield Parts(machine=machine, carrier=carrier)
+
+    return build

@@ -1,0 +1,11 @@
+"""
+The scheduler as a process: it reads the log and appends cycles.
+
+A cycle is one commit, whatever its size: its decisions stand together or not at all.
+"""
+
+from headgate.events.base import Producer
+from headgate.processes.process import Process, only_appends
+from headgate.processes.scheduler.decide import Scheduler
+
+PROCESS = Process(producer=Producer.SCHEDULER, build=only_appends(Scheduler, splits=False))

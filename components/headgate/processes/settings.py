@@ -1,0 +1,326 @@
+"""
+The settings of a process: one YAML file, overrides from the environment, every mistake told in one line.
+
+`load` reads `headgate.yaml` (or the file that HEADGATE_CONFIG or `--config` names), lays the environment over it
+(`HEADGATE_<SECTION>_<KEY>`, `HEADGATE_CELL`, and `NATS_URL`, which everybody knows) and decodes the result strictly: a
+key that does not exist and a value of the wrong kind are refused, with the file (or variable), the key, the value and
+what to do about it. The command line prints the line and exits with code 2.
+
+The types below are the reference: every key, its unit (last in its name) and its default.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from headgate.adapters.jetstream.connection import NatsOptions
+from headgate.events.subjects import check_cell
+
+PREFIX: Final = "HEADGATE_"
+FILE: Final = "headgate.yaml"
+"""Read from the working directory when no file is named. It may be absent."""
+
+Count = Annotated[int, Meta(ge=1)]
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class SettingsError(Exception):
+    """Raised when the settings hold a mistake. The message is one line; exit code 2."""
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all sections."""
+
+
+class NatsSettings(Section, frozen=True):
+    """
+    The broker.
+
+    `url` may name several servers, separated by commas. `replicas` is what new streams get. `monitor_url` is a server's
+    monitoring port: only there can be seen whether it syncs every write.
+    """
+
+    url: str = "nats://127.0.0.1:4222"
+    monitor_url: str = ""
+    replicas: Annotated[int, Meta(ge=1, le=5)] = 1
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+    creds_file: str | None = None
+    nkey_seed_file: str | None = None
+    tls_ca_file: str | None = None
+    tls_cert_file: str | None = None
+    tls_key_file: str | None = None
+    tls_hostname: str | None = None
+    js_domain: str | None = None
+
+    def options(self) -> NatsOptions:
+        """As the adapter takes them."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name in NatsOptions.__struct_fields__}
+        return NatsOptions(**fields)
+
+
+class KubernetesSettings(Section, frozen=True):
+    """
+    The API server.
+
+    `server` is a URL without credentials; otherwise `kubeconfig` and `context`, KUBECONFIG, the pod's service account
+    or ~/.kube/config are used, in this order. The rest bounds what one process asks of it.
+    """
+
+    server: str | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+    qps: Annotated[float, Meta(gt=0)] = 500.0
+    burst: Count = 1000
+    in_flight_max: Count = 32
+
+
+class LogSettings(Section, frozen=True):
+    """What the process writes to stderr. `level` as in Python's logging, in lower case."""
+
+    format: Literal["human", "json"] = "human"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class HttpSettings(Section, frozen=True):
+    """
+    Where /healthz, /readyz and /metrics are served, and by the snapshotter the read side.
+
+    Port 0 takes a free one; the address is logged, and written to `address_file` if one is named.
+    """
+
+    host: str = "127.0.0.1"
+    port: Port = 0
+    address_file: str = ""
+
+
+class LeaseSettings(Section, frozen=True):
+    """For how long a leader that says nothing keeps its lease: the time that a takeover takes."""
+
+    term_ms: Annotated[int, Meta(ge=300)] = 5_000
+
+
+class SnapshotSettings(Section, frozen=True):
+    """
+    When the snapshotter takes one, and how many are kept.
+
+    After so many commits, so long after the last one if there was any, and once nothing has happened for `idle_ms`.
+    `verify` folds the log between two again and compares.
+    """
+
+    commits: Count = 20_000
+    every_ms: Count = 300_000
+    idle_ms: Count = 15_000
+    keep: Annotated[int, Meta(ge=2)] = 4
+    verify: bool = True
+
+
+class FeedSettings(Section, frozen=True):
+    """The feed: one CloudEvent per event. `batch_max` are in flight at once."""
+
+    enabled: bool = True
+    batch_max: Count = 512
+
+
+class BridgeSettings(Section, frozen=True):
+    """The informer bridge. `page_items` is the size of a page when it lists, `stimuli_max` bounds what waits for it."""
+
+    page_items: Count = 500
+    stimuli_max: Count = 2_000
+
+
+class TracingSettings(Section, frozen=True):
+    """
+    Where spans go.
+
+    `otlp` needs the package opentelemetry-exporter-otlp-proto-http. `sampled` is the share of commits that get a span.
+    """
+
+    exporter: Literal["none", "console", "otlp"] = "none"
+    endpoint: str = ""
+    sampled: Share = 1.0
+
+
+class LimitSettings(Section, frozen=True):
+    """
+    The bounds inside each process.
+
+    Log entries that wait to be folded, calls without an answer (no decision is taken beyond), bytes of one commit, and
+    how long a shutdown may take.
+    """
+
+    entries_max: Count = 20_000
+    calls_max: Count = 2_048
+    commit_bytes_max: Annotated[int, Meta(ge=1024)] = 900_000
+    shutdown_ms: Count = 10_000
+
+
+class Settings(Section, frozen=True):
+    """
+    All settings.
+
+    `holder` names this instance in leases and in the log: give each a name of its own (a pod's name), and a restarted
+    instance takes over at once; "" makes one from host name and process id.
+    """
+
+    cell: str = "main"
+    holder: str = ""
+    nats: NatsSettings = NatsSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    log: LogSettings = LogSettings()
+    http: HttpSettings = HttpSettings()
+    lease: LeaseSettings = LeaseSettings()
+    snapshots: SnapshotSettings = SnapshotSettings()
+    feed: FeedSettings = FeedSettings()
+    bridge: BridgeSettings = BridgeSettings()
+    tracing: TracingSettings = TracingSettings()
+    limits: LimitSettings = LimitSettings()
+
+
+SECTIONS: Final[Mapping[str, type[Section]]] = {
+    field.name: field.type
+    for field in msgspec.structs.fields(Settings)
+    if isinstance(field.type, type) and issubclass(field.type, Section)
+}
+PLAIN: Final = tuple(field for field in Settings.__struct_fields__ if field not in SECTIONS)
+
+
+def load(path: str | Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """
+    The settings in effect. `path` must exist if given; without it HEADGATE_CONFIG, then ./headgate.yaml if it is there.
+
+    Raises SettingsError, whose message is one line.
+    """
+    environ = os.environ if environ is None else environ
+    named = path if path is not None else environ.get("HEADGATE_CONFIG") or None
+    file = Path(named) if named is not None else Path(FILE)
+    tree = _read(file, must_exist=named is not None)
+    origins: dict[tuple[str, ...], str] = {}
+    for variable, keys, value in _overrides(environ):
+        _put(tree, keys, value, file)
+        origins[keys] = variable
+    try:
+        settings = msgspec.convert(tree, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(_explain(error, tree, str(file), origins)) from error
+    try:
+        check_cell(settings.cell)
+    except ValueError as error:
+        raise SettingsError(f"{origins.get(('cell',), file)}: {error}") from error
+    return settings
+
+
+def _read(file: Path, *, must_exist: bool) -> dict[str, Any]:
+    try:
+        text = file.read_text()
+    except FileNotFoundError:
+        if must_exist:
+            raise SettingsError(
+                f"{file}: there is no such file; name another with --config or HEADGATE_CONFIG"
+            ) from None
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: cannot be read: {error}") from error
+    try:
+        tree = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{file}: this is not YAML: {' '.join(str(error).split())}") from error
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise SettingsError(f"{file}: the file must hold keys and values, not {_kind(tree)}")
+    return tree
+
+
+_SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT\w*)$|_PORT_\d+_(TCP|UDP)\w*$")
+
+
+def _overrides(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """The environment variables that are settings: name, path of keys, value."""
+    if "NATS_URL" in environ:
+        yield "NATS_URL", ("nats", "url"), environ["NATS_URL"]
+    for variable, value in sorted(environ.items()):
+        words = variable.removeprefix(PREFIX).lower()
+        if not variable.startswith(PREFIX) or variable == "HEADGATE_CONFIG" or _is_service_link(variable, value):
+            continue
+        if words in PLAIN:
+            yield variable, (words,), value
+            continue
+        section, _, key = words.partition("_")
+        if section not in SECTIONS:
+            # Other tools, and tests, may have variables of this prefix.
+            continue
+        if key not in SECTIONS[section].__struct_fields__:
+            known = [f"{PREFIX}{section}_{each}".upper() for each in SECTIONS[section].__struct_fields__]
+            raise SettingsError(f"environment: {variable}={value}: there is no such setting{_meant(variable, known)}")
+        yield variable, (section, key), value
+
+
+def _is_service_link(variable: str, value: str) -> bool:
+    """Whether Kubernetes put it there for a Service called headgate: those look like settings and are none."""
+    return bool(_SERVICE_LINK.search(variable)) or (
+        variable.endswith("_PORT") and value.startswith(("tcp://", "udp://"))
+    )
+
+
+def _put(tree: dict[str, Any], keys: tuple[str, ...], value: str, file: Path) -> None:
+    *path, last = keys
+    for key in path:
+        inner = tree.setdefault(key, {})
+        if inner is None:
+            inner = tree[key] = {}
+        if not isinstance(inner, dict):
+            raise SettingsError(f"{file}: {key}: must hold keys and values, not {_kind(inner)}")
+        tree = inner
+    tree[last] = value
+
+
+_AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>[^`]*)`")
+
+
+def _explain(
+    error: msgspec.ValidationError, tree: dict[str, Any], file: str, origins: dict[tuple[str, ...], str]
+) -> str:
+    """One line: where, which key, which value, and what to do."""
+    text = str(error)
+    at = _AT.search(text)
+    keys = tuple(at["path"].split(".")) if at and at["path"] else ()
+    what = _AT.sub("", text)
+    unknown = _UNKNOWN.search(what)
+    if unknown:
+        field = unknown["field"]
+        known = list(SECTIONS[keys[0]].__struct_fields__ if keys else Settings.__struct_fields__)
+        return f"{file}: {'.'.join((*keys, field))}: there is no such key{_meant(field, known)}"
+    value: Any = tree
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    where = origins.get(keys, file)
+    shown = "(hidden)" if keys and keys[-1] in ("password", "token") else repr(value)
+    expected = what[0].lower() + what[1:]
+    key = ".".join(keys) or "the file"
+    return f"{where}: {key}: {shown} cannot be used: {expected.replace('`', '')}; correct the value or leave it out"
+
+
+def _meant(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; there is {', '.join(known)}"
+
+
+def _kind(value: object) -> str:
+    match value:
+        case list():
+            return "a list"
+        case str() | int() | float() | bool():
+            return f"the value {value!r}"
+        case _:
+            return "nothing"

@@ -1,0 +1,1 @@
+"""The snapshotter: snapshots, their verification, the feed."""

@@ -1,0 +1,45 @@
+"""
+The snapshotter as a process: snapshots and their verification, the feed, the read side.
+
+The read side itself (`headgate.web`) is added to its HTTP front by whoever starts it.
+"""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from headgate.adapters.jetstream.feed import open_feed
+from headgate.core.state import State
+from headgate.events.base import Producer
+from headgate.processes.feed_writer import FeedWriter
+from headgate.processes.feeding import Feeding
+from headgate.processes.process import Given, Parts, Process
+from headgate.processes.snapshotter.decide import Rules, Snapshotter
+from headgate.processes.storing import SnapshotCarrier
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@asynccontextmanager
+async def _build(given: Given) -> AsyncIterator[Parts]:
+    settings = given.settings.snapshots
+    rules = Rules(commits=settings.commits, every_ms=settings.every_ms, idle_ms=settings.idle_ms)
+    carrier = SnapshotCarrier(
+        given.log, given.blobs, given.status, keep=settings.keep, verify=settings.verify, now_ms=_now_ms
+    )
+
+    def machine(state: State) -> Snapshotter:
+        return Snapshotter(state, rules)
+
+    feeding = None
+    if given.settings.feed.enabled:
+        feed = await open_feed(given.connection, given.settings.cell, replicas=given.settings.nats.replicas)
+        given.warn(feed.warnings)
+        writer = FeedWriter(given.connection, feed.name)
+        feeding = Feeding(writer, given.log, given.status, batch_max=given.settings.feed.batch_max)
+    yield Parts(machine=machine, carrier=carrier, feeder=feeding)
+
+
+PROCESS = Process(producer=Producer.SNAPSHOTTER, build=_build)

@@ -1,0 +1,131 @@
+"""
+How a process is doing: its part, its counters, and what it waits for.
+
+The loop writes here, /readyz, /metrics and the logs read it. Nothing is decided by it. Counters are plain integers, so
+that counting costs nothing on the way of an event; telemetry looks at them when it is asked.
+"""
+
+import enum
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from headgate.adapters.jetstream.health import Dependency, Health
+
+KUBERNETES = "kubernetes"
+
+
+class Phase(enum.StrEnum):
+    """What a process is about."""
+
+    STARTING = "starting"
+    """It folds the log up to where it was when the process began."""
+    STANDBY = "standby"
+    """It folds the log and waits for the lease."""
+    OPENING = "opening"
+    """It has the lease and opens its term in the log."""
+    LEADING = "leading"
+    """It decides."""
+    STOPPING = "stopping"
+    """It finishes what is under way."""
+
+
+class Counters(msgspec.Struct, kw_only=True):
+    """Since the process began, except for the last five, which are of now."""
+
+    commits_folded: int = 0
+    events_folded: int = 0
+    commits_appended: int = 0
+    events_appended: int = 0
+    appends_refused: int = 0
+    terms: int = 0
+    decisions: int = 0
+    stimuli: int = 0
+    calls: int = 0
+    calls_refused: int = 0
+    snapshots: int = 0
+    verifications: int = 0
+    divergences: int = 0
+    feed_messages: int = 0
+    fold_ns: int = 0
+    decide_ns: int = 0
+    append_ns: int = 0
+    calls_unfinished: int = 0
+    entries_waiting: int = 0
+    stimuli_waiting: int = 0
+    position: int = 0
+    epoch: int = 0
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of /readyz."""
+
+    ready: bool
+    process: str
+    cell: str
+    holder: str
+    phase: Phase
+    position: int
+    log_end: int
+    epoch: int
+    detail: str = ""
+    problems: tuple[str, ...] = ()
+    dependencies: tuple[Dependency, ...] = ()
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Status:
+    """One process's status. `health` is shared with its adapters; `probes` are asked at each report (kubernetes)."""
+
+    def __init__(
+        self, *, process: str, cell: str, holder: str, health: Health, now_ms: Callable[[], int] = _wall_clock_ms
+    ) -> None:
+        self.process = process
+        self.cell = cell
+        self.holder = holder
+        self.health = health
+        self.phase = Phase.STARTING
+        self.detail = "not connected to the log yet"
+        self.counters = Counters()
+        self.log_end = 0
+        self.started_ms = now_ms()
+        self.probes: list[Callable[[], Dependency]] = []
+        self._problems: dict[str, str] = {}
+
+    def problem(self, name: str, text: str | None) -> None:
+        """Set, or with None remove, something that makes the process not ready and that is no dependency."""
+        if text is None:
+            self._problems.pop(name, None)
+        else:
+            self._problems[name] = text
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """What is wrong inside, by name."""
+        return self._problems
+
+    def dependencies(self) -> list[Dependency]:
+        """Everything that is depended on, well or not."""
+        return [*self.health.dependencies(), *(probe() for probe in self.probes)]
+
+    def report(self) -> Report:
+        """Ready: it leads or stands by, all it depends on is well, and nothing is wrong inside."""
+        dependencies = tuple(self.dependencies())
+        settled = self.phase not in (Phase.STARTING, Phase.STOPPING)
+        return Report(
+            ready=settled and all(each.ok for each in dependencies) and not self._problems,
+            process=self.process,
+            cell=self.cell,
+            holder=self.holder,
+            phase=self.phase,
+            position=self.counters.position,
+            log_end=max(self.log_end, self.counters.position),
+            epoch=self.counters.epoch,
+            detail=self.detail,
+            problems=tuple(self._problems.values()),
+            dependencies=dependencies,
+        )

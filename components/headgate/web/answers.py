@@ -1,0 +1,199 @@
+"""
+What the read side says about a state: queues, pending workloads, tables. Pure: a state in, plain data out.
+
+Rows come in the order in which the scheduler would take them; everything that may be long has a limit.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from headgate.core.activeness import cluster_queue_active
+from headgate.core.fold import TABLES
+from headgate.core.standing import standing
+from headgate.core.state import Stage, State, Tables, Workload
+from headgate.core.wording import describe_wake, format_amount, nominal_quotas, sleep_of
+from headgate.events.ids import LocalQueueKey, WorkloadKey
+
+KEYED: Final = tuple(name for name in TABLES if isinstance(getattr(Tables(), name), dict))
+"""The tables of the state that have rows by key."""
+PLAIN: Final = tuple(name for name in TABLES if name not in KEYED)
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One pending workload. `place` counts from 1 in its ClusterQueue; 0 when it stands aside."""
+
+    workload: str
+    stage: str
+    cluster_queue: str
+    local_queue: str
+    place: int
+    priority: int
+    queued_at_ms: int
+    reason: str
+    message: str
+    wakes: tuple[str, ...] = ()
+
+
+class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One ClusterQueue: how many wait (`asleep` of them until something changes), how many hold quota, and how much."""
+
+    cluster_queue: str
+    active: bool
+    message: str
+    cohort: str
+    pending: int
+    asleep: int
+    reserved: int
+    admitted: int
+    usage: dict[str, str]
+
+
+class NoSuchTableError(LookupError):
+    """Raised when the state has no table of this name; the message lists those it has."""
+
+
+class NoSuchQueueError(LookupError):
+    """Raised when nothing is known of the queue that is asked for."""
+
+
+def overview(state: State) -> dict[str, Any]:
+    """What a state is, without its rows: the plain fields and the size of each table."""
+    return {
+        "cell": state.cell,
+        **{name: msgspec.to_builtins(getattr(state, name)) for name in PLAIN},
+        "tables": {name: len(getattr(state, name)) for name in KEYED},
+    }
+
+
+def table(state: State, name: str, *, limit: int, after: str = "") -> dict[str, Any]:
+    """
+    Rows of a table in the order of their keys: at most `limit`, those behind the key `after`.
+
+    `next` is there when more follow: the key to go on after.
+
+    Raises NoSuchTableError.
+    """
+    if name not in KEYED:
+        raise NoSuchTableError(f"there is no table {name!r}; there is {', '.join(KEYED)}")
+    rows = getattr(state, name)
+    keys = sorted(key for key in rows if key > after)
+    shown = keys[:limit]
+    answer: dict[str, Any] = {
+        "position": state.position,
+        "table": name,
+        "rows": {key: msgspec.to_builtins(rows[key]) for key in shown},
+    }
+    if len(keys) > limit:
+        answer["next"] = shown[-1]
+    return answer
+
+
+def queues(state: State) -> list[QueueRow]:
+    """Every ClusterQueue in the order of names."""
+    rows = []
+    for name in sorted(state.cluster_queues):
+        record = state.cluster_queues[name]
+        line = state.index.pending.get(name)
+        holders = state.index.holders.get(name, {})
+        admitted = sum(state.workloads[key].stage is Stage.ADMITTED for key in holders)
+        used = state.index.usage.get(name, {})
+        activeness = cluster_queue_active(state, name)
+        rows.append(
+            QueueRow(
+                cluster_queue=name,
+                active=activeness.active,
+                message=activeness.message,
+                cohort=record.spec.cohort_name,
+                pending=(len(line) if line is not None else 0) + len(state.index.offered.get(name, ())),
+                asleep=line.count_asleep() if line is not None else 0,
+                reserved=len(holders),
+                admitted=admitted,
+                usage={
+                    f"{flavor}/{resource}": f"{format_amount(resource, used.get((flavor, resource), 0))} of "
+                    f"{format_amount(resource, nominal)}"
+                    for (flavor, resource), nominal in nominal_quotas(record.spec.resource_groups)
+                },
+            )
+        )
+    return rows
+
+
+def pending(state: State, *, cluster_queue: str = "", local_queue: str = "", limit: int) -> list[Row]:
+    """
+    Who waits in a ClusterQueue, or in a LocalQueue (`<namespace>/<name>`), next first, at most `limit`.
+
+    Raises NoSuchQueueError.
+    """
+    if local_queue:
+        record = state.local_queues.get(LocalQueueKey(local_queue))
+        if record is None:
+            raise NoSuchQueueError(f"there is no LocalQueue {local_queue!r}")
+        mine = state.index.in_local_queue.get(LocalQueueKey(local_queue), {})
+        cluster_queue = cluster_queue or record.spec.cluster_queue
+    elif cluster_queue not in state.cluster_queues and cluster_queue not in state.index.pending:
+        raise NoSuchQueueError(f"there is no ClusterQueue {cluster_queue!r}")
+    rows: list[Row] = []
+    for place, key in _line(state, cluster_queue, local_queue):
+        if local_queue and key not in mine:
+            continue
+        rows.append(_row(state, state.workloads[key], place))
+        if len(rows) >= limit:
+            break
+    return rows
+
+
+def _line(state: State, cluster_queue: str, local_queue: str) -> Iterator[tuple[int, WorkloadKey]]:
+    """Places and workloads: the offered, then those in line, then those set aside."""
+    place = 0
+    for key in state.index.offered.get(cluster_queue, ()):
+        place += 1
+        yield place, key
+    queue = state.index.pending.get(cluster_queue)
+    for key, _ in queue.in_order() if queue is not None else ():
+        place += 1
+        yield place, key
+    aside = (
+        state.index.in_local_queue.get(LocalQueueKey(local_queue), {})
+        if local_queue
+        else dict.fromkeys(state.workloads)
+    )
+    for key in aside:
+        workload = state.workloads[key]
+        stands_aside = workload.stage in (Stage.NEW, Stage.SKIPPED, Stage.PARKED)
+        if stands_aside and (local_queue or workload.cluster_queue == cluster_queue):
+            yield 0, key
+
+
+def _row(state: State, workload: Workload, place: int) -> Row:
+    reason, message, wakes = _why(state, workload, place)
+    namespace = workload.key.partition("/")[0]
+    return Row(
+        workload=workload.key,
+        stage=workload.stage.value,
+        cluster_queue=workload.cluster_queue,
+        local_queue=f"{namespace}/{workload.spec.queue_name}",
+        place=place,
+        priority=workload.priority,
+        queued_at_ms=workload.queued_at_ms,
+        reason=reason,
+        message=message,
+        wakes=wakes,
+    )
+
+
+def _why(state: State, workload: Workload, place: int) -> tuple[str, str, tuple[str, ...]]:
+    match workload.stage:
+        case Stage.QUEUED:
+            asleep = sleep_of(state, workload)
+            if asleep is not None:
+                return asleep.reason, asleep.message, tuple(describe_wake(wake, state) for wake in asleep.wake)
+            return "InLine", f"at place {place}", ("its turn",)
+        case Stage.OFFERED:
+            verdict = workload.verdict
+            return "Offered", verdict.message if verdict is not None else "", ("the scheduler's next cycles",)
+        case _:
+            said = standing(state, workload.key)
+            reason = workload.parked.reason if workload.parked is not None else said.stage
+            return reason, said.why, said.would_change

@@ -1,0 +1,139 @@
+"""All six processes on a real broker and the simulated cluster behind HTTP: jobs run, and the log tells of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.processes.cells import Cell, cell_of
+from tests.support.waiting import until
+
+from headgate.adapters.jetstream import Connection, connect, open_log
+from headgate.adapters.jetstream.embedded import EmbeddedServer
+from headgate.adapters.jetstream.feed import open_feed
+from headgate.adapters.jetstream.messages import by_seq
+from headgate.core import fold
+from headgate.core.state import Stage, State
+from headgate.events.commit import decode_commit
+from headgate.processes.settings import SnapshotSettings
+
+pytestmark = pytest.mark.anyio
+
+KUEUE = "kueue.x-k8s.io/v1beta2"
+CONFIGURATION: list[dict[str, Any]] = [
+    {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "node"},
+        "status": {
+            "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+            "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    },
+    {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "default"}},
+    {
+        "apiVersion": KUEUE,
+        "kind": "ClusterQueue",
+        "metadata": {"name": "cq"},
+        "spec": {
+            "namespaceSelector": {},
+            "resourceGroups": [
+                {
+                    "coveredResources": ["cpu"],
+                    "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "2"}]}],
+                }
+            ],
+        },
+    },
+    {
+        "apiVersion": KUEUE,
+        "kind": "LocalQueue",
+        "metadata": {"name": "lq", "namespace": "default"},
+        "spec": {"clusterQueue": "cq"},
+    },
+]
+
+
+def job(name: str, cpu: str = "1") -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {
+            "suspend": True,
+            "parallelism": 1,
+            "completions": 1,
+            "template": {
+                "spec": {"schedulerName": "headgate", "restartPolicy": "Never", "containers": [container]},
+            },
+        },
+    }
+
+
+async def finished(cell: Cell, count: int) -> State:
+    """The snapshotter's state when so many workloads have finished."""
+
+    def is_reached() -> bool:
+        host = cell.runners["snapshotter"].view.host
+        return host is not None and count == sum(
+            workload.stage is Stage.FINISHED for workload in host.state.workloads.values()
+        )
+
+    await until(is_reached)
+    host = cell.runners["snapshotter"].view.host
+    assert host is not None
+    return host.state
+
+
+async def test_jobs_run_to_their_end_within_quota(tmp_path: Path) -> None:
+    """Four jobs, quota for two: each is admitted, started, bound, finished; at the end nothing holds quota."""
+    async with EmbeddedServer(tmp_path) as server, cell_of(server.url, "e2e") as cell:
+        cell.apply(*CONFIGURATION, *(job(f"j{n}") for n in range(4)))
+        state = await finished(cell, 4)
+        assert not any(state.index.usage["cq"].values())
+        await until(lambda: all(runner.status.report().ready for runner in cell.runners.values()))
+    # Everything that was folded by anybody at the same position is the same.
+    hashes: dict[int, set[str]] = {}
+    for runner in cell.runners.values():
+        assert runner.view.host is not None
+        its = runner.view.host.state
+        hashes.setdefault(its.position, set()).add(fold.state_hash(its))
+    assert all(len(each) == 1 for each in hashes.values())
+
+
+async def test_a_cell_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    """All processes stop in mid-work and start again, from a snapshot: every job still runs to its end."""
+    sections = {"snapshots": SnapshotSettings(commits=20, idle_ms=200)}
+    async with EmbeddedServer(tmp_path) as server:
+        async with cell_of(server.url, "e2e", **sections) as cell:
+            cell.apply(*CONFIGURATION, *(job(f"j{n}") for n in range(6)))
+            await finished(cell, 2)
+            cluster = cell.cluster
+        async with cell_of(server.url, "e2e", cluster=cluster, **sections) as cell:
+            state = await finished(cell, 6)
+            assert state.snapshot is not None
+            await until(lambda: cell.runners["snapshotter"].status.counters.feed_messages > 0)
+            async with connect(server.url, name="test") as connection:
+                await feed_tells_all(connection)
+
+
+async def feed_tells_all(connection: Connection) -> None:
+    """Wait until the feed holds every event of the log, each once and in order."""
+    log, feed = await open_log(connection, "e2e"), await open_feed(connection, "e2e")
+
+    async def positions_of_log() -> list[str]:
+        found = []
+        async for entries in log.read(1):
+            for entry in entries:
+                commit = decode_commit(entry.seq, entry.subject, entry.payload).commit
+                found += [f"{entry.seq}.{index}" for index in range(len(commit.events))]
+        return found
+
+    async def holds_as_many() -> bool:
+        return await feed.count() == len(await positions_of_log())
+
+    await until(holds_as_many)
+    told = [await by_seq(connection, feed.name, seq + 1) for seq in range(await feed.count())]
+    ids = [message.headers["Nats-Msg-Id"] for message in told if message is not None]
+    assert ids == (await positions_of_log())[: len(ids)]

@@ -1,0 +1,172 @@
+"""The entry: what surrounds the loop, and how each end is told."""
+
+import logging
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import msgspec
+import pytest
+from tests.processes.cells import cell_of
+from tests.support.logs import TestLog
+from tests.support.waiting import until
+
+from headgate.adapters.jetstream import connect, open_log
+from headgate.adapters.jetstream.embedded import EmbeddedServer
+from headgate.events.base import EventBase, Producer
+from headgate.events.commit import encode_commit
+from headgate.events.facts import WorkloadObserved
+from headgate.events.ids import Uid, UnixMs, WorkloadKey
+from headgate.events.objects import PodSet, WorkloadSpec
+from headgate.events.queueing import WorkloadReleased
+from headgate.processes.entry import NAMES, Exit, Runner, main_of, processes, run_process
+from headgate.processes.settings import (
+    HttpSettings,
+    KubernetesSettings,
+    LeaseSettings,
+    NatsSettings,
+    Settings,
+    SettingsError,
+    TracingSettings,
+)
+from headgate.web.routes import add_routes
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
+    async with EmbeddedServer(tmp_path / "nats") as server:
+        yield server
+
+
+def settings_of(server: EmbeddedServer, **sections: Any) -> Settings:
+    return Settings(holder="test", nats=NatsSettings(url=server.url), lease=LeaseSettings(term_ms=600), **sections)
+
+
+async def append(server: EmbeddedServer, log: TestLog, producer: Producer, *events: EventBase) -> None:
+    """To the broker, without folding: what is appended here may be what cannot be folded."""
+    logged = log.encode(producer, *events)
+    async with connect(server.url, name="test") as connection:
+        stored = await open_log(connection, "main")
+        last = await stored.last_seq(producer.value)
+        await stored.append(producer.value, encode_commit(logged.commit), expected_last=last, commit_id="x")
+
+
+def test_there_are_six_processes_and_no_other() -> None:
+    """Names are those of the producers."""
+    assert tuple(sorted(processes())) == tuple(sorted(NAMES)) == tuple(sorted(each.value for each in Producer))
+    with pytest.raises(SettingsError, match="there is no process 'placer'; there is informer-bridge"):
+        run_process("placer", Settings())
+
+
+async def test_a_port_that_is_taken_is_a_configuration_error(server: EmbeddedServer, caplog) -> None:
+    """One line names the setting."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        http = HttpSettings(port=taken.getsockname()[1])
+        assert await main_of(Runner(processes()["scheduler"], settings_of(server, http=http))) == Exit.CONFIGURATION
+    assert "http.port" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_kubeconfig_that_is_not_there_is_a_configuration_error(server: EmbeddedServer, caplog) -> None:
+    """It is found out before anything is appended."""
+    kubernetes = KubernetesSettings(kubeconfig="/nowhere")
+    assert await main_of(Runner(processes()["binder"], settings_of(server, kubernetes=kubernetes))) == 2
+    assert "/nowhere" in caplog.text
+
+
+async def test_an_illegal_transition_is_told_as_the_workloads_story(server: EmbeddedServer, caplog) -> None:
+    """The lines say where, when, who and what, up to the one that cannot be; the exit code is that of a broken log."""
+    log = TestLog()
+    key, uid = WorkloadKey("ns/w"), Uid("u")
+    observed = WorkloadObserved(
+        workload=key, uid=uid, created_ms=UnixMs(1), spec=WorkloadSpec(queue_name="lq", pod_sets=(PodSet(),))
+    )
+    await append(server, log, Producer.INFORMER_BRIDGE, observed)
+    log.append(Producer.INFORMER_BRIDGE, observed)
+    released = WorkloadReleased(workload=key, uid=uid, requeued=True, reason="x", message="never evicted")
+    await append(server, log, Producer.QUEUE_MANAGER, released)
+    assert await main_of(Runner(processes()["scheduler"], settings_of(server))) == Exit.BROKEN
+    assert "the story of workload ns/w" in caplog.text
+    assert "1.0  2023-11-14T22:13:20.000Z  informer-bridge epoch 1  workload.observed" in caplog.text
+    assert "2.0  2023-11-14T22:13:20.000Z  queue-manager epoch 1  workload.released" in caplog.text
+    assert "headgate explain ns/w" in caplog.text
+
+
+async def until_ready(cell: Any) -> None:
+    await until(lambda: all(each.status.report().ready for each in cell.runners.values()))
+
+
+async def test_each_process_says_how_it_does(server: EmbeddedServer, tmp_path: Path, caplog) -> None:
+    """/healthz, /readyz with dependencies, /metrics; the address file appears whole; the broker's loss shows."""
+    address_file = tmp_path / "run" / "address"
+    http = HttpSettings(address_file=str(address_file))
+    names = ("snapshotter",)
+    async with (
+        cell_of(server.url, "main", names=names, routes=add_routes, http=http) as cell,
+        aiohttp.ClientSession() as session,
+    ):
+        await until_ready(cell)
+        url = address_file.read_text().strip()
+        assert url == cell.runners["snapshotter"].url
+        async with session.get(f"{url}/healthz") as answer:
+            assert answer.status == 200
+        async with session.get(f"{url}/metrics") as answer:
+            text = await answer.text()
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        assert 'headgate_dependency_up{dependency="nats"} 1' in text
+        assert "# TYPE kueue_admitted_workloads_total counter" in text or "headgate_commits_folded_total" in text
+        async with session.get(f"{url}/state") as answer:
+            assert (await answer.json())["cell"] == "main"
+        await server.kill()
+        await until(lambda: not cell.runners["snapshotter"].status.report().ready)
+        report = await ready(session, url)
+        failing = [each for each in report["dependencies"] if not each["ok"]]
+        assert "nats" in [each["name"] for each in failing]
+        assert all(each["error"] and each["since_ms"] for each in failing)
+        await server.start()
+        await until(lambda: cell.runners["snapshotter"].status.report().ready)
+        assert (await ready(session, url))["ready"]
+
+
+async def ready(session: aiohttp.ClientSession, url: str) -> Any:
+    async with session.get(f"{url}/readyz") as answer:
+        body = msgspec.json.decode(await answer.read())
+        assert answer.status == (200 if body["ready"] else 503)
+        return body
+
+
+async def test_commits_carry_the_trace_of_their_span(server: EmbeddedServer, capfd, caplog) -> None:
+    """With an exporter each commit's envelope has a traceparent, and the console shows the span."""
+    caplog.set_level(logging.INFO)
+    cell_settings = {"tracing": TracingSettings(exporter="console")}
+    async with cell_of(server.url, "main", names=("informer-bridge",), **cell_settings) as cell:
+        await until_ready(cell)
+        await until(lambda: cell.runners["informer-bridge"].view.host.state.position >= 2)
+    async with connect(server.url, name="test") as connection:
+        entry = await (await open_log(connection, "main")).get(2)
+    trace = msgspec.json.decode(entry.payload)["trace"]
+    assert trace.startswith("00-")
+    assert trace.split("-")[1] in capfd.readouterr().err
+
+
+async def test_an_api_server_that_does_not_answer_shows_in_readiness(server: EmbeddedServer, caplog) -> None:
+    """The bridge leads and waits; /readyz names the dependency, since when and why."""
+    kubernetes = KubernetesSettings(server="http://127.0.0.1:9")
+    runner = Runner(processes()["informer-bridge"], settings_of(server, kubernetes=kubernetes))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(runner.run)
+        await until(lambda: any(not each.ok for each in runner.status.dependencies() if "kubernetes" in each.name))
+        await until(lambda: runner.view.host is not None and runner.view.host.is_leading)
+        report = runner.status.report()
+        assert not report.ready
+        (failing,) = (each for each in report.dependencies if not each.ok)
+        assert failing.name == "kubernetes watch"
+        assert "127.0.0.1:9" in failing.error
+        runner.stop()

@@ -1,0 +1,291 @@
+"""The read side answers for now and for the past, in order, with bounds, and says what is wrong with a question."""
+
+import json
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
+from tests.support.logs import START_MS, TestLog
+from tests.support.waiting import until
+
+from headgate.adapters.jetstream.health import Health
+from headgate.core import fold
+from headgate.events.base import EventBase, Producer
+from headgate.events.commit import encode_commit
+from headgate.events.facts import ClusterQueueObserved, LocalQueueObserved, NamespaceObserved, WorkloadObserved
+from headgate.events.ids import LocalQueueKey, Shape, Uid, UnixMs, WorkloadKey
+from headgate.events.objects import ClusterQueueSpec, LocalQueueSpec, PodSet, WorkloadSpec
+from headgate.events.queueing import Head, HeadsOffered, QuotaFreed, WorkloadParked, WorkloadQueued
+from headgate.events.registry import TAGS
+from headgate.processes import snapshots
+from headgate.processes.entry import View
+from headgate.processes.settings import Settings
+from headgate.processes.status import Phase, Status
+from headgate.testing.log import AsyncMemoryLog, MemoryBlobs, MemoryLog
+from headgate.web.routes import add_routes
+
+pytestmark = pytest.mark.anyio
+
+BRIDGE, MANAGER = Producer.INFORMER_BRIDGE, Producer.QUEUE_MANAGER
+
+
+class Side:
+    """A read side over a log in memory, and a client of it. The broker's clock shows one second a commit."""
+
+    def __init__(self) -> None:
+        self.log = TestLog()
+        self.memory = MemoryLog("main", now_ms=lambda: START_MS + 1000 * self.memory.last_seq())
+        self.blobs = MemoryBlobs()
+        status = Status(process="snapshotter", cell="main", holder="h", health=Health())
+        status.phase = Phase.LEADING
+        self.view = View(Settings(), status)
+        self.view.log = AsyncMemoryLog(self.memory)
+        self.view.blobs = self.blobs
+        self.view.host = SimpleNamespace(state=self.log.state)  # type: ignore[assignment]
+        self.url = ""
+        self.session: ClientSession
+
+    def append(self, producer: Producer, *events: EventBase) -> None:
+        logged = self.log.append(producer, *events)
+        last = self.memory.last_seq(producer.value)
+        self.memory.append(producer.value, encode_commit(logged.commit), expected_last=last)
+
+    async def get(self, path: str, status: int = 200) -> Any:
+        async with self.session.get(f"{self.url}{path}") as answer:
+            body = await answer.json()
+            assert answer.status == status, body
+            return body
+
+
+@pytest.fixture
+async def side() -> AsyncIterator[Side]:
+    side = Side()
+    app = web.Application()
+    add_routes(app, side.view)
+    async with TestServer(app) as server, ClientSession() as session:
+        side.url, side.session = str(server.make_url("")).rstrip("/"), session
+        yield side
+
+
+def workload(name: str, queue: str = "lq") -> WorkloadObserved:
+    return WorkloadObserved(
+        workload=WorkloadKey(f"ns/{name}"),
+        uid=Uid(name),
+        created_ms=UnixMs(1),
+        spec=WorkloadSpec(queue_name=queue, pod_sets=(PodSet(),)),
+    )
+
+
+def queued(name: str, priority: int = 0, shape: str = "s") -> WorkloadQueued:
+    return WorkloadQueued(
+        workload=WorkloadKey(f"ns/{name}"),
+        uid=Uid(name),
+        cluster_queue="cq",
+        priority=priority,
+        queued_at_ms=UnixMs(1),
+        shape=Shape(shape),
+    )
+
+
+def with_workloads(side: Side) -> None:
+    """Five workloads: one offered, two in line, one asleep with its shape, one set aside."""
+    local_queue = LocalQueueObserved(queue=LocalQueueKey("ns/lq"), spec=LocalQueueSpec(cluster_queue="cq"))
+    side.append(BRIDGE, ClusterQueueObserved(name="cq", spec=ClusterQueueSpec()), local_queue)
+    side.append(BRIDGE, *(workload(name) for name in ("a", "b", "c", "d", "e")))
+    side.append(MANAGER, queued("a", 9), queued("b", 1), queued("c", 5), queued("d", 0, "big"), queued("e"))
+    head = Head(cluster_queue="cq", workload=WorkloadKey("ns/a"), uid=Uid("a"))
+    wake = (QuotaFreed(tree="ClusterQueue/cq"),)
+    side.append(
+        MANAGER,
+        HeadsOffered(heads=(head,)),
+        WorkloadParked(
+            workload=WorkloadKey("ns/d"),
+            uid=Uid("d"),
+            reason="NoFit",
+            message="too big",
+            wake=wake,
+            cluster_queue="cq",
+            scope="shape",
+        ),
+        WorkloadParked(
+            workload=WorkloadKey("ns/e"), uid=Uid("e"), reason="Odd", message="by itself", wake=wake, cluster_queue="cq"
+        ),
+    )
+
+
+async def test_pending_workloads_come_in_the_order_of_their_turn(side: Side) -> None:
+    """Offered first, then the line by priority, then those set aside; each says why and what would wake it."""
+    with_workloads(side)
+    body = await side.get("/pending?clusterQueue=cq")
+    rows = {row["workload"]: row for row in body["pending"]}
+    assert [row["workload"] for row in body["pending"]] == ["ns/a", "ns/c", "ns/b", "ns/d", "ns/e"]
+    assert [row["place"] for row in body["pending"]] == [1, 2, 3, 4, 0]
+    assert rows["ns/d"]["reason"] == "NoFit"
+    assert rows["ns/d"]["message"] == "too big"
+    assert rows["ns/d"]["wakes"]
+    assert rows["ns/e"]["stage"] == "Parked"
+    assert rows["ns/a"]["stage"] == "Offered"
+
+
+async def test_a_local_queue_shows_its_own_workloads_at_their_places_in_the_cluster_queue(side: Side) -> None:
+    """As Kueue's visibility API: the place counts everybody of the ClusterQueue."""
+    with_workloads(side)
+    other = LocalQueueObserved(queue=LocalQueueKey("ns/other"), spec=LocalQueueSpec(cluster_queue="cq"))
+    side.append(BRIDGE, other, workload("z", "other"))
+    side.append(MANAGER, queued("z", 7))
+    body = await side.get("/pending?localQueue=ns/other")
+    assert [(row["workload"], row["place"]) for row in body["pending"]] == [("ns/z", 2)]
+
+
+async def test_queues_show_how_many_wait_and_sleep(side: Side) -> None:
+    """One row a ClusterQueue."""
+    with_workloads(side)
+    (row,) = (await side.get("/queues"))["queues"]
+    assert (row["cluster_queue"], row["pending"], row["asleep"], row["admitted"]) == ("cq", 4, 1, 0)
+
+
+async def test_the_past_is_folded_from_the_nearest_snapshot_and_equals_itself(side: Side) -> None:
+    """The hash of a past position is what the live state had there, with or without a snapshot on the way."""
+    hashes = {0: fold.state_hash(side.log.state)}
+    for count in range(1, 7):
+        side.append(BRIDGE, NamespaceObserved(name=f"n{count}"))
+        hashes[count] = fold.state_hash(side.log.state)
+        if count == 3:
+            _, blob = snapshots.pack(side.log.state, log_identity="memory", taken_ms=UnixMs(1))
+            await side.blobs.put("state-3", blob, position=3)
+    for position, expected in hashes.items():
+        body = await side.get(f"/state/hash?at={position}")
+        assert (body["position"], body["stateHash"], body["live"]) == (position, expected, position == 6)
+    assert (await side.get("/state/hash"))["stateHash"] == hashes[6]
+
+
+async def test_a_time_means_the_last_position_stored_by_then(side: Side) -> None:
+    """Times are the broker's; before the first commit there was nothing."""
+    for count in range(1, 6):
+        side.append(BRIDGE, NamespaceObserved(name=f"n{count}"))
+    for time, position in (("22:13:19Z", 0), ("22:13:21Z", 1), ("22:13:23.500Z", 3), ("22:13:59%2B00:00", 5)):
+        body = await side.get(f"/state?at=2023-11-14T{time}")
+        assert body["position"] == position
+        assert body["tables"]["namespaces"] == position
+
+
+async def test_tables_come_in_pages(side: Side) -> None:
+    """Rows in the order of keys; `next` leads on."""
+    side.append(BRIDGE, *(NamespaceObserved(name=f"n{count}") for count in range(5)))
+    first = await side.get("/state?table=namespaces&limit=3")
+    assert list(first["rows"]) == ["n0", "n1", "n2"]
+    rest = await side.get(f"/state?table=namespaces&limit=3&after={first['next']}")
+    assert list(rest["rows"]) == ["n3", "n4"]
+    assert "next" not in rest
+
+
+async def test_a_workload_has_its_record_its_standing_and_its_story(side: Side) -> None:
+    """Who asks about one workload gets all of it, now and then."""
+    with_workloads(side)
+    body = await side.get("/workloads/ns/d")
+    assert body["workload"]["cluster_queue"] == "cq"
+    assert "too big" in body["standing"]["why"]
+    story = await side.get("/explain/ns/d")
+    assert story["workload"] == "ns/d"
+    assert [line["position"] for line in story["lines"]][-1][0] == 4
+    earlier = await side.get("/explain/ns/d?at=3")
+    assert len(earlier["lines"]) < len(story["lines"])
+    assert (await side.get("/workloads/ns/d?at=2"))["workload"].get("stage", "New") == "New"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "error"),
+    [
+        ("/state?at=yesterday", 400, "neither a position"),
+        ("/state?at=99", 404, "which has 0 to 4"),
+        ("/state?table=pots", 404, "there is no table 'pots'; there is producers"),
+        ("/state?table=pods&limit=0", 400, "a number from 1"),
+        ("/pending", 400, "say which queue"),
+        ("/pending?clusterQueue=x", 404, "no ClusterQueue 'x'"),
+        ("/pending?localQueue=ns/x", 404, "no LocalQueue 'ns/x'"),
+        ("/workloads/ns/x", 404, "no workload 'ns/x'"),
+        ("/explain/ns/x", 404, "no workload or job"),
+        ("/explain/ns/a?at=99", 404, "ends at 4"),
+        ("/events?from=x", 400, "is not a position"),
+    ],
+)
+async def test_a_wrong_question_is_answered_with_what_to_do(side: Side, path: str, status: int, error: str) -> None:
+    """Errors are JSON."""
+    with_workloads(side)
+    assert error in (await side.get(path, status))["error"]
+
+
+async def test_before_the_log_is_there_the_answer_is_to_come_again(side: Side) -> None:
+    """503, not a guess."""
+    side.view.log = side.view.host = None
+    for path in ("/state", "/queues", "/events", "/explain/ns/a", "/state?at=1"):
+        assert (await side.get(path, 503))["error"]
+
+
+async def sse(side: Side, path: str, count: int | None = None, headers: dict[str, str] | None = None) -> list[Any]:
+    """The events of a stream: (id, type, data), `count` of them, or all until it ends."""
+    found: list[Any] = []
+    async with side.session.get(f"{side.url}{path}", headers=headers) as answer:
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        fields: dict[str, str] = {}
+        async for line in answer.content:
+            text = line.decode().rstrip("\n")
+            if text:
+                name, _, value = text.partition(": ")
+                fields[name] = value
+            elif "data" in fields:
+                found.append((fields["id"], fields["event"], json.loads(fields["data"])))
+                fields = {}
+                if len(found) == count:
+                    break
+    return found
+
+
+async def test_events_are_told_from_any_position_and_filtered(side: Side) -> None:
+    """By type, by pattern, by namespace; `follow=false` ends where the log did."""
+    with_workloads(side)
+    every = await sse(side, "/events?from=1&follow=false")
+    assert len(every) == 15
+    assert every[0][:2] == ("1.0", "clusterqueue.observed")
+    assert every[0][2]["event"]["name"] == "cq"
+    parked = await sse(side, "/events?from=1&follow=false&type=workload.parked")
+    assert [event[0] for event in parked] == ["4.1", "4.2"]
+    assert len(await sse(side, "/events?from=1&follow=false&type=workload.*&namespace=ns")) == 12
+    assert await sse(side, "/events?from=1&follow=false&namespace=elsewhere") == []
+    assert (await side.get("/events/types")) == sorted(TAGS)
+
+
+async def test_a_client_that_reconnects_misses_and_repeats_nothing(side: Side) -> None:
+    """`Last-Event-ID` goes on in the middle of a commit."""
+    with_workloads(side)
+    resumed = await sse(side, "/events?follow=false", headers={"Last-Event-ID": "3.3"})
+    assert [event[0] for event in resumed] == ["3.4", "4.0", "4.1", "4.2"]
+
+
+async def test_events_follow_as_they_happen(side: Side) -> None:
+    """Without `from` a stream begins with what comes next."""
+    with_workloads(side)
+    found: list[Any] = []
+
+    async def follow() -> None:
+        found.extend(await sse(side, "/events", count=2))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(follow)
+        await until(lambda: side.memory.listeners)
+        side.append(BRIDGE, NamespaceObserved(name="x"))
+        side.append(BRIDGE, NamespaceObserved(name="y"))
+    assert [event[2]["event"]["name"] for event in found] == ["x", "y"]
+
+
+async def test_the_page_needs_nothing_from_elsewhere(side: Side) -> None:
+    """No address of another server stands in it."""
+    async with side.session.get(f"{side.url}/") as answer:
+        text = await answer.text()
+    assert answer.content_type == "text/html"
+    assert "http://" not in text
+    assert "https://" not in text
