@@ -30,8 +30,8 @@ def next_commit(
     """
     The producer's next commit, and the sequence that its append is fenced on.
 
-    Its time is the loop's clock, but never before that of the producer's last commit: a clock that was set back does not
-    set the log back.
+    Its time is the loop's clock, but never before that of the producer's last commit: a clock that was set back does
+    not set the log back.
     """
     record = state.producers.get(producer) or ProducerRecord()
     commit = Commit(

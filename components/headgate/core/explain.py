@@ -3,15 +3,15 @@ The story of one workload, read back from the log.
 
 `Explainer` folds a log commit by commit and notes, for one workload and its job, everything that moved it or kept it
 where it was: its own events, what happened to its job and pods, and what happened to its ClusterQueue on its behalf
-(its shape was put to sleep by another, its queue was blocked by a head in front of it, what woke them). Each line says
-where it stands in the log, who wrote it, why, and how long the workload had waited for it and for what. The story ends
-with how things stand and what would change that (`headgate.core.standing`).
+(its shape was put to sleep by another, its queue was blocked by a head in front of it, what woke them). Each line
+says where it stands in the log, who wrote it, why, and how long the workload had waited for it and for what. The
+story ends with how things stand and what would change that (`headgate.core.standing`).
 
-The command line feeds it (`headgate explain`); it is pure, so an old log tells the same story for ever. A name is first
-looked up with `Lookup`, in a pass of its own: a job's events precede those of the Workload that is made for it.
+The command line feeds it (`headgate explain`); it is pure, so an old log tells the same story for ever. A name is
+first looked up with `headgate.core.lookup`, in a pass of its own: a job's events precede those of the Workload that
+is made for it.
 """
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
@@ -20,6 +20,7 @@ import msgspec
 from headgate.core import fold
 from headgate.core.fold_workloads import rank_of
 from headgate.core.lifecycle import next_stage
+from headgate.core.lookup import Lookup, Target, UnknownWorkloadError
 from headgate.core.standing import Standing, standing
 from headgate.core.state import Parked, Stage, State, Workload
 from headgate.core.wording import describe_wake, describe_wakes, place_in_line, sleep_of
@@ -29,8 +30,6 @@ from headgate.events.commit import LoggedCommit, Position
 from headgate.events.ids import JobKey, PodKey, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Admission
 from headgate.events.registry import Event
-
-NEAR_MATCHES_MAX = 5
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -67,79 +66,6 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     now_ms: UnixMs
     lines: tuple[Line, ...]
     standing: Standing
-
-
-class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom a story is about. `workload` is "" while a job has none, `job` for a Workload without one."""
-
-    workload: WorkloadKey = WorkloadKey("")
-    job: JobKey = JobKey("")
-
-
-class UnknownWorkloadError(Exception):
-    """Raised when no workload or job has the name, or several have; the message offers what comes near."""
-
-
-class Lookup:
-    """
-    Finds whom a name means: a Workload or a Job, `<namespace>/<name>` or the name alone.
-
-    Feed it the log, then ask. A job's newest Workload is meant when it had several.
-    """
-
-    def __init__(self) -> None:
-        self._jobs: dict[JobKey, WorkloadKey] = {}
-        self._workloads: dict[WorkloadKey, JobKey] = {}
-
-    def feed(self, logged: LoggedCommit) -> None:
-        """Note the names in a commit."""
-        for event in logged.commit.events:
-            if type(event) is facts.JobObserved:
-                self._jobs.setdefault(event.job, WorkloadKey(""))
-            elif type(event) is facts.WorkloadObserved:
-                owner = event.owner
-                job = JobKey("")
-                if owner is not None and owner.kind == "Job":
-                    job = JobKey(f"{split_key(event.workload)[0]}/{owner.name}")
-                    self._jobs[job] = event.workload
-                self._workloads[event.workload] = job
-
-    def find(self, name: str, namespace: str = "") -> Target:
-        """
-        Whom a name means.
-
-        Raises UnknownWorkloadError.
-        """
-        found = self._named(name, namespace)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            where = ", ".join(sorted(split_key(each.workload or each.job)[0] for each in found))
-            raise UnknownWorkloadError(f"{name!r} is in several namespaces ({where}): choose one with --namespace")
-        known = [*self._jobs, *self._workloads]
-        wanted = name if "/" in name else f"{namespace}/{name}" if namespace else name
-        near = difflib.get_close_matches(wanted, known, n=NEAR_MATCHES_MAX, cutoff=0.6) or difflib.get_close_matches(
-            name, [split_key(key)[1] for key in known], n=NEAR_MATCHES_MAX, cutoff=0.6
-        )
-        hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else " (the log knows none like it)"
-        raise UnknownWorkloadError(f"no workload or job {wanted!r} in this log{hint}")
-
-    def _named(self, name: str, namespace: str) -> list[Target]:
-        found: dict[str, Target] = {}
-        for job, workload in self._jobs.items():
-            if _is_named(job, name, namespace):
-                found[job] = Target(workload=workload, job=job)
-        for workload, job in self._workloads.items():
-            if _is_named(workload, name, namespace):
-                found.setdefault(job or workload, Target(workload=workload, job=job))
-        return list(found.values())
-
-
-def _is_named(key: str, name: str, namespace: str) -> bool:
-    if "/" in name:
-        return key == name
-    its_namespace, its_name = split_key(key)
-    return its_name == name and (not namespace or namespace == its_namespace)
 
 
 class _Mark(msgspec.Struct, frozen=True):

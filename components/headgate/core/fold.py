@@ -2,8 +2,8 @@
 The fold: state(n) = apply(state(n-1), commit(n)).
 
 There is one fold, and every process that needs state uses it. It checks each commit's envelope (order, fence, hash
-chain), then applies its events in order. What it finds broken, it raises: a state beyond a broken commit would not be the
-state of this log.
+chain), then applies its events in order. What it finds broken, it raises: a state beyond a broken commit would not
+be the state of this log.
 
 `encode` gives the canonical bytes of a state, the same in every process, on every machine, under any hash seed;
 `restore` reads them back.
@@ -31,7 +31,7 @@ class BrokenLogError(Exception):
     def __init__(self, *, seq: int, why: str) -> None:
         super().__init__(
             f"the log is broken at position {seq}: {why}. Nothing from there on was folded. Check the stream with "
-            f"`headgate audit`; restore it from a backup, or start a new cell, which rebuilds its state from the API server."
+            f"`headgate audit`; restore it from a backup, or start a new cell: it rebuilds its state from the API server."
         )
         self.seq = seq
         self.why = why

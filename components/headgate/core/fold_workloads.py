@@ -1,8 +1,9 @@
 """
 The fold of everything that happens to workloads.
 
-Called by `headgate.core.fold` only. Each event is looked up in the lifecycle table first; one that was overtaken changes
-nothing. `_move` is the only place that changes a workload's stage: it keeps the indexes and the charged usage in step.
+Called by `headgate.core.fold` only. Each event is looked up in the lifecycle table first; one that was overtaken
+changes nothing. `_move` is the only place that changes a workload's stage: it keeps the indexes and the charged
+usage in step.
 """
 
 from typing import Any
@@ -100,7 +101,10 @@ def _leave(state: State, workload: Workload, end: Stage | None, seq: Seq) -> Non
     index = state.index
     match workload.stage:
         case Stage.QUEUED:
-            _pending(state, workload.cluster_queue).remove(workload.key)
+            queue = _pending(state, workload.cluster_queue)
+            queue.remove(workload.key)
+            if queue.is_asleep(workload.shape):
+                _forget_shape(state, queue, workload)
         case Stage.OFFERED:
             index.offered[workload.cluster_queue].pop(workload.key, None)
         case Stage.RESERVED | Stage.ADMITTED | Stage.EVICTED:
@@ -111,6 +115,15 @@ def _leave(state: State, workload: Workload, end: Stage | None, seq: Seq) -> Non
                 _uncharge(state, workload, seq)
         case Stage.NEW | Stage.SKIPPED | Stage.PARKED | Stage.FINISHED:
             pass
+
+
+def _forget_shape(state: State, queue: PendingQueue, workload: Workload) -> None:
+    """A shape whose last member leaves in its sleep is forgotten, so that sleeping shapes do not pile up for ever."""
+    sleep = state.sleeps[workload.cluster_queue]
+    if sleep.shapes.get(workload.shape) is not None and next(queue.members(workload.shape), None) is None:
+        del sleep.shapes[workload.shape]
+        queue.wake(workload.shape)
+        _tidy_sleep(state, workload.cluster_queue)
 
 
 def _pending(state: State, cluster_queue: str) -> PendingQueue:

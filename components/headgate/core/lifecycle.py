@@ -2,9 +2,10 @@
 The life of a workload, as one table.
 
 Every event that moves a workload is looked up here: (stage, event) gives the next stage, or says that the event was
-overtaken: its producer decided on a state in which the workload had not yet moved on, and the log's order has settled it.
-What is in neither is an illegal transition. It cannot happen while every producer keeps to its rules, so it stops the
-process with the story of how it came about. The table in `components/README.md` is generated from this one.
+overtaken: its producer decided on a state in which the workload had not yet moved on, and the log's order has
+settled it. What is in neither is an illegal transition. It cannot happen while every producer keeps to its rules, so
+it stops the process with the story of how it came about. The table in `components/README.md` is generated from this
+one.
 """
 
 from typing import NamedTuple

@@ -121,8 +121,8 @@ class Workload(Record):
 
     `cluster_queue` is the queue it stands in, or whose quota it holds. `priority`, `queued_at_ms` and `shape` are its
     rank and kind there. `offered_no` orders the offered heads. `stale_checks` are check states from before an eviction
-    that the API server still shows: they say nothing about the next reservation. `applied` is the digest of the status that the API server
-    has, `applied_for` that of the last one that was refused.
+    that the API server still shows: they say nothing about the next reservation. `applied` is the digest of the
+    status that the API server has, `refused` that of the last one that it refused.
     """
 
     key: WorkloadKey
@@ -183,7 +183,7 @@ class CohortRecord(Note, frozen=True):
 
 
 class ClusterQueueRecord(Record):
-    """A ClusterQueue. `asleep` are the shapes that wait together, `blocked` what a StrictFIFO queue's head waits for."""
+    """A ClusterQueue. What sleeps in its pending queue stands in `Tables.sleeps`."""
 
     spec: ClusterQueueSpec
     uid: Uid = Uid("")
@@ -229,8 +229,8 @@ class JobRecord(Record):
     """
     A Job that names a queue.
 
-    `workload` is the Workload that was made for it, "" until then; `refused` why none could be. `started_for` is the uid
-    of the workload for whose admission it was resumed, `stopped_at` the position at which it was last suspended,
+    `workload` is the Workload that was made for it, "" until then; `refused` why none could be. `started_for` is the
+    uid of the workload for whose admission it was resumed, `stopped_at` the position at which it was last suspended,
     `action_refused` the API server's words when it refused either.
     """
 
@@ -314,7 +314,8 @@ class Index:
 
     `pending`: ClusterQueue -> its queue of QUEUED workloads. `offered`: ClusterQueue -> OFFERED workloads in the order
     in which they were offered. `holders`: ClusterQueue -> workloads that hold its quota. `usage`: ClusterQueue ->
-    flavor-resource -> amount held; `usage_of` the same by workload. `reserved`: RESERVED workloads. `by_owner`: uid of a job -> its workload. `trees`: ClusterQueue -> cohort tree.
+    flavor-resource -> amount held; `usage_of` the same by workload. `reserved`: RESERVED workloads. `by_owner`: uid
+    of a job -> its workload. `trees`: ClusterQueue -> cohort tree.
     `in_local_queue`: LocalQueue -> its unfinished workloads.
     """
 

@@ -57,11 +57,11 @@ class WorkloadSkipped(EventBase, frozen=True, tag="workload.skipped"):
 
     `status` says how far it came: "notNominated" (no assignment fits), "nominated", "skipped" (it did fit, until
     another head of the cycle took the quota). `requeue_reason` is Kueue's: NoFit, NamespaceMismatch,
-    FailedAfterNomination and the like. `scope` is what the verdict covers at once: "immediate" leaves the workload at its
-    place for the next cycle; "workload" sets it aside alone; "shape" puts its shape in its ClusterQueue to sleep; "queue"
-    blocks its StrictFIFO ClusterQueue. `short` names the flavor-resources, `<flavor>/<resource>`, whose quota was not
-    enough: what its waking depends on. `last_tried_flavors` has, per pod set, resource to the index of the flavor that
-    the scan stopped at, where flavors are left to try.
+    FailedAfterNomination and the like. `scope` is what the verdict covers at once: "immediate" leaves the workload
+    at its place for the next cycle; "workload" sets it aside alone; "shape" puts its shape in its ClusterQueue to
+    sleep; "queue" blocks its StrictFIFO ClusterQueue. `short` names the flavor-resources, `<flavor>/<resource>`,
+    whose quota was not enough: what its waking depends on. `last_tried_flavors` has, per pod set, resource to the
+    index of the flavor that the scan stopped at, where flavors are left to try.
     """
 
     workload: WorkloadKey

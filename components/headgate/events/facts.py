@@ -39,7 +39,7 @@ class InformersSynced(EventBase, frozen=True, tag="informers.synced"):
 
 
 class NamespaceObserved(EventBase, frozen=True, tag="namespace.observed"):
-    """Appended by the informer bridge when it first sees, or sees a relevant change of, a namespace: its labels decide which ClusterQueues it may use."""
+    """Appended by the informer bridge when a namespace appears or changes: its labels decide what it may use."""
 
     name: str
     labels: dict[str, str] = {}
@@ -53,7 +53,7 @@ class NamespaceDeleted(EventBase, frozen=True, tag="namespace.deleted"):
 
 
 class NodeObserved(EventBase, frozen=True, tag="node.observed"):
-    """Appended by the informer bridge when it first sees, or sees a relevant change of, a node: labels, taints, allocatable and readiness."""
+    """Appended by the informer bridge when a node appears or changes: labels, taints, allocatable, readiness."""
 
     name: str
     node: Node
@@ -66,7 +66,7 @@ class NodeDeleted(EventBase, frozen=True, tag="node.deleted"):
 
 
 class ResourceFlavorObserved(EventBase, frozen=True, tag="resourceflavor.observed"):
-    """Appended by the informer bridge when it first sees, or sees a relevant change of, a ResourceFlavor."""
+    """Appended by the informer bridge when a ResourceFlavor appears or changes."""
 
     name: str
     spec: ResourceFlavorSpec
@@ -80,7 +80,7 @@ class ResourceFlavorDeleted(EventBase, frozen=True, tag="resourceflavor.deleted"
 
 
 class TopologyObserved(EventBase, frozen=True, tag="topology.observed"):
-    """Appended by the informer bridge when it first sees, or sees a relevant change of, a Topology."""
+    """Appended by the informer bridge when a Topology appears or changes."""
 
     name: str
     spec: TopologySpec
@@ -93,7 +93,7 @@ class TopologyDeleted(EventBase, frozen=True, tag="topology.deleted"):
 
 
 class CohortObserved(EventBase, frozen=True, tag="cohort.observed"):
-    """Appended by the informer bridge when it first sees, or sees a relevant change of, a Cohort."""
+    """Appended by the informer bridge when a Cohort appears or changes."""
 
     name: str
     spec: CohortSpec
@@ -107,7 +107,7 @@ class CohortDeleted(EventBase, frozen=True, tag="cohort.deleted"):
 
 
 class ClusterQueueObserved(EventBase, frozen=True, tag="clusterqueue.observed"):
-    """Appended by the informer bridge when it first sees, or sees a relevant change of, a ClusterQueue."""
+    """Appended by the informer bridge when a ClusterQueue appears or changes."""
 
     name: str
     spec: ClusterQueueSpec
@@ -122,7 +122,7 @@ class ClusterQueueDeleted(EventBase, frozen=True, tag="clusterqueue.deleted"):
 
 
 class LocalQueueObserved(EventBase, frozen=True, tag="localqueue.observed"):
-    """Appended by the informer bridge when it first sees, or sees a relevant change of, a LocalQueue."""
+    """Appended by the informer bridge when a LocalQueue appears or changes."""
 
     queue: LocalQueueKey
     spec: LocalQueueSpec
@@ -137,7 +137,7 @@ class LocalQueueDeleted(EventBase, frozen=True, tag="localqueue.deleted"):
 
 
 class WorkloadPriorityClassObserved(EventBase, frozen=True, tag="workloadpriorityclass.observed"):
-    """Appended by the informer bridge when it first sees, or sees a relevant change of, a WorkloadPriorityClass."""
+    """Appended by the informer bridge when a WorkloadPriorityClass appears or changes."""
 
     name: str
     value: int
@@ -150,7 +150,7 @@ class WorkloadPriorityClassDeleted(EventBase, frozen=True, tag="workloadpriority
 
 
 class PriorityClassObserved(EventBase, frozen=True, tag="priorityclass.observed"):
-    """Appended by the informer bridge when it first sees, or sees a relevant change of, a PriorityClass of Kubernetes."""
+    """Appended by the informer bridge when a Kubernetes PriorityClass appears or changes."""
 
     name: str
     value: int
@@ -164,7 +164,7 @@ class PriorityClassDeleted(EventBase, frozen=True, tag="priorityclass.deleted"):
 
 
 class AdmissionCheckObserved(EventBase, frozen=True, tag="admissioncheck.observed"):
-    """Appended by the informer bridge when it first sees, or sees a relevant change of, an AdmissionCheck and whether its controller says that it is Active."""
+    """Appended by the informer bridge when an AdmissionCheck appears or changes, or its Active condition."""
 
     name: str
     spec: AdmissionCheckSpec
@@ -178,7 +178,7 @@ class AdmissionCheckDeleted(EventBase, frozen=True, tag="admissioncheck.deleted"
 
 
 class LimitRangeObserved(EventBase, frozen=True, tag="limitrange.observed"):
-    """Appended by the informer bridge when it first sees, or sees a relevant change of, a LimitRange, `<namespace>/<name>`."""
+    """Appended by the informer bridge when a LimitRange, `<namespace>/<name>`, appears or changes."""
 
     limit_range: str
     limits: tuple[LimitRangeItem, ...] = ()
@@ -191,7 +191,7 @@ class LimitRangeDeleted(EventBase, frozen=True, tag="limitrange.deleted"):
 
 
 class RuntimeClassObserved(EventBase, frozen=True, tag="runtimeclass.observed"):
-    """Appended by the informer bridge when it first sees, or sees a relevant change of, a RuntimeClass and its pod overhead."""
+    """Appended by the informer bridge when a RuntimeClass appears or its pod overhead changes."""
 
     name: str
     overhead: dict[str, str | int | float] = {}
@@ -205,7 +205,7 @@ class RuntimeClassDeleted(EventBase, frozen=True, tag="runtimeclass.deleted"):
 
 class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     """
-    Appended by the informer bridge when it first sees a Workload, or a part that Headgate does not write itself changed.
+    Appended by the informer bridge when a Workload appears, or a part that Headgate does not write itself changes.
 
     `taken_over` is the status that the object had at first sight, when it had one: the work of another Kueue, or of a
     Headgate whose log is lost. `checks`, `reclaimable_pods` and `finished` are what others write into the status:

@@ -13,7 +13,10 @@ Epoch = NewType("Epoch", int)
 """A term of leadership of one producer. Grows by one with every new leader, for ever."""
 
 CommitId = NewType("CommitId", str)
-"""`<producer>-<epoch>-<number>`: the producer's number-th commit under that epoch. Unique, and the same when a commit is retried."""
+"""
+`<producer>-<epoch>-<number>`: the producer's number-th commit under that epoch. Unique, and the same when a commit is
+retried.
+"""
 
 WorkloadKey = NewType("WorkloadKey", str)
 """`<namespace>/<name>` of a Workload."""

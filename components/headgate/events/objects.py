@@ -162,7 +162,7 @@ class TopologyRequest(ApiObject, frozen=True):
 
 
 class PodSet(ApiBranch, frozen=True):
-    """A homogeneous group of pods. `min_count` set means that it may be admitted with fewer pods (partial admission)."""
+    """A homogeneous group of pods. With `min_count` it may be admitted with fewer (partial admission)."""
 
     name: str = "main"
     count: int = 1
@@ -299,7 +299,7 @@ class OwnerReference(ApiObject, frozen=True):
 
 
 class ResourceQuota(ApiObject, frozen=True):
-    """Quota of one resource in one flavor. A missing borrowing limit means no limit; a missing lending limit lends all."""
+    """Quota of one resource in one flavor. Without borrowing limit it borrows freely, without lending limit it lends all."""
 
     name: str
     nominal_quota: str | int | float = "0"

@@ -86,7 +86,8 @@ class WorkloadWoken(EventBase, frozen=True, tag="workload.woken"):
     Appended by the queue manager when what a parked workload waited for has come true.
 
     With scope "shape" all pending workloads of its shape wake with it; they stand in the heap of `cluster_queue`
-    again. With scope "queue" its StrictFIFO queue is no longer blocked. With scope "workload" only it wakes. `by` says what woke it, `by_position` where that stands in the log.
+    again. With scope "queue" its StrictFIFO queue is no longer blocked. With scope "workload" only it wakes. `by`
+    says what woke it, `by_position` where that stands in the log.
     """
 
     workload: WorkloadKey

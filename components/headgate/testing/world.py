@@ -103,8 +103,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
 
     `crash` of the stepping process, which stays down for up to `down_ms_max`. `rival` starts a second instance beside a
     running one. `call_error` fails a call before it reaches the API server, `call_lost` after it was done; both
-    are repeated. `watch_cut` ends a watch, and the bridge lists again. `lag` leaves a process behind the log for a step.
-    No faults are injected after `until_ms` of virtual time, so that every run can come to its end.
+    are repeated. `watch_cut` ends a watch, and the bridge lists again. `lag` leaves a process behind the log for a
+    step. No faults are injected after `until_ms` of virtual time, so that every run can come to its end.
     """
 
     crash: float = 0.0
