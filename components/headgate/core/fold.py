@@ -31,7 +31,7 @@ class BrokenLogError(Exception):
     def __init__(self, *, seq: int, why: str) -> None:
         super().__init__(
             f"the log is broken at position {seq}: {why}. Nothing from there on was folded. Check the stream with "
-            f"`headgate audit`; restore it from a backup, or start a new cell: it rebuilds its state from the API server."
+            f"`headgate audit`; restore it from a backup, or start a new cell, which rebuilds it from the API server."
         )
         self.seq = seq
         self.why = why

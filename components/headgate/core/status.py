@@ -124,10 +124,15 @@ def _condition(condition: Condition) -> Json:
     return {"reason": "", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z", **body}
 
 
+def workload_path(key: WorkloadKey) -> str:
+    """The path of a Workload."""
+    namespace, name = split_key(key)
+    return f"/apis/{API_VERSION}/namespaces/{namespace}/workloads/{name}"
+
+
 def status_path(key: WorkloadKey) -> str:
     """The path of a Workload's status subresource."""
-    namespace, name = split_key(key)
-    return f"/apis/{API_VERSION}/namespaces/{namespace}/workloads/{name}/status"
+    return f"{workload_path(key)}/status"
 
 
 def status_patch(workload: Workload, status: WorkloadStatus) -> Json:

@@ -1,0 +1,183 @@
+"""`headgate events`: the log's events, as a list, as a stream, or as a file."""
+
+import fnmatch
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import msgspec
+import typer
+
+from headgate.cli import options
+from headgate.cli.output import CliError, Output, console, emit_one, say
+from headgate.cli.source import Source, commits, decoded, open_source, parse_at
+from headgate.core.wording import format_time
+from headgate.events.base import Producer, tag_of
+from headgate.events.commit import LoggedCommit, Position
+from headgate.events.ids import UnixMs, split_key
+from headgate.events.registry import TAGS, Event
+from headgate.events.subjects import subject_key
+
+app = typer.Typer(add_completion=False)
+
+SUMMARY_CHARS = 160
+_EPILOG = """\b
+Examples:
+  headgate events --type 'workload.*' -n team-a     one team's workloads
+  headgate events --follow -o json                  everything from now on, a JSON object a line
+  headgate events --from 812 --producer scheduler   the scheduler's decisions from position 812 on
+  headgate events --export run.jsonl.gz             the log in a file that every reading command opens
+"""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events are wanted. Empty parts want all."""
+
+    types: tuple[str, ...] = ()
+    namespace: str = ""
+    producer: str = ""
+
+    def has(self, logged: LoggedCommit, event: Event) -> bool:
+        """Whether an event is wanted."""
+        if self.producer and logged.commit.producer.value != self.producer:
+            return False
+        if self.types and not any(fnmatch.fnmatchcase(tag_of(event), glob) for glob in self.types):
+            return False
+        return not self.namespace or split_key(subject_key(event))[0] == self.namespace
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """An event with its envelope, as `-o json` prints it."""
+
+    position: str
+    time: str
+    producer: str
+    epoch: int
+    event: Event
+
+
+@app.command(epilog=_EPILOG)
+def events(
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as the log grows.")] = False,
+    start: Annotated[
+        int | None, typer.Option("--from", metavar="POSITION", min=1, help="Begin there: at 1, or now with --follow.")
+    ] = None,
+    at: options.At = None,
+    types: Annotated[
+        list[str] | None, typer.Option("--type", metavar="GLOB", help="Only these types, e.g. 'workload.*'.")
+    ] = None,
+    namespace: options.Namespace = "",
+    producer: Annotated[Producer | None, typer.Option("--producer", help="Only what this process appended.")] = None,
+    export: Annotated[
+        Path | None, typer.Option("--export", metavar="FILE", help="Write the whole log to a file (.jsonl.gz).")
+    ] = None,
+    output: options.OutputOption = Output.TABLE,
+    data: options.Data = None,
+    cell: options.Cell = None,
+    nats: options.Nats = None,
+    log: options.LogFile = None,
+) -> None:
+    """Show the log's events, follow them, or export the log."""
+    where = options.SourceOptions(data=data, cell=cell, nats=nats, log=log)
+    if export is not None:
+        if follow or types or namespace or producer is not None or start is not None:
+            raise CliError("--export writes the whole log: leave out --follow, --from, --type, -n and --producer")
+        anyio.run(_export, where, export, at)
+        return
+    for glob in types or ():
+        if not fnmatch.filter(TAGS, glob):
+            raise CliError(f"no event type matches {glob!r}: types are {', '.join(sorted(TAGS))}")
+    wanted = Wanted(
+        types=tuple(types or ()), namespace=namespace, producer=producer.value if producer is not None else ""
+    )
+    try:
+        anyio.run(_print, where, wanted, start, at, follow, output)
+    except KeyboardInterrupt:
+        # The way to end a follow.
+        if not follow:
+            raise
+
+
+async def _export(where: options.SourceOptions, path: Path, at: str | None) -> None:
+    from headgate.adapters.logfile import LogFileWriter
+
+    until = parse_at(at)
+    async with open_source(where) as source:
+        with LogFileWriter(path) as writer:
+            async for entries in source.read(1, until.seq):
+                if until.time_ms is None:
+                    writer.write(entries)
+                    continue
+                wanted = [entry for entry, each in zip(entries, decoded(entries), strict=True) if until.includes(each)]
+                writer.write(wanted)
+                if len(wanted) < len(entries):
+                    break
+        say(f"wrote {writer.entries} commits of {source.name} to {path}")
+
+
+async def _print(
+    where: options.SourceOptions, wanted: Wanted, start: int | None, at: str | None, follow: bool, output: Output
+) -> None:
+    async with open_source(where) as source:
+        if follow:
+            await _follow(source, wanted, start, output)
+            return
+        out = console() if output is Output.TABLE else None
+        async for logged in commits(source, parse_at(at), start or 1):
+            _show(logged, wanted, output, out)
+
+
+async def _follow(source: Source, wanted: Wanted, start: int | None, output: Output) -> None:
+    out = console() if output is Output.TABLE else None
+    first = start if start is not None else await source.last_seq() + 1
+    async for entries in source.follow(first):
+        for logged in decoded(entries):
+            _show(logged, wanted, output, out)
+
+
+def _show(logged: LoggedCommit, wanted: Wanted, output: Output, out: Any) -> None:
+    for position, event in _numbered(logged):
+        if not wanted.has(logged, event):
+            continue
+        if out is None:
+            emit_one(shown(logged, position, event), output)
+        else:
+            out.print(_line(logged, position, event))
+
+
+def _numbered(logged: LoggedCommit) -> Iterator[tuple[Position, Event]]:
+    return ((Position(logged.seq, index), event) for index, event in enumerate(logged.commit.events))
+
+
+def shown(logged: LoggedCommit, position: Position, event: Event) -> Shown:
+    """An event with its envelope."""
+    return Shown(
+        position=str(position),
+        time=format_time(UnixMs(logged.commit.time_ms)),
+        producer=logged.commit.producer.value,
+        epoch=logged.commit.epoch,
+        event=event,
+    )
+
+
+def _line(logged: LoggedCommit, position: Position, event: Event) -> str:
+    from rich.markup import escape
+
+    return (
+        f"[cyan]{position!s:>9}[/cyan] [dim]{format_time(logged.commit.time_ms)}[/dim] "
+        f"{logged.commit.producer.value:<15} [bold]{tag_of(event):<26}[/bold] {escape(summary(event))}"
+    )
+
+
+def summary(event: Event) -> str:
+    """An event in one line: what it is about, then its fields, as far as they fit."""
+    key = subject_key(event)
+    body = msgspec.to_builtins(event)
+    fields = (f"{name}={_short(value)}" for name, value in body.items() if name not in ("type", "uid") and value != key)
+    text = " ".join((key, *fields)).strip()
+    return text if len(text) <= SUMMARY_CHARS else text[: SUMMARY_CHARS - 1] + "…"
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,102 @@
+"""`headgate explain`: a workload's whole story, read back from the log."""
+
+from typing import Annotated
+
+import anyio
+import typer
+
+from headgate.cli import options
+from headgate.cli.output import Output, console, emit
+from headgate.cli.source import commits, open_source, parse_at
+from headgate.core import fold
+from headgate.core.explain import Explainer, Line, Lookup, Story, condensed
+from headgate.core.wording import format_span, format_time
+
+app = typer.Typer(add_completion=False)
+
+_EPILOG = """\b
+Examples:
+  headgate explain train-7                    the story of Job train-7, wherever it is
+  headgate explain team-a/train-7 --at 812    as it stood at position 812
+  headgate explain train-7 --at -5m -o json   as it stood five minutes ago, for a program
+"""
+
+
+@app.command(epilog=_EPILOG)
+def explain(
+    name: Annotated[str, typer.Argument(metavar="WORKLOAD|JOB", help="A Workload or a Job: NAME or NAMESPACE/NAME.")],
+    at: options.At = None,
+    namespace: options.Namespace = "",
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Every round and all bookkeeping.")] = False,
+    output: options.OutputOption = Output.TABLE,
+    data: options.Data = None,
+    cell: options.Cell = None,
+    nats: options.Nats = None,
+    log: options.LogFile = None,
+) -> None:
+    """Tell a workload's whole story: what happened, who did it, why, what it waited for and for how long."""
+    where = options.SourceOptions(data=data, cell=cell, nats=nats, log=log)
+    story = anyio.run(tell, where, name, namespace, at)
+    emit(story, output, lambda: show(story, verbose=verbose))
+
+
+async def tell(where: options.SourceOptions, name: str, namespace: str, at: str | None) -> Story:
+    """
+    Read the story: one pass over the log to find whom the name means, one to follow it.
+
+    Raises UnknownWorkloadError, CliError, and what folding raises.
+    """
+    until = parse_at(at)
+    async with open_source(where) as source:
+        lookup = Lookup()
+        async for logged in commits(source, until):
+            lookup.feed(logged)
+        explainer = Explainer(fold.new_state(source.cell), lookup.find(name, namespace))
+        async for logged in commits(source, until):
+            explainer.feed(logged)
+        return explainer.story()
+
+
+def show(story: Story, *, verbose: bool = False) -> None:
+    """Print a story for people."""
+    from rich.markup import escape
+
+    out = console()
+    whom = " and ".join(
+        f"{kind} [bold]{escape(key)}[/bold]" for kind, key in (("Job", story.job), ("Workload", story.workload)) if key
+    )
+    out.print(f"{whom}, up to position {story.position}")
+    hidden = 0
+    for line in story.lines if verbose else condensed(story.lines):
+        if line.detail and not verbose:
+            hidden += line.times
+            continue
+        for text in _lines(line):
+            out.print(text)
+    if hidden:
+        out.print(f"[dim]({hidden} lines of bookkeeping are left out: -v shows them)[/dim]")
+    standing = story.standing
+    since = f" since {format_time(standing.since_ms)}" if standing.since_ms else ""
+    waited = f" ({format_span(story.now_ms - standing.since_ms)})" if standing.since_ms else ""
+    out.print(f"\nNow [bold]{standing.stage}[/bold]{since}{waited}: {escape(standing.why)}")
+    for change in standing.would_change:
+        out.print(f"  what would change it: {escape(change)}")
+
+
+def _lines(line: Line) -> list[str]:
+    from rich.markup import escape
+
+    head = f"[cyan]{line.position!s:>8}[/cyan] [dim]{format_time(line.time_ms)}[/dim] {line.producer:<15} "
+    text = f"{head}[bold]{line.event}[/bold] {escape(line.text)}"
+    if line.reason and line.reason not in line.text:
+        text += f" [yellow]{escape(f'[{line.reason}]')}[/yellow]"
+    if line.until is not None and line.until_ms is not None:
+        times = f"x{line.times}, " if line.times > 1 else ""
+        text += f" [dim]({times}until {line.until} at {format_time(line.until_ms)})[/dim]"
+    lines = [text]
+    indent = " " * 10
+    if line.message:
+        lines.append(f"{indent}{escape(line.message)}")
+    if line.waited_ms is not None:
+        lines.append(f"{indent}[green]waited {format_span(line.waited_ms)}[/green] for {escape(line.waited_for)}")
+    return lines

@@ -1,0 +1,187 @@
+"""
+`headgate`: the operator's hands.
+
+Each command is a module of its own that is imported when it is asked for, so that `headgate --help` and completion in
+the shell answer at once. `main` is the entry point: it turns every error that has a name into one line on standard
+error and an exit code (`headgate.cli.output`): 0 done, 1 the answer is no, 2 wrong usage or configuration, 3 a broken
+invariant.
+"""
+
+import importlib
+import sys
+from typing import Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from headgate.cli.output import BROKEN, FAILED, OK, WRONG_USAGE, CliError
+
+
+class _Lazy(NamedTuple):
+    module: str
+    help: str
+    panel: str
+
+
+_RUN, _ASK, _LOG = "Run a cell", "Jobs and queues", "Read the log"
+
+COMMANDS: Final[dict[str, _Lazy]] = {
+    "up": _Lazy("up", "Start everything: broker, simulated cluster, the six processes.", _RUN),
+    "demo": _Lazy("demo", "Watch 200 jobs of three teams share a cluster.", _RUN),
+    "run": _Lazy("run", "Run one process, or the simulated cluster.", _RUN),
+    "apply": _Lazy("objects", "Create or change objects from manifests.", _ASK),
+    "get": _Lazy("objects", "Show objects of the cluster.", _ASK),
+    "delete": _Lazy("objects", "Delete objects.", _ASK),
+    "queue": _Lazy("queue", "Show how the queues stand.", _ASK),
+    "explain": _Lazy("explain", "Tell a workload's whole story.", _ASK),
+    "events": _Lazy("events", "Show, follow or export the log's events.", _LOG),
+    "state": _Lazy("state", "Show the state at any position or time.", _LOG),
+    "replay": _Lazy("replay", "Fold the log again and decide every cycle again.", _LOG),
+    "audit": _Lazy("audit", "Check that the log keeps what the design promises.", _LOG),
+    "simulate": _Lazy("simulate", "Run a real cluster's trace under virtual time.", _LOG),
+}
+
+
+class LazyGroup(TyperGroup):
+    """
+    A group that knows its commands by name and imports a command's module only to run it.
+
+    Listing them (help, completion, suggestions) shows stand-ins with the same name and help.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of the table."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A stand-in for listings; None for a name that is none."""
+        del ctx
+        lazy = COMMANDS.get(cmd_name)
+        if lazy is None:
+            return None
+        return TyperCommand(name=cmd_name, help=lazy.help, rich_help_panel=lazy.panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command itself."""
+        self.commands = {name: self.get_command(ctx, name) for name in COMMANDS}  # for "did you mean"
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None:
+            command = load(name)
+        return name, command, rest
+
+
+def load(name: str) -> Any:
+    """A command, its module imported now."""
+    module = importlib.import_module(f"headgate.cli.{COMMANDS[name].module}")
+    command = typer.main.get_command(module.app)
+    members = getattr(command, "commands", {})
+    return members.get(name, command)
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    name="headgate",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+_BEGIN: Final = (
+    "Begin with [bold]headgate demo[/bold], or [bold]headgate up[/bold]. Every command has examples in its --help."
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import importlib.metadata
+
+        typer.echo(f"headgate {importlib.metadata.version('headgate')}")
+        raise typer.Exit(OK)
+
+
+@app.callback(epilog=_BEGIN)
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """A job-queueing scheduler for Kubernetes that speaks Kueue's API and keeps everything in one log."""
+    del version
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:] if args is None else args))
+
+
+def run(args: list[str]) -> int:
+    """Run the command line; the exit code."""
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args, prog_name="headgate", standalone_mode=False)
+    except typer.Exit as exit_:
+        return exit_.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has read enough (`headgate events | head`).
+        sys.stderr.close()
+        return OK
+    except Exception as error:  # noqa: BLE001 - the last place that can turn an error into words
+        return _tell(error)
+    return code if isinstance(code, int) else OK
+
+
+def _tell(error: Exception) -> int:
+    """One line for an error that has a name; a traceback for one that has none, for it is a bug."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    usage = getattr(error, "format_message", None)
+    if usage is not None:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            return WRONG_USAGE
+        return _line(f"{usage().rstrip('.')} (see {_asked(error)} --help)", WRONG_USAGE)
+    code = _code_of(error)
+    if code is None:
+        import traceback
+
+        traceback.print_exception(error)
+        return _line(f"{type(error).__name__}: {error}: this is a bug in Headgate", BROKEN)
+    return _line(str(error), code)
+
+
+def _asked(error: Exception) -> str:
+    context = getattr(error, "ctx", None)
+    return str(context.command_path) if context is not None else "headgate"
+
+
+def _line(text: str, code: int) -> int:
+    sys.stderr.write(f"headgate: {' '.join(text.split())}\n")
+    return code
+
+
+_CODES: Final = {
+    "UnknownWorkloadError": WRONG_USAGE,
+    "SettingsError": WRONG_USAGE,
+    "ConfigurationError": WRONG_USAGE,
+    "LogFileError": WRONG_USAGE,
+    "UnreadableCommitError": BROKEN,
+    "BrokenLogError": BROKEN,
+    "IllegalTransitionError": BROKEN,
+    "LogDamaged": BROKEN,
+    "KubernetesError": FAILED,
+    "LogError": FAILED,
+}
+"""Errors by name, most special first, so that telling one does not import what defines it."""
+
+
+def _code_of(error: Exception) -> int | None:
+    if isinstance(error, CliError):
+        return error.code
+    names = [cls.__name__ for cls in type(error).__mro__]
+    return next((code for name, code in _CODES.items() if name in names), None)
+
+
+if __name__ == "__main__":
+    main()

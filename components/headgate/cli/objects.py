@@ -1,0 +1,301 @@
+"""`headgate apply`, `get` and `delete`: the cluster's objects, for when kubectl is not at hand."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import msgspec
+import typer
+
+from headgate.adapters.kubernetes.client import PatchType, Propagation
+from headgate.adapters.kubernetes.errors import ApiError
+from headgate.adapters.kubernetes.resources import Resource
+from headgate.cli.cluster import ClusterObjects, access_of, open_cluster
+from headgate.cli.manifests import Manifest, read_manifests
+from headgate.cli.output import FAILED, OK, CliError, Output, emit, print_table, say
+
+app = typer.Typer(add_completion=False)
+
+FIELD_MANAGER = "headgate-cli"
+
+_Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", metavar="FILE", help="Another cluster's.")]
+_Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The cell's data directory.")]
+_Cell = Annotated[str | None, typer.Option("--cell", metavar="NAME", help="The cell's name.", envvar="HEADGATE_CELL")]
+_Files = Annotated[
+    list[str] | None, typer.Option("-f", "--filename", metavar="FILE|DIR|-", help="Manifests: YAML or JSON.")
+]
+_Namespace = Annotated[str | None, typer.Option("-n", "--namespace", metavar="NS", help="The namespace.")]
+
+_APPLY = """\b
+Examples:
+  headgate apply -f queues.yaml -f jobs/
+  cat job.yaml | headgate apply -n team-a -f -
+"""
+_GET = """\b
+Examples:
+  headgate get clusterqueues
+  headgate get jobs -A
+  headgate get workload job-train-7-4f1c2 -n team-a -o yaml
+"""
+_DELETE = """\b
+Examples:
+  headgate delete -f jobs.yaml
+  headgate delete job train-7 -n team-a
+"""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one object. `error` is the server's word, "" when it agreed."""
+
+    object: str
+    namespace: str = ""
+    origin: str = ""
+    outcome: str = ""
+    error: str = ""
+
+
+@app.command(epilog=_APPLY)
+def apply(
+    filename: _Files = None,
+    namespace: _Namespace = None,
+    force: Annotated[bool, typer.Option("--force-conflicts", help="Take fields that others own.")] = False,
+    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
+    kubeconfig: _Kubeconfig = None,
+    data: _Data = None,
+    cell: _Cell = None,
+) -> None:
+    """Create or change objects as manifests say (server-side apply)."""
+    if not filename:
+        raise CliError("say what to apply: -f FILE, a directory, or -f - for standard input")
+    manifests = read_manifests(filename)
+
+    async def each(objects: ClusterObjects) -> list[Done]:
+        return [await apply_one(objects, manifest, namespace, force=force) for manifest in manifests]
+
+    _finish(anyio.run(_with_cluster, kubeconfig, data, cell, each), output)
+
+
+@app.command(epilog=_DELETE)
+def delete(
+    kind: Annotated[str | None, typer.Argument(help="A kind, by any of its names.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Its objects.")] = None,
+    filename: _Files = None,
+    namespace: _Namespace = None,
+    ignore_missing: Annotated[bool, typer.Option("--ignore-not-found", help="What is gone already is fine.")] = False,
+    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
+    kubeconfig: _Kubeconfig = None,
+    data: _Data = None,
+    cell: _Cell = None,
+) -> None:
+    """Delete objects, by name or as manifests list them."""
+    if bool(filename) == bool(kind):
+        raise CliError("say what to delete: either KIND NAME, or -f FILE")
+    if kind and not names:
+        raise CliError(f"say which {kind} to delete: headgate delete {kind} NAME")
+    manifests = read_manifests(filename) if filename else []
+
+    async def each(objects: ClusterObjects) -> list[Done]:
+        if kind:
+            resource = await objects.by_name(kind)
+            within = (namespace or objects.namespace) if resource.namespaced else ""
+            return [await _delete(objects, resource, name, within, "", ignore_missing) for name in names or ()]
+        done = []
+        # What was made last goes first: objects before the queues and namespaces they stand in.
+        for manifest in reversed(manifests):
+            found = await _resource_of(objects, manifest)
+            if isinstance(found, Done):
+                done.append(found)
+                continue
+            within = _namespace_of(objects, found, manifest, namespace)
+            done.append(await _delete(objects, found, manifest.name, within, manifest.origin, ignore_missing))
+        return done
+
+    _finish(anyio.run(_with_cluster, kubeconfig, data, cell, each), output)
+
+
+@app.command(epilog=_GET)
+def get(
+    kind: Annotated[str, typer.Argument(help="A kind, by any of its names.")],
+    name: Annotated[str | None, typer.Argument(help="One object; all of them if left out.")] = None,
+    namespace: _Namespace = None,
+    everywhere: Annotated[bool, typer.Option("-A", "--all-namespaces", help="In all namespaces.")] = False,
+    selector: Annotated[str, typer.Option("-l", "--selector", metavar="LABELS", help="Only these labels.")] = "",
+    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
+    kubeconfig: _Kubeconfig = None,
+    data: _Data = None,
+    cell: _Cell = None,
+) -> None:
+    """Show objects of the cluster."""
+
+    async def each(objects: ClusterObjects) -> None:
+        resource = await objects.by_name(kind)
+        within = None if everywhere or not resource.namespaced else namespace or objects.namespace
+        if name is not None and resource.namespaced and within is None:
+            raise CliError(f"say in which namespace {kind} {name} is: -n NS in place of -A")
+        path = resource.path(namespace=within, name=name)
+        query = {"labelSelector": selector} if selector else {}
+        if output is Output.TABLE:
+            await _table(objects, path, query, with_namespace=resource.namespaced and within is None)
+        else:
+            answer: Any = msgspec.json.decode(await objects.client.request("GET", path, query=query))
+            emit(answer, output, lambda: None)
+
+    anyio.run(_with_cluster, kubeconfig, data, cell, each)
+
+
+async def _with_cluster(kubeconfig: str | None, data: Path | None, cell: str | None, act: Any) -> Any:
+    async with open_cluster(access_of(kubeconfig, data, cell)) as objects:
+        try:
+            return await act(objects)
+        except ApiError as error:
+            raise CliError(_words(error), FAILED) from error
+
+
+async def apply_one(objects: ClusterObjects, manifest: Manifest, namespace: str | None, *, force: bool = False) -> Done:
+    """Apply one object; what became of it. Raises TransportError."""
+    resource = await _resource_of(objects, manifest)
+    if isinstance(resource, Done):
+        return resource
+    within = _namespace_of(objects, resource, manifest, namespace)
+    what = _named(resource, manifest.name)
+    try:
+        body = manifest.body if not within else _in_namespace(manifest.body, within)
+        before = await _version_of(objects, resource, manifest.name, within)
+        answer = await objects.client.patch(
+            resource, manifest.name, body, within or None,
+            patch_type=PatchType.APPLY, field_manager=FIELD_MANAGER, force=force,
+        )  # fmt: skip
+    except ApiError as error:
+        return Done(object=what, namespace=within, origin=manifest.origin, error=_words(error))
+    after = msgspec.json.decode(answer, type=_Versioned).metadata.resource_version
+    outcome = "created" if before is None else "unchanged" if before == after else "configured"
+    return Done(object=what, namespace=within, origin=manifest.origin, outcome=outcome)
+
+
+async def _delete(
+    objects: ClusterObjects, resource: Resource, name: str, namespace: str, origin: str, ignore_missing: bool
+) -> Done:
+    what = _named(resource, name)
+    try:
+        await objects.client.delete(resource, name, namespace or None, propagation=Propagation.BACKGROUND)
+    except ApiError as error:
+        if error.is_not_found and ignore_missing:
+            return Done(object=what, namespace=namespace, origin=origin, outcome="not there")
+        return Done(object=what, namespace=namespace, origin=origin, error=_words(error))
+    return Done(object=what, namespace=namespace, origin=origin, outcome="deleted")
+
+
+async def _resource_of(objects: ClusterObjects, manifest: Manifest) -> Resource | Done:
+    resource = await objects.by_kind(manifest.api_version, manifest.kind)
+    if resource is not None:
+        return resource
+    return Done(
+        object=f"{manifest.kind.lower()}/{manifest.name}",
+        origin=manifest.origin,
+        error=f'no matches for kind "{manifest.kind}" in version "{manifest.api_version}"',
+    )
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+async def _version_of(objects: ClusterObjects, resource: Resource, name: str, namespace: str) -> str | None:
+    """The resource version of an object; None when it is not there."""
+    try:
+        body = await objects.client.get(resource, name, namespace or None)
+    except ApiError as error:
+        if error.is_not_found:
+            return None
+        raise
+    return msgspec.json.decode(body, type=_Versioned).metadata.resource_version
+
+
+def _namespace_of(objects: ClusterObjects, resource: Resource, manifest: Manifest, namespace: str | None) -> str:
+    if not resource.namespaced:
+        return ""
+    if manifest.namespace and namespace and manifest.namespace != namespace:
+        raise CliError(
+            f"{manifest.origin}: {resource.kind} {manifest.name}: the namespace from the provided object "
+            f'"{manifest.namespace}" does not match the namespace "{namespace}"'
+        )
+    return manifest.namespace or namespace or objects.namespace
+
+
+def _in_namespace(body: dict[str, Any], namespace: str) -> dict[str, Any]:
+    return body | {"metadata": body["metadata"] | {"namespace": namespace}}
+
+
+def _named(resource: Resource, name: str) -> str:
+    group = f".{resource.group}" if resource.group else ""
+    return f"{resource.kind.lower()}{group}/{name}"
+
+
+def _words(error: ApiError) -> str:
+    """The server's words; each field it complains about is in them."""
+    return " ".join(error.message.split())
+
+
+def _finish(done: list[Done], output: Output) -> None:
+    """Print what became of each object: successes as data, refusals as one line each on standard error."""
+    failed = [each for each in done if each.error]
+    if output is Output.TABLE:
+        for each in done:
+            if not each.error:
+                print(f"{each.object} {each.outcome}")
+        for each in failed:
+            say(f"headgate: {each.origin + ': ' if each.origin else ''}{each.object}: {each.error}")
+    else:
+        emit(done, output, lambda: None)
+    raise typer.Exit(FAILED if failed else OK)
+
+
+class _Column(msgspec.Struct):
+    name: str
+    priority: int = 0
+
+
+class _RowMetadata(msgspec.Struct):
+    namespace: str = ""
+
+
+class _RowObject(msgspec.Struct):
+    metadata: _RowMetadata = msgspec.field(default_factory=_RowMetadata)
+
+
+class _Row(msgspec.Struct):
+    cells: list[Any]
+    object: _RowObject = msgspec.field(default_factory=_RowObject)
+
+
+class _Table(msgspec.Struct, rename="camel"):
+    column_definitions: list[_Column]
+    rows: list[_Row] | None = None
+
+
+_AS_TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+
+
+async def _table(objects: ClusterObjects, path: str, query: dict[str, str], *, with_namespace: bool) -> None:
+    """What kubectl shows: the server makes the table."""
+    response = await objects.client.transport.request("GET", path, query=query, headers=_AS_TABLE)
+    if response.status != 200:
+        from headgate.adapters.kubernetes.errors import api_error
+
+        raise api_error(response.status, response.headers, response.body)
+    table = msgspec.json.decode(response.body, type=_Table)
+    shown = [index for index, column in enumerate(table.column_definitions) if not column.priority]
+    rows = table.rows or []
+    if not rows:
+        say("No resources found")
+        return
+    columns = [table.column_definitions[index].name.upper() for index in shown]
+    cells = [["" if row.cells[index] is None else str(row.cells[index]) for index in shown] for row in rows]
+    if with_namespace:
+        columns = ["NAMESPACE", *columns]
+        cells = [[row.object.metadata.namespace, *each] for row, each in zip(rows, cells, strict=True)]
+    print_table(columns, cells)

@@ -1,0 +1,271 @@
+"""`headgate queue status`: how the queues stand, from the log's own state."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import anyio
+import msgspec
+import typer
+
+from headgate.cli import options
+from headgate.cli.output import CliError, Output, console, emit, print_table
+from headgate.cli.source import open_source, parse_at, state_at
+from headgate.core.activeness import cluster_queue_active
+from headgate.core.standing import standing
+from headgate.core.state import Stage, State, Workload
+from headgate.core.wording import format_amount, format_span, nominal_quotas
+
+app = typer.Typer(name="queue", add_completion=False, no_args_is_help=True, help="Show how the queues stand.")
+
+_EPILOG = """\b
+Examples:
+  headgate queue status                        every ClusterQueue and LocalQueue
+  headgate queue status --pending team-a       who waits in ClusterQueue team-a, in order, and for what
+  headgate queue status --at -5m -o json       as it was five minutes ago
+"""
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Quota of one flavor-resource: used and nominal as quantities; `borrowed` is what is used beyond nominal."""
+
+    flavor: str
+    resource: str
+    used: str
+    nominal: str
+    borrowed: str
+
+
+class ClusterQueueStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    One ClusterQueue.
+
+    Its pending workloads are awake (may be offered), asleep (wait with their shape or behind a blocked head), parked
+    alone, or offered to the scheduler.
+    """
+
+    name: str
+    strategy: str
+    cohort: str
+    active: bool
+    message: str
+    awake: int
+    asleep: int
+    parked: int
+    offered: int
+    reserved: int
+    admitted: int
+    evicted: int
+    usage: tuple[Usage, ...] = ()
+
+
+class LocalQueueStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One LocalQueue and how many of its workloads are pending, hold quota, or are admitted."""
+
+    name: str
+    cluster_queue: str
+    pending: int
+    reserved: int
+    admitted: int
+
+
+class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """All queues at a position."""
+
+    position: int
+    cluster_queues: tuple[ClusterQueueStatus, ...]
+    local_queues: tuple[LocalQueueStatus, ...]
+
+
+class PendingWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """One pending workload of a ClusterQueue, at its place in line (0 for one that is set aside alone)."""
+
+    place: int
+    workload: str
+    priority: int
+    stage: str
+    waiting_ms: int
+    why: str
+    would_change: tuple[str, ...]
+
+
+@app.callback()
+def _group() -> None:
+    """Show how the queues stand."""
+
+
+@app.command("status", epilog=_EPILOG)
+def status(
+    pending: Annotated[
+        str | None, typer.Option("--pending", metavar="CLUSTERQUEUE", help="List who waits there, in order.")
+    ] = None,
+    at: options.At = None,
+    output: options.OutputOption = Output.TABLE,
+    data: options.Data = None,
+    cell: options.Cell = None,
+    nats: options.Nats = None,
+    log: options.LogFile = None,
+) -> None:
+    """Show every queue: what waits, what runs, how much quota is in use. With --pending: who waits in one."""
+    where = options.SourceOptions(data=data, cell=cell, nats=nats, log=log)
+    state = anyio.run(_state, where, at)
+    if pending is None:
+        answer = queue_status(state)
+        emit(answer, output, lambda: _show(answer))
+        return
+    if pending not in state.cluster_queues and pending not in state.index.pending:
+        known = ", ".join(state.cluster_queues) or "none"
+        raise CliError(f"there is no ClusterQueue {pending!r} at position {state.position}; there is {known}")
+    waiting = tuple(pending_in(state, pending))
+    emit(waiting, output, lambda: _show_pending(waiting))
+
+
+async def _state(where: options.SourceOptions, at: str | None) -> State:
+    async with open_source(where) as source:
+        return await state_at(source, parse_at(at))
+
+
+def queue_status(state: State) -> QueueStatus:
+    """How all queues stand in a state."""
+    counts: dict[str, dict[Stage, int]] = {}
+    for workload in state.workloads.values():
+        of_queue = counts.setdefault(workload.cluster_queue, {})
+        of_queue[workload.stage] = of_queue.get(workload.stage, 0) + 1
+    return QueueStatus(
+        position=state.position,
+        cluster_queues=tuple(
+            _cluster_queue(state, name, counts.get(name, {})) for name in sorted(state.cluster_queues)
+        ),
+        local_queues=tuple(_local_queue(state, name) for name in sorted(state.local_queues)),
+    )
+
+
+def _cluster_queue(state: State, name: str, stages: dict[Stage, int]) -> ClusterQueueStatus:
+    spec = state.cluster_queues[name].spec
+    activeness = cluster_queue_active(state, name)
+    queue = state.index.pending.get(name)
+    awake = sum(1 for _ in queue.ahead()) if queue is not None else 0
+    return ClusterQueueStatus(
+        name=name,
+        strategy=spec.queueing_strategy,
+        cohort=spec.cohort_name,
+        active=activeness.active,
+        message=activeness.message,
+        awake=awake,
+        asleep=len(queue) - awake if queue is not None else 0,
+        parked=stages.get(Stage.PARKED, 0),
+        offered=stages.get(Stage.OFFERED, 0) + stages.get(Stage.SKIPPED, 0),
+        reserved=stages.get(Stage.RESERVED, 0),
+        admitted=stages.get(Stage.ADMITTED, 0),
+        evicted=stages.get(Stage.EVICTED, 0),
+        usage=tuple(_usages(state, name)),
+    )
+
+
+def _usages(state: State, name: str) -> Iterator[Usage]:
+    used = state.index.usage.get(name, {})
+    nominal = dict(nominal_quotas(state.cluster_queues[name].spec.resource_groups))
+    for flavor, resource in dict.fromkeys((*nominal, *used)):
+        quota, in_use = nominal.get((flavor, resource), 0), used.get((flavor, resource), 0)
+        yield Usage(
+            flavor=flavor,
+            resource=resource,
+            used=format_amount(resource, in_use),
+            nominal=format_amount(resource, quota),
+            borrowed=format_amount(resource, max(0, in_use - quota)),
+        )
+
+
+def _local_queue(state: State, name: str) -> LocalQueueStatus:
+    record = next(each for key, each in state.local_queues.items() if key == name)
+    keys = next((each for key, each in state.index.in_local_queue.items() if key == name), {})
+    stages = [state.workloads[key].stage for key in keys]
+    return LocalQueueStatus(
+        name=name,
+        cluster_queue=record.spec.cluster_queue,
+        pending=sum(stage in (Stage.NEW, Stage.QUEUED, Stage.OFFERED, Stage.SKIPPED, Stage.PARKED) for stage in stages),
+        reserved=sum(stage in (Stage.RESERVED, Stage.ADMITTED, Stage.EVICTED) for stage in stages),
+        admitted=stages.count(Stage.ADMITTED),
+    )
+
+
+def pending_in(state: State, cluster_queue: str) -> Iterator[PendingWorkload]:
+    """Who waits in a ClusterQueue: first those offered to the scheduler, then in queue order, then those set aside."""
+    queue = state.index.pending.get(cluster_queue)
+    line = list(state.index.offered.get(cluster_queue, ()))
+    line += [key for key, _ in queue.in_order()] if queue is not None else []
+    for place, key in enumerate(line, 1):
+        yield _pending(state, state.workloads[key], place)
+    for workload in state.workloads.values():
+        if workload.cluster_queue == cluster_queue and workload.stage in (Stage.SKIPPED, Stage.PARKED):
+            yield _pending(state, workload, 0)
+
+
+def _pending(state: State, workload: Workload, place: int) -> PendingWorkload:
+    stands = standing(state, workload.key)
+    since_ms = workload.queued_at_ms or workload.created_ms
+    return PendingWorkload(
+        place=place,
+        workload=workload.key,
+        priority=workload.priority,
+        stage=workload.stage.value,
+        waiting_ms=max(0, state.now_ms - since_ms),
+        why=stands.why,
+        would_change=stands.would_change,
+    )
+
+
+_COLUMNS = (
+    "CLUSTERQUEUE", "STRATEGY", "COHORT", "ACTIVE", "AWAKE", "ASLEEP", "PARKED", "OFFERED", "RESERVED", "ADMITTED",
+    "EVICTED", "IN USE",
+)  # fmt: skip
+
+
+def _show(answer: QueueStatus) -> None:
+    print_table(
+        _COLUMNS,
+        (
+            (
+                each.name,
+                each.strategy,
+                each.cohort or "-",
+                "yes" if each.active else "no",
+                *map(str, (each.awake, each.asleep, each.parked, each.offered)),
+                *map(str, (each.reserved, each.admitted, each.evicted)),
+                ", ".join(f"{use.used}/{use.nominal} {use.flavor}/{use.resource}" for use in each.usage) or "-",
+            )
+            for each in answer.cluster_queues
+        ),
+        right=_COLUMNS[4:11],
+    )
+    out = console()
+    for each in answer.cluster_queues:
+        if not each.active:
+            out.print(f"{each.name}: {each.message}", markup=False)
+    out.print()
+    print_table(
+        ("LOCALQUEUE", "CLUSTERQUEUE", "PENDING", "RESERVED", "ADMITTED"),
+        (
+            (each.name, each.cluster_queue, str(each.pending), str(each.reserved), str(each.admitted))
+            for each in answer.local_queues
+        ),
+        right=("PENDING", "RESERVED", "ADMITTED"),
+    )
+
+
+def _show_pending(waiting: tuple[PendingWorkload, ...]) -> None:
+    print_table(
+        ("PLACE", "WORKLOAD", "PRIORITY", "STAGE", "WAITING", "WHY", "WHAT WOULD CHANGE IT"),
+        (
+            (
+                str(each.place or "-"),
+                each.workload,
+                str(each.priority),
+                each.stage,
+                format_span(each.waiting_ms),
+                each.why,
+                "; ".join(each.would_change),
+            )
+            for each in waiting
+        ),
+        right=("PLACE", "PRIORITY", "WAITING"),
+    )

@@ -1,0 +1,85 @@
+"""`headgate run`: one process of a cell, or the simulated cluster; what `headgate up`, containers and systemd start."""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from headgate.cli.output import CliError
+from headgate.events.base import Producer
+
+app = typer.Typer(add_completion=False)
+
+CLUSTER: Final = "cluster"
+LEVELS: Final = ("info", "debug")
+"""Log levels by the number of -v."""
+
+_EPILOG = """\b
+Examples:
+  headgate run scheduler
+  NATS_URL=nats://nats:4222 headgate run informer-bridge --config headgate.yaml -v
+  headgate run cluster --host 0.0.0.0 --port 8443 --kubeconfig /shared/kubeconfig
+Processes: informer-bridge, queue-manager, scheduler, binder, ungater, snapshotter. Their settings: a YAML file, and
+HEADGATE_<SECTION>_<KEY> in the environment.
+"""
+
+
+@app.command(epilog=_EPILOG)
+def run(
+    process: Annotated[str, typer.Argument(metavar="PROCESS|cluster", help="Which one.")],
+    config: Annotated[
+        str | None, typer.Option("--config", metavar="FILE", help="The settings file.", envvar="HEADGATE_CONFIG")
+    ] = None,
+    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Log more.")] = 0,
+    host: Annotated[str, typer.Option(help="cluster: where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="cluster: 0 takes a free one.")] = 0,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="cluster: write a kubeconfig for it here.")
+    ] = None,
+    address_file: Annotated[Path | None, typer.Option(metavar="FILE", help="cluster: write its URL here.")] = None,
+    public_url: Annotated[str, typer.Option(metavar="URL", help="cluster: how clients reach it.")] = "",
+) -> None:
+    """Run one process until it is told to stop. Several of one kind stand by for each other."""
+    names = [producer.value for producer in Producer]
+    if process == CLUSTER:
+        _become_cluster(host, port, kubeconfig, address_file, public_url)
+    if process not in names:
+        raise CliError(f"there is no process {process!r}: there is {', '.join(names)}, and {CLUSTER}")
+    if kubeconfig or address_file or public_url or port:
+        raise CliError("--host, --port, --kubeconfig, --address-file and --public-url are for `headgate run cluster`")
+    raise typer.Exit(_run_process(process, config, verbose))
+
+
+def _run_process(name: str, config: str | None, verbose: int) -> int:
+    import msgspec
+
+    from headgate.processes.entry import run_process
+    from headgate.processes.settings import load
+
+    settings = load(config)
+    if verbose:
+        level = LEVELS[min(verbose, len(LEVELS) - 1)]
+        settings = msgspec.structs.replace(settings, log=msgspec.structs.replace(settings.log, level=level))
+    return run_process(name, settings, routes=_read_side() if name == Producer.SNAPSHOTTER else None)
+
+
+def _read_side() -> Any:
+    """The snapshotter's read side; by name, for the web and the command line stand side by side and must not import."""
+    return importlib.import_module("headgate.web.routes").add_routes
+
+
+def _become_cluster(host: str, port: int, kubeconfig: Path | None, address_file: Path | None, public_url: str) -> None:
+    """
+    Become the simulated cluster.
+
+    It belongs to the simulated world, which stands above the command line, so it is started as a program of its own.
+    """
+    args = ["--host", host, "--port", str(port)]
+    args += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
+    args += ["--address-file", str(address_file)] if address_file else []
+    args += ["--public-url", public_url] if public_url else []
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "headgate.testing.serve_cluster", *args])  # noqa: S606 - ourselves

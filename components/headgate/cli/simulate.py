@@ -1,0 +1,10 @@
+"""
+`headgate simulate`, which lives with the simulated world.
+
+The command line is below `headgate.testing` and must not import it; like a plug-in, it is loaded by name when asked
+for.
+"""
+
+import importlib
+
+app = importlib.import_module("headgate.testing.simulate.command").app

@@ -1,0 +1,386 @@
+"""
+A whole cell on one machine: broker, simulated cluster, the six processes.
+
+`Supervisor` is what `headgate up`, the demo, the chaos tests and the benchmarks hold. It owns a data directory
+(locked: one supervisor at a time), starts the broker, the cluster and the processes as processes of the operating
+system, starts again what dies, tells other commands where the cell is (`cell.json`, `kubeconfig`, `env`), and takes
+everything down at the end, the broker last.
+
+    async with Supervisor(UpOptions(data=Path(".headgate/main"))) as cell: await cell.wait_ready()
+    cell.kill("scheduler")            # it is started again
+
+Start it from the main thread: children end with the thread that started them.
+"""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+import anyio
+import anyio.abc
+import msgspec
+
+from headgate.adapters.jetstream.embedded import EmbeddedServer
+from headgate.cli import cell as cells
+from headgate.cli.children import BACKOFF_S_MIN, Child, ChildState
+from headgate.cli.output import FAILED, CliError
+from headgate.events.base import Producer
+
+NATS: Final = "nats"
+CLUSTER: Final = "cluster"
+PROCESSES: Final = tuple(producer.value for producer in Producer)
+READY_TIMEOUT_S: Final = 60.0
+PUBLISH_S: Final = 0.25
+_PROBE_S: Final = 0.1
+
+
+@asynccontextmanager
+async def until_signal() -> AsyncIterator[None]:
+    """
+    Run the block until it ends or the user has had enough (SIGINT, SIGTERM), which cancels it.
+
+    Raises KeyboardInterrupt in the second case, after the block has cleaned up.
+    """
+    told = False
+
+    async def listen(scope: anyio.CancelScope) -> None:
+        nonlocal told
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                told = True
+                scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listen, tasks.cancel_scope)
+        yield
+        tasks.cancel_scope.cancel()
+    if told:
+        raise KeyboardInterrupt
+
+
+class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What to start, and where.
+
+    `nats_url` "" starts a broker, its store below `data`; `sync_interval` is for that one. `kubeconfig` "" starts a
+    simulated cluster. `config` is the settings file of the processes; `env` goes on top of our environment for them.
+    """
+
+    data: Path
+    cell: str = "main"
+    nats_url: str = ""
+    kubeconfig: str = ""
+    config: str = ""
+    sync_interval: str = ""
+    verbose: int = 0
+    processes: tuple[str, ...] = PROCESSES
+    env: dict[str, str] = {}
+
+
+class ProcessReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How one child is doing. `phase`, `position` and `detail` are its own words (/readyz)."""
+
+    name: str
+    state: str
+    pid: int
+    restarts: int
+    ready: bool
+    phase: str = ""
+    position: int = 0
+    log_end: int = 0
+    detail: str = ""
+
+
+class _Ready(msgspec.Struct):
+    """The part of a process's /readyz that is shown."""
+
+    ready: bool = False
+    phase: str = ""
+    position: int = 0
+    log_end: int = 0
+    detail: str = ""
+    problems: tuple[str, ...] = ()
+
+
+class Supervisor:
+    """A running cell; an async context manager. `told` hears, in words, what happens to its children."""
+
+    def __init__(self, options: UpOptions, told: Callable[[str], None] = lambda _: None) -> None:
+        self.options = options
+        self.data = options.data
+        self.nats_url = options.nats_url
+        self.kubeconfig = options.kubeconfig
+        self.children: dict[str, Child] = {}
+        self.nats: EmbeddedServer | None = None
+        self.nats_restarts = 0
+        self._told = told
+        self._lock = cells.DataLock(options.data)
+        self._stack = AsyncExitStack()
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._stopping = False
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """
+        Start everything. Returns when broker and cluster answer; `wait_ready` waits for the processes.
+
+        Raises CliError when the directory is in use or something cannot be started, BrokerError for the broker.
+        """
+        self._lock.take()
+        try:
+            self._session = await self._stack.enter_async_context(
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2))
+            )
+            self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+            await self._start_broker(self._tasks)
+            await self._start_cluster(self._tasks)
+            for name in self.options.processes:
+                self._start_child(self._tasks, name, ["run", name, *self._flags()])
+            self._publish()
+            self._tasks.start_soon(self._keep_published)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Take everything down: the processes at once, then the cluster, then the broker. Safe to call twice."""
+        self._stopping = True
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as stopping:
+                for name, child in self.children.items():
+                    if name != CLUSTER:
+                        stopping.start_soon(child.stop)
+            if CLUSTER in self.children:
+                await self.children[CLUSTER].stop()
+            if self._tasks is not None:
+                self._tasks.cancel_scope.cancel()
+                self._tasks = None
+            if self.nats is not None:
+                await self.nats.__aexit__(None, None, None)
+        # Scopes end in the order in which they were entered: the task group's only after the shield's.
+        await self._stack.aclose()
+        self._lock.release()
+
+    async def _start_broker(self, tasks: anyio.abc.TaskGroup) -> None:
+        if self.nats_url:
+            return
+        self.nats = EmbeddedServer(
+            self.data / cells.NATS_STORE, sync_interval=self.options.sync_interval or None, port=self._old_port("nats")
+        )
+        await self.nats.start()
+        self._keep_port("nats", int(self.nats.url.rpartition(":")[2]))
+        self.nats_url = self.nats.url
+        tasks.start_soon(self._keep_broker, self.nats)
+
+    async def _keep_broker(self, server: EmbeddedServer) -> None:
+        while True:
+            await server.wait_exited()
+            if self._stopping:
+                return
+            self.nats_restarts += 1
+            self._told(f"{NATS} ended; it starts again in {BACKOFF_S_MIN:g} s")
+            await anyio.sleep(BACKOFF_S_MIN)
+            await server.start()
+
+    async def _start_cluster(self, tasks: anyio.abc.TaskGroup) -> None:
+        if self.kubeconfig:
+            return
+        self.kubeconfig = str((self.data / "kubeconfig").resolve())
+        address = self._address_file(CLUSTER)
+        address.unlink(missing_ok=True)
+        args = ["run", CLUSTER, "--kubeconfig", self.kubeconfig, "--address-file", str(address)]
+        old_port = self._old_port(CLUSTER)
+        child = self._start_child(tasks, CLUSTER, [*args, "--port", str(old_port or 0)])
+        with anyio.move_on_after(READY_TIMEOUT_S):
+            await self._answering(child)
+        if not child.address:
+            raise CliError(f"the simulated cluster did not start: {child.last_words()} ({child.log_file})", FAILED)
+        port = int(child.address.rpartition(":")[2])
+        self._keep_port(CLUSTER, port)
+        # It has to be found again where it was: the processes know its address.
+        child.replace_args(self._command([*args, "--port", str(port)]))
+
+    @staticmethod
+    async def _answering(child: Child) -> None:
+        """Wait until a child has said where it serves, or has given up."""
+        while True:
+            if child.address or child.state is ChildState.FAILED:
+                return
+            await anyio.sleep(0.02)
+
+    def _start_child(self, tasks: anyio.abc.TaskGroup, name: str, args: list[str]) -> Child:
+        child = self.children[name] = Child(
+            name,
+            self._command(args),
+            env=self._env(name),
+            log_file=self.data / "logs" / f"{name}.log",
+            address_file=self._address_file(name),
+            changed=self._told,
+        )
+        tasks.start_soon(child.keep)
+        return child
+
+    # --- what children are given -----------------------------------------------------------------------------------
+
+    @staticmethod
+    def _command(args: list[str]) -> list[str]:
+        return [sys.executable, "-m", "headgate.cli.main", *args]
+
+    def _flags(self) -> list[str]:
+        flags = ["--config", self.options.config] if self.options.config else []
+        return flags + ["-v"] * self.options.verbose
+
+    def _env(self, name: str) -> dict[str, str]:
+        return {
+            **os.environ,
+            "HEADGATE_CELL": self.options.cell,
+            # A name of its own that outlives a restart: the process takes its own lease over at once.
+            "HEADGATE_HOLDER": f"{name}-0",
+            "NATS_URL": self.nats_url,
+            "HEADGATE_NATS_MONITOR_URL": self.nats.monitor_url if self.nats is not None else "",
+            "HEADGATE_KUBERNETES_KUBECONFIG": self.kubeconfig,
+            "HEADGATE_HTTP_ADDRESS_FILE": str(self._address_file(name)),
+            **self.options.env,
+        }
+
+    def _address_file(self, name: str) -> Path:
+        return (self.data / "run" / f"{name}.address").resolve()
+
+    def _old_port(self, name: str) -> int | None:
+        """The port of an earlier run in this directory: kubeconfigs and shells that know it go on working."""
+        try:
+            port = int((self.data / "run" / f"{name}.port").read_text())
+        except (OSError, ValueError):
+            return None
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                return None  # somebody else has it by now
+        return port
+
+    def _keep_port(self, name: str, port: int) -> None:
+        file = self.data / "run" / f"{name}.port"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{port}\n")
+
+    # --- telling others --------------------------------------------------------------------------------------------
+
+    def info(self) -> cells.CellInfo:
+        """What other commands need to know of this cell."""
+        cluster = self.children.get(CLUSTER)
+        return cells.CellInfo(
+            cell=self.options.cell,
+            nats_url=self.nats_url,
+            kubeconfig=self.kubeconfig,
+            server=cluster.address if cluster is not None else "",
+            embedded=self.nats is not None,
+            pid=os.getpid(),
+            processes={
+                name: cells.ProcessInfo(pid=child.pid or 0, address=child.address)
+                for name, child in self.children.items()
+            },
+        )
+
+    def _publish(self) -> None:
+        info = self.info()
+        cells.write(self.data, info)
+        lines = [f"export HEADGATE_CELL={info.cell}", f"export NATS_URL={info.nats_url}"]
+        lines += [f"export KUBECONFIG={info.kubeconfig}"] if info.kubeconfig else []
+        (self.data / "env").write_text("\n".join(lines) + "\n")
+
+    async def _keep_published(self) -> None:
+        known = self.info()
+        while True:
+            await anyio.sleep(PUBLISH_S)
+            now = self.info()
+            if now != known:
+                cells.write(self.data, now)
+                known = now
+
+    # --- how it goes -----------------------------------------------------------------------------------------------
+
+    def pid(self, name: str) -> int | None:
+        """The process id of a child (or of the broker, "nats") while it runs."""
+        if name == NATS:
+            return self.nats.pid if self.nats is not None else None
+        return self.children[name].pid
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        """Send a child (or the broker, "nats") a signal; SIGKILL by default. What dies is started again."""
+        if name == NATS:
+            assert self.nats is not None, "the broker is not ours"
+            self.nats.send_signal(number)
+        else:
+            self.children[name].send_signal(number)
+
+    async def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """
+        Wait until every process is ready: leading or standing by, and all it depends on well.
+
+        Raises CliError when one gives up, or when it takes too long; the message says which and why.
+        """
+        with anyio.move_on_after(timeout_s):
+            while True:
+                reports = await self.reports()
+                for report in reports:
+                    if report.state == ChildState.FAILED:
+                        child = self.children[report.name]
+                        raise CliError(f"{child.name} gave up: {child.last_words()} ({child.log_file})", FAILED)
+                if all(report.ready for report in reports):
+                    return
+                await anyio.sleep(_PROBE_S)
+        late = [f"{each.name} ({each.detail or each.state})" for each in await self.reports() if not each.ready]
+        raise CliError(f"not ready within {timeout_s:g} s: {', '.join(late)}; logs are in {self.data / 'logs'}", FAILED)
+
+    async def reports(self) -> list[ProcessReport]:
+        """How each process is doing, in their own words."""
+        answers: dict[str, ProcessReport] = {}
+
+        async def ask(name: str) -> None:
+            answers[name] = await self._report(self.children[name])
+
+        async with anyio.create_task_group() as asking:
+            for name in self.options.processes:
+                asking.start_soon(ask, name)
+        return [answers[name] for name in self.options.processes]
+
+    async def _report(self, child: Child) -> ProcessReport:
+        ready = _Ready(detail="does not answer yet")
+        address = child.address
+        if address and self._session is not None:
+            try:
+                async with self._session.get(f"{address}/readyz") as response:
+                    ready = msgspec.json.decode(await response.read(), type=_Ready)
+            except (aiohttp.ClientError, TimeoutError, OSError, msgspec.MsgspecError):
+                pass
+        return ProcessReport(
+            name=child.name,
+            state=child.state.value,
+            pid=child.pid or 0,
+            restarts=child.restarts,
+            ready=ready.ready and child.state is ChildState.RUNNING,
+            phase=ready.phase,
+            position=ready.position,
+            log_end=ready.log_end,
+            detail=ready.problems[0] if ready.problems else ready.detail,
+        )

@@ -1,0 +1,189 @@
+"""`headgate up`: a whole cell on this machine, from one command."""
+
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import anyio
+import typer
+
+from headgate.cli.cell import ROOT
+from headgate.cli.output import FAILED, CliError, console, say
+from headgate.cli.supervisor import ProcessReport, Supervisor, UpOptions, until_signal
+from headgate.events.subjects import check_cell
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+app = typer.Typer(add_completion=False)
+
+REFRESH_S = 0.5
+NEWS_SHOWN = 6
+"""Restarts and the like that stand below the table."""
+_EPILOG = """\b
+Examples:
+  headgate up                                       broker, simulated cluster and processes, in ./.headgate/main
+  headgate up -f queues.yaml -f nodes/              and apply these manifests
+  headgate up --kubeconfig ~/.kube/config           beside a real cluster
+  headgate up --nats nats://nats.example:4222       on a broker of yours
+Ctrl-C takes everything down. Started again, it goes on from its log.
+"""
+
+
+@app.command(epilog=_EPILOG)
+def up(
+    cell: Annotated[
+        str, typer.Option("--cell", metavar="NAME", help="The cell's name.", envvar="HEADGATE_CELL")
+    ] = "main",
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="Its directory: ./.headgate/<cell> if left out.")
+    ] = None,
+    nats: Annotated[
+        str,
+        typer.Option(
+            "--nats", metavar="URL", help="A broker of yours, in place of one that is started.", envvar="NATS_URL"
+        ),
+    ] = "",
+    kubeconfig: Annotated[
+        str, typer.Option("--kubeconfig", metavar="FILE", help="A cluster of yours, in place of a simulated one.")
+    ] = "",
+    filename: Annotated[
+        list[str] | None, typer.Option("-f", "--filename", metavar="FILE|DIR", help="Manifests to apply once it is up.")
+    ] = None,
+    config: Annotated[str, typer.Option("--config", metavar="FILE", help="The processes' settings.")] = "",
+    sync_interval: Annotated[
+        str,
+        typer.Option(
+            "--sync-interval", metavar="always|100ms|2m", help="How often the started broker syncs its store."
+        ),
+    ] = "",
+    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="More in the processes' logs.")] = 0,
+) -> None:
+    """Start everything: broker, simulated cluster, the six processes; keep it running until Ctrl-C."""
+    try:
+        check_cell(cell)
+    except ValueError as error:
+        raise CliError(str(error)) from error
+    if kubeconfig and not Path(kubeconfig).expanduser().exists():
+        raise CliError(f"--kubeconfig {kubeconfig}: there is no such file")
+    manifests = filename or []
+    if manifests:
+        from headgate.cli.manifests import read_manifests
+
+        read_manifests(manifests)  # a typing error shows before anything starts
+    if config:
+        from headgate.processes.settings import load
+
+        load(config)
+    options = UpOptions(
+        data=data or ROOT / cell,
+        cell=cell,
+        nats_url=nats,
+        kubeconfig=str(Path(kubeconfig).expanduser().resolve()) if kubeconfig else "",
+        config=str(Path(config).resolve()) if config else "",
+        sync_interval=sync_interval,
+        verbose=verbose,
+    )
+    try:
+        anyio.run(_up, options, manifests, backend_options={"use_uvloop": True})
+    except KeyboardInterrupt:
+        say(f"stopped; `headgate up` goes on from {options.data}")
+
+
+async def _up(options: UpOptions, manifests: list[str]) -> None:
+    news: deque[str] = deque(maxlen=NEWS_SHOWN)
+    out = console(stderr=True)
+
+    def told(text: str) -> None:
+        news.append(text)
+        if not out.is_terminal:
+            say(text)
+
+    async with until_signal(), Supervisor(options, told) as cell:
+        await cell.wait_ready()
+        if manifests:
+            await apply_all(cell.kubeconfig, manifests)
+        greet(cell)
+        if out.is_terminal:
+            await _show(cell, news)
+        else:
+            await _wait(cell)
+
+
+async def apply_all(kubeconfig: str, manifests: list[str]) -> None:
+    """Apply manifests to a cluster. Raises CliError at the first that is refused."""
+    from headgate.adapters.kubernetes.kubeconfig import resolve
+    from headgate.cli.cluster import open_cluster
+    from headgate.cli.manifests import read_manifests
+    from headgate.cli.objects import apply_one
+
+    async with open_cluster(resolve(kubeconfig=kubeconfig)) as objects:
+        for manifest in read_manifests(manifests):
+            done = await apply_one(objects, manifest, None)
+            if done.error:
+                raise CliError(f"{done.origin}: {done.object}: {done.error}", FAILED)
+
+
+def greet(cell: Supervisor) -> None:
+    """How to use what is running."""
+    kubeconfig = Path(cell.kubeconfig)
+    shown = kubeconfig.relative_to(Path.cwd()) if kubeconfig.is_relative_to(Path.cwd()) else kubeconfig
+    say(f"cell {cell.options.cell} is up: NATS at {cell.nats_url}, data in {cell.data}")
+    say(f"  kubectl --kubeconfig {shown} get clusterqueues     (or: source {cell.data}/env)")
+    say("  headgate apply -f FILE, headgate queue status, headgate explain JOB, headgate events --follow")
+    page = cell.info().processes.get("snapshotter")
+    if page is not None and page.address:
+        say(f"  the page: {page.address}/")
+    say("  Ctrl-C takes everything down")
+
+
+async def _wait(cell: Supervisor) -> None:
+    """Without a terminal: until a signal, or until a process has given up."""
+    while True:
+        await anyio.sleep(REFRESH_S)
+        _fail_if_given_up(cell)
+
+
+def _fail_if_given_up(cell: Supervisor) -> None:
+    for child in cell.children.values():
+        if child.state == "failed":
+            raise CliError(f"{child.name} gave up: {child.last_words()} ({child.log_file})", FAILED)
+
+
+async def _show(cell: Supervisor, news: deque[str]) -> None:
+    from rich.live import Live
+
+    with Live(console=console(stderr=True), auto_refresh=False, transient=True) as live:
+        while True:
+            live.update(status_table(cell, await cell.reports(), list(news)), refresh=True)
+            _fail_if_given_up(cell)
+            await anyio.sleep(REFRESH_S)
+
+
+def status_table(cell: Supervisor, reports: list[ProcessReport], news: list[str]) -> "RenderableType":
+    """The processes in a table, and the latest news below."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in ("PROCESS", "STATE", "PID", "RESTARTS", "POSITION", "BEHIND", ""):
+        table.add_column(column, justify="right" if column in ("PID", "RESTARTS", "POSITION", "BEHIND") else "left")
+    if cell.nats is not None:
+        state = "running" if cell.nats.pid else "waiting"
+        table.add_row("nats", Text(state, "green"), str(cell.nats.pid or "-"), str(cell.nats_restarts), "", "", "")
+    shown = {report.name for report in reports}
+    for name, child in cell.children.items():
+        if name not in shown:
+            table.add_row(
+                name, Text(child.state.value, "green"), str(child.pid or "-"), str(child.restarts), "", "", ""
+            )
+    for each in reports:
+        style = "green" if each.ready else "yellow"
+        behind = str(max(0, each.log_end - each.position))
+        detail = Text("" if each.ready else each.detail, "yellow")
+        table.add_row(
+            each.name, Text(each.phase or each.state, style), str(each.pid or "-"), str(each.restarts),
+            str(each.position), behind, detail,
+        )  # fmt: skip
+    return Group(table, *(Text(each, "dim") for each in news))

@@ -1,0 +1,179 @@
+"""A whole cell: broker, cluster and processes of the operating system, kept alive and taken down."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from headgate.adapters.kubernetes.client import KubeClient
+from headgate.adapters.kubernetes.http_transport import open_transport
+from headgate.adapters.kubernetes.kubeconfig import resolve
+from headgate.adapters.kubernetes.resources import JOBS, RESOURCES
+from headgate.cli import cell
+from headgate.cli.demo_objects import cluster_objects, job_objects
+from headgate.cli.output import CliError
+from headgate.cli.supervisor import CLUSTER, PROCESSES, Supervisor, UpOptions
+
+BY_KIND = {resource.kind: resource for resource in RESOURCES.values()}
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+async def until(holds: Callable[[], bool], what: str) -> None:
+    with anyio.move_on_after(30):
+        while True:
+            if holds():
+                return
+            await anyio.sleep(0.02)
+    pytest.fail(f"never came true: {what}")
+
+
+async def create(running: Supervisor, *objects: dict) -> None:
+    async with open_transport(resolve(kubeconfig=running.kubeconfig)) as transport:
+        for each in objects:
+            await KubeClient(transport).create(BY_KIND[each["kind"]], each, each["metadata"].get("namespace"))
+
+
+async def finished_jobs(running: Supervisor) -> int:
+    async with open_transport(resolve(kubeconfig=running.kubeconfig)) as transport:
+        page = await KubeClient(transport).list(JOBS)
+        return sum(b'"type":"Complete"' in bytes(item) for item in page.items)
+
+
+async def all_finished(running: Supervisor, jobs: int) -> None:
+    with anyio.fail_after(60):
+        while True:
+            if await finished_jobs(running) == jobs:
+                return
+            await anyio.sleep(0.1)
+
+
+@pytest.mark.anyio
+async def test_jobs_run_to_their_end_while_every_process_is_killed(tmp_path: Path, headgate: Callable) -> None:
+    """Each of the six and the broker dies once under load; all are started again, and the log is as it must be."""
+    news: list[str] = []
+    async with Supervisor(UpOptions(data=tmp_path / "cell", cell="t"), news.append) as running:
+        await running.wait_ready()
+        jobs = job_objects(12, seed=3)
+        await create(running, *cluster_objects(), *jobs)
+        for name in (*PROCESSES, "nats"):
+            old = running.pid(name)
+            running.kill(name)
+            await until(lambda name=name, old=old: running.pid(name) not in (None, old), f"{name} starts again")
+        await all_finished(running, len(jobs))
+        await running.wait_ready()
+        assert {name for name in PROCESSES if any(line.startswith(f"{name} was killed") for line in news)} == {
+            *PROCESSES
+        }
+        pids = [running.pid(name) for name in (*PROCESSES, CLUSTER, "nats")]
+    assert not [pid for pid in pids if pid is not None and is_alive(pid)]
+    assert not cell.is_running(tmp_path / "cell")
+    for command in (("audit",), ("replay", "--verify")):
+        done = await anyio.run_process(
+            [sys.executable, "-m", "headgate.cli.main", *command, "--data", str(tmp_path / "cell")], check=False
+        )
+        assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+
+
+@pytest.mark.anyio
+async def test_a_second_one_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    """And leaves the first alone, which other commands find."""
+    options = UpOptions(data=tmp_path / "cell", processes=())
+    async with Supervisor(options) as first:
+        with pytest.raises(CliError, match="runs already"):
+            await Supervisor(options).start()
+        found = cell.find(tmp_path)
+        assert found.running
+        assert found.info.nats_url == first.nats_url
+
+
+@pytest.mark.anyio
+async def test_a_process_with_wrong_settings_is_not_started_for_ever(tmp_path: Path) -> None:
+    """Exit code 2 will not go away by itself: the line it printed is the answer."""
+    options = UpOptions(data=tmp_path / "cell", processes=("scheduler",), env={"HEADGATE_LEASE_TERM_MS": "soon"})
+    async with Supervisor(options) as running:
+        with pytest.raises(CliError, match=r"scheduler gave up: .*HEADGATE_LEASE_TERM_MS"):
+            await running.wait_ready()
+        assert running.children["scheduler"].restarts == 0
+
+
+@pytest.mark.anyio
+async def test_started_again_a_cell_is_where_it_was(tmp_path: Path) -> None:
+    """The broker and the cluster keep their addresses, the log its entries."""
+    options = UpOptions(data=tmp_path / "cell", processes=("scheduler",))
+    async with Supervisor(options) as running:
+        await running.wait_ready()
+        before = running.info()
+    async with Supervisor(options) as running:
+        await running.wait_ready()
+        (report,) = await running.reports()
+        assert (running.nats_url, running.info().server) == (before.nats_url, before.server)
+        assert report.position >= 2  # the first scheduler's term, and now the second's
+
+
+def started(data: Path, **streams: int) -> "subprocess.Popen[bytes]":
+    """`headgate up`, once all its children run and say where."""
+    parent = subprocess.Popen([sys.executable, "-m", "headgate.cli.main", "up", "--data", str(data)], **streams)
+    while not all_up(data):
+        assert parent.poll() is None
+        time.sleep(0.02)
+    return parent
+
+
+def all_up(data: Path) -> bool:
+    found = cell.read(data)
+    return (
+        found is not None and len(found.info.processes) == 7 and all(p.address for p in found.info.processes.values())
+    )
+
+
+def children_of(data: Path) -> list[int]:
+    found = cell.read(data)
+    assert found is not None
+    return [process.pid for process in found.info.processes.values()]
+
+
+def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """SIGKILL of `headgate up` leaves nobody behind, and the directory is free again."""
+    data = tmp_path / "cell"
+    with started(data, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as parent:
+        pids = children_of(data)
+        parent.kill()
+    while any(map(is_alive, pids)):  # the test's own time-out ends this
+        time.sleep(0.02)
+    assert not cell.is_running(data)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_being_told_to_stop_takes_everything_down(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C or SIGTERM: exit code 0, and a word on how to go on."""
+    data = tmp_path / "cell"
+    with started(data, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as parent:
+        pids = children_of(data)
+        parent.send_signal(number)
+        _, said = parent.communicate(timeout=60)
+        assert parent.returncode == 0
+    assert "goes on from" in said.decode()
+    assert not any(map(is_alive, pids))
+
+
+def test_the_demo_ends_by_itself_with_proofs_and_a_story(headgate: Callable, tmp_path: Path) -> None:
+    """A short one: progress, the table, no findings, no differences, and the story of one that waited."""
+    answer = headgate("demo", "--jobs", "30", "--data", tmp_path / "demo")
+    assert answer.code == 0, answer.err
+    for words in ("WAIT P90", "no findings", "no differences", "The job that waited longest", "Now Finished"):
+        assert words in answer.out
+    assert (
+        sum(int(line.split()[1]) for line in answer.out.splitlines() if line.startswith(("vision", "speech", "genom")))
+        == 30
+    )

@@ -1,0 +1,154 @@
+"""Mistakes on the command line: one line, exit code 2, and what to do instead."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headgate.cli import cell
+from headgate.cli.main import COMMANDS, load
+from headgate.cli.output import CliError
+
+MISTAKES = {
+    ("frobnicate",): "No such command 'frobnicate'",
+    ("exlpain", "x"): "Did you mean 'explain'",
+    ("state", "--tabel", "x"): "No such option: --tabel",
+    ("explain",): "Missing argument",
+    ("run", "schduler"): "there is no process 'schduler'",
+    ("run", "scheduler", "--config", "none.yaml"): "none.yaml: there is no such file",
+    ("run", "scheduler", "--port", "80"): "for `headgate run cluster`",
+    ("up", "--cell", "Main!"): "cell 'Main!' is not a DNS label",
+    ("up", "--kubeconfig", "nowhere"): "--kubeconfig nowhere: there is no such file",
+    ("up", "-f", "nowhere.yaml"): "the path 'nowhere.yaml' does not exist",
+    ("audit",): "no cell found in ./.headgate: start one with `headgate up`",
+    ("audit", "--cell", "x"): "no cell found 'x' in ./.headgate",
+    ("audit", "--log", "nowhere.gz"): "nowhere.gz cannot be read",
+    ("audit", "--log", "x", "--nats", "nats://h"): "leave out --nats and --data",
+    ("apply",): "say what to apply",
+    ("delete", "job"): "say which job to delete",
+    ("delete",): "say what to delete",
+    ("events", "--export", "x", "--follow"): "--export writes the whole log",
+    ("events", "--type", "nothing.*"): "no event type matches 'nothing.*'",
+    ("state", "--log", "x.gz"): "x.gz cannot be read",
+}
+
+
+@pytest.mark.parametrize("args", MISTAKES, ids=" ".join)
+def test_a_mistake_is_one_line_and_exit_code_2(headgate: Callable, args: tuple[str, ...]) -> None:
+    """The line names what is wrong; nothing was done."""
+    answer = headgate(*args)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.count("\n") == 1
+    assert answer.err.startswith("headgate: ")
+    assert MISTAKES[args] in answer.err
+
+
+def test_a_wrong_key_in_the_settings_is_named_with_its_file(headgate: Callable, tmp_path: Path) -> None:
+    """Strict: a slip in a key is not a setting that silently does nothing."""
+    (tmp_path / "h.yaml").write_text("nats:\n  ulr: nats://h\n")
+    answer = headgate("run", "scheduler", "--config", "h.yaml")
+    assert answer.code == 2
+    assert "h.yaml: nats.ulr: there is no such key; did you mean url?" in answer.err
+
+
+def test_a_moment_that_is_none_is_refused(headgate: Callable, demo_log: Path) -> None:
+    """Position, time or span ago: the line shows one of each."""
+    answer = headgate("state", "--at", "yesterday", "--log", demo_log)
+    assert answer.code == 2
+    assert "-5m" in answer.err
+
+
+def test_a_workload_that_is_not_there_is_answered_with_near_ones(headgate: Callable, demo_log: Path) -> None:
+    """Exit code 2, one line."""
+    answer = headgate("explain", "vison-001", "--log", demo_log)
+    assert answer.code == 2
+    assert "did you mean vision/vision-001" in answer.err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_what_help_says_and_has_examples(headgate: Callable, name: str) -> None:
+    """The table that help is made from and the commands agree; each --help shows how it is used."""
+    assert load(name).name == name
+    answer = headgate(name, *(["status"] if name == "queue" else []), "--help")
+    assert answer.code == 0
+    assert "Examples:" in answer.out
+    assert name in headgate("--help").out
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """`headgate --help` and completion answer at once: no client library is loaded for them."""
+    program = (
+        "import sys; from headgate.cli.main import run; run(['--help']); "
+        "heavy = {'nats', 'aiohttp', 'kubernetes_asyncio', 'headgate.core.fold'} & set(sys.modules); "
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_installed_command_exits_with_the_code() -> None:
+    """As a shell sees it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "headgate.cli.main", "state", "--hlp"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert (
+        done.stderr == "headgate: No such option: --hlp (Possible options: --help, --log) (see headgate state --help)\n"
+    )
+
+
+def test_completion_knows_the_commands() -> None:
+    """The shell asks the program itself, without loading any command."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from headgate.cli.main import main; main()"],
+        env={"_HEADGATE_COMPLETE": "complete_bash", "COMP_WORDS": "headgate e", "COMP_CWORD": "1", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["explain", "events"]
+
+
+# --- finding a cell ------------------------------------------------------------------------------------------------
+
+
+def a_cell(directory: Path, name: str) -> Path:
+    directory.mkdir(parents=True)
+    cell.write(directory, cell.CellInfo(cell=name, nats_url="nats://127.0.0.1:1"))
+    return directory
+
+
+def test_the_only_cell_there_is_is_found_by_itself(tmp_path: Path) -> None:
+    """From the working directory, from its own directory, from the one above."""
+    data = a_cell(tmp_path / ".headgate" / "main", "main")
+    for where in (None, data, tmp_path / ".headgate"):
+        assert cell.find(where).data.resolve() == data.resolve()
+
+
+def test_of_several_cells_the_running_one_is_meant(tmp_path: Path) -> None:
+    """A lock says which runs; with none running the question is put back."""
+    a_cell(tmp_path / ".headgate" / "one", "one")
+    data = a_cell(tmp_path / ".headgate" / "two", "two")
+    with pytest.raises(CliError, match=r"several cells found .* choose one with --cell or --data"):
+        cell.find()
+    lock = cell.DataLock(data)
+    lock.take()
+    try:
+        assert cell.find().info.cell == "two"
+        assert cell.find(cell="one").info.cell == "one"
+    finally:
+        lock.release()
+
+
+def test_a_directory_belongs_to_one_at_a_time(tmp_path: Path) -> None:
+    """The second one is told who has it; when the first is gone it may."""
+    first, second = cell.DataLock(tmp_path), cell.DataLock(tmp_path)
+    first.take()
+    with pytest.raises(CliError, match=r"runs already \(process \d+\)"):
+        second.take()
+    first.release()
+    second.take()
+    second.release()
