@@ -2,6 +2,9 @@
 
 import pytest
 
+from headgate.testing.cluster import BY_PLURAL
+from headgate.testing.cluster.store import ENCODED_MAX
+
 PATH = "/api/v1/namespaces/default/configmaps"
 
 
@@ -102,3 +105,15 @@ def test_lists_across_namespaces_and_by_name(client, config_map):
     client.create({**config_map, "metadata": {"name": "d", "namespace": "other"}})
     assert len(client.call("GET", "/api/v1/configmaps")["items"]) == 2
     assert len(client.call("GET", "/api/v1/namespaces/other/configmaps")["items"]) == 1
+
+
+def test_the_json_of_old_versions_is_not_kept(client, config_map):
+    """Versions that watches have been shown long ago keep only the object; a list of them says the same as before."""
+    names = [f"m{number:03}" for number in range(ENCODED_MAX + 20)]
+    for name in names:
+        client.create({**config_map, "metadata": {**config_map["metadata"], "name": name}})
+    kept = list(client.cluster.store.table(BY_PLURAL[("", "configmaps")]).select("default"))
+    assert sum(entry._encoded is not None for entry in kept) <= ENCODED_MAX
+    items = client.call("GET", "/api/v1/configmaps")["items"]
+    assert [item["metadata"]["name"] for item in items] == names
+    assert items == [entry.obj for entry in kept]

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.testing.cluster import Cluster
+from headgate.testing.cluster import BY_PLURAL, Cluster
+from headgate.testing.cluster.apply import merged
 
 
 def owned(obj, manager, operation="Apply", subresource=""):
@@ -141,3 +142,33 @@ def test_forced_applies_leave_the_union_of_the_last_configurations(applies):
         expected = {key: value for key, value in expected.items() if key not in dropped} | data
         last[manager] = dict(data)
         assert answer.json().get("data", {}) == expected
+
+
+def test_equal_field_sets_are_kept_once(client, config_map):
+    """A thousand objects written alike share one set; each still answers for itself when it is written otherwise."""
+    client.apply(config_map, "one")
+    client.apply({**config_map, "metadata": {**config_map["metadata"], "name": "d"}}, "one")
+    kind = BY_PLURAL[("", "configmaps")]
+    first, second = (client.cluster.find(kind, "default", name) for name in ("c", "d"))
+    assert owned(first, "one") is owned(second, "one")
+    client.apply({**config_map, "data": {"a": "1", "b": "1"}}, "one")
+    assert owned(client.cluster.find(kind, "default", "c"), "one") == {"f:data": {"f:a": {}, "f:b": {}}}
+    assert owned(client.cluster.find(kind, "default", "d"), "one") == {"f:data": {"f:a": {}}}
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(0, 3) | st.text("ab", max_size=2),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+        max_leaves=8,
+    ),
+    st.dictionaries(
+        st.sampled_from("abc"), st.dictionaries(st.sampled_from("ab"), st.integers(0, 3), max_size=2), max_size=3
+    ),
+)
+def test_a_merge_that_changes_nothing_gives_back_the_live_value(live, config):
+    """Whoever compares by identity may rely on it; and merging twice is merging once."""
+    once = merged(live, config, None)
+    assert merged(once, config, None) is once
+    if once == live:
+        assert once is live

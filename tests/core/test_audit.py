@@ -5,7 +5,7 @@ import pytest
 from tests.support.history import History
 
 from headgate.adapters.log import Entry
-from headgate.core import fold_workloads
+from headgate.core import places
 from headgate.core.audit import Audit, Report, author_of
 from headgate.core.audit_quota import Quotas
 from headgate.core.fold import new_state
@@ -402,12 +402,12 @@ def test_quota_lent_through_two_cohorts_is_counted_once() -> None:
 
 def test_a_second_admission_is_found_even_if_the_lifecycle_allowed_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The audit counts for itself: a table that let it pass would not hide it."""
-    lawful = fold_workloads.next_stage
+    lawful = places.next_stage
 
     def lenient(stage: Stage, event: type[EventBase]) -> Stage | None:
         return Stage.RESERVED if event is decisions.QuotaReserved else lawful(stage, event)
 
-    monkeypatch.setattr(fold_workloads, "next_stage", lenient)
+    monkeypatch.setattr(places, "next_stage", lenient)
     history = a_cell()
     offer(history, "w")
     cycle(history, *reserve("w", "1"))

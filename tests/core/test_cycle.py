@@ -34,7 +34,14 @@ from headgate.events.objects import (
     Preemption,
     WorkloadSpec,
 )
-from headgate.events.queueing import WorkloadFinished
+from headgate.events.queueing import (
+    Head,
+    HeadsOffered,
+    WorkloadEvicted,
+    WorkloadFinished,
+    WorkloadQueued,
+    WorkloadReleased,
+)
 
 KEY = WorkloadKey(f"{NAMESPACE}/w")
 
@@ -448,6 +455,27 @@ def test_a_workload_whose_check_failed_is_not_nominated() -> None:
     cell.state.workloads[KEY].checks = (CheckState(name="prov", state="Retry"),)
     event = verdicts(cell.cycle())["w"]
     assert (event.reason, event.message) == ("PendingEvaluation", "The workload has failed admission checks")
+
+
+@pytest.mark.parametrize("state", ["Retry", "Rejected", "Ready"])
+def test_an_answer_from_before_an_eviction_is_not_taken_for_the_next_reservation(state: str) -> None:
+    """The API server may show it until somebody overwrites it; the check is asked anew."""
+    cell = checked(CheckRule(name="prov"))
+    cell.submit("cq", "w", pod_set({"gpu": 1}))
+    cell.cycle()
+    answer(cell, CheckState(name="prov", state=state))
+    about = {"workload": KEY, "uid": cell.state.workloads[KEY].uid, "reason": "AdmissionCheck", "message": "m"}
+    cell.log.append(Producer.QUEUE_MANAGER, WorkloadEvicted(**about))
+    cell.log.append(Producer.QUEUE_MANAGER, WorkloadReleased(**about, requeued=False))
+    workload = cell.state.workloads[KEY]
+    queued = WorkloadQueued(
+        workload=KEY, uid=workload.uid, cluster_queue="cq", priority=0, queued_at_ms=UnixMs(0), shape=workload.shape
+    )
+    head = Head(cluster_queue="cq", workload=KEY, uid=workload.uid)
+    cell.log.append(Producer.QUEUE_MANAGER, queued, HeadsOffered(heads=(head,)))
+    _, reserved = cell.cycle()
+    assert isinstance(reserved, QuotaReserved)
+    assert [(check.name, check.state) for check in reserved.checks] == [("prov", "Pending")]
 
 
 # --- resuming a scan -----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.cells import Cell, cluster_queue, pod_set
 
 from headgate.core.catalog import Catalog
-from headgate.core.flavors import Assigner, Assignment, Grade, Mode, PodSetResult, reduced, visit_rank
+from headgate.core.flavors import WAYS_MAX, Assigner, Assignment, Grade, Mode, PodSetResult, reduced, visit_rank
 from headgate.core.quota import Ledger, Node
 from headgate.core.requests import PodSetRequests, pod_requests
 from headgate.core.state import FlavorResource
@@ -239,3 +239,41 @@ def test_pod_sets_shrink_evenly() -> None:
 
     assert reduced(pods, [50, 10, 20], accept) is not None
     assert [counts for counts in seen if sum(counts) <= 60][-1] == [35, 10, 15]
+
+
+# --- ways ----------------------------------------------------------------------------------------------------------
+
+
+def test_each_flavor_that_may_be_used_is_a_way() -> None:
+    """All that is requested in it at once; not where the pods may not go, nor where quota could never be enough."""
+    quota = {name: {"cpu": 4, "memory": 4} for name in ("one", "two", "three")} | {"small": {"cpu": 1, "memory": 4}}
+    taint = Taint(key="gone", value="", effect="NoSchedule")
+    cell = Cell(cluster_queue("cq", quota), flavors={"two": ResourceFlavorSpec(node_taints=(taint,))})
+    held = {"cq": {("one", "cpu"): 4000}}
+    assert assigner(cell, pod_set({"cpu": 2, "memory": 3, "gpu": 0}), held=held).ways() == [
+        {("one", "cpu"): 2000, ("one", "memory"): 3},
+        {("three", "cpu"): 2000, ("three", "memory"): 3},
+    ]
+
+
+def test_pod_sets_add_up_where_they_share_a_flavor() -> None:
+    """Every choice of flavors for all of them; the fewest pods count where fewer are given."""
+    sets = pod_set({"gpu": 1}, 4, "workers", min_count=2), pod_set({"gpu": 1}, 1, "driver")
+    one, two = ("one", "gpu"), ("two", "gpu")
+    assert assigner(two_flavors(), *sets).ways([2, 1]) == [{one: 3}, {one: 2, two: 1}, {two: 2, one: 1}, {two: 3}]
+    assert {one: 9} not in assigner(two_flavors(), pod_set({"gpu": 1}, 8, "many"), sets[1]).ways()
+
+
+def test_no_way_is_left_when_no_quota_can_be_enough() -> None:
+    """More than the cohort has, or a resource that the ClusterQueue does not cover."""
+    assert assigner(two_flavors(), pod_set({"gpu": 9})).ways() == []
+    assert assigner(two_flavors(), pod_set({"gpu": 1, "cpu": 1})).ways() == []
+
+
+def test_too_many_ways_leave_parts_of_the_request_out() -> None:
+    """What is left is needed all the same: fewer pod sets are counted, never too many."""
+    cell = Cell(cluster_queue("cq", {"one": {"gpu": 999}, "two": {"gpu": 999}}))
+    sets = [pod_set({"gpu": 2**number}, 1, f"set{number}") for number in range(8)]
+    ways = assigner(cell, *sets).ways()
+    assert len(ways) == WAYS_MAX == 2**5
+    assert {sum(way.values()) for way in ways} == {1 + 2 + 4 + 8 + 16}

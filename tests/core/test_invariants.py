@@ -87,3 +87,18 @@ def test_a_workload_queued_where_no_queue_is_must_move(cell: QueueCell) -> None:
     cell.settle()
     assert cell.stage(A) is Stage.PARKED
     assert forgotten(cell.state, settled=True) == []
+
+
+def test_whose_quota_has_come_must_not_wait_on(cell: QueueCell) -> None:
+    """At rest, enough of it, freed since: it should have been woken. Not while there is too little."""
+    need = QuotaFreed(tree="ClusterQueue/cq", flavor_resources=("default/cpu",), needs=({"default/cpu": "4"},))
+    cell.skip(A, "shape")
+    cell.skip(WorkloadKey("team/b"), "shape")
+    cell.settle()
+    cell.state.freed["ClusterQueue/cq"] = {"default/cpu": cell.state.position}
+    for key in (A, WorkloadKey("team/b")):
+        cell.state.sleeps["cq"].shapes[cell[key].shape] = parked(need)
+    assert forgotten(cell.state) == []
+    assert [key for key, _ in forgotten(cell.state, settled=True)] == [A, "team/b"]
+    cell.state.index.usage["cq"] = {("default", "cpu"): 1}
+    assert forgotten(cell.state, settled=True) == []

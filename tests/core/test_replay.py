@@ -1,11 +1,13 @@
 """A replay decides where the record says it was decided, and compares what was recorded."""
 
+from collections.abc import Callable
+
 from tests.support.history import History
 
 from headgate.core import fold
-from headgate.core.replay import Plan, Replay, Replayed
+from headgate.core.replay import DecideCycle, Plan, Replay, Replayed
 from headgate.core.state import State
-from headgate.events import decisions, effects, facts
+from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
 from headgate.events.registry import Event
 
@@ -18,11 +20,11 @@ def decided(state: State) -> tuple[Event, ...]:
     return (decisions.CycleDecided(cycle=state.cycle + 1, decided_at=state.position, heads=heads),)
 
 
-def replayed(history: History) -> Replayed:
+def replayed(history: History, decide: DecideCycle = decided) -> Replayed:
     plan = Plan()
     for logged in history.commits:
         plan.feed(logged)
-    replay = Replay(fold.new_state("main"), plan, decided)
+    replay = Replay(fold.new_state("main"), plan, decide)
     for logged in history.commits:
         replay.feed(logged)
     return replay.result()
@@ -106,3 +108,34 @@ def test_a_replay_ends_with_the_state_of_the_log() -> None:
     result = replayed(history)
     assert result.state_hash == fold.state_hash(history.state)
     assert (result.position, result.commits, result.events) == (2, 2, 2)
+
+
+def skips(needs: queueing.Needs) -> Callable[[State], tuple[Event, ...]]:
+    """A scheduler whose verdict needs this."""
+
+    def decide(state: State) -> tuple[Event, ...]:
+        verdict = decisions.WorkloadSkipped(
+            workload="n/w",
+            uid="u",
+            cluster_queue="cq",
+            status="notNominated",
+            requeue_reason="NoFit",
+            scope="shape",
+            reason="WaitingForQuota",
+            message="",
+            needs=needs,
+        )
+        return (decisions.CycleDecided(cycle=state.cycle + 1, decided_at=state.position), verdict)
+
+    return decide
+
+
+def test_what_an_older_release_could_not_say_is_not_compared() -> None:
+    """Verdicts without needs are no difference, until the log has the first with them."""
+    history, needs = History(), ({"f/cpu": "1"},)
+    namespace(history, "a")
+    for recorded in (skips(()), skips(needs), skips(())):
+        history.put(SCHEDULER, *recorded(history.state), decided_at=history.position)
+    result = replayed(history, skips(needs))
+    assert result.cycles == 3
+    assert [difference.position.seq for difference in result.differences] == [history.position]

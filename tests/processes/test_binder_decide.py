@@ -128,8 +128,8 @@ def test_reserved_and_admitted_at_once_is_one_write() -> None:
 def test_what_happens_during_a_write_is_one_more_write() -> None:
     """One write a workload at a time; the next has all that came meanwhile."""
     bound, first = with_status()
-    bound.say(MANAGER, WorkloadEvicted(**about(), reason="Deactivated", message="m"))
-    bound.say(MANAGER, WorkloadReleased(**about(), requeued=False, reason="Deactivated", message="m"))
+    bound.say(MANAGER, WorkloadEvicted(**about(), reason="ClusterQueueStopped", message="m"))
+    bound.say(MANAGER, WorkloadReleased(**about(), requeued=False, reason="ClusterQueueStopped", message="m"))
     assert bound.rest() == ([], [])
     bound.answer(first)
     events, (second,) = bound.rest()
@@ -178,6 +178,112 @@ def test_a_conflict_is_tried_again_later_and_later() -> None:
     bound.say(BRIDGE, observed(uid="another"))
     bound.later(300_000)
     assert bound.rest() == ([], [])
+
+
+# --- deactivation --------------------------------------------------------------------------------------------------
+
+
+def version(generation: int, *, active: bool = True, uid: str = "uid-w") -> facts.WorkloadObserved:
+    seen = observed(uid=uid)
+    spec = msgspec.structs.replace(seen.spec, active=active)
+    return msgspec.structs.replace(seen, spec=spec, generation=generation)
+
+
+def switched_off() -> tuple[Bound, Call]:
+    """A workload at generation 1 that ran for too long, and the call that switches it off."""
+    bound = Bound()
+    bound.say(BRIDGE, version(1))
+    bound.say(SCHEDULER, reserved(), admitted())
+    bound.answer(bound.rest()[1][0])
+    bound.rest()
+    due = "The workload is deactivated due to exceeding the maximum execution time"
+    cause = "MaximumExecutionTimeExceeded"
+    bound.say(MANAGER, WorkloadEvicted(**about(), reason="Deactivated", message=due, underlying_cause=cause))
+    return bound, deactivations(bound)[0]
+
+
+def deactivations(bound: Bound) -> list[Call]:
+    """The calls that switch workloads off. Statuses are taken by the API server at once."""
+    found = []
+    for _ in range(10):
+        _, calls = bound.settle()
+        found += [call for call in calls if call.id.startswith("deactivate/")]
+        for call in calls:
+            if call.id.startswith("status/"):
+                bound.answer(call)
+    return found
+
+
+def test_an_eviction_for_good_switches_the_workload_off() -> None:
+    """One merge patch of the spec, of this very object; once it is seen in the log there is nothing more to do."""
+    bound, call = switched_off()
+    assert (call.method, call.content_type) == ("PATCH", "application/merge-patch+json")
+    assert call.path == "/apis/kueue.x-k8s.io/v1beta2/namespaces/team-a/workloads/w"
+    assert call.body == {"metadata": {"uid": "uid-w"}, "spec": {"active": False}}
+    bound.say(MANAGER, WorkloadReleased(**about(), requeued=False, reason="Deactivated", message="m"))
+    assert deactivations(bound) == []  # one at a time
+    bound.answer(call)
+    assert deactivations(bound) == []
+    bound.say(BRIDGE, version(2, active=False))
+    assert deactivations(bound) == []
+    assert deactivations(Bound(bound.log)) == []
+
+
+def test_a_restart_repeats_what_the_log_does_not_show_yet() -> None:
+    """The call leaves no event: until its outcome comes back as a fact, each new binder makes it once."""
+    bound, call = switched_off()
+    bound.answer(call)
+    assert deactivations(bound) == []
+    (again,) = deactivations(Bound(bound.log))
+    assert again.body == call.body
+
+
+@pytest.mark.parametrize("reason", ["Preempted", "ClusterQueueStopped", "AdmissionCheck"])
+def test_other_evictions_leave_the_spec_alone(reason: str) -> None:
+    """Whoever may come back stays active."""
+    bound = Bound()
+    bound.say(BRIDGE, version(1))
+    bound.say(SCHEDULER, reserved(), admitted())
+    bound.say(MANAGER, WorkloadEvicted(**about(), reason=reason, message="m"))
+    assert deactivations(bound) == []
+
+
+def test_a_workload_that_was_switched_on_again_stays_on() -> None:
+    """Its generation is another one than that which the eviction saw; a new eviction switches it off anew."""
+    bound, call = switched_off()
+    bound.answer(call)
+    bound.say(BRIDGE, version(2, active=False))
+    bound.say(MANAGER, WorkloadReleased(**about(), requeued=False, reason="Deactivated", message="m"))
+    bound.say(BRIDGE, version(3))
+    assert deactivations(bound) == []
+    assert deactivations(Bound(bound.log)) == []
+    bound.say(MANAGER, WorkloadEvicted(**about(), reason="Deactivated", message="m", underlying_cause="AdmissionCheck"))
+    assert len(deactivations(bound)) == 1
+
+
+def test_a_refused_deactivation_is_tried_again_later_and_later() -> None:
+    """With a wake-up instead of a busy loop, until it is taken or no longer asked for."""
+    bound, call = switched_off()
+    for wait in (1000, 2000, 4000):
+        bound.answer(call, 409, reason="Conflict")
+        assert deactivations(bound) == []
+        assert bound.wake_at == bound.log.now_ms + wait
+        bound.later(wait)
+        (call,) = deactivations(bound)
+    bound.answer(call, 409, reason="Conflict")
+    bound.say(BRIDGE, version(1, uid="another"))
+    bound.later(300_000)
+    assert deactivations(bound) == []
+    assert bound.wake_at is None
+
+
+def test_nothing_is_asked_of_a_workload_that_is_gone() -> None:
+    """404: the fact of its deletion is on its way."""
+    bound, call = switched_off()
+    bound.answer(call, 404, reason="NotFound")
+    assert deactivations(bound) == []
+    bound.later(600_000)
+    assert deactivations(bound) == []
 
 
 # --- queue statuses ------------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from tests.support.queueing import SCHEDULER, UNGATER, QueueCell
 from headgate.core import fold
 from headgate.core.activeness import cluster_queue_active
 from headgate.core.conditions import rfc3339
-from headgate.core.fold_workloads import rank_of
 from headgate.core.invariants import forgotten
 from headgate.core.machine import Append, Settled
+from headgate.core.places import rank_of
 from headgate.core.state import Stage
 from headgate.events import facts
 from headgate.events.base import EventBase
@@ -23,6 +23,7 @@ from headgate.events.decisions import CycleDecided
 from headgate.events.effects import JobStarted, JobStopped
 from headgate.events.ids import JobKey, LocalQueueKey, Seq, WorkloadKey
 from headgate.events.objects import CheckState, CohortSpec, Condition, LimitRangeItem
+from headgate.events.queueing import Needs
 from headgate.processes.queue_manager import decide
 from headgate.processes.queue_manager.decide import QueueManager
 from headgate.processes.queue_manager.offering import OFFER_DEPTH
@@ -143,7 +144,15 @@ class History:
         if draw < 0.6:
             return [self.cell.skipped(key, "workload", short=())]
         short = self.random.choice((("default/cpu",), ("default/gpu",), ("*",), ()))
-        return [self.cell.skipped(key, "queue" if strategy == "StrictFIFO" else "shape", short=short)]
+        scope = "queue" if strategy == "StrictFIFO" else "shape"
+        return [self.cell.skipped(key, scope, short=short, needs=self.needs(short))]
+
+    def needs(self, short: tuple[str, ...]) -> Needs:
+        """Now little, now much, in one way or in two; sometimes of what the ClusterQueue has no quota of."""
+        if short == ("*",) or self.random.random() < 0.3:
+            return ()
+        resources = self.random.choice((("cpu",), ("cpu",), ("gpu",), ("cpu", "gpu")))
+        return tuple({f"default/{resource}": str(self.random.randrange(1, 7))} for resource in resources)
 
     def land_cycle(self) -> None:
         if self.cycling is not None:

@@ -128,7 +128,7 @@ def test_only_the_workloads_concerned_are_looked_at() -> None:
     cell.settle()
     looked: list[WorkloadKey] = []
     step = cell.manager._step
-    cell.manager._step = lambda workload, now_ms: looked.append(workload.key) or step(workload, now_ms)  # type: ignore
+    cell.manager._step = lambda workload, *more: looked.append(workload.key) or step(workload, *more)  # type: ignore
     cell.local_queue("other", stop="Hold")
     append = cell.decide()
     assert append is not None

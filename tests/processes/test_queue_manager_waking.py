@@ -145,6 +145,22 @@ def test_what_was_freed_after_the_cycle_looked_is_not_missed(cell: QueueCell) ->
     assert cell.offers() == ["a"]
 
 
+def test_what_was_freed_between_the_retries_of_one_scan_is_not_missed(cell: QueueCell) -> None:
+    """A scan over flavors goes on after what it tried; quota freed behind its back wakes when the scan has ended."""
+    cell.ready()
+    held = running(cell)
+    cell.submit("a")
+    cell.settle()
+    cell.skip(A, "immediate")
+    finish(cell, held)
+    cell.settle()
+    cell.skip(A, "shape")
+    said = cell.settle()
+    assert [type(event) for event in said] == [WorkloadWoken, HeadsOffered]
+    cell.skip(A, "shape")
+    assert WorkloadWoken not in [type(event) for event in cell.settle()]
+
+
 def test_what_was_freed_before_the_cycle_looked_does_not_wake(cell: QueueCell) -> None:
     """The verdict took it into account."""
     cell.ready()
@@ -445,3 +461,144 @@ def test_sleepers_that_are_not_concerned_are_not_looked_at() -> None:
     cell.settle()
     assert cell.offers() == ["special"]
     assert len(checked) == 1
+
+
+# --- enough --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("strategy", "scope"), [("BestEffortFIFO", "shape"), ("StrictFIFO", "queue")])
+def test_freed_quota_wakes_only_when_there_is_enough(cell: QueueCell, strategy: str, scope: str) -> None:
+    """Four cpu come free one by one: the first three wake nobody, the fourth wakes."""
+    cell.ready(strategy=strategy)
+    held = [running(cell, f"r{number}") for number in range(4)]
+    cell.submit("a", cpu="4")
+    cell.settle()
+    cell.skip(A, scope, needs=({"default/cpu": "4"},))
+    cell.settle()
+    for key in held[:3]:
+        finish(cell, key)
+        assert [type(event) for event in cell.settle()] == [WorkloadFinished]
+        assert forgotten(cell.state, settled=True) == []
+    finish(cell, held[3])
+    assert [type(event) for event in cell.settle()] == [WorkloadFinished, WorkloadWoken, HeadsOffered]
+    assert cell.offers() == ["a"]
+
+
+def test_any_of_the_ways_is_enough_and_only_the_whole_of_one(cell: QueueCell) -> None:
+    """Half of each of two ways wakes nobody; whichever part of a way is freed last is noticed."""
+    cell.ready()
+    held = [running(cell, f"r{number}") for number in range(2)]
+    cell.submit("a", cpu="4")
+    cell.settle()
+    needs = ({"default/cpu": "3", "default/gpu": "1"}, {"default/cpu": "3"})
+    cell.skip(A, "shape", short=("default/gpu",), needs=needs)
+    cell.settle()
+    assert cell.offers() == []
+    finish(cell, held[0])
+    cell.settle()
+    assert cell.offers() == ["a"]
+
+
+def test_what_was_freed_in_vain_counts_when_there_is_enough_at_last(cell: QueueCell) -> None:
+    """Freed, taken by others, freed again: what decides is what is available then, not what was freed at once."""
+    cell.ready()
+    held = [running(cell, f"r{number}") for number in range(4)]
+    cell.submit("a", cpu="2")
+    cell.settle()
+    cell.skip(A, "shape", needs=({"default/cpu": "2"},))
+    cell.settle()
+    finish(cell, held[0])
+    cell.settle()
+    taker = cell.submit("taker")
+    cell.settle()
+    cell.admit(taker)
+    finish(cell, held[1])
+    cell.settle()
+    assert cell.offers() == []
+    finish(cell, held[2])
+    cell.settle()
+    assert cell.offers() == ["a"]
+
+
+def test_a_changed_spec_wakes_whatever_is_needed(cell: QueueCell) -> None:
+    """A way may be possible now that was none before: the next cycle decides."""
+    cell.ready()
+    cell.submit("a", cpu="9")
+    cell.settle()
+    cell.skip(A, "shape", needs=({"default/cpu": "9"},))
+    cell.settle()
+    cell.cluster_queue(cohort="all")
+    cell.settle()
+    assert cell.offers() == ["a"]
+
+
+def test_a_verdict_without_needs_wakes_by_any_freed_amount(cell: QueueCell) -> None:
+    """As logs of earlier releases have them."""
+    cell.ready()
+    held = [running(cell, f"r{number}") for number in range(4)]
+    cell.submit("a", cpu="4")
+    cell.settle()
+    cell.skip(A, "shape")
+    cell.settle()
+    finish(cell, held[0])
+    cell.settle()
+    assert cell.offers() == ["a"]
+
+
+def test_only_as_many_wake_as_there_is_enough_for(cell: QueueCell) -> None:
+    """Two cpu come free, three shapes need one or two: those who go first wake; the next when they are decided."""
+    cell.ready()
+    held = [running(cell, f"r{number}") for number in range(4)]
+    for number, name in enumerate(("a", "b", "c")):
+        cell.submit(name, priority=9 - number)
+    cell.settle()
+    for key in (A, B, C):
+        cell.skip(key, "shape", needs=({"default/cpu": "1"},))
+        cell.settle()
+    for key in held[:2]:
+        finish(cell, key)
+    cell.settle()
+    assert cell.offers() == ["a", "b"]
+    cell.admit(A)
+    cell.settle()
+    assert cell.offers() == ["b"]
+    cell.skip(B, "shape", needs=({"default/cpu": "1"},))
+    cell.settle()
+    assert cell.offers() == ["c"]
+    assert forgotten(cell.state, settled=True) == []
+
+
+def test_who_is_ahead_of_all_on_offer_does_not_wait_for_them(cell: QueueCell) -> None:
+    """There is enough for one of two. The lower is on offer when the higher may wake: it goes first."""
+    cell.ready()
+    held = [running(cell, f"r{number}") for number in range(4)]
+    cell.submit("a", priority=1)
+    cell.submit("b", priority=9, cpu="2")
+    cell.settle()
+    cell.skip(B, "shape", needs=({"default/cpu": "2"},))
+    cell.settle()
+    cell.skip(A, "shape", needs=({"default/cpu": "1"},))
+    cell.settle()
+    finish(cell, held[0])
+    cell.settle()
+    assert cell.offers() == ["a"]
+    finish(cell, held[1])
+    cell.settle()
+    assert cell.offers() == ["b", "a"]
+
+
+def test_nobody_waits_for_the_turn_of_another_cluster_queue(cell: QueueCell) -> None:
+    """Which of two ClusterQueues goes first is for the cycle to say."""
+    cell.ready(cohort="all")
+    cell.cluster_queue("other", cohort="all")
+    cell.local_queue("others", "other")
+    held = running(cell)
+    cell.submit("a")
+    cell.submit("b", queue="others", priority=-5)
+    cell.settle()
+    cell.skip(A, "shape", needs=({"default/cpu": "8"},))
+    cell.skip(B, "shape", needs=({"default/cpu": "8"},))
+    cell.settle()
+    finish(cell, held)
+    cell.settle()
+    assert (cell.offers(), cell.offers("other")) == (["a"], ["b"])

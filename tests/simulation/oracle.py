@@ -8,7 +8,7 @@ from scratch by recursion.
 from fractions import Fraction
 
 from headgate.core.amounts import parse_quantity
-from headgate.core.fold_workloads import charged_usage
+from headgate.core.places import charged_usage
 from headgate.core.state import HOLDS_QUOTA, State
 from headgate.events.objects import ResourceGroup
 

@@ -40,6 +40,7 @@ def faults_of(seed: int) -> Faults:
         watch_cut=some(0.02),
         lag=some(0.4),
         snapshot=some(0.05),
+        forget=some(0.2),
         until_ms=1_700_000_000_000 + 60_000,
     )
 

@@ -32,6 +32,7 @@ from headgate.events.objects import (
     Resources,
     WorkloadSpec,
 )
+from headgate.events.queueing import Needs
 from headgate.processes.queue_manager.decide import QueueManager
 
 BRIDGE, QM, SCHEDULER, UNGATER = (
@@ -226,6 +227,7 @@ class QueueCell:
         short: Iterable[str] = ("default/cpu",),
         requeue_reason: str = "NoFit",
         reason: str = "WaitingForQuota",
+        needs: Needs = (),
     ) -> WorkloadSkipped:
         return WorkloadSkipped(
             workload=key,
@@ -237,6 +239,7 @@ class QueueCell:
             reason=reason,
             message="insufficient quota",
             short=tuple(short),
+            needs=needs,
         )
 
     def skip(self, key: WorkloadKey, scope: str, *, decided_at: int | None = None, **more: Any) -> None:

@@ -10,6 +10,8 @@ from headgate.core.machine import (
     Committed,
     Completed,
     Listed,
+    Progressed,
+    Resumed,
     Settled,
     Stimulus,
     TakeSnapshot,
@@ -48,7 +50,7 @@ class Counter:
                 self.asked = count + 1
                 self._before(count + 1)
                 return [Append(events=(NamespaceObserved(name=f"n{count + 1}"),))]
-            case Completed() | Listed() | Changed():
+            case Completed() | Listed() | Changed() | Resumed() | Progressed():
                 return []
 
 

@@ -27,7 +27,7 @@ every cycle. What it claims is claimed in every cycle all the same (`_blocked_he
 what it waits for; and whoever is skipped for such a claim alone is set aside too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -43,6 +43,7 @@ from headgate.core.flavors import (
     NobodyToPreempt,
     may_be_reduced,
     reduced,
+    spare_pods,
 )
 from headgate.core.quota import Ledger
 from headgate.core.requests import PodSetRequests, pod_set_requests, why_invalid
@@ -51,8 +52,8 @@ from headgate.core.state import FlavorResource, Stage, State, Workload
 from headgate.events.base import Producer
 from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadAdmitted, WorkloadSkipped
 from headgate.events.ids import WorkloadKey, split_key
-from headgate.events.objects import Admission, CheckState, PodSetAssignment, PodSetRequest
-from headgate.events.queueing import Head
+from headgate.events.objects import Admission, CheckState, PodSet, PodSetAssignment, PodSetRequest
+from headgate.events.queueing import Head, Needs
 from headgate.events.registry import Event
 
 HEADS_MAX = 512
@@ -85,6 +86,7 @@ class _Entry(msgspec.Struct):
     ledger: Ledger | None = None
     assignment: Assignment | None = None
     short: tuple[str, ...] = ()
+    needs: Needs = ()
     contested: bool = False
     """Whether another head of this cycle has charged the same quota before."""
     status: Literal["notNominated", "skipped"] = "notNominated"
@@ -257,6 +259,25 @@ def _assign(state: State, entry: _Entry, ledger: Ledger) -> None:
 
         entry.assignment = reduced(pod_sets, [each.count for each in entry.requests], accept) or full
     entry.short = _short(assigner)
+    if entry.assignment.mode is not Mode.FIT and not entry.blocked and entry.short != (ANY_CHANGE,):
+        entry.needs = _needs(assigner, pod_sets, [each.count for each in entry.requests])
+
+
+def _needs(assigner: Assigner, pod_sets: Sequence[PodSet], counts: Sequence[int]) -> Needs:
+    """
+    What must be available at once before an assignment can fit, with the fewest pods that are allowed.
+
+    Nothing when no quota that could be freed is enough: then there is nothing to wait for, and freed quota may at most
+    change the reason that is given.
+    """
+    fewest = [count - spare for count, spare in zip(counts, spare_pods(pod_sets, counts), strict=True)]
+    ways = assigner.ways(fewest)
+    if not all(ways):
+        return ()
+    return tuple(
+        {f"{flavor}/{resource}": canonical(resource, value) for (flavor, resource), value in sorted(way.items())}
+        for way in ways
+    )
 
 
 def _short(assigner: Assigner) -> tuple[str, ...]:
@@ -389,11 +410,16 @@ def _admission(cluster_queue: str, assignment: Assignment) -> Admission:
 
 
 def _checks(state: State, workload: Workload, queue: Queue, flavors: set[str]) -> tuple[CheckState, ...]:
-    """The admission checks of these flavors, sorted; Pending, or as their controllers have written before."""
+    """
+    The admission checks of these flavors, sorted; Pending, or as their controllers have written before.
+
+    What they had written before the last eviction was about the reservation that is gone.
+    """
     strategy = queue.spec.admission_checks_strategy
     if strategy is None:
         return ()
-    before = {check.name: check for check in (*workload.observed_checks, *workload.checks)}
+    observed = (check for check in workload.observed_checks if check not in workload.stale_checks)
+    before = {check.name: check for check in (*observed, *workload.checks)}
     names = {
         rule.name for rule in strategy.admission_checks if not rule.on_flavors or flavors.intersection(rule.on_flavors)
     }
@@ -429,6 +455,7 @@ def _skipped(state: State, entry: _Entry) -> WorkloadSkipped:
             for each in entry.requests
         ),
         last_tried_flavors=last_tried,
+        needs=entry.needs,
     )
 
 

@@ -18,12 +18,12 @@ from typing import assert_never
 import msgspec
 
 from headgate.core import fold
-from headgate.core.fold_workloads import rank_of
 from headgate.core.lifecycle import next_stage
 from headgate.core.lookup import Lookup, Target, UnknownWorkloadError
+from headgate.core.places import rank_of
 from headgate.core.standing import Standing, standing
 from headgate.core.state import Parked, Stage, State, Workload
-from headgate.core.wording import describe_wake, describe_wakes, place_in_line, sleep_of
+from headgate.core.wording import describe_short, describe_wake, describe_wakes, place_in_line, sleep_of
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, Position
@@ -346,7 +346,7 @@ class Explainer:
             asleep = sleep_of(self.state, workload)
         self._queue_wait = self._queue_wait or _Mark(at.position, at.time_ms, f"quota in {event.cluster_queue}")
         if asleep is not None:
-            waits = describe_wakes(asleep, self.state)
+            waits = describe_wakes(asleep, self.state, event.cluster_queue)
             text += f"; it joins those that sleep there, parked by {asleep.by or 'another'}, and waits for {waits}"
             self._sleep = _Mark(at.position, at.time_ms, waits)
             self._add(at, event, text, reason=asleep.reason, message=asleep.message, waited=waited)
@@ -354,7 +354,7 @@ class Explainer:
             self._add(at, event, text, waited=waited)
 
     def _parked(self, at: _At, event: queueing.WorkloadParked) -> None:
-        waits = ", or ".join(describe_wake(wake, self.state) for wake in event.wake)
+        waits = ", or ".join(describe_wake(wake, self.state, event.cluster_queue) for wake in event.wake)
         match event.scope:
             case "workload":
                 text = f"set aside, waiting for {waits}"
@@ -381,8 +381,7 @@ class Explainer:
             "shape": "all of its shape sleep",
             "queue": "its ClusterQueue waits behind it",
         }[event.scope]
-        short = f", short of {', '.join(event.short)}" if event.short else ""
-        text = f"not admitted by ClusterQueue {event.cluster_queue}{short}; {then}"
+        text = f"not admitted by ClusterQueue {event.cluster_queue}{describe_short(event.short)}; {then}"
         self._add(at, event, text, reason=f"{event.reason}/{event.requeue_reason}", message=event.message)
 
     def _reserved(self, at: _At, event: decisions.QuotaReserved) -> None:
@@ -426,7 +425,7 @@ class Explainer:
                     text = f"taken back from the scheduler: {event.workload} {alike} and was not admitted"
                     self._add(at, event, text, about=event.workload, reason=event.reason, message=event.message)
             case queueing.WorkloadParked():
-                waits = ", or ".join(describe_wake(wake, self.state) for wake in event.wake)
+                waits = ", or ".join(describe_wake(wake, self.state, event.cluster_queue) for wake in event.wake)
                 text = f"sleeps in ClusterQueue {event.cluster_queue}: {event.workload} {alike} and waits for {waits}"
                 self._add(at, event, text, about=event.workload, reason=event.reason, message=event.message)
                 self._sleep = _Mark(at.position, at.time_ms, waits)

@@ -32,6 +32,9 @@ NO_MATCHING_FLAVOR = "NoMatchingFlavor"
 EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
 WAITING_FOR_QUOTA = "WaitingForQuota"
 
+WAYS_MAX = 32
+"""How many ways to admit a workload `Assigner.ways` tells apart. Beyond it, it leaves parts of the request out."""
+
 _SEVERITY = {"": 0, WAITING_FOR_QUOTA: 1, EXCEEDS_MAX_QUOTA: 2, NO_MATCHING_FLAVOR: 3}
 
 
@@ -268,6 +271,41 @@ class Assigner:
                 break
         return self._result([results[i] for i in sorted(results)], used, bool(unavailable))
 
+    def ways(self, counts: Sequence[int] | None = None) -> list[dict[FlavorResource, int]]:
+        """
+        All that these pods could be charged, however their flavors are chosen; what is not charged is left out.
+
+        An assignment that fits is charged one of these, or more: so as long as for each of them something is lacking,
+        no cycle can admit the workload. They follow from specs and requests alone. Ways that no quota would ever be
+        enough for are left out; none at all means that only a change of specs can help. Where there would be more
+        than `WAYS_MAX`, parts of the request with many flavors to choose from are left out of all of them.
+        """
+        parts: list[tuple[list[str], dict[str, int]]] = []
+        for members in self._groups_of_pod_sets():
+            total = _sum(self._total(i, counts) for i in members)
+            placed: dict[str, None] = {}
+            for resource, value in total.items():
+                group = self._queue.group_of.get(resource)
+                if group is None and value:
+                    return []
+                if group is None or resource in placed:
+                    continue
+                wanted = {name: amount for name, amount in total.items() if name in group.covered}
+                placed.update(dict.fromkeys(wanted))
+                flavors = [flavor.name for flavor in group.flavors if not self._mismatch(flavor, group, members)]
+                parts.append((flavors, wanted))
+        ways: list[dict[FlavorResource, int]] = [{}]
+        for flavors, wanted in sorted(parts, key=lambda part: len(part[0])):
+            if len(ways) * len(flavors) <= WAYS_MAX:
+                ways = self._possible(_with(way, flavor, wanted) for way in ways for flavor in flavors)
+        return ways
+
+    def _possible(self, ways: Iterable[dict[FlavorResource, int]]) -> list[dict[FlavorResource, int]]:
+        """Each of the ways once, but for those that exceed what the ClusterQueue could use if nobody else did."""
+        most = self._ledger.tree.potential_available
+        distinct = {tuple(sorted(way.items())): way for way in ways}
+        return [way for way in distinct.values() if all(value <= most(self._node, fr) for fr, value in way.items())]
+
     def _result(self, pod_sets: list[PodSetResult], used: dict[FlavorResource, int], unavailable: bool) -> Assignment:
         mode = min((pod_set.mode for pod_set in pod_sets), default=Mode.NO_FIT)
         borrowing = max((choice.borrowing for each in pod_sets for choice in each.flavors.values()), default=0)
@@ -466,6 +504,16 @@ def _sum(parts: Iterable[dict[str, int]]) -> dict[str, int]:
     return {resource: total[resource] for resource in sorted(total, key=visit_rank)}
 
 
+def _with(way: dict[FlavorResource, int], flavor: str, wanted: dict[str, int]) -> dict[FlavorResource, int]:
+    """A way with one more part of the request in a flavor."""
+    more = dict(way)
+    for resource, value in wanted.items():
+        if value > 0:
+            fr = (flavor, resource)
+            more[fr] = add(more.get(fr, 0), value)
+    return more
+
+
 def _no_fit_reason(pod_set: PodSetResult) -> str:
     """The least severe reason among a group's alternatives, the most severe among groups that are all needed."""
     least: dict[int, str] = {}
@@ -485,6 +533,14 @@ def may_be_reduced(pod_sets: Sequence[PodSet]) -> bool:
     return any(pod_set.min_count is not None for pod_set in pod_sets)
 
 
+def spare_pods(pod_sets: Sequence[PodSet], counts: Sequence[int]) -> list[int]:
+    """How many pods each pod set may go without."""
+    return [
+        max(0, count - pod_set.min_count) if pod_set.min_count is not None else 0
+        for pod_set, count in zip(pod_sets, counts, strict=True)
+    ]
+
+
 def reduced(
     pod_sets: Sequence[PodSet], counts: Sequence[int], accept: Callable[[list[int]], Assignment | None]
 ) -> Assignment | None:
@@ -494,10 +550,7 @@ def reduced(
     A binary search over how many pods go without: all pod sets shrink evenly towards their minimum (KEP-420). `accept`
     gives the assignment of some counts, or None when they are not acceptable either.
     """
-    spare = [
-        max(0, count - pod_set.min_count) if pod_set.min_count is not None else 0
-        for pod_set, count in zip(pod_sets, counts, strict=True)
-    ]
+    spare = spare_pods(pod_sets, counts)
     total = sum(spare)
     if not total:
         return None

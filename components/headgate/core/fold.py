@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from headgate.core import fold_objects, fold_workloads
+from headgate.core import fold_decisions, fold_objects, fold_workloads, places
 from headgate.core.state import ProducerRecord, State, Tables
 from headgate.events.commit import LoggedCommit, chain, commit_id, digest
 from headgate.events.effects import LeaderElected
@@ -37,7 +37,7 @@ class BrokenLogError(Exception):
         self.why = why
 
 
-APPLY = {**fold_objects.APPLY, **fold_workloads.APPLY}
+APPLY = {**fold_objects.APPLY, **fold_workloads.APPLY, **fold_decisions.APPLY}
 
 
 def apply(state: State, logged: LoggedCommit) -> None:
@@ -117,7 +117,7 @@ def restore(cell: str, encoded: bytes) -> State:
         stored = _decoder.decode(encoded)
         state = State(cell=cell, **{field: getattr(stored, field) for field in TABLES})
         fold_objects.reindex(state)
-        fold_workloads.reindex(state)
+        places.reindex(state)
     return state
 
 

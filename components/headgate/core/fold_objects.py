@@ -66,6 +66,15 @@ def _retree(state: State, seq: Seq) -> None:
 
 def _informers_synced(state: State, event: facts.InformersSynced, commit: Commit, seq: Seq) -> None:
     state.synced = True
+    if event.cluster_id not in {"", state.cluster_id} or event.reading not in {0, state.reading}:
+        state.resource_versions = {}
+    state.cluster_id = event.cluster_id or state.cluster_id
+    state.reading = event.reading or state.reading
+    for resource, version in event.resource_versions.items():
+        if version:
+            state.resource_versions[resource] = version
+        else:
+            state.resource_versions.pop(resource, None)
 
 
 def _namespace_observed(state: State, event: facts.NamespaceObserved, commit: Commit, seq: Seq) -> None:

@@ -88,6 +88,17 @@ RESOURCES = (
 )
 """What is watched (plural names), in the order in which facts stand in a commit: what others refer to comes first."""
 
+READING = 1
+"""
+The number of the rules by which `read` makes facts. Raise it whenever the same object gives another fact than before.
+
+The log then holds facts by the old rules of objects that may never change again: a bridge with another number lists
+everything and compares, instead of resuming its watches.
+"""
+
+CLUSTER_NAMESPACE = "kube-system"
+"""The namespace that is as old as its cluster and cannot be deleted: it tells clusters apart."""
+
 KUEUE = "kueue.x-k8s.io/"
 QUEUE_LABEL = KUEUE + "queue-name"
 PRIORITY_CLASS_LABEL = KUEUE + "priority-class"
@@ -336,6 +347,20 @@ def key_of(resource: str, raw: bytes) -> str:
     if not metadata.name:
         raise UnreadableObjectError(resource=resource, name="", field="metadata.name", why="it is missing")
     return _key(metadata)
+
+
+def cluster_id_of(raw: bytes) -> str:
+    """
+    What tells this cluster from every other, from the JSON of its namespace CLUSTER_NAMESPACE.
+
+    It is the namespace's uid and the time of its creation; the latter because clusters for tests may draw the same
+    uids whenever they begin anew. Raises UnreadableObjectError when it has no readable metadata.
+    """
+    try:
+        metadata = _bare_decoder.decode(raw).metadata
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _unreadable("namespaces", raw, error) from error
+    return f"{metadata.uid} {metadata.creation_timestamp or ''}".strip()
 
 
 def read(resource: str, raw: bytes) -> Seen:

@@ -4,11 +4,13 @@ What must hold of every state, as predicates that anybody can ask: the audit of 
 `forgotten` is the design's promise that no workload is ever forgotten: each pending one is queued in a ClusterQueue, or
 offered, or parked with a wake-up condition that can still come true, or waits for a time that is written in the log.
 At any position a few may be on their way there: the fact is in the log and the queue manager's answer is not yet. Those
-are forgotten only in a state in which nobody has anything left to say; `settled` asks for them too.
+are forgotten only in a state in which nobody has anything left to say; `settled` asks for them too, and for those
+that still wait though the quota they wait for has come.
 """
 
 from headgate.core.state import PENDING, Parked, QueueSleep, Stage, State, Workload
 from headgate.core.trees import tree_of
+from headgate.core.waking import Unused, came_true
 from headgate.events.ids import WorkloadKey
 from headgate.events.queueing import QuotaFreed
 
@@ -16,14 +18,17 @@ from headgate.events.queueing import QuotaFreed
 def forgotten(state: State, *, settled: bool = False) -> list[tuple[WorkloadKey, str]]:
     """The pending workloads that nothing will bring back, each with why. `settled`: no process has anything to say."""
     found: list[tuple[WorkloadKey, str]] = []
+    unused = Unused(state) if settled else None
     for key, workload in state.workloads.items():
-        why = _why_forgotten(state, workload, settled=settled) if workload.stage in PENDING else ""
+        why = _why_forgotten(state, workload, unused) if workload.stage in PENDING else ""
         if why:
             found.append((key, why))
     return found
 
 
-def _why_forgotten(state: State, workload: Workload, *, settled: bool) -> str:
+def _why_forgotten(state: State, workload: Workload, unused: Unused | None) -> str:
+    """`unused` is None where somebody may still have something to say."""
+    settled = unused is not None
     match workload.stage:
         case Stage.NEW | Stage.SKIPPED:
             return f"it is {workload.stage.value} and nobody has said where it stands" if settled else ""
@@ -31,13 +36,14 @@ def _why_forgotten(state: State, workload: Workload, *, settled: bool) -> str:
             offered = workload.key in state.index.offered.get(workload.cluster_queue, {})
             return "" if offered else f"it is not among the offers of ClusterQueue {workload.cluster_queue!r}"
         case Stage.PARKED:
-            return _never_woken(state, workload.parked, workload.cluster_queue)
+            return _never_woken(state, workload.parked, workload.cluster_queue, unused)
         case _:
-            return _why_stuck(state, workload, settled=settled)
+            return _why_stuck(state, workload, unused)
 
 
-def _why_stuck(state: State, workload: Workload, *, settled: bool) -> str:
+def _why_stuck(state: State, workload: Workload, unused: Unused | None) -> str:
     """Why a queued workload will never be offered, "" when it may be."""
+    settled = unused is not None
     name = workload.cluster_queue
     queue = state.index.pending.get(name)
     if queue is None or workload.key not in queue:
@@ -50,25 +56,40 @@ def _why_stuck(state: State, workload: Workload, *, settled: bool) -> str:
             return f"its shape sleeps in ClusterQueue {name!r} and no record says why"
         parked = sleep.shapes[workload.shape]
         if parked is not None or settled:
-            return _never_woken(state, parked, name)
+            return _never_woken(state, parked, name, unused)
     if queue.blocked is not None and queue.rank_of(workload.key) >= queue.blocked:
         if not sleep.blocked_by:
             return f"ClusterQueue {name!r} is blocked and no record says by whom"
         if sleep.blocked is not None or settled:
-            return _never_woken(state, sleep.blocked, name)
+            return _never_woken(state, sleep.blocked, name, unused)
     return ""
 
 
-def _never_woken(state: State, parked: Parked | None, cluster_queue: str) -> str:
+def _never_woken(state: State, parked: Parked | None, cluster_queue: str, unused: Unused | None) -> str:
     """Why what is parked can never be woken; "" when one of its conditions can still come true."""
     if parked is None:
         return "it waits, and nothing says for what"
     if not parked.wake:
         return f"it is parked at position {parked.since} without a wake-up condition"
+    if unused is not None and (why := _overdue(state, parked, cluster_queue, unused)):
+        return why
     for wake in parked.wake:
         if not isinstance(wake, QuotaFreed) or wake.tree == tree_of(cluster_queue, state) or wake.tree in state.freed:
             return ""
     return f"it waits for quota in trees that do not exist: {', '.join(_trees(parked))}"
+
+
+def _overdue(state: State, parked: Parked, cluster_queue: str, unused: Unused) -> str:
+    """
+    Why what is parked should have been woken by now; "" when the quota that it waits for has not come.
+
+    Nor may it have been when there is enough, but others of its ClusterQueue are still to be decided.
+    """
+    quota = tuple(wake for wake in parked.wake if isinstance(wake, QuotaFreed))
+    woken = came_true(quota, cluster_queue, parked.decided_at, state, state.now_ms, unused)
+    if woken is not None and woken.needs and state.index.offered.get(cluster_queue):
+        return ""
+    return "" if woken is None else f"it waits on, though at position {woken.at} came {woken.by}"
 
 
 def _trees(parked: Parked) -> list[str]:

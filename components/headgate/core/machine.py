@@ -9,6 +9,7 @@ draws no randomness and does no I/O, so the same stimuli give the same commands.
     nothing left to fold, and no append of ours is on its way -> decide(Settled)
     an outside call has ended    -> decide(Completed)
     the API server shows objects -> decide(Listed / Changed)      (informer bridge only)
+    or says how far nothing else has happened -> decide(Resumed / Progressed)
 
 and carries out what comes back. The promises of the loop, on which machines rely:
 
@@ -69,7 +70,26 @@ class Changed(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
 
 
-Stimulus = Committed | Settled | Completed | Listed | Changed
+class Resumed(msgspec.Struct, frozen=True, gc=False):
+    """
+    The API server lets this resource's watch go on from the mark in the log (`State.resource_versions`).
+
+    Nothing was listed: what has happened since the mark follows as `Changed`. Should the server turn out to have
+    forgotten that version after all, a `Listed` follows instead.
+    """
+
+    resource: str
+    resource_version: str
+
+
+class Progressed(msgspec.Struct, frozen=True, gc=False):
+    """Everything of this resource up to this version was shown (a bookmark of its watch)."""
+
+    resource: str
+    resource_version: str
+
+
+Stimulus = Committed | Settled | Completed | Listed | Changed | Resumed | Progressed
 
 # --- commands ------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ A recorded cycle names the position it was decided at, but stands in the log lat
 So a replay takes two passes. `Plan` looks over the log and notes at which positions there is something to check;
 `Replay` folds the log again, decides each cycle anew when the fold stands where the cycle was decided, keeps the
 decision until the recorded one comes by, and compares. State hashes are compared where snapshots have recorded them.
+
+What a cycle of an older release could not say yet is not compared: its verdicts name no `needs`.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +16,7 @@ import msgspec
 from headgate.core import fold
 from headgate.core.state import State
 from headgate.events.commit import LoggedCommit, Position, encode_event
-from headgate.events.decisions import CycleDecided
+from headgate.events.decisions import CycleDecided, WorkloadSkipped
 from headgate.events.effects import SnapshotTaken
 from headgate.events.ids import Seq
 from headgate.events.registry import Event
@@ -75,7 +77,9 @@ class Replay:
         self._plan = plan
         self._decide = decide
         self._start = state.position
-        self._decided: dict[Seq, tuple[bytes, ...]] = {}
+        self._decided: dict[Seq, tuple[Event, ...]] = {}
+        self._names_needs = False
+        """Whether a recorded verdict has named what it needs: from then on all that should must."""
         self._hashes: dict[Seq, tuple[str, str]] = {}
         self._commits = self._events = self._cycles = self._snapshots = 0
         self.differences: list[Difference] = []
@@ -114,13 +118,14 @@ class Replay:
         """Where the fold stands now: decide what was decided here, hash what was hashed here."""
         here = self.state.position
         if self._decide is not None and here in self._plan.cycles:
-            self._decided[here] = tuple(encode_event(event) for event in self._decide(self.state) or ())
+            self._decided[here] = tuple(self._decide(self.state) or ())
         if here in self._plan.snapshots:
             self._hashes[here] = (fold.state_hash(self.state), self.state.log_hash)
 
     def _compare_cycle(self, at: Position, event: CycleDecided, logged: LoggedCommit) -> None:
-        again = self._decided.get(event.decided_at)
-        if again is None:
+        self._names_needs = self._names_needs or any(map(_names_needs, logged.commit.events))
+        decided = self._decided.get(event.decided_at)
+        if decided is None:
             return
         left = self._plan.cycles[event.decided_at] - 1
         self._plan.cycles[event.decided_at] = left
@@ -128,6 +133,7 @@ class Replay:
             del self._decided[event.decided_at]
         self._cycles += 1
         recorded = tuple(encode_event(each) for each in logged.commit.events)
+        again = tuple(encode_event(each if self._names_needs else _without_needs(each)) for each in decided)
         if again == recorded:
             return
         index = next(
@@ -154,6 +160,15 @@ class Replay:
             self.differences.append(
                 Difference(what=what, position=at, recorded=" ".join(recorded), replayed=" ".join(again))
             )
+
+
+def _names_needs(event: Event) -> bool:
+    return isinstance(event, WorkloadSkipped) and bool(event.needs)
+
+
+def _without_needs(event: Event) -> Event:
+    """A decision as a release without `WorkloadSkipped.needs` has recorded it."""
+    return msgspec.structs.replace(event, needs=()) if isinstance(event, WorkloadSkipped) else event
 
 
 def _at(encoded: tuple[bytes, ...], index: int) -> str:

@@ -9,8 +9,9 @@ from typing import assert_never
 
 import msgspec
 
+from headgate.core.fold_objects import ANY as FREED_ANY
 from headgate.core.state import Stage, State, Workload
-from headgate.core.wording import describe_wake, format_amount, place_in_line, sleep_of
+from headgate.core.wording import SPEC_CHANGE, describe_needs, describe_wake, format_amount, place_in_line, sleep_of
 from headgate.events.ids import JobKey, UnixMs, WorkloadKey, split_key
 
 
@@ -48,7 +49,7 @@ def _said_of(state: State, workload: Workload) -> "_Said":
         case Stage.OFFERED:
             return _offered(state, workload)
         case Stage.SKIPPED:
-            return _skipped(workload)
+            return _skipped(state, workload)
         case Stage.PARKED:
             return _parked(state, workload)
         case Stage.RESERVED:
@@ -105,9 +106,8 @@ def _queued(state: State, workload: Workload) -> _Said:
     asleep = sleep_of(state, workload)
     if asleep is not None:
         by = "" if asleep.by in ("", workload.key) else f" (found out with {asleep.by})"
-        return f"{asleep.reason}: {asleep.message}{by}", [describe_wake(wake, state) for wake in asleep.wake] or [
-            "the queue manager's word on what would wake it"
-        ]
+        wakes = [describe_wake(wake, state, workload.cluster_queue) for wake in asleep.wake]
+        return f"{asleep.reason}: {asleep.message}{by}", wakes or ["the queue manager's word on what would wake it"]
     place, of = place_in_line(state, workload)
     queue = state.cluster_queues.get(workload.cluster_queue)
     if queue is None:
@@ -128,9 +128,13 @@ def _offered(state: State, workload: Workload) -> _Said:
     return why, ["the scheduler's next cycles"]
 
 
-def _skipped(workload: Workload) -> _Said:
+def _skipped(state: State, workload: Workload) -> _Said:
     verdict = workload.verdict
     why = f"{verdict.reason}: {verdict.message}" if verdict is not None else "a cycle did not admit it"
+    if verdict is not None and FREED_ANY in verdict.short:
+        return why, [SPEC_CHANGE]
+    if verdict is not None and verdict.needs:
+        return why, [f"unused quota: {describe_needs(verdict.needs, state, workload.cluster_queue)}"]
     short = [f"more quota of {name}" for name in verdict.short] if verdict is not None else []
     return why, short or ["the queue manager's word on what would wake it"]
 
@@ -139,7 +143,9 @@ def _parked(state: State, workload: Workload) -> _Said:
     parked = workload.parked
     if parked is None:
         return "it is set aside", ["the queue manager's word on what would wake it"]
-    return f"{parked.reason}: {parked.message}", [describe_wake(wake, state) for wake in parked.wake]
+    return f"{parked.reason}: {parked.message}", [
+        describe_wake(wake, state, workload.cluster_queue) for wake in parked.wake
+    ]
 
 
 def _reserved(workload: Workload) -> _Said:

@@ -48,7 +48,7 @@ from headgate.events.objects import (
     TopologySpec,
     WorkloadSpec,
 )
-from headgate.events.queueing import Wake
+from headgate.events.queueing import Needs, Wake
 
 
 class Stage(enum.StrEnum):
@@ -103,7 +103,12 @@ class Parked(Note, frozen=True):
 
 
 class Verdict(Note, frozen=True):
-    """The last verdict of the scheduler on a workload that it did not admit."""
+    """
+    The last verdict of the scheduler on a workload that it did not admit.
+
+    `since` is the position that the first of its retries at once was decided at: quota that was freed after it may have
+    been overlooked by the scan over flavors that ended in this verdict.
+    """
 
     status: str
     requeue_reason: str
@@ -112,7 +117,9 @@ class Verdict(Note, frozen=True):
     message: str
     decided_at: Seq
     at: Seq
+    since: Seq
     short: tuple[str, ...] = ()
+    needs: Needs = ()
 
 
 class Workload(Record):
@@ -302,6 +309,12 @@ class Tables(Record):
     """Per cohort tree (`headgate.core.trees`): the last position that freed or raised quota, by `<flavor>/<resource>`;
     "*" for changes that may help any workload of the tree (a quota, flavor, check or namespace changed)."""
     snapshot: SnapshotRecord | None = None
+    resource_versions: dict[str, str] = {}
+    """Per watched resource: the version up to which everything that matters is in the log, to resume a watch from."""
+    cluster_id: str = ""
+    """The cluster that gave those versions out (`headgate.core.ingest.cluster_id_of`)."""
+    reading: int = 0
+    """The rules by which the objects up to there were read (`headgate.core.ingest.READING`)."""
 
 
 FlavorResource = tuple[str, str]

@@ -3,9 +3,16 @@ Waking: what something that waits is waiting for, and whether it has come true.
 
 The queue manager parks what a cycle could not admit with wake-up conditions (`headgate.events.queueing.Wake`).
 Whether one has come true is read off `State.freed`, the last position at which quota was freed or raised, by cohort
-tree and flavor-resource: it has when that position is later than the one the verdict was decided at. So the answer
-follows from the state alone, and a queue manager that starts anew wakes exactly what the one before it would have
-woken.
+tree and flavor-resource: it has when that position is later than the one the verdict was decided at, and what is
+available now may be enough. So the answer follows from the state alone, and a queue manager that starts anew wakes
+exactly what the one before it would have woken.
+
+**Enough.** A job that needs 16 cpu must not be tried each time somebody gives back one. A verdict says what must be
+available at once (`headgate.events.queueing.Needs`), the ways in which the workload could be admitted; `Unused` asks
+the quota tree whether one of them is. That is a condition without which no cycle admits, not one with which every
+cycle does: whoever is woken may find others before it. What must not be tried is looked at again each time that quota
+of something in its needs is freed, so nothing is missed: quota becomes available by being freed, or by a change of
+specs, and a change of specs wakes whatever is needed.
 
 `Sleepers` answers the question the other way round, in time that depends on what is woken and not on what sleeps:
 given what has just been freed, who may be due? It is a working memory, made from the state at the start.
@@ -14,11 +21,13 @@ given what has just been freed, who may be due? It is a working memory, made fro
 from collections.abc import Iterable
 from typing import NamedTuple, assert_never
 
+from headgate.core.amounts import amount
 from headgate.core.fold_objects import ANY as FREED_ANY
-from headgate.core.state import Parked, State, Verdict
+from headgate.core.quota import Forest, Ledger, Node
+from headgate.core.state import FlavorResource, Parked, State, Verdict
 from headgate.core.trees import tree_of
 from headgate.events.ids import Seq, Shape, UnixMs, WorkloadKey, split_key
-from headgate.events.queueing import ObjectChanged, QuotaFreed, TimePassed, Wake
+from headgate.events.queueing import Needs, ObjectChanged, QuotaFreed, TimePassed, Wake
 
 
 class Sleeper(NamedTuple):
@@ -30,18 +39,19 @@ class Sleeper(NamedTuple):
 
 
 class Woken(NamedTuple):
-    """What came true, in words, and the position in the log where it did."""
+    """What came true, in words, and the position in the log where it did. `needs`: what there is enough quota for."""
 
     by: str
     at: Seq
+    needs: Needs = ()
 
 
 def wakes_for(verdict: Verdict, workload: WorkloadKey, cluster_queue: str, state: State) -> tuple[Wake, ...]:
     """
     What a workload that a cycle did not admit has to wait for.
 
-    Quota of what was short in its cohort tree; of anything there when the verdict does not say. A namespace that does
-    not match waits for its labels or for the ClusterQueue's selector to change.
+    Quota of what was short in its cohort tree, and enough of it; of anything there when the verdict does not say. A
+    namespace that does not match waits for its labels or for the ClusterQueue's selector to change.
     """
     if verdict.requeue_reason == "NamespaceMismatch":
         namespace = split_key(workload)[0]
@@ -49,20 +59,96 @@ def wakes_for(verdict: Verdict, workload: WorkloadKey, cluster_queue: str, state
             ObjectChanged(kind="Namespace", name=namespace),
             ObjectChanged(kind="ClusterQueue", name=cluster_queue),
         )
-    return (QuotaFreed(tree=tree_of(cluster_queue, state), flavor_resources=verdict.short),)
+    tree = tree_of(cluster_queue, state)
+    return (QuotaFreed(tree=tree, flavor_resources=verdict.short, needs=verdict.needs),)
 
 
-def came_true(wakes: Iterable[Wake], cluster_queue: str, since: Seq, state: State, now_ms: UnixMs) -> Woken | None:
+class Unused:
+    """
+    What ClusterQueues can take at one moment. Throw it away when usage has changed.
+
+    `forest` may be one that was kept, for as long as no spec has changed.
+    """
+
+    __slots__ = ("_forest", "_ledgers", "_state", "_taken")
+
+    def __init__(self, state: State, forest: Forest | None = None) -> None:
+        self._taken: list[tuple[Ledger, Node, FlavorResource, int]] = []
+        self._state = state
+        self._forest = forest
+        self._ledgers: dict[str, Ledger | None] = {}
+
+    def of(self, cluster_queue: str, flavor_resource: str) -> int | None:
+        """
+        How much of `<flavor>/<resource>` a ClusterQueue can take, borrowing included; 0 when there is none.
+
+        None when it has no quota: it does not exist, or its cohorts form a cycle.
+        """
+        ledger = self._ledger(cluster_queue)
+        if ledger is None:
+            return None
+        flavor, _, resource = flavor_resource.partition("/")
+        return max(0, ledger.available(ledger.tree.cluster_queues[cluster_queue], (flavor, resource)))
+
+    def enough(self, cluster_queue: str, needs: Needs) -> bool:
+        """Whether all of one of these ways is unused. True when nothing is known: in doubt, a cycle shall decide."""
+        if not needs or self._ledger(cluster_queue) is None:
+            return True
+        return any(not self.lacking(cluster_queue, way) for way in needs)
+
+    def lacking(self, cluster_queue: str, way: dict[str, str]) -> bool:
+        """Whether less is unused of something than this way needs."""
+        for flavor_resource, quantity in way.items():
+            unused = self.of(cluster_queue, flavor_resource)
+            if unused is not None and amount(flavor_resource.partition("/")[2], quantity) > unused:
+                return True
+        return False
+
+    def take(self, cluster_queue: str, needs: Needs) -> None:
+        """Take away the first of these ways that is unused, until `give_back`. Nothing when none is."""
+        ledger = self._ledger(cluster_queue)
+        way = next((way for way in needs if not self.lacking(cluster_queue, way)), None)
+        if ledger is None or way is None:
+            return
+        node = ledger.tree.cluster_queues[cluster_queue]
+        for flavor_resource, quantity in way.items():
+            flavor, _, resource = flavor_resource.partition("/")
+            value = amount(resource, quantity)
+            ledger.add(node, (flavor, resource), value)
+            self._taken.append((ledger, node, (flavor, resource), value))
+
+    def give_back(self) -> None:
+        """Undo all that was taken."""
+        while self._taken:
+            ledger, node, flavor_resource, value = self._taken.pop()
+            ledger.remove(node, flavor_resource, value)
+
+    def _ledger(self, cluster_queue: str) -> Ledger | None:
+        tree = self._state.index.trees.get(cluster_queue)
+        if tree is None:
+            return None
+        if tree not in self._ledgers:
+            if self._forest is None:
+                self._forest = Forest(self._state)
+            cyclic = self._forest.has_cycle(tree)
+            self._ledgers[tree] = None if cyclic else Ledger(self._forest.tree(tree), self._state.index.usage)
+        return self._ledgers[tree]
+
+
+def came_true(
+    wakes: Iterable[Wake], cluster_queue: str, since: Seq, state: State, now_ms: UnixMs, unused: Unused
+) -> Woken | None:
     """
     The first of the conditions that has come true after position `since`; None when all are still awaited.
 
+    `unused` is asked for what the ClusterQueue can take in this state.
     Objects that verdicts depend on note their changes in `State.freed` as one that may help any workload of the tree;
     so does a ClusterQueue that moves to another tree, in both.
     """
     for wake in wakes:
         match wake:
             case QuotaFreed():
-                woken = _freed_since(wake.tree, wake.flavor_resources, since, state)
+                woken = _freed_enough(wake, cluster_queue, since, state, unused)
             case ObjectChanged():
                 woken = _freed_since(tree_of(cluster_queue, state), (FREED_ANY,), since, state)
                 woken = Woken(f"a change of {wake.kind} {wake.name}, or of another", woken.at) if woken else None
@@ -73,6 +159,22 @@ def came_true(wakes: Iterable[Wake], cluster_queue: str, since: Seq, state: Stat
         if woken is not None:
             return woken
     return None
+
+
+def watched(wake: QuotaFreed) -> tuple[str, ...]:
+    """The flavor-resources whose being freed may make a condition come true; none means any."""
+    if not wake.needs or not wake.flavor_resources:
+        return wake.flavor_resources
+    return tuple(dict.fromkeys(flavor_resource for way in wake.needs for flavor_resource in way))
+
+
+def _freed_enough(wake: QuotaFreed, cluster_queue: str, since: Seq, state: State, unused: Unused) -> Woken | None:
+    """A change of specs, or quota that was freed when there is enough now."""
+    changed = _freed_since(wake.tree, (FREED_ANY,), since, state)
+    if changed is not None:
+        return changed
+    freed = _freed_since(wake.tree, watched(wake), since, state)
+    return freed._replace(needs=wake.needs) if freed and unused.enough(cluster_queue, wake.needs) else None
 
 
 def _freed_since(tree: str, flavor_resources: tuple[str, ...], since: Seq, state: State) -> Woken | None:
@@ -102,7 +204,7 @@ class Sleepers:
         for wake in parked.wake:
             match wake:
                 case QuotaFreed():
-                    for flavor_resource in wake.flavor_resources or (self._EVERYTHING,):
+                    for flavor_resource in watched(wake) or (self._EVERYTHING,):
                         self._bucket(wake.tree, flavor_resource)[sleeper] = None
                 case ObjectChanged():
                     self._bucket(tree_of(sleeper.cluster_queue, state), FREED_ANY)[sleeper] = None

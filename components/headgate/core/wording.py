@@ -11,11 +11,13 @@ from fractions import Fraction
 from typing import NamedTuple, assert_never
 
 from headgate.core.amounts import amount
+from headgate.core.fold_objects import ANY as FREED_ANY
 from headgate.core.state import FlavorResource, Parked, State, Workload
 from headgate.core.trees import root_of
+from headgate.core.waking import Unused
 from headgate.events.ids import Seq, UnixMs
 from headgate.events.objects import ResourceGroup
-from headgate.events.queueing import ObjectChanged, QuotaFreed, TimePassed, Wake
+from headgate.events.queueing import Needs, ObjectChanged, QuotaFreed, TimePassed, Wake
 
 _BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 _BYTES = frozenset({"memory", "ephemeral-storage"})
@@ -95,11 +97,34 @@ def describe_tree(tree: str) -> str:
     return f"ClusterQueue {name}" if kind == "ClusterQueue" and name else f"cohort {tree}"
 
 
-def describe_wake(wake: Wake, state: State) -> str:
-    """What a wake-up condition waits for, with how things stand where a number says more than a name."""
+SPEC_CHANGE = "a change of the ClusterQueue, its cohort, flavors or checks"
+"""What a workload waits for that no freed quota can help: the words for `*` among the flavor-resources."""
+
+
+def describe_short(short: tuple[str, ...]) -> str:
+    """What a verdict says was missing, as the end of a sentence; "" when it does not say."""
+    if FREED_ANY in short:
+        return f", and only {SPEC_CHANGE} can help"
+    return f", short of {', '.join(short)}" if short else ""
+
+
+WAYS_TOLD_MAX = 4
+"""How many of the ways to admit a workload are told; of more, only their number."""
+
+
+def describe_wake(wake: Wake, state: State, cluster_queue: str = "") -> str:
+    """
+    What a wake-up condition waits for, with how things stand where a number says more than a name.
+
+    `cluster_queue` is where the parked workload stands: what is available there, in this state, is told with it.
+    """
     match wake:
         case QuotaFreed():
             where = describe_tree(wake.tree)
+            if wake.needs:
+                return f"unused quota in {where}: {describe_needs(wake.needs, state, cluster_queue)}"
+            if FREED_ANY in wake.flavor_resources:
+                return SPEC_CHANGE
             if not wake.flavor_resources:
                 return f"quota to be freed or raised in {where}"
             totals = tree_totals(state, wake.tree)
@@ -113,17 +138,39 @@ def describe_wake(wake: Wake, state: State) -> str:
             assert_never(wake)
 
 
+def describe_needs(needs: Needs, state: State, cluster_queue: str = "") -> str:
+    """What has to be unused at once, and how much of it is: "16 cpu of on-demand (8 available), or 16 cpu of spot"."""
+    unused = Unused(state)
+    told = [_way(way, unused, cluster_queue) for way in needs[:WAYS_TOLD_MAX]]
+    left = len(needs) - len(told)
+    return ", or ".join([*told, *([f"{left} more ways" if left > 1 else "one more way"] if left else [])])
+
+
+def _way(way: dict[str, str], unused: Unused, cluster_queue: str) -> str:
+    """What a way lacks; all that it needs when nothing is known to be lacking."""
+    lacking = {name: quantity for name, quantity in way.items() if unused.lacking(cluster_queue, {name: quantity})}
+    return " and ".join(_part(name, quantity, unused, cluster_queue) for name, quantity in (lacking or way).items())
+
+
+def _part(name: str, quantity: str, unused: Unused, cluster_queue: str) -> str:
+    flavor, _, resource = name.partition("/")
+    there = unused.of(cluster_queue, name)
+    available = "" if there is None else f" ({format_amount(resource, there)} available)"
+    return f"{format_amount(resource, amount(resource, quantity))} {resource} of {flavor}{available}"
+
+
 def _in_use(name: str, totals: dict[FlavorResource, Totals]) -> str:
-    flavor, _, resource = name.rpartition("/")
+    flavor, _, resource = name.partition("/")
     total = totals.get((flavor, resource))
     if total is None:
         return name
     return f"{name} ({format_amount(resource, total.used)} of {format_amount(resource, total.nominal)} in use)"
 
 
-def describe_wakes(parked: Parked, state: State) -> str:
-    """All that can wake a parked workload, as one phrase."""
-    return ", or ".join(describe_wake(wake, state) for wake in parked.wake) or "nothing that the log knows of"
+def describe_wakes(parked: Parked, state: State, cluster_queue: str = "") -> str:
+    """All that can wake a workload that is parked in a ClusterQueue, as one phrase."""
+    told = ", or ".join(describe_wake(wake, state, cluster_queue) for wake in parked.wake)
+    return told or "nothing that the log knows of"
 
 
 def sleep_of(state: State, workload: Workload) -> Parked | None:

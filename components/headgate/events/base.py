@@ -21,8 +21,12 @@ class Producer(enum.StrEnum):
     SNAPSHOTTER = "snapshotter"
 
 
-class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
-    """Base of every event. Subclasses give their tag, `<entity>.<event>`."""
+class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
+    """
+    Base of every event. Subclasses give their tag, `<entity>.<event>`.
+
+    Events are trees, made from the leaves up and never written into: there are no cycles for the collector to find.
+    """
 
 
 def tag_of(event: "EventBase | type[EventBase]") -> str:

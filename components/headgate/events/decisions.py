@@ -10,7 +10,7 @@ from typing import Literal
 from headgate.events.base import EventBase
 from headgate.events.ids import PodKey, Seq, Uid, WorkloadKey
 from headgate.events.objects import Admission, CheckState, PodSetRequest
-from headgate.events.queueing import Head
+from headgate.events.queueing import Head, Needs
 
 
 class CycleDecided(EventBase, frozen=True, tag="cycle.decided"):
@@ -60,8 +60,10 @@ class WorkloadSkipped(EventBase, frozen=True, tag="workload.skipped"):
     FailedAfterNomination and the like. `scope` is what the verdict covers at once: "immediate" leaves the workload
     at its place for the next cycle; "workload" sets it aside alone; "shape" puts its shape in its ClusterQueue to
     sleep; "queue" blocks its StrictFIFO ClusterQueue. `short` names the flavor-resources, `<flavor>/<resource>`,
-    whose quota was not enough: what its waking depends on. `last_tried_flavors` has, per pod set, resource to the
-    index of the flavor that the scan stopped at, where flavors are left to try.
+    whose quota was not enough: what its waking depends on; `*` says that no freed quota can help, only a change of
+    the ClusterQueue, its cohort, flavors or checks. `needs` has what must be available at once before a cycle
+    can admit it. `last_tried_flavors` has, per pod set, resource to the index of the flavor that the scan stopped at,
+    where flavors are left to try.
     """
 
     workload: WorkloadKey
@@ -75,6 +77,7 @@ class WorkloadSkipped(EventBase, frozen=True, tag="workload.skipped"):
     short: tuple[str, ...] = ()
     resource_requests: tuple[PodSetRequest, ...] = ()
     last_tried_flavors: tuple[dict[str, int], ...] = ()
+    needs: Needs = ()
 
 
 class PodPlaced(EventBase, frozen=True, tag="pod.placed"):

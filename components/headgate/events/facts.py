@@ -30,12 +30,22 @@ from headgate.events.objects import (
 
 class InformersSynced(EventBase, frozen=True, tag="informers.synced"):
     """
-    Appended by the informer bridge each time it has listed every resource and has appended all that was new.
+    Appended by the informer bridge when the log holds what the API server has shown of every resource.
 
-    Nothing is admitted before the first one: until then a node, a flavor or an admitted workload may be unknown.
+    The first of a term names the `resources`: each was listed, or its watch resumed, and all that was new is appended.
+    Nothing is admitted before the very first one: until then a node, a flavor or an admitted workload may be unknown.
+
+    Those that follow are marks on the way. `resource_versions` says of each resource that has moved since the last
+    mark up to which version everything that matters is in the log at this event; a watch may be resumed from there
+    instead of listing. An empty version takes a mark back. `cluster_id` tells whose versions they are, `reading` by
+    which rules the objects were read (`headgate.core.ingest.READING`); "" and 0 mean as before. When either changes,
+    all earlier marks are void.
     """
 
     resources: tuple[str, ...] = ()
+    resource_versions: dict[str, str] = {}
+    cluster_id: str = ""
+    reading: int = 0
 
 
 class NamespaceObserved(EventBase, frozen=True, tag="namespace.observed"):

@@ -13,17 +13,28 @@ from headgate.events.base import EventBase
 from headgate.events.ids import Seq, Shape, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import RequeueState
 
+Needs = tuple[dict[str, str], ...]
+"""
+The ways in which a workload could be admitted as far as quota goes: each has all that it would use at once.
+
+From `<flavor>/<resource>` to a quantity. Where fewer pods are allowed, with the fewest. None means: not worked out.
+"""
+
 
 class QuotaFreed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="QuotaFreed", tag_field="on"):
     """
-    Wakes when quota is freed or raised in a cohort tree, in one of the flavor-resources that were short.
+    Wakes when quota is freed or raised in a cohort tree, as soon as there may be enough.
 
-    `tree` is the root Cohort's name, or `ClusterQueue/<name>` for a ClusterQueue without cohort. No flavor-resources
-    means any. `flavor_resources` entries are `<flavor>/<resource>`.
+    `tree` is the root Cohort's name, or `ClusterQueue/<name>` for a ClusterQueue without cohort. `flavor_resources`
+    are those that were short, `<flavor>/<resource>`; none means that any may help, `*` that no freed quota can, only
+    a change of the ClusterQueue, its cohort, flavors or checks. With `needs`, freed quota wakes only when all of one
+    of these ways is available to the ClusterQueue at once; without, any freed amount of what was short does. A changed
+    spec wakes in either case.
     """
 
     tree: str
     flavor_resources: tuple[str, ...] = ()
+    needs: Needs = ()
 
 
 class ObjectChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="ObjectChanged", tag_field="on"):
@@ -66,8 +77,9 @@ class WorkloadParked(EventBase, frozen=True, tag="workload.parked"):
     Scope "workload" parks it alone. Scope "shape" parks with it every workload of the same shape in the ClusterQueue,
     now and later, since what does not fit for one fits for none (Kueue's scheduling equivalence hashing). Scope "queue"
     parks the head of a StrictFIFO ClusterQueue: it keeps its place and nothing behind it may pass.
-    `cluster_queue` is "" when the workload has none to stand in. `decided_at` is the cycle's position whose verdict
-    this carries out, 0 when there was no cycle. `writes_condition` says that the reason goes into the status.
+    `cluster_queue` is "" when the workload has none to stand in. `decided_at` is the position that the verdict which
+    this carries out was decided at (the first of its retries at once): what was freed after it wakes. 0 when there was
+    no cycle. `writes_condition` says that the reason goes into the status.
     """
 
     workload: WorkloadKey

@@ -188,7 +188,8 @@ def _why(state: State, workload: Workload, place: int) -> tuple[str, str, tuple[
         case Stage.QUEUED:
             asleep = sleep_of(state, workload)
             if asleep is not None:
-                return asleep.reason, asleep.message, tuple(describe_wake(wake, state) for wake in asleep.wake)
+                wakes = tuple(describe_wake(wake, state, workload.cluster_queue) for wake in asleep.wake)
+                return asleep.reason, asleep.message, wakes
             return "InLine", f"at place {place}", ("its turn",)
         case Stage.OFFERED:
             verdict = workload.verdict

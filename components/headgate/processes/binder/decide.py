@@ -1,9 +1,10 @@
 """
 The binder's machine: what was decided appears in the API server.
 
-It has three tasks, each in a module of its own: Workload statuses (`workload_statuses`), the statuses of ClusterQueues
-and LocalQueues (`queue_statuses`), and nodes for the pods that Headgate schedules itself (`pod_placement`). This module
-hands stimuli to them and puts what comes back into one commit.
+It has four tasks, each in a module of its own: Workload statuses (`workload_statuses`), `spec.active: false` for
+workloads that were evicted for good (`deactivations`), the statuses of ClusterQueues and LocalQueues
+(`queue_statuses`), and nodes for the pods that Headgate schedules itself (`pod_placement`). This module hands stimuli
+to them and puts what comes back into one commit.
 
 All of it follows from the folded state, so a binder that starts anew finds what is left to do; each call bears
 repetition.
@@ -18,6 +19,8 @@ from headgate.core.machine import (
     Committed,
     Completed,
     Listed,
+    Progressed,
+    Resumed,
     Settled,
     Stimulus,
     WakeAt,
@@ -25,6 +28,7 @@ from headgate.core.machine import (
 from headgate.core.state import State
 from headgate.events.ids import UnixMs
 from headgate.events.registry import Event
+from headgate.processes.binder.deactivations import Deactivations
 from headgate.processes.binder.pod_placement import PodPlacement
 from headgate.processes.binder.queue_statuses import QueueStatuses
 from headgate.processes.binder.workload_statuses import WorkloadStatuses
@@ -40,6 +44,7 @@ class Binder:
         self.state = state
         self._effects: list[Event] = []
         self._workloads = WorkloadStatuses(state)
+        self._deactivations = Deactivations(state)
         self._queues = QueueStatuses(state)
         self._pods = PodPlacement(state)
 
@@ -49,17 +54,19 @@ class Binder:
             case Committed():
                 for event in stimulus.logged.commit.events:
                     self._workloads.on_event(event)
+                    self._deactivations.on_event(event)
                     self._queues.on_event(event)
                     self._pods.on_event(event)
                 return []
             case Completed():
                 self._workloads.on_completed(stimulus, self._effects)
+                self._deactivations.on_completed(stimulus)
                 self._queues.on_completed(stimulus)
                 self._pods.on_completed(stimulus, self._effects)
                 return []
             case Settled():
                 return self._settle(stimulus.now_ms)
-            case Listed() | Changed():
+            case Listed() | Changed() | Resumed() | Progressed():
                 return []
 
     def _settle(self, now_ms: UnixMs) -> list[Command]:
@@ -68,6 +75,7 @@ class Binder:
         calls: list[Command] = []
         wakes = (
             self._workloads.settle(now_ms, calls),
+            self._deactivations.settle(now_ms, calls),
             self._queues.settle(now_ms, calls),
             self._pods.settle(now_ms, EVENTS_MAX - len(events), events, calls),
         )

@@ -1,5 +1,5 @@
 """
-The binder's third task: pods whose scheduler is `headgate` get a node.
+The binder's fourth task: pods whose scheduler is `headgate` get a node.
 
 First the choice, then the act: a pod that waits is placed on the first node that it fits on (`headgate.core.room`),
 which is an event; when that is folded, the API server is asked to bind it. Room counts as taken from the choice on.

@@ -1,5 +1,5 @@
 """
-The binder's second task: ClusterQueues and LocalQueues show how many workloads wait and run, and what is used.
+The binder's third task: ClusterQueues and LocalQueues show how many workloads wait and run, and what is used.
 
 These statuses follow from the state, are written by server-side apply at most once in INTERVAL_MS a queue, and leave no
 event in the log: they say nothing that the log does not. The last state of a queue is always written in the end. After
@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from headgate.core import conditions
-from headgate.core.fold_workloads import local_queue_of
 from headgate.core.machine import Call, Command, Completed
 from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
+from headgate.core.places import local_queue_of
 from headgate.core.state import State
 from headgate.core.status import (
     Counts,

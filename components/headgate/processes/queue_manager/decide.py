@@ -4,9 +4,9 @@ The queue manager's machine: where each pending workload stands, why, what it wa
 Reads: facts, the scheduler's decisions, what became of jobs. Appends: the events of `headgate.events.queueing`. It
 has no effect outside and makes no calls.
 
-Everything follows from the state. `placing` and `leaving` answer for one workload, `waking` for what sleeps,
-`offering` for one ClusterQueue, and each says nothing when nothing is left to say. This module only keeps track of
-where to look: what a commit touched is looked at again at the next `Settled`, and nothing else is. A new machine
+Everything follows from the state. `placing` and `leaving` answer for one workload, `waking` and `turns` for what
+sleeps, `offering` for one ClusterQueue, and each says nothing when nothing is left to say. This module only keeps track
+of where to look: what a commit touched is looked at again at the next `Settled`, and nothing else is. A new machine
 looks at everything once, so one that crashed, at whatever instant, is resumed by the next.
 
 Nothing is said before the informers are in sync: until then a LocalQueue that is not there may only not be known yet.
@@ -21,10 +21,12 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from headgate.core.activeness import cluster_queue_active
+from headgate.core.catalog import STRUCTURAL
 from headgate.core.machine import Append, Command, Committed, Settled, Stimulus, WakeAt
+from headgate.core.quota import Forest
 from headgate.core.requests import Limits, limits_of
 from headgate.core.state import HOLDS_QUOTA, Parked, Stage, State, Workload
-from headgate.core.waking import Sleeper, Sleepers, came_true, sleepers_of
+from headgate.core.waking import Sleeper, Sleepers, Unused, came_true, sleepers_of
 from headgate.events import effects, facts
 from headgate.events.commit import LoggedCommit, Position
 from headgate.events.ids import LocalQueueKey, Seq, Shape, Uid, UnixMs, WorkloadKey, split_key
@@ -42,6 +44,7 @@ from headgate.processes.queue_manager.draft import Draft
 from headgate.processes.queue_manager.leaving import deadline_of, eviction, finish, release
 from headgate.processes.queue_manager.offering import offer
 from headgate.processes.queue_manager.placing import by_verdict, steps
+from headgate.processes.queue_manager.turns import Turns
 
 EVENTS_PER_COMMIT_MAX = 2000
 """Steps of workloads in one commit. One workload's steps stay together, so a commit may hold a few more."""
@@ -85,7 +88,11 @@ class QueueManager:
         """ClusterQueues in which a verdict may sleep whose workload is gone before it was carried out."""
         self._due: dict[Sleeper, None] = {}
         """What may have come true for."""
+        self._behind: dict[str, dict[Sleeper, None]] = {}
+        """By ClusterQueue: those for whom there was enough, had not others been ahead. Hints, like the sleepers."""
         self._sleepers = Sleepers()
+        self._forest: Forest | None = None
+        """The quota trees, kept until a spec changes."""
         self._standings: dict[str, Standing] = {}
         self._queues_changed = True
         self._freed_until = Seq(0)
@@ -133,6 +140,8 @@ class QueueManager:
     def _note_commit(self, logged: LoggedCommit) -> None:
         self._cause = Position(logged.seq, 0)
         for event in logged.commit.events:
+            if type(event) in STRUCTURAL:
+                self._forest = None
             self._note(event)
 
     def _note(self, event: Event) -> None:
@@ -246,8 +255,9 @@ class QueueManager:
         withdrawn = self._inactive_with_offers()
         if withdrawn:
             draft.say(HeadsWithdrawn(cluster_queues=withdrawn, reason="the ClusterQueue is not active"))
-        self._wake_due(draft, now_ms)
-        self._look_at_workloads(draft, now_ms)
+        unused = Unused(self.state, self._trees())
+        self._wake_due(draft, now_ms, unused)
+        self._look_at_workloads(draft, now_ms, unused)
         if not self._look:
             self._say_unsaid(draft)
         self._offer(draft)
@@ -285,7 +295,11 @@ class QueueManager:
         return self._standings.get(cluster_queue, (False, ""))[0]
 
     def _notice_freed(self) -> None:
-        """Find who may be due by what was freed since the last time. The fold keeps the newest at the end."""
+        """
+        Find who may be due by what was freed since the last time, or by what became of those ahead.
+
+        The fold keeps the trees in which quota was freed last at the end.
+        """
         for tree in reversed(self.state.freed):
             freed = self.state.freed[tree]
             fresh = [flavor_resource for flavor_resource, at in freed.items() if at > self._freed_until]
@@ -293,14 +307,28 @@ class QueueManager:
                 break
             self._due.update(dict.fromkeys(self._sleepers.take(tree, fresh)))
         self._freed_until = self.state.position
+        for cluster_queue in self._touched:
+            self._due.update(self._behind.pop(cluster_queue, {}))
 
     def _inactive_with_offers(self) -> tuple[str, ...]:
         offered = self.state.index.offered
         return tuple(name for name in self._touched if offered.get(name) and not self._is_active(name))
 
-    def _wake_due(self, draft: Draft, now_ms: UnixMs) -> None:
-        """Wake the shapes and queues for which something has come true; the others sleep on."""
-        for sleeper in tuple(self._due):
+    def _trees(self) -> Forest:
+        if self._forest is None:
+            self._forest = Forest(self.state)
+        return self._forest
+
+    def _wake_due(self, draft: Draft, now_ms: UnixMs, unused: Unused) -> None:
+        """
+        Wake the shapes and queues for which something has come true and whose turn it is.
+
+        The others sleep on. Those who only wait for their turn are due again when something happens in their queue.
+        """
+        if not self._due:
+            return
+        turns = Turns(self.state, self._trees())
+        for sleeper in turns.in_line(self._due):
             if len(draft) >= EVENTS_PER_COMMIT_MAX:
                 return
             del self._due[sleeper]
@@ -310,9 +338,12 @@ class QueueManager:
             parked = self._what_sleeps(sleeper)
             if parked is None:
                 continue
-            woken = came_true(parked.wake, sleeper.cluster_queue, parked.decided_at, self.state, now_ms)
+            woken = came_true(parked.wake, sleeper.cluster_queue, parked.decided_at, self.state, now_ms, unused)
             if woken is None:
                 self._sleepers.add(sleeper, parked, self.state)
+            elif not turns.has_come(sleeper, woken.needs):
+                self._sleepers.add(sleeper, parked, self.state)
+                self._behind.setdefault(sleeper.cluster_queue, {})[sleeper] = None
             else:
                 self._touched[sleeper.cluster_queue] = None
                 draft.say(self._woken(sleeper, parked.by, woken.by, woken.at))
@@ -350,13 +381,13 @@ class QueueManager:
             return False
         return not sleeper.shape or workload.shape == sleeper.shape
 
-    def _look_at_workloads(self, draft: Draft, now_ms: UnixMs) -> None:
+    def _look_at_workloads(self, draft: Draft, now_ms: UnixMs, unused: Unused) -> None:
         while self._look and len(draft) < EVENTS_PER_COMMIT_MAX:
             key, _ = self._look.popitem(last=False)
             workload = self.state.workloads.get(key)
             if workload is None or workload.stage is Stage.FINISHED:
                 continue
-            for event in self._step(workload, now_ms):
+            for event in self._step(workload, now_ms, unused):
                 draft.say(event)
                 self._touch(event, workload)
 
@@ -365,7 +396,7 @@ class QueueManager:
             if cluster_queue:
                 self._touched[cluster_queue] = None
 
-    def _step(self, workload: Workload, now_ms: UnixMs) -> Iterable[QueueEvent]:
+    def _step(self, workload: Workload, now_ms: UnixMs, unused: Unused) -> Iterable[QueueEvent]:
         """What is to be said about a workload now."""
         state = self.state
         finished = finish(state, workload)
@@ -382,7 +413,7 @@ class QueueManager:
             if deadline is not None:
                 self._await(workload.key, deadline)
             return ()
-        return steps(state, workload, now_ms, self._limits_of(workload), self._is_active)
+        return steps(state, workload, now_ms, self._limits_of(workload), self._is_active, unused)
 
     def _limits_of(self, workload: Workload) -> Limits:
         if not self.state.limit_ranges:

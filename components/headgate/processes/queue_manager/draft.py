@@ -9,8 +9,8 @@ shapes wake. It is thrown away when the commit is made.
 import heapq
 from collections.abc import Iterator
 
-from headgate.core.fold_workloads import rank_of
 from headgate.core.pending import PendingQueue, Rank
+from headgate.core.places import rank_of
 from headgate.core.state import Stage, State
 from headgate.events.ids import Shape, WorkloadKey
 from headgate.events.queueing import (

@@ -15,7 +15,7 @@ import json
 import msgspec
 
 from headgate.core import conditions
-from headgate.core.fold_workloads import local_queue_of
+from headgate.core.places import local_queue_of
 from headgate.core.state import JobRecord, Stage, State, Workload
 from headgate.events.ids import JobKey, UnixMs, split_key
 from headgate.events.objects import CheckState, RequeueState

@@ -17,11 +17,11 @@ from typing import Literal, assert_never
 import msgspec
 
 from headgate.core import conditions
-from headgate.core.fold_workloads import local_queue_of
+from headgate.core.places import local_queue_of
 from headgate.core.requests import Limits
 from headgate.core.shape import priority_of, shape_of
 from headgate.core.state import Parked, Stage, State, Workload
-from headgate.core.waking import came_true, wakes_for
+from headgate.core.waking import Unused, came_true, wakes_for
 from headgate.events.ids import Shape, UnixMs
 from headgate.events.queueing import (
     DeadlinePassed,
@@ -146,19 +146,25 @@ def by_verdict(parked: Parked) -> bool:
     return parked.decided_at != parked.since
 
 
-def steps(state: State, workload: Workload, now_ms: UnixMs, limits: Limits, is_active: IsActive) -> list[QueueEvent]:
-    """What has to be said so that a pending workload stands where it belongs. Nothing when it does."""
+def steps(
+    state: State, workload: Workload, now_ms: UnixMs, limits: Limits, is_active: IsActive, unused: Unused
+) -> list[QueueEvent]:
+    """
+    What has to be said so that a pending workload stands where it belongs. Nothing when it does.
+
+    `unused` is asked whether what a parked workload waits for is there.
+    """
     place = place_of(state, workload, now_ms, limits, is_active)
     match place:
         case Held():
             return [] if _is_held(workload, place) else [_parked(workload, place)]
         case Entry():
-            return _towards(state, workload, place, now_ms)
+            return _towards(state, workload, place, now_ms, unused)
         case _:
             assert_never(place)
 
 
-def _towards(state: State, workload: Workload, entry: Entry, now_ms: UnixMs) -> list[QueueEvent]:
+def _towards(state: State, workload: Workload, entry: Entry, now_ms: UnixMs, unused: Unused) -> list[QueueEvent]:
     match workload.stage:
         case Stage.NEW:
             return [*_requeued(workload), _queued(workload, entry)]
@@ -167,10 +173,10 @@ def _towards(state: State, workload: Workload, entry: Entry, now_ms: UnixMs) -> 
             by, at = _what_held(workload.parked), state.position
             if by_verdict(workload.parked) and stands_at(workload, entry):
                 parked = workload.parked
-                woken = came_true(parked.wake, workload.cluster_queue, parked.decided_at, state, now_ms)
+                woken = came_true(parked.wake, workload.cluster_queue, parked.decided_at, state, now_ms, unused)
                 if woken is None:
                     return []
-                by, at = woken
+                by, at = woken.by, woken.at
             wake = WorkloadWoken(
                 workload=workload.key, uid=workload.uid, cluster_queue=entry.cluster_queue, by=by, by_position=at
             )
@@ -178,7 +184,7 @@ def _towards(state: State, workload: Workload, entry: Entry, now_ms: UnixMs) -> 
         case Stage.QUEUED | Stage.OFFERED:
             return [] if stands_at(workload, entry) else _replaced(state, workload, entry)
         case Stage.SKIPPED if stands_at(workload, entry):
-            return [_after_verdict(state, workload, now_ms)]
+            return [_after_verdict(state, workload, now_ms, unused)]
         case Stage.SKIPPED:
             return _replaced(state, workload, entry)
         case _:
@@ -261,12 +267,12 @@ def _requeued(workload: Workload) -> list[QueueEvent]:
     return said
 
 
-def _after_verdict(state: State, workload: Workload, now_ms: UnixMs) -> QueueEvent:
+def _after_verdict(state: State, workload: Workload, now_ms: UnixMs, unused: Unused) -> QueueEvent:
     """Carry out the scheduler's verdict; or wake what it covers, when it has been overtaken by what it waits for."""
     verdict = workload.verdict
     assert verdict is not None, f"{workload.key} was skipped without a verdict"
     wake = wakes_for(verdict, workload.key, workload.cluster_queue, state)
-    woken = came_true(wake, workload.cluster_queue, verdict.decided_at, state, now_ms)
+    woken = came_true(wake, workload.cluster_queue, verdict.since, state, now_ms, unused)
     scope: Scope = "shape" if verdict.scope == "shape" else "queue" if verdict.scope == "queue" else "workload"
     if woken is not None:
         return WorkloadWoken(
@@ -286,5 +292,5 @@ def _after_verdict(state: State, workload: Workload, now_ms: UnixMs) -> QueueEve
         wake=wake,
         cluster_queue=workload.cluster_queue,
         scope=scope,
-        decided_at=verdict.decided_at,
+        decided_at=verdict.since,
     )

@@ -7,9 +7,14 @@ schema (list keys, sets, atomic values). Field sets are sets of paths whose step
 
 `applied` and `tracked` are the two entry points: one for apply patches, one for every other write. Both take and
 return the list that is stored in `metadata.managedFields`.
+
+Objects of a kind that the same manager writes mostly own the same fields. So a field set and its nested form are made
+once and shared (`_fields_v1`, `_paths_of`): they are never written into, as nothing in the store is.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +24,10 @@ from headgate.testing.cluster.schema import Node, compile_schemas
 
 JsonObject = dict[str, Any]
 Path = tuple[str, ...]
+Paths = frozenset[Path]
+
+_SHARED_MAX: Final = 4096
+"""How many field sets, and how many steps, are remembered."""
 
 _ABSENT: Final = object()
 
@@ -66,7 +75,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
     subresource: str = ""
 
 
-def field_set(obj: JsonObject, root: Node) -> set[Path]:
+def field_set(obj: JsonObject, root: Node) -> Paths:
     """Every field of an object that can be owned."""
     out: set[Path] = set()
     for name, value in obj.items():
@@ -78,30 +87,39 @@ def field_set(obj: JsonObject, root: Node) -> set[Path]:
                     _collect(item, METADATA.fields.get(key), ("f:metadata", f"f:{key}"), out)
         else:
             _collect(value, root.fields.get(name), (f"f:{name}",), out)
-    return out
+    return frozenset(out)
 
 
 def _collect(value: Any, node: Node | None, path: Path, out: set[Path]) -> None:
     if isinstance(value, dict) and value and not (node is not None and node.atomic):
-        for name, item in value.items():
-            _collect(item, node.child(name) if node is not None else None, (*path, f"f:{name}"), out)
-        return
-    if isinstance(value, list) and value and node is not None and (node.list_keys or node.set):
+        _collect_fields(value, node, path, out)
+    elif isinstance(value, list) and value and node is not None and (node.list_keys or node.set):
         for item in value:
-            step = _step(item, node)
-            out.add((*path, step))
+            at = (*path, _step(item, node))
+            out.add(at)
             if node.list_keys and isinstance(item, dict):
-                for name, part in item.items():
-                    _collect(
-                        part, node.item.child(name) if node.item is not None else None, (*path, step, f"f:{name}"), out
-                    )
-        return
-    out.add(path)
+                _collect_fields(item, node.item, at, out)
+    else:
+        out.add(path)
+
+
+def _collect_fields(value: JsonObject, node: Node | None, path: Path, out: set[Path]) -> None:
+    for name, item in value.items():
+        at = (*path, "f:" + name)
+        if isinstance(item, dict | list):
+            _collect(item, node.child(name) if node is not None else None, at, out)
+        else:
+            out.add(at)
 
 
 def _step(item: Any, node: Node) -> str:
     if not node.list_keys:
         return "v:" + msgspec.json.encode(item).decode()
+    if len(node.list_keys) == 1:
+        key = node.list_keys[0]
+        value = item.get(key)
+        if isinstance(value, str):
+            return _name_step(key, value)
     keys: JsonObject = {}
     for key in sorted(node.list_keys):
         child = node.item.child(key) if node.item is not None else None
@@ -111,34 +129,53 @@ def _step(item: Any, node: Node) -> str:
     return "k:" + msgspec.json.encode(keys).decode()
 
 
+@lru_cache(maxsize=_SHARED_MAX)
+def _name_step(key: str, value: str) -> str:
+    return "k:" + msgspec.json.encode({key: value}).decode()
+
+
 def merged(live: Any, config: Any, node: Node | None) -> Any:
-    """The live value with the configuration laid over it: maps and keyed lists merge, everything else is replaced."""
+    """
+    The live value with the configuration laid over it: maps and keyed lists merge, everything else is replaced.
+
+    The live value itself comes back when nothing changes.
+    """
+    if config == live:
+        return live
     if isinstance(config, dict):
         if not isinstance(live, dict) or (node is not None and node.atomic):
-            return {name: value for name, value in config.items() if value is not None}
-        result = dict(live)
+            given = {name: value for name, value in config.items() if value is not None}
+            return live if given == live else given
+        changes: JsonObject = {}
         for name, value in config.items():
             if value is not None:
-                result[name] = merged(live.get(name), value, node.child(name) if node is not None else None)
-        return result if result != live else live
+                old = live.get(name)
+                new = merged(old, value, node.child(name) if node is not None else None)
+                if new is not old:
+                    changes[name] = new
+        return {**live, **changes} if changes else live
     if isinstance(config, list) and isinstance(live, list) and node is not None:
         if node.list_keys:
             return _merged_items(live, config, node)
         if node.set:
-            return [*live, *(item for item in config if item not in live)]
+            more = [item for item in config if item not in live]
+            return [*live, *more] if more else live
     return config
 
 
 def _merged_items(live: list[Any], config: list[Any], node: Node) -> list[Any]:
     result = list(live)
     places = {_step(item, node): index for index, item in enumerate(live)}
+    changed = False
     for item in config:
         index = places.get(_step(item, node))
         if index is None:
             result.append(item)
+            changed = True
         else:
-            result[index] = merged(live[index], item, node.item)
-    return result
+            new = result[index] = merged(live[index], item, node.item)
+            changed = changed or new is not live[index]
+    return result if changed else live
 
 
 def applied(
@@ -164,14 +201,14 @@ def applied(
         first = Writer(manager="before-first-apply", operation="Update", api_version=writer.api_version)
         sets[first] = (field_set(live, root), time)
     wanted = field_set(config, root)
-    last = sets.pop(writer, (set[Path](), ""))
+    last = sets.pop(writer, (Paths(), ""))
     if live is None:
         sets[writer] = (wanted, time)
         return config, _encoded(sets)
     result = merged(live, config, root)
-    causes, lost = [], dict[Writer, set[Path]]()
+    causes, lost = [], dict[Writer, Paths]()
     for other, (owned, since) in sets.items():
-        clash = {path for path in wanted & owned if _value(live, path) != _value(result, path)}
+        clash = frozenset(path for path in wanted & owned if _value(live, path) != _value(result, path))
         if clash:
             lost[other] = clash
             causes += [_cause(other, since, path) for path in sorted(clash)]
@@ -186,7 +223,7 @@ def applied(
     return result, _encoded(sets)
 
 
-def _pruned(obj: JsonObject, dropped: set[Path], owned: list[set[Path]]) -> JsonObject:
+def _pruned(obj: JsonObject, dropped: Paths, owned: list[Paths]) -> JsonObject:
     """Remove what the applier used to own and nobody owns now; containers of owned fields stay."""
     if not dropped:
         return obj
@@ -264,12 +301,12 @@ def tracked(
     """The managed fields after another write: the writer takes what it changed, everyone loses what is gone."""
     sets = _decoded(managed)
     new = field_set(after, root)
-    old = field_set(before, root) if before is not None else set()
+    old = field_set(before, root) if before is not None else Paths()
     changed = {path for path in new if path not in old or _value(before, path) != _value(after, path)}
     gone = old - new
     if not changed and not gone:
         return managed
-    mine, since = sets.pop(writer, (set[Path](), ""))
+    mine, since = sets.pop(writer, (Paths(), ""))
     for other, (owned, then) in list(sets.items()):
         sets[other] = (owned - changed - gone, then)
     taken = (mine | changed) - gone
@@ -297,8 +334,11 @@ def _shown(path: Path) -> Iterator[str]:
             yield "[" + ",".join(f"{key}={msgspec.json.encode(value).decode()}" for key, value in keys.items()) + "]"
 
 
-def _decoded(managed: list[JsonObject]) -> dict[Writer, tuple[set[Path], str]]:
-    sets: dict[Writer, tuple[set[Path], str]] = {}
+# --- managedFields -------------------------------------------------------------------------------------------------
+
+
+def _decoded(managed: list[JsonObject]) -> dict[Writer, tuple[Paths, str]]:
+    sets: dict[Writer, tuple[Paths, str]] = {}
     for entry in managed:
         writer = Writer(
             manager=entry.get("manager", ""),
@@ -306,10 +346,29 @@ def _decoded(managed: list[JsonObject]) -> dict[Writer, tuple[set[Path], str]]:
             api_version=entry.get("apiVersion", ""),
             subresource=entry.get("subresource", ""),
         )
-        paths: set[Path] = set()
-        _unnest(entry.get("fieldsV1") or {}, (), paths)
-        sets[writer] = (paths, entry.get("time", ""))
+        sets[writer] = (_paths_of(entry.get("fieldsV1") or {}), entry.get("time", ""))
     return sets
+
+
+_known: Final[OrderedDict[int, tuple[JsonObject, Paths]]] = OrderedDict()
+"""The paths of nested sets, by the identity of the nested set, which is held here so that it stays one."""
+
+
+def _paths_of(fields: JsonObject) -> Paths:
+    known = _known.get(id(fields))
+    if known is not None:
+        _known.move_to_end(id(fields))
+        return known[1]
+    found: set[Path] = set()
+    _unnest(fields, (), found)
+    return _remember(fields, frozenset(found))
+
+
+def _remember(fields: JsonObject, paths: Paths) -> Paths:
+    _known[id(fields)] = (fields, paths)
+    if len(_known) > _SHARED_MAX:
+        _known.popitem(last=False)
+    return paths
 
 
 def _unnest(fields: JsonObject, path: Path, out: set[Path]) -> None:
@@ -322,7 +381,7 @@ def _unnest(fields: JsonObject, path: Path, out: set[Path]) -> None:
             out.add((*path, step))
 
 
-def _encoded(sets: dict[Writer, tuple[set[Path], str]]) -> list[JsonObject]:
+def _encoded(sets: dict[Writer, tuple[Paths, str]]) -> list[JsonObject]:
     entries = []
     for writer, (paths, time) in sets.items():
         if not paths:
@@ -333,7 +392,7 @@ def _encoded(sets: dict[Writer, tuple[set[Path], str]]) -> list[JsonObject]:
             "apiVersion": writer.api_version,
             "time": time,
             "fieldsType": "FieldsV1",
-            "fieldsV1": _nested(paths),
+            "fieldsV1": _fields_v1(paths),
         }
         if writer.subresource:
             entry["subresource"] = writer.subresource
@@ -343,13 +402,16 @@ def _encoded(sets: dict[Writer, tuple[set[Path], str]]) -> list[JsonObject]:
     return entries
 
 
-def _nested(paths: set[Path]) -> JsonObject:
+@lru_cache(maxsize=_SHARED_MAX)
+def _fields_v1(paths: Paths) -> JsonObject:
+    """A field set as `managedFields` nests it; equal sets share one. Do not write into it."""
+    ordered = sorted(paths)
     root: JsonObject = {}
-    for path in sorted(paths):
+    for path in ordered:
         level = root
         for step in path:
             level = level.setdefault(step, {})
-    for path in sorted(paths, reverse=True):
+    for path in reversed(ordered):
         level = root
         for step in path:
             level = level[step]
@@ -358,4 +420,5 @@ def _nested(paths: set[Path]) -> JsonObject:
             level.clear()
             level["."] = {}
             level.update(inner)
+    _remember(root, paths)
     return root

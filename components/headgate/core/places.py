@@ -1,0 +1,270 @@
+"""
+Where a workload stands: its stage, its place in the indexes, what its ClusterQueue is charged for it.
+
+The first four functions are for everybody; the rest belongs to the fold of workloads (`headgate.core.fold_workloads`,
+`headgate.core.fold_decisions`). `move` is the only place that changes a workload's stage: it keeps the indexes and the
+charged usage in step. `reindex` makes all of it anew from the tables.
+"""
+
+from typing import Any
+
+from headgate.core import conditions
+from headgate.core.amounts import amount
+from headgate.core.fold_objects import ANY, free
+from headgate.core.lifecycle import IllegalTransitionError, next_stage
+from headgate.core.pending import PendingQueue, Rank
+from headgate.core.state import (
+    HOLDS_QUOTA,
+    FlavorResource,
+    QueueSleep,
+    Stage,
+    State,
+    Workload,
+)
+from headgate.events.base import EventBase
+from headgate.events.ids import LocalQueueKey, Seq, UnixMs, WorkloadKey, split_key
+from headgate.events.objects import Admission, CheckState
+
+
+def rank_of(workload: Workload) -> Rank:
+    """A workload's place in its ClusterQueue: higher priority, then earlier queue-order timestamp, then uid."""
+    return (-workload.priority, workload.queued_at_ms, workload.uid, workload.key)
+
+
+def local_queue_of(workload: Workload) -> LocalQueueKey:
+    """The LocalQueue that a workload names."""
+    return LocalQueueKey(f"{split_key(workload.key)[0]}/{workload.spec.queue_name}")
+
+
+def usage_of(admission: Admission) -> dict[FlavorResource, int]:
+    """What an admission charges, per flavor-resource: milli-units of cpu, whole units of all else."""
+    usage: dict[FlavorResource, int] = {}
+    for assignment in admission.pod_set_assignments:
+        for resource, flavor in assignment.flavors.items():
+            charged = amount(resource, assignment.resource_usage.get(resource, 0))
+            usage[flavor, resource] = usage.get((flavor, resource), 0) + charged
+    return usage
+
+
+def charged_usage(workload: Workload) -> dict[FlavorResource, int]:
+    """
+    What a workload's reservation is charged now: less what its reclaimable pods have given back.
+
+    Usage is divided by the admitted count and multiplied by what is left (`kueue-semantics` section 1).
+    """
+    if workload.admission is None:
+        return {}
+    if not workload.reclaimable_pods:
+        return usage_of(workload.admission)
+    done = {pods.name: pods.count for pods in workload.reclaimable_pods}
+    spec_counts = {pod_set.name: pod_set.count for pod_set in workload.spec.pod_sets}
+    usage: dict[FlavorResource, int] = {}
+    for assignment in workload.admission.pod_set_assignments:
+        left = max(0, spec_counts.get(assignment.name, assignment.count) - done.get(assignment.name, 0))
+        for resource, flavor in assignment.flavors.items():
+            charged = amount(resource, assignment.resource_usage.get(resource, 0))
+            if assignment.count and left < assignment.count:
+                charged = charged // assignment.count * left
+            usage[flavor, resource] = usage.get((flavor, resource), 0) + charged
+    return usage
+
+
+def enter(state: State, workload: Workload) -> None:
+    """Put a workload into the indexes of its stage."""
+    index = state.index
+    match workload.stage:
+        case Stage.QUEUED:
+            pending_of(state, workload.cluster_queue).push(workload.key, rank_of(workload), workload.shape)
+        case Stage.OFFERED:
+            index.offered.setdefault(workload.cluster_queue, {})[workload.key] = None
+        case Stage.RESERVED | Stage.ADMITTED | Stage.EVICTED:
+            if workload.stage is Stage.RESERVED:
+                index.reserved[workload.key] = None
+            if workload.admission is not None and workload.key not in index.usage_of:
+                index.holders.setdefault(workload.cluster_queue, {})[workload.key] = None
+                charge(state, workload)
+        case Stage.NEW | Stage.SKIPPED | Stage.PARKED | Stage.FINISHED:
+            pass
+
+
+def leave(state: State, workload: Workload, end: Stage | None, seq: Seq) -> None:
+    """Take a workload out of the indexes of its stage, on its way to another (None: out of the state)."""
+    index = state.index
+    match workload.stage:
+        case Stage.QUEUED:
+            queue = pending_of(state, workload.cluster_queue)
+            queue.remove(workload.key)
+            if queue.is_asleep(workload.shape):
+                _forget_shape(state, queue, workload)
+        case Stage.OFFERED:
+            index.offered[workload.cluster_queue].pop(workload.key, None)
+        case Stage.RESERVED | Stage.ADMITTED | Stage.EVICTED:
+            if workload.stage is Stage.RESERVED:
+                index.reserved.pop(workload.key, None)
+            if end not in HOLDS_QUOTA and workload.key in index.usage_of:
+                del index.holders[workload.cluster_queue][workload.key]
+                uncharge(state, workload, seq)
+        case Stage.NEW | Stage.SKIPPED | Stage.PARKED | Stage.FINISHED:
+            pass
+
+
+def _forget_shape(state: State, queue: PendingQueue, workload: Workload) -> None:
+    """A shape whose last member leaves in its sleep is forgotten, so that sleeping shapes do not pile up for ever."""
+    sleep = state.sleeps[workload.cluster_queue]
+    if sleep.shapes.get(workload.shape) is not None and next(queue.members(workload.shape), None) is None:
+        del sleep.shapes[workload.shape]
+        queue.wake(workload.shape)
+        tidy_sleep(state, workload.cluster_queue)
+
+
+def pending_of(state: State, cluster_queue: str) -> PendingQueue:
+    """The pending queue of a ClusterQueue, made when there is none."""
+    queue = state.index.pending.get(cluster_queue)
+    if queue is None:
+        queue = state.index.pending[cluster_queue] = PendingQueue()
+    return queue
+
+
+def charge(state: State, workload: Workload) -> None:
+    """Charge a workload's ClusterQueue for what it holds."""
+    charged = state.index.usage_of[workload.key] = charged_usage(workload)
+    total = state.index.usage.setdefault(workload.cluster_queue, {})
+    for flavor_resource, value in charged.items():
+        total[flavor_resource] = total.get(flavor_resource, 0) + value
+
+
+def uncharge(state: State, workload: Workload, seq: Seq) -> None:
+    """Give back what a workload held, and note that it is free."""
+    charged = state.index.usage_of.pop(workload.key)
+    total = state.index.usage[workload.cluster_queue]
+    for flavor_resource, value in charged.items():
+        left = total.get(flavor_resource, 0) - value
+        if left:
+            total[flavor_resource] = left
+        else:
+            # A charge of nothing, all its pods being reclaimable, may have left no entry.
+            total.pop(flavor_resource, None)
+    _free(state, workload.cluster_queue, charged, seq)
+
+
+def _free(state: State, cluster_queue: str, charged: dict[FlavorResource, int], seq: Seq) -> None:
+    tree = state.index.trees.get(cluster_queue, f"ClusterQueue/{cluster_queue}")
+    free(state, tree, [f"{flavor}/{resource}" for flavor, resource in charged], seq)
+
+
+def move(state: State, workload: Workload, end: Stage, seq: Seq) -> None:
+    """Bring a workload to another stage, in the tables and in every index."""
+    leave(state, workload, end, seq)
+    workload.stage = end
+    workload.last_seq = seq
+    enter(state, workload)
+
+
+def moved(state: State, event: Any, seq: Seq) -> tuple[Workload, Stage] | None:
+    """The workload that an event moves and where to; None when it was overtaken."""
+    workload = state.workloads.get(event.workload)
+    if workload is None or workload.uid != event.uid:
+        state.overtaken += 1
+        return None
+    return step(state, workload, type(event), seq)
+
+
+def step(state: State, workload: Workload, event: type[EventBase], seq: Seq) -> tuple[Workload, Stage] | None:
+    """The stage that an event leads a workload to; None when it was overtaken. Raises IllegalTransitionError."""
+    try:
+        end = next_stage(workload.stage, event)
+    except LookupError as error:
+        raise IllegalTransitionError(
+            workload=workload.key,
+            uid=workload.uid,
+            stage=workload.stage,
+            event=event.__name__,
+            seq=seq,
+            since=workload.last_seq,
+        ) from error
+    if end is None:
+        state.overtaken += 1
+        return None
+    return workload, end
+
+
+def sleep_of(state: State, cluster_queue: str) -> QueueSleep:
+    """What sleeps in a ClusterQueue, made when nothing did."""
+    sleep = state.sleeps.get(cluster_queue)
+    if sleep is None:
+        sleep = state.sleeps[cluster_queue] = QueueSleep()
+    return sleep
+
+
+def tidy_sleep(state: State, cluster_queue: str) -> None:
+    """A ClusterQueue in which nothing sleeps has no record: equal states have equal tables."""
+    sleep = state.sleeps.get(cluster_queue)
+    if sleep is not None and not sleep.shapes and not sleep.blocked_by:
+        del state.sleeps[cluster_queue]
+
+
+def unblock_queue(state: State, cluster_queue: str) -> None:
+    """Let a StrictFIFO ClusterQueue go on behind its head."""
+    sleep = state.sleeps[cluster_queue]
+    sleep.blocked_by, sleep.blocked = WorkloadKey(""), None
+    pending_of(state, cluster_queue).blocked = None
+    tidy_sleep(state, cluster_queue)
+
+
+def unblock(state: State, workload: Workload) -> None:
+    """A head that leaves its queue blocks it no longer, nor does it claim quota against others of its tree."""
+    sleep = state.sleeps.get(workload.cluster_queue)
+    if sleep is not None and sleep.blocked_by == workload.key:
+        unblock_queue(state, workload.cluster_queue)
+        tree = state.index.trees.get(workload.cluster_queue, f"ClusterQueue/{workload.cluster_queue}")
+        free(state, tree, (ANY,), state.position)
+
+
+def take_back(state: State, cluster_queue: str, seq: Seq) -> None:
+    """Return a ClusterQueue's offered workloads to its pending queue."""
+    for key in tuple(state.index.offered.get(cluster_queue, ())):
+        move(state, state.workloads[key], Stage.QUEUED, seq)
+
+
+def reindex(state: State) -> None:
+    """Make anew what follows from the workloads' records. Needs `State.index.trees`."""
+    for workload in state.workloads.values():
+        if workload.owner is not None:
+            state.index.by_owner[workload.owner.uid] = workload.key
+        if workload.stage is not Stage.FINISHED:
+            state.index.in_local_queue.setdefault(local_queue_of(workload), {})[workload.key] = None
+        if workload.stage is not Stage.OFFERED:
+            enter(state, workload)
+    offered = [workload for workload in state.workloads.values() if workload.stage is Stage.OFFERED]
+    for workload in sorted(offered, key=lambda each: each.offered_no):
+        enter(state, workload)
+    for cluster_queue, sleep in state.sleeps.items():
+        queue = pending_of(state, cluster_queue)
+        for shape in sleep.shapes:
+            queue.sleep(shape)
+        head = state.workloads.get(sleep.blocked_by)
+        if head is not None:
+            queue.blocked = rank_of(head)
+
+
+def merge_checks(ours: tuple[CheckState, ...], workload: Workload) -> tuple[CheckState, ...]:
+    """Our checks with the states that their controllers have written since the last eviction."""
+    seen = {check.name: check for check in workload.observed_checks if check not in workload.stale_checks}
+    return tuple(seen.get(check.name, check) for check in ours)
+
+
+def not_reserved(workload: Workload, reason: str, message: str, at_ms: UnixMs) -> None:
+    """Set the conditions of a workload that holds no quota, and why."""
+    put, generation = conditions.put, workload.generation
+    workload.conditions = put(
+        workload.conditions, conditions.QUOTA_RESERVED, "False", reason, message, at_ms, generation
+    )
+    workload.conditions = put(
+        workload.conditions,
+        conditions.ADMITTED,
+        "False",
+        "NoReservation",
+        conditions.NO_RESERVATION,
+        at_ms,
+        generation,
+    )

@@ -1,0 +1,131 @@
+"""
+The binder's second task: a workload that was evicted for good has `spec.active: false` in the API server.
+
+Kueue switches a workload off when an admission check has rejected it or its maximum execution time is over: only
+somebody who switches it on again makes it queue anew. The queue manager decides that (`workload.evicted` with the
+reason Deactivated) and keeps the workload out from there on, as long as its object has the generation that the
+eviction saw; this task makes the object say so.
+
+Level-triggered: a workload is switched off when its record says that it is evicted as Deactivated and its spec, at
+that same generation, is still active. Once the API server has taken it, the new spec comes back as a fact, and that is
+the only trace in the log; until then the answer is remembered, and after a restart the call is repeated, which changes
+nothing. The uid in it keeps it from a Workload that was made anew under its name.
+"""
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from headgate.core import conditions
+from headgate.core.machine import Call, Command, Completed
+from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
+from headgate.core.state import PENDING, Stage, State, Workload
+from headgate.core.status import workload_path
+from headgate.events import facts, queueing
+from headgate.events.ids import Uid, UnixMs, WorkloadKey
+from headgate.events.registry import Event
+
+CALLS_MAX: Final = 256
+"""The most workloads that are being switched off at a time."""
+
+DEACTIVATED: Final = "Deactivated"
+"""The reason of evictions after which a workload is to stay out."""
+
+_MERGE_PATCH: Final = "application/merge-patch+json"
+
+
+class _Version(NamedTuple):
+    """What a call was about. Another object, or another generation of it, is looked at anew."""
+
+    uid: Uid
+    generation: int
+
+
+class _Call(NamedTuple):
+    workload: WorkloadKey
+    version: _Version
+
+
+def is_to_be_deactivated(workload: Workload) -> bool:
+    """Whether a workload's eviction has switched it off, and its object does not show it yet."""
+    if not workload.spec.active or workload.deleting:
+        return False
+    if workload.stage is not Stage.EVICTED and workload.stage not in PENDING:
+        return False
+    evicted = conditions.find(workload.conditions, conditions.EVICTED)
+    return (
+        evicted is not None
+        and evicted.status == "True"
+        and evicted.reason == DEACTIVATED
+        and (evicted.observed_generation or 0) == workload.generation
+    )
+
+
+class Deactivations:
+    """The working set of workloads to switch off. The binder's machine hands on what concerns them."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict.fromkeys(
+            key for key, workload in state.workloads.items() if is_to_be_deactivated(workload)
+        )
+        self._calls: dict[str, _Call] = {}
+        self._done: dict[WorkloadKey, _Version] = {}
+        self._refused: list[WorkloadKey] = []
+        self._failures: dict[WorkloadKey, int] = {}
+        self._retry_at: dict[WorkloadKey, UnixMs] = {}
+
+    def on_event(self, event: Event) -> None:
+        """Note the two things after which a workload may have to be switched off, and what ends it."""
+        if isinstance(event, facts.WorkloadObserved | facts.WorkloadDeleted | queueing.WorkloadEvicted):
+            self._dirty[event.workload] = None
+
+    def on_completed(self, completed: Completed) -> None:
+        """A call has ended. One that was refused is made again, later each time; what is gone needs none."""
+        call = self._calls.pop(completed.call_id, None)
+        if call is None:
+            return
+        if is_success(completed) or completed.status == NOT_FOUND:
+            self._done[call.workload] = call.version
+            self._failures.pop(call.workload, None)
+            # It may have been made anew, or switched on again, while the call was under way.
+            self._dirty[call.workload] = None
+        else:
+            self._refused.append(call.workload)
+
+    def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
+        """Switch off what has to be, as far as there is room for calls. Returns when to look again."""
+        for key in self._refused:
+            self._failures[key] = self._failures.get(key, 0) + 1
+            self._retry_at[key] = UnixMs(now_ms + backoff_ms(self._failures[key]))
+        self._refused.clear()
+        for key in [key for key, at_ms in self._retry_at.items() if at_ms <= now_ms]:
+            del self._retry_at[key]
+            self._dirty[key] = None
+        while self._dirty and len(self._calls) < CALLS_MAX:
+            self._look_at(self._dirty.popitem(last=False)[0], calls)
+        return min(self._retry_at.values(), default=None)
+
+    def _look_at(self, key: WorkloadKey, calls: list[Command]) -> None:
+        call_id = f"deactivate/{key}"
+        if call_id in self._calls:
+            return
+        workload = self._state.workloads.get(key)
+        if workload is None or not is_to_be_deactivated(workload):
+            self._done.pop(key, None)
+            self._failures.pop(key, None)
+            self._retry_at.pop(key, None)
+            return
+        version = _Version(workload.uid, workload.generation)
+        if key in self._retry_at or self._done.get(key) == version:
+            return
+        self._calls[call_id] = _Call(key, version)
+        calls.append(
+            Call(
+                id=call_id,
+                method="PATCH",
+                path=workload_path(key),
+                body={"metadata": {"uid": workload.uid}, "spec": {"active": False}},
+                content_type=_MERGE_PATCH,
+                lane=key,
+            )
+        )
