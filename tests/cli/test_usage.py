@@ -19,6 +19,7 @@ MISTAKES = {
     ("run", "schduler"): "there is no process 'schduler'",
     ("run", "scheduler", "--config", "none.yaml"): "none.yaml: there is no such file",
     ("run", "scheduler", "--port", "80"): "for `headgate run cluster`",
+    ("run", "scheduler", "--data", "d"): "for `headgate run cluster`",
     ("up", "--cell", "Main!"): "cell 'Main!' is not a DNS label",
     ("up", "--kubeconfig", "nowhere"): "--kubeconfig nowhere: there is no such file",
     ("up", "-f", "nowhere.yaml"): "the path 'nowhere.yaml' does not exist",

@@ -21,7 +21,7 @@ _EPILOG = """\b
 Examples:
   headgate run scheduler
   NATS_URL=nats://nats:4222 headgate run informer-bridge --config headgate.yaml -v
-  headgate run cluster --host 0.0.0.0 --port 8443 --kubeconfig /shared/kubeconfig
+  headgate run cluster --host 0.0.0.0 --port 8443 --kubeconfig /shared/kubeconfig --data /var/lib/headgate
 Processes: informer-bridge, queue-manager, scheduler, binder, ungater, snapshotter. Their settings: a YAML file, and
 HEADGATE_<SECTION>_<KEY> in the environment.
 """
@@ -39,17 +39,22 @@ def run(
     kubeconfig: Annotated[
         Path | None, typer.Option(metavar="FILE", help="cluster: write a kubeconfig for it here.")
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="cluster: keep its objects here; left out, it forgets them.")
+    ] = None,
     address_file: Annotated[Path | None, typer.Option(metavar="FILE", help="cluster: write its URL here.")] = None,
     public_url: Annotated[str, typer.Option(metavar="URL", help="cluster: how clients reach it.")] = "",
 ) -> None:
     """Run one process until it is told to stop. Several of one kind stand by for each other."""
     names = [producer.value for producer in Producer]
     if process == CLUSTER:
-        _become_cluster(host, port, kubeconfig, address_file, public_url)
+        _become_cluster(host, port, data, kubeconfig, address_file, public_url)
     if process not in names:
         raise CliError(f"there is no process {process!r}: there is {', '.join(names)}, and {CLUSTER}")
-    if kubeconfig or address_file or public_url or port:
-        raise CliError("--host, --port, --kubeconfig, --address-file and --public-url are for `headgate run cluster`")
+    if data or kubeconfig or address_file or public_url or port:
+        raise CliError(
+            "--host, --port, --data, --kubeconfig, --address-file and --public-url are for `headgate run cluster`"
+        )
     raise typer.Exit(_run_process(process, config, verbose))
 
 
@@ -71,13 +76,16 @@ def _read_side() -> Any:
     return importlib.import_module("headgate.web.routes").add_routes
 
 
-def _become_cluster(host: str, port: int, kubeconfig: Path | None, address_file: Path | None, public_url: str) -> None:
+def _become_cluster(
+    host: str, port: int, data: Path | None, kubeconfig: Path | None, address_file: Path | None, public_url: str
+) -> None:
     """
     Become the simulated cluster.
 
     It belongs to the simulated world, which stands above the command line, so it is started as a program of its own.
     """
     args = ["--host", host, "--port", str(port)]
+    args += ["--data", str(data)] if data else []
     args += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
     args += ["--address-file", str(address_file)] if address_file else []
     args += ["--public-url", public_url] if public_url else []

@@ -70,7 +70,8 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     What to start, and where.
 
     `nats_url` "" starts a broker, its store below `data`; `sync_interval` is for that one. `kubeconfig` "" starts a
-    simulated cluster. `config` is the settings file of the processes; `env` goes on top of our environment for them.
+    simulated cluster, which keeps its objects below `data`. `config` is the settings file of the processes; `env` goes
+    on top of our environment for them.
     """
 
     data: Path
@@ -206,7 +207,9 @@ class Supervisor:
         self.kubeconfig = str((self.data / "kubeconfig").resolve())
         address = self._address_file(CLUSTER)
         address.unlink(missing_ok=True)
-        args = ["run", CLUSTER, "--kubeconfig", self.kubeconfig, "--address-file", str(address)]
+        # Its objects are kept with the log: what the log knows of them has to be there again after a restart.
+        data = str(self.data.resolve())
+        args = ["run", CLUSTER, "--data", data, "--kubeconfig", self.kubeconfig, "--address-file", str(address)]
         old_port = self._old_port(CLUSTER)
         child = self._start_child(tasks, CLUSTER, [*args, "--port", str(old_port or 0)])
         with anyio.move_on_after(READY_TIMEOUT_S):

@@ -26,7 +26,8 @@ Examples:
   headgate up -f queues.yaml -f nodes/              and apply these manifests
   headgate up --kubeconfig ~/.kube/config           beside a real cluster
   headgate up --nats nats://nats.example:4222       on a broker of yours
-Ctrl-C takes everything down. Started again, it goes on from its log.
+Ctrl-C takes everything down. Started again, it goes on from its log, and the simulated cluster from its objects
+(<dir>/cluster; to begin anew, remove the whole directory, for log and objects belong together).
 """
 
 

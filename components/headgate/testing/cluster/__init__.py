@@ -3,7 +3,8 @@ A simulated Kubernetes cluster: the API server's semantics in memory, with the c
 
 Used in two ways. In-process: `Cluster(clock)` and its synchronous `request` and `watch`, and `step`, driven
 by a virtual clock and a seeded `FaultPlan`, for simulations whose failure is a seed. Behind HTTP: `serve(cluster)`,
-for kubectl, for the adapters, and as the embedded cluster of `headgate up`.
+for kubectl, for the adapters, and as the embedded cluster of `headgate up`, which gives it a `Journal`
+(`persistence.py`) so that its objects outlive its process.
 """
 
 from headgate.testing.cluster.cluster import Cluster, Response

@@ -24,6 +24,7 @@ from headgate.testing.cluster.errors import ApiError
 from headgate.testing.cluster.faults import ConnectionDropped, Fault, FaultPlan
 from headgate.testing.cluster.kinds import BY_PLURAL, Kind, kind_of
 from headgate.testing.cluster.patch import json_patch, merge_patch, strategic_merge
+from headgate.testing.cluster.persistence import Journal
 from headgate.testing.cluster.reading import (
     as_object,
     check_type,
@@ -89,6 +90,9 @@ class Cluster:
 
     `controllers` says how the cluster's own controllers behave; None leaves them out, and objects then only change by
     requests. They do nothing by themselves: a virtual clock, or the HTTP server, calls `step`.
+
+    `journal` gives the cluster the objects that an earlier one left in it, and the seed; from then on what changes is
+    kept in it before `request` or `step` returns. Without one, nothing outlives the cluster.
     """
 
     def __init__(
@@ -100,18 +104,39 @@ class Cluster:
         faults: FaultPlan | None = None,
         track_all_fields: bool = False,
         controllers: ControllerOptions | None = _DEFAULT_CONTROLLERS,
+        journal: Journal | None = None,
     ) -> None:
         self.clock = clock
         self.faults = faults
+        self.journal = journal
+        seed = seed if journal is None else journal.seed
         self.registry = Registry(clock, seed=str(seed), history_max=history_max, track_all=track_all_fields)
         self.store = self.registry.store
-        for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
-            self.registry.create(BY_PLURAL[("", "namespaces")], "", {"metadata": {"name": name}})
-        crds = BY_PLURAL[("apiextensions.k8s.io", "customresourcedefinitions")]
-        for crd in crd_objects(clock()):
-            entry = self.registry.create(crds, "", crd)
-            self.registry.update(crds, entry, {**entry.obj, "status": crd["status"]}, Write(subresource="status"))
+        if journal is not None:
+            journal.attach(self.registry)
+        self._install(clock())
+        self._flush()
         self.controllers = None if controllers is None else Controllers(self.registry, controllers)
+
+    def _install(self, now_ms: int) -> None:
+        """What every cluster begins with, as far as it is not there yet."""
+        namespaces = BY_PLURAL[("", "namespaces")]
+        for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
+            if self.registry.find(namespaces, "", name) is None:
+                self.registry.create(namespaces, "", {"metadata": {"name": name}})
+        crds = BY_PLURAL[("apiextensions.k8s.io", "customresourcedefinitions")]
+        for crd in crd_objects(now_ms):
+            entry = self.registry.find(crds, "", crd["metadata"]["name"])
+            if entry is None:
+                entry = self.registry.create(crds, "", crd)
+                self.registry.update(crds, entry, {**entry.obj, "status": crd["status"]}, Write(subresource="status"))
+            else:
+                self.registry.update(crds, entry, {**entry.obj, "spec": crd["spec"]})
+
+    def _flush(self) -> None:
+        """Keep what has changed, before anybody is told."""
+        if self.journal is not None:
+            self.journal.flush()
 
     # --- the two doors
 
@@ -141,6 +166,7 @@ class Cluster:
             response = self._serve(method, path, query, body, content_type, user, accept)
         except ApiError as error:
             response = _refusal(error)
+        self._flush()
         if fault is Fault.DROP_AFTER:
             raise ConnectionDropped(f"connection broke after {method} {path} was sent; read before trying again")
         return response
@@ -169,7 +195,11 @@ class Cluster:
 
     def step(self, now_ms: int) -> int:
         """Let the controllers do everything that is due; returns how many writes that took."""
-        return 0 if self.controllers is None else self.controllers.step(now_ms)
+        if self.controllers is None:
+            return 0
+        writes = self.controllers.step(now_ms)
+        self._flush()
+        return writes
 
     def next_due_ms(self) -> int | None:
         """When the controllers have something to do if nothing else happens; now, if something was written since."""
@@ -188,7 +218,9 @@ class Cluster:
         if entry is None:
             return self.create(manifest)
         write = Write(version=manifest["apiVersion"].rpartition("/")[2], strictness="Strict")
-        return self.registry.update(kind, entry, merge_patch(entry.obj, manifest), write).obj
+        obj = self.registry.update(kind, entry, merge_patch(entry.obj, manifest), write).obj
+        self._flush()
+        return obj
 
     def create(self, manifest: JsonObject) -> JsonObject:
         """
@@ -198,7 +230,9 @@ class Cluster:
         """
         kind = kind_of(manifest["apiVersion"], manifest["kind"])
         namespace = (manifest.get("metadata") or {}).get("namespace") or "default"
-        return self.registry.create(kind, namespace, manifest, Write(strictness="Strict")).obj
+        obj = self.registry.create(kind, namespace, manifest, Write(strictness="Strict")).obj
+        self._flush()
+        return obj
 
     def objects(self, kind: Kind, namespace: str = "") -> list[JsonObject]:
         """The stored objects of a kind, in key order. They are the store's: do not write into them."""

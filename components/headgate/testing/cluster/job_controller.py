@@ -14,6 +14,7 @@ import heapq
 from typing import Any, Final
 
 from headgate.testing.cluster.errors import ApiError
+from headgate.testing.cluster.job_tally import BACKOFF_MS, INDEX_ANNOTATION, Tally, index_of, restored
 from headgate.testing.cluster.kinds import BY_PLURAL
 from headgate.testing.cluster.node_usage import PODS
 from headgate.testing.cluster.registry import Deletion, Registry, Write
@@ -23,37 +24,9 @@ from headgate.testing.cluster.times import rfc3339, unix_ms
 JsonObject = dict[str, Any]
 
 JOBS: Final = BY_PLURAL[("batch", "jobs")]
-BACKOFF_MS: Final = 10_000
-"""The pause before a replacement after the first failure; it doubles up to `BACKOFF_MS_MAX`."""
-BACKOFF_MS_MAX: Final = 600_000
-INDEX_ANNOTATION: Final = "batch.kubernetes.io/job-completion-index"
 
 _STATUS: Final = Write(manager="job-controller", subresource="status")
 _MAIN: Final = Write(manager="job-controller")
-
-
-class _Tally:
-    """What is known of one Job beyond its object: its pods, and which of them have ended."""
-
-    __slots__ = (
-        "backoff_until_ms",
-        "failed",
-        "failures_in_row",
-        "failures_per_index",
-        "pods",
-        "succeeded",
-        "suspended",
-    )
-
-    def __init__(self) -> None:
-        self.pods: dict[Key, None] = {}
-        self.succeeded: dict[str, int] = {}
-        self.failed: dict[str, int] = {}
-        self.failures_per_index: dict[int, int] = {}
-        self.failures_in_row = 0
-        self.backoff_until_ms = 0
-        # Uids of pods that a suspension deleted: they did not fail.
-        self.suspended: dict[str, None] = {}
 
 
 class JobController:
@@ -61,14 +34,19 @@ class JobController:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._tallies: dict[str, _Tally] = {}
+        self._tallies: dict[str, Tally] = {}
         self._dirty: dict[Key, None] = {}
         self._timers: list[tuple[int, Key]] = []
         store = registry.store
-        for entry in store.table(JOBS).select(""):
-            self._dirty[entry.key] = None
+        pods: dict[str, list[Entry]] = {}
         for entry in store.table(PODS).select(""):
-            self._on_pod(entry, gone=False)
+            owner = _owner_of(entry.obj)
+            if owner is not None:
+                pods.setdefault(owner["uid"], []).append(entry)
+        for entry in store.table(JOBS).select(""):
+            uid = entry.obj["metadata"]["uid"]
+            self._tallies[uid] = restored(entry.obj, pods.get(uid, ()))
+            self._dirty[entry.key] = None
         store.listen(self._on_change)
 
     def _on_change(self, table: Table, change: Change) -> None:
@@ -83,26 +61,21 @@ class JobController:
 
     def _on_pod(self, entry: Entry, *, gone: bool) -> None:
         metadata = entry.obj["metadata"]
-        owner = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), None)
-        if owner is None or owner["kind"] != "Job":
+        owner = _owner_of(entry.obj)
+        if owner is None:
             return
-        tally = self._tallies.setdefault(owner["uid"], _Tally())
-        uid, index = metadata["uid"], _index_of(entry.obj)
+        tally = self._tallies.setdefault(owner["uid"], Tally())
+        uid, index = metadata["uid"], index_of(entry.obj)
         phase = entry.obj.get("status", {}).get("phase")
         if phase == "Succeeded" and uid not in tally.succeeded:
-            tally.succeeded[uid] = index
-            tally.failures_in_row = 0
+            tally.succeed(uid, index)
         elif (
             uid not in tally.failed
             and uid not in tally.succeeded
             and uid not in tally.suspended
             and (phase == "Failed" or gone)
         ):
-            tally.failed[uid] = index
-            tally.failures_in_row += 1
-            tally.failures_per_index[index] = tally.failures_per_index.get(index, 0) + 1
-            pause_ms = min(BACKOFF_MS << min(tally.failures_in_row - 1, 8), BACKOFF_MS_MAX)
-            tally.backoff_until_ms = self._registry.clock() + pause_ms
+            tally.fail(uid, index, self._registry.clock())
         if gone:
             tally.pods.pop(entry.key, None)
         else:
@@ -137,7 +110,7 @@ class JobController:
 
     def _sync(self, entry: Entry, now_ms: int) -> None:
         obj = entry.obj
-        tally = self._tallies.setdefault(obj["metadata"]["uid"], _Tally())
+        tally = self._tallies.setdefault(obj["metadata"]["uid"], Tally())
         if _condition_of(obj, "Complete") or _condition_of(obj, "Failed"):
             self._after_finish(entry, tally, now_ms)
             return
@@ -151,11 +124,11 @@ class JobController:
             self._manage(obj, tally, now_ms)
         self._write_status(entry, tally, verdict, now_ms)
 
-    def _pods(self, tally: _Tally) -> list[JsonObject]:
+    def _pods(self, tally: Tally) -> list[JsonObject]:
         found = (self._registry.find(PODS, *key) for key in tally.pods)
         return [entry.obj for entry in found if entry is not None]
 
-    def _verdict(self, obj: JsonObject, tally: _Tally, now_ms: int) -> tuple[str, str, str] | None:
+    def _verdict(self, obj: JsonObject, tally: Tally, now_ms: int) -> tuple[str, str, str] | None:
         """(condition, reason, message) once it is certain how the Job ends."""
         spec, status = obj["spec"], obj.get("status", {})
         for waiting, final in (("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")):
@@ -187,7 +160,7 @@ class JobController:
             return reached if tally.succeeded and not self._active(tally) else None
         return reached if len(tally.succeeded) >= completions else None
 
-    def _active(self, tally: _Tally) -> list[JsonObject]:
+    def _active(self, tally: Tally) -> list[JsonObject]:
         return [
             pod
             for pod in self._pods(tally)
@@ -195,7 +168,7 @@ class JobController:
             and pod.get("status", {}).get("phase") in {"Pending", "Running"}
         ]
 
-    def _delete_active(self, tally: _Tally, *, counted: bool) -> None:
+    def _delete_active(self, tally: Tally, *, counted: bool) -> None:
         for pod in self._active(tally):
             if not counted:
                 tally.suspended[pod["metadata"]["uid"]] = None
@@ -206,7 +179,7 @@ class JobController:
         if entry is not None:
             self._registry.delete(PODS, entry, Deletion(uid=pod["metadata"]["uid"], propagation="Background"))
 
-    def _manage(self, obj: JsonObject, tally: _Tally, now_ms: int) -> None:
+    def _manage(self, obj: JsonObject, tally: Tally, now_ms: int) -> None:
         """Create or delete pods until as many are active as should be."""
         spec, key = obj["spec"], (obj["metadata"]["namespace"], obj["metadata"]["name"])
         active = self._active(tally)
@@ -235,7 +208,7 @@ class JobController:
             return
         if spec["completionMode"] == "Indexed":
             taken = (
-                {_index_of(pod) for pod in active}
+                {index_of(pod) for pod in active}
                 | set(_succeeded_indexes(spec, tally))
                 | set(_failed_indexes(spec, tally))
             )
@@ -278,7 +251,7 @@ class JobController:
     # -- status ------------------------------------------------------------------------------------------------------
     # ------------
 
-    def _write_status(self, entry: Entry, tally: _Tally, verdict: tuple[str, str, str] | None, now_ms: int) -> None:
+    def _write_status(self, entry: Entry, tally: Tally, verdict: tuple[str, str, str] | None, now_ms: int) -> None:
         obj = entry.obj
         spec, old = obj["spec"], obj.get("status", {})
         pods = self._pods(tally)
@@ -348,7 +321,7 @@ class JobController:
             if final == "Complete":
                 status["completionTime"] = rfc3339(now_ms)
 
-    def _after_finish(self, entry: Entry, tally: _Tally, now_ms: int) -> None:
+    def _after_finish(self, entry: Entry, tally: Tally, now_ms: int) -> None:
         self._delete_active(tally, counted=False)
         ttl = entry.obj["spec"].get("ttlSecondsAfterFinished")
         if ttl is None or "deletionTimestamp" in entry.obj["metadata"]:
@@ -360,6 +333,14 @@ class JobController:
             self._registry.delete(JOBS, entry, Deletion(uid=entry.obj["metadata"]["uid"], propagation="Foreground"))
         else:
             self._wake(due_ms, entry.key)
+
+
+def _owner_of(pod: JsonObject) -> JsonObject | None:
+    """The reference to the Job that controls a pod, if one does."""
+    for owner in pod["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return owner if owner["kind"] == "Job" else None
+    return None
 
 
 def _condition_of(obj: JsonObject, kind: str) -> JsonObject | None:
@@ -393,16 +374,11 @@ def _is_ready(pod: JsonObject) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in pod.get("status", {}).get("conditions") or ())
 
 
-def _index_of(pod: JsonObject) -> int:
-    text = (pod["metadata"].get("annotations") or {}).get(INDEX_ANNOTATION)
-    return int(text) if text is not None else -1
-
-
-def _succeeded_indexes(spec: JsonObject, tally: _Tally) -> list[int]:
+def _succeeded_indexes(spec: JsonObject, tally: Tally) -> list[int]:
     return sorted({index for index in tally.succeeded.values() if 0 <= index < (spec.get("completions") or 0)})
 
 
-def _failed_indexes(spec: JsonObject, tally: _Tally) -> list[int]:
+def _failed_indexes(spec: JsonObject, tally: Tally) -> list[int]:
     limit = spec.get("backoffLimitPerIndex")
     if limit is None:
         return []

@@ -11,7 +11,8 @@ selector does not match (`NodeAffinity`) or that do not tolerate a NoExecute tai
 condition, its capacity completed and its well-known labels. `stop_node` freezes a node: its pods neither start nor
 end, and it becomes NotReady, until `start_node`.
 
-Driven by `step(now_ms)` and `next_due_ms()`; it holds timers, and everything else it reads from the store.
+Driven by `step(now_ms)` and `next_due_ms()`; it holds timers, and everything else it reads from the store. Of pods
+that it finds there at its start it takes the remaining times from their statuses.
 """
 
 import heapq
@@ -21,7 +22,7 @@ from headgate.testing.cluster.node_usage import NODES, PODS, NodeUsage, Shortage
 from headgate.testing.cluster.quantity import ONE, pod_requests
 from headgate.testing.cluster.registry import Deletion, Registry, Write
 from headgate.testing.cluster.store import Change, Entry, Key, Table
-from headgate.testing.cluster.times import rfc3339
+from headgate.testing.cluster.times import rfc3339, unix_ms
 
 JsonObject = dict[str, Any]
 
@@ -56,8 +57,12 @@ class Kubelet:
         self._frozen: dict[Key, str] = {}
         for entry in registry.store.table(NODES).select(""):
             self._dirty_nodes[entry.key[1]] = None
+        # Pods that an earlier kubelet left dying: some of their time is over.
+        self._left: dict[Key, None] = {}
         for entry in registry.store.table(PODS).select(""):
             self._dirty_pods[entry.key] = None
+            if "deletionTimestamp" in entry.obj["metadata"]:
+                self._left[entry.key] = None
         registry.store.listen(self._on_change)
 
     def _on_change(self, table: Table, change: Change) -> None:
@@ -205,16 +210,42 @@ class Kubelet:
         if node.key[1] in self._stopped:
             return
         if metadata.get("deletionTimestamp"):
-            stop_ms = _annotated(obj, STOP_ANNOTATION, 0)
             grace_ms = 1000 * metadata.get("deletionGracePeriodSeconds", 0)
-            self._schedule(now_ms + min(stop_ms, grace_ms), key, metadata["uid"], "kill")
+            begun_ms = now_ms
+            if key in self._left:
+                del self._left[key]
+                begun_ms = min(now_ms, unix_ms(metadata["deletionTimestamp"]) - grace_ms)
+            stop_ms = min(_annotated(obj, STOP_ANNOTATION, 0), grace_ms)
+            self._schedule(max(now_ms, begun_ms + stop_ms), key, metadata["uid"], "kill")
             return
         status = obj.get("status", {})
         if status.get("phase") == "Pending" and not status.get("startTime"):
             self._admit(entry, node.obj, now_ms)
-        elif status.get("phase") == "Running" and self._timed.get(key) != metadata["uid"] and _ends(obj):
-            # Written by someone else, or left by an earlier kubelet: it gets its time from now on.
-            self._schedule(now_ms + _annotated(obj, RUN_ANNOTATION, self._run_ms), key, metadata["uid"], "end")
+        elif self._timed.get(key) != metadata["uid"]:
+            self._resume(entry, now_ms)
+
+    def _resume(self, entry: Entry, now_ms: int) -> None:
+        """
+        Give a pod without a timer, written by someone else or left by an earlier kubelet, what is left of its time.
+
+        It began when its status says so (to the second), otherwise now.
+        """
+        obj, status = entry.obj, entry.obj.get("status", {})
+        states = [each.get("state", {}) for each in status.get("containerStatuses") or ()]
+        began, action = status.get("startTime"), "end"
+        if status.get("phase") == "Pending":
+            length_ms, action = _annotated(obj, START_ANNOTATION, self._start_ms), "start"
+        elif status.get("phase") != "Running" or not _ends(obj):
+            return
+        elif any("waiting" in state for state in states):
+            length_ms, action = _pause_ms(_restarts(status) - 1), "start"
+            ready = [c.get("lastTransitionTime") for c in status.get("conditions") or () if c["type"] == "Ready"]
+            began = next(iter(ready), began)
+        else:
+            length_ms = _annotated(obj, RUN_ANNOTATION, self._run_ms)
+            began = next((s["running"].get("startedAt") for s in states if "running" in s), began)
+        began_ms = unix_ms(began) if began else now_ms
+        self._schedule(max(now_ms, began_ms + length_ms), entry.key, obj["metadata"]["uid"], action)
 
     def _admit(self, entry: Entry, node: JsonObject, now_ms: int) -> None:
         obj = entry.obj
@@ -289,10 +320,9 @@ class Kubelet:
         policy = obj["spec"].get("restartPolicy", "Always")
         restarts = _restarts(obj["status"])
         if policy == "Always" or (policy == "OnFailure" and code != 0):
-            pause_ms = min(RESTART_BACKOFF_MS << min(restarts, 8), RESTART_BACKOFF_MS_MAX)
             state: JsonObject = {"waiting": {"reason": "CrashLoopBackOff"}}
             # Scheduled first, so that the change of status does not look like a pod without a timer.
-            self._schedule(now_ms + pause_ms, entry.key, obj["metadata"]["uid"], "start")
+            self._schedule(now_ms + _pause_ms(restarts), entry.key, obj["metadata"]["uid"], "start")
             self._finish(entry, "Running", state, restarts + 1, now_ms)
             return
         self._finish(entry, "Failed" if code else "Succeeded", _terminated(code, now_ms), restarts, now_ms)
@@ -358,6 +388,11 @@ def _annotated(obj: JsonObject, annotation: str, default: int) -> int:
 
 def _ends(obj: JsonObject) -> bool:
     return obj["spec"].get("restartPolicy") != "Always" or RUN_ANNOTATION in (obj["metadata"].get("annotations") or {})
+
+
+def _pause_ms(restarts: int) -> int:
+    """How long a failed container waits that has been started again so many times before."""
+    return min(RESTART_BACKOFF_MS << min(max(restarts, 0), 8), RESTART_BACKOFF_MS_MAX)
 
 
 def _restarts(status: JsonObject) -> int:

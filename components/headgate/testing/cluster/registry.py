@@ -10,7 +10,7 @@ Objects passed in become the store's: callers build them afresh or share only st
 afterwards.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from headgate.testing.cluster.apply import Writer, applied, root_node, tracked
 from headgate.testing.cluster.kinds import BY_PLURAL, Kind
 from headgate.testing.cluster.metadata import combined, metadata_errors, name_errors, type_problem
 from headgate.testing.cluster.schema import Checker, Node
-from headgate.testing.cluster.store import Entry, Store, Table
+from headgate.testing.cluster.store import Entry, Key, Store, Table
 from headgate.testing.cluster.times import rfc3339
 
 JsonObject = dict[str, Any]
@@ -100,6 +100,16 @@ class Registry:
 
     # -- identities
     # ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def identities(self) -> int:
+        """How many uids and generated names there have been."""
+        return self._identities
+
+    def restore(self, identities: int, rv: int, objects: Iterable[tuple[Table, Key, JsonObject]]) -> None:
+        """Go on, still empty, from where another registry with the same seed was."""
+        self._identities = identities
+        self.store.restore(rv, objects)
 
     def _digest(self) -> str:
         self._identities += 1

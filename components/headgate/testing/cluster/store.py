@@ -5,12 +5,13 @@ Owns what etcd and the watch cache own in a real cluster. It knows nothing of HT
 assigns resource versions, keeps objects in key order, remembers recent changes so that watches and paged lists can
 start in the past, and tells its listeners of each change, synchronously and in order.
 
-Promises: objects are never written into, only replaced; an object is encoded at most once per version, however many
-lists and watches show it; history is bounded per kind (`history_max`), and what fell out of it is answered by 410.
+Promises: objects are never written into, only replaced; a version is encoded once for all watches and answers that
+show it while it is among the latest ENCODED_MAX changes of its kind, and once more for all lists after that; history
+is bounded per kind (`history_max`), and what fell out of it is answered by 410.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ from headgate.testing.cluster.kinds import KINDS, Kind
 JsonObject = dict[str, Any]
 Key = tuple[str, str]
 """(namespace, name); the namespace of cluster-scoped objects is empty."""
+
+ENCODED_MAX: Final = 256
+"""For how many changes of a kind the JSON of a version is kept beside the object, which it may outweigh."""
 
 _LAST: Final = "\U0010ffff"
 _encode: Final = msgspec.json.Encoder().encode
@@ -45,6 +49,10 @@ class Entry:
         if self._encoded is None:
             self._encoded = _encode(self.obj)
         return self._encoded
+
+    def forget_encoded(self) -> None:
+        """Make the JSON anew when it is next asked for: watches have been shown this version long ago."""
+        self._encoded = None
 
 
 class Change:
@@ -76,6 +84,8 @@ class Table:
     def record(self, change: Change) -> None:
         """Append to the history, dropping its older half when it is twice as long as promised."""
         self._history.append(change)
+        if len(self._history) > ENCODED_MAX:
+            self._history[-1 - ENCODED_MAX].entry.forget_encoded()
         if len(self._history) > 2 * self._history_max:
             self.compact(len(self._history) - self._history_max)
 
@@ -163,6 +173,18 @@ class Store:
     def table(self, kind: Kind) -> Table:
         """The table of a kind."""
         return self.tables[(kind.group, kind.plural)]
+
+    def restore(self, rv: int, objects: Iterable[tuple[Table, Key, JsonObject]]) -> None:
+        """
+        Begin with these objects, at this revision, in a store that has none yet; no listener is told.
+
+        What happened before is not known: watches and lists from before it get 410.
+        """
+        for table, key, obj in objects:
+            table.entries[key] = Entry(key, obj, int(obj["metadata"]["resourceVersion"]))
+        self.rv = rv
+        for table in self.tables.values():
+            table.compacted_rv = rv
 
     def listen(self, listener: Listener) -> None:
         """Call `listener` after each change, in the order of the changes; it must not write to the store."""
