@@ -12,9 +12,11 @@ from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.jetstream.feed import open_feed
 from headgate.adapters.jetstream.messages import by_seq
 from headgate.core import fold
+from headgate.core.ingest import RESOURCES
 from headgate.core.state import Stage, State
 from headgate.events.commit import decode_commit
 from headgate.processes.settings import SnapshotSettings
+from headgate.testing.cluster import Cluster, Response
 
 pytestmark = pytest.mark.anyio
 
@@ -116,6 +118,30 @@ async def test_a_cell_goes_on_where_it_stopped(tmp_path: Path) -> None:
             await until(lambda: cell.runners["snapshotter"].status.counters.feed_messages > 0)
             async with connect(server.url, name="test") as connection:
                 await feed_tells_all(connection)
+
+
+async def test_a_cell_that_starts_again_lists_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bridge goes on from the versions in the log: what happened meanwhile is seen, and no list is asked for."""
+    lists: list[str] = []
+
+    def request(cluster: Cluster, method: str, path: str, query: Any = None, *args: Any, **given: Any) -> Response:
+        if method == "GET" and (query or {}).get("limit") == "500":
+            lists.append(path)
+        return answer(cluster, method, path, query or {}, *args, **given)
+
+    answer = Cluster.request
+    monkeypatch.setattr(Cluster, "request", request)
+    async with EmbeddedServer(tmp_path) as server:
+        async with cell_of(server.url, "e2e") as cell:
+            cell.apply(*CONFIGURATION, job("j0"))
+            await finished(cell, 1)
+            cluster = cell.cluster
+        assert len(lists) == len(RESOURCES)
+        cluster.apply(job("j1"))
+        lists.clear()
+        async with cell_of(server.url, "e2e", cluster=cluster) as cell:
+            await finished(cell, 2)
+            assert lists == []
 
 
 async def feed_tells_all(connection: Connection) -> None:

@@ -14,7 +14,7 @@ from headgate.core.machine import Append, Command, Committed, Completed, Settled
 from headgate.core.state import NamespaceRecord, SnapshotRecord, State
 from headgate.events.base import Producer
 from headgate.events.effects import DivergenceFound, LeaderElected, SnapshotTaken
-from headgate.events.facts import NamespaceObserved
+from headgate.events.facts import InformersSynced, NamespaceObserved
 from headgate.events.ids import Seq, UnixMs
 from headgate.processes import snapshots
 from headgate.processes.past import fold_on
@@ -54,6 +54,21 @@ def test_nothing_is_stored_of_an_empty_log() -> None:
     assert machine.settle() == []
     machine.commit(3, Producer.SNAPSHOTTER)
     assert machine.settle(10**9) == []
+
+
+def test_marks_of_the_watches_do_not_disturb_the_quiet() -> None:
+    """Alone they are no reason for a snapshot until there are as many as `commits`; nor do they delay one."""
+    machine = Machine()
+    for _ in range(RULES.commits - 1):
+        machine.machine.decide(Committed(machine.log.append(Producer.INFORMER_BRIDGE, InformersSynced())))
+    assert machine.settle(10**9) == []
+    machine.commit(1)
+    assert machine.settle(10**9) == [TakeSnapshot(f"snapshot/{RULES.commits}")]
+    machine.stored()
+    machine.commit(1)
+    machine.log.now_ms = UnixMs(START_MS + RULES.idle_ms)
+    machine.machine.decide(Committed(machine.log.append(Producer.INFORMER_BRIDGE, InformersSynced())))
+    assert TakeSnapshot(f"snapshot/{RULES.commits + 2}") in machine.settle(RULES.idle_ms)
 
 
 def test_a_snapshot_is_due_after_so_many_commits() -> None:

@@ -185,3 +185,5 @@ def test_the_faults_do_happen() -> None:
     worlds = [Run(scenario(seed), faults_of(seed), seed).play().world for seed in range(6)]
     assert sum(world.crashes for world in worlds) > 10
     assert sum(world.refused for world in worlds) > 0
+    assert sum(world.resumes for world in worlds) > 0
+    assert sum(world.lists for world in worlds) > 0

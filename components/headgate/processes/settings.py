@@ -132,10 +132,16 @@ class FeedSettings(Section, frozen=True):
 
 
 class BridgeSettings(Section, frozen=True):
-    """The informer bridge. `page_items` is the size of a page when it lists, `stimuli_max` bounds what waits for it."""
+    """
+    The informer bridge. `page_items` is the size of a page when it lists, `stimuli_max` bounds what waits for it.
+
+    `resumes` lets it go on from the versions that the log marks, instead of listing everything at each start. Switch it
+    off for the first start after the API server's data were restored from a backup.
+    """
 
     page_items: Count = 500
     stimuli_max: Count = 2_000
+    resumes: bool = True
 
 
 class TracingSettings(Section, frozen=True):

@@ -17,6 +17,7 @@ called with the state, so that a test can add its own.
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -32,6 +33,8 @@ from headgate.core.machine import (
     Completed,
     Listed,
     Machine,
+    Progressed,
+    Resumed,
     Settled,
     Stimulus,
     TakeSnapshot,
@@ -48,7 +51,7 @@ from headgate.processes.informer_bridge.decide import RESOURCES, InformerBridge
 from headgate.processes.queue_manager.decide import QueueManager
 from headgate.processes.scheduler.decide import Scheduler
 from headgate.processes.ungater.decide import Ungater
-from headgate.testing.cluster import Cluster, Watch
+from headgate.testing.cluster import BY_PLURAL, Cluster, Watch
 
 MACHINES: Mapping[Producer, Callable[[State], Machine]] = {
     Producer.INFORMER_BRIDGE: InformerBridge,
@@ -103,8 +106,10 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
 
     `crash` of the stepping process, which stays down for up to `down_ms_max`. `rival` starts a second instance beside a
     running one. `call_error` fails a call before it reaches the API server, `call_lost` after it was done; both
-    are repeated. `watch_cut` ends a watch, and the bridge lists again. `lag` leaves a process behind the log for a
-    step. No faults are injected after `until_ms` of virtual time, so that every run can come to its end.
+    are repeated. `watch_cut` ends a watch; the bridge goes on where it was cut, or lists again. `forget` lets the
+    cluster forget a resource's history when the bridge starts, which then has to list what it would have resumed. `lag`
+    leaves a process behind the log for a step. No faults are injected after `until_ms` of virtual time, so that every
+    run can come to its end.
     """
 
     crash: float = 0.0
@@ -113,6 +118,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     call_error: float = 0.0
     call_lost: float = 0.0
     watch_cut: float = 0.0
+    forget: float = 0.0
     lag: float = 0.0
     snapshot: float = 0.0
     until_ms: int = 0
@@ -146,6 +152,26 @@ class Instance:
         self.dirty = True
         self.down_until_ms: int | None = None
         self.watches: dict[str, Watch] = {}
+        self.news: dict[str, None] = {}
+        """The resources whose watches may have something new."""
+
+    def watch(self, resource: str, watch: Watch) -> None:
+        """Follow a watch in the place of the one before. Only one that was notified is worth a poll."""
+        self.unwatch(resource)
+        self.watches[resource] = watch
+        self.news[resource] = None
+        watch.notify(partial(self.news.__setitem__, resource, None))
+
+    def unwatch(self, resource: str) -> None:
+        """Close the watch of a resource, if there is one."""
+        watch = self.watches.pop(resource, None)
+        if watch is not None:
+            watch.close()
+
+    def stop(self) -> None:
+        """Close every watch, when the instance is gone."""
+        for resource in list(self.watches):
+            self.unwatch(resource)
 
 
 class World:
@@ -171,6 +197,8 @@ class World:
         self.log: list[LoggedCommit] = []
         self.snapshots: list[Stored] = []
         self.refused = 0
+        self.lists = 0
+        self.resumes = 0
         self.crashes = 0
         self.steps = 0
         self.events = 0
@@ -207,7 +235,7 @@ class World:
         instance.stimuli.clear()
         instance.calls.clear()
         instance.snapshots.clear()
-        instance.watches.clear()
+        instance.stop()
         instance.wake_at_ms = None
         instance.awaits = Seq(0)
         instance.down_until_ms = self.clock.now_ms + down_ms
@@ -313,8 +341,7 @@ class World:
         instance.machine = self._machines[instance.producer](instance.state)
         instance.dirty = True
         if instance.producer is Producer.INFORMER_BRIDGE:
-            for resource in RESOURCES:
-                self._list(instance, resource)
+            self._follow_all(instance)
         return True
 
     def _fold_all(self, instance: Instance) -> None:
@@ -326,6 +353,7 @@ class World:
     def _step_down(self, instance: Instance) -> bool:
         """A refused append ends a term. The last instance of a process tries again; a superfluous one is gone."""
         if sum(other.producer == instance.producer for other in self.instances) > 1:
+            instance.stop()
             self.instances.remove(instance)
             return True
         self.crash(instance)
@@ -405,28 +433,61 @@ class World:
         instance.stimuli.append(Completed(call.id, response.status, response.body))
         return True
 
+    def _follow_all(self, instance: Instance) -> None:
+        """Watch every resource from its mark in the log; list what has none."""
+        for resource in RESOURCES:
+            mark = instance.state.resource_versions.get(resource, "")
+            if not mark:
+                self._list(instance, resource)
+                continue
+            if self._happens(self.faults.forget):
+                self.cluster.store.table(BY_PLURAL[_group_of(resource), resource]).compact()
+            self.resumes += 1
+            instance.stimuli.append(Resumed(resource, mark))
+            self._watch(instance, resource, mark)
+
+    def _watch(self, instance: Instance, resource: str, version: str) -> None:
+        query = {"resourceVersion": version, "allowWatchBookmarks": "true"}
+        instance.watch(resource, self.cluster.watch(LIST_PATHS[resource], query))
+
     def _list(self, instance: Instance, resource: str) -> None:
+        self.lists += 1
         path = LIST_PATHS[resource]
         listing = self.cluster.request("GET", path).json()
         resource_version = listing["metadata"]["resourceVersion"]
         items = tuple(msgspec.json.encode(item) for item in listing.get("items") or ())
         instance.stimuli.append(Listed(resource, items, resource_version))
-        instance.watches[resource] = self.cluster.watch(path, {"resourceVersion": resource_version})
+        self._watch(instance, resource, resource_version)
 
     def _poll(self, instance: Instance) -> None:
+        cutting = self.faults.watch_cut > 0 and self.failing()
+        if not cutting and not instance.news:
+            return
         for resource in RESOURCES:
-            watch = instance.watches[resource]
-            if self._happens(self.faults.watch_cut):
+            if cutting and self._happens(self.faults.watch_cut):
+                self._cut(instance, resource)
+            if resource in instance.news:
+                del instance.news[resource]
+                self._poll_watch(instance, resource)
+
+    def _cut(self, instance: Instance, resource: str) -> None:
+        """A watch ends. It goes on from the last version that was shown, or that was forgotten meanwhile."""
+        if self.random.random() < 0.5:
+            self._watch(instance, resource, str(instance.watches[resource].resource_version))
+        else:
+            self._list(instance, resource)
+
+    def _poll_watch(self, instance: Instance, resource: str) -> None:
+        for line in instance.watches[resource].poll():
+            event = msgspec.json.decode(line, type=_WatchLine)
+            if event.type == "ERROR":
                 self._list(instance, resource)
-                continue
-            for line in watch.poll():
-                event = msgspec.json.decode(line, type=_WatchLine)
-                if event.type == "BOOKMARK":
-                    continue
-                if event.type == "ERROR":
-                    self._list(instance, resource)
-                    break
-                instance.stimuli.append(Changed(resource, event.type, bytes(event.object), ""))
+                return
+            version = msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
+            if event.type == "BOOKMARK":
+                instance.stimuli.append(Progressed(resource, version))
+            else:
+                instance.stimuli.append(Changed(resource, event.type, bytes(event.object), version))
 
     def _store_snapshot(self, instance: Instance) -> None:
         command = instance.snapshots.popleft()
@@ -505,6 +566,20 @@ class World:
 class _WatchLine(msgspec.Struct):
     type: str
     object: msgspec.Raw
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Metadata
+
+
+def _group_of(resource: str) -> str:
+    """The API group in a resource's path; "" for the core."""
+    path = LIST_PATHS[resource].split("/")
+    return path[2] if path[1] == "apis" else ""
 
 
 __all__ = ["LIST_PATHS", "MACHINES", "NO_FAULTS", "Clock", "Faults", "Instance", "SnapshotTaken", "Stored", "World"]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headgate.adapters.kubernetes.client import KubeClient
-from headgate.adapters.kubernetes.messages import Bookmark, Changes, Listed
+from headgate.adapters.kubernetes.messages import Bookmark, Changes, Listed, Resumed
 from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
 from headgate.adapters.kubernetes.resources import PODS
 from headgate.adapters.kubernetes.transport import InProcessTransport
@@ -19,15 +19,18 @@ pytestmark = pytest.mark.anyio
 
 
 class Owner:
-    """Receives what a reflector says, one expectation at a time."""
+    """Receives what a reflector says, one expectation at a time; that a watch was resumed is set apart."""
 
     def __init__(self, source, reflector):
         self.source = source
         self.reflector = reflector
+        self.resumed = []
 
     async def message(self):
         with anyio.fail_after(10):
-            return await self.source.receive()
+            while isinstance(message := await self.source.receive(), Resumed):
+                self.resumed.append(message.resource_version)
+            return message
 
     async def changes(self, count):
         """The next changes as (type, name, version), however they are cut into bursts."""
@@ -42,8 +45,11 @@ class Owner:
     async def settled(self):
         """Everything that was going to happen has happened; nothing more is said."""
         await anyio.wait_all_tasks_blocked()
-        with pytest.raises(anyio.WouldBlock):
-            self.source.receive_nowait()
+        said = []
+        while self.source.statistics().current_buffer_used:
+            said.append(self.source.receive_nowait())
+        self.resumed += [message.resource_version for message in said if isinstance(message, Resumed)]
+        assert [message for message in said if not isinstance(message, Resumed)] == []
 
 
 @asynccontextmanager
@@ -109,6 +115,7 @@ async def test_a_stored_version_spares_the_list(fake, transport, sleeps, make):
     fake.script = [fake.lines(make.event("DELETED", "a", 43), end="hang")]
     async with following(transport, sleeps, resume_rv="42") as owner:
         assert await owner.changes(1) == [("DELETED", "a", 43)]
+        assert owner.resumed == ["42"]
     assert fake.seen[0].query["resourceVersion"] == "42"
     assert owner.reflector.counters.lists == 0
 

@@ -2,67 +2,27 @@
 
 import json
 import time
-from collections.abc import AsyncIterator
 from random import Random
 
 import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
+from tests.support.doors import Door
 
 from headgate.adapters.kubernetes.call import CallExecutor, CallSettings, KubeCall
 from headgate.adapters.kubernetes.client import KubeClient, PatchType
-from headgate.adapters.kubernetes.errors import ApiError, TransportError
+from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
 from headgate.adapters.kubernetes.messages import Bookmark, Changes, ChangeType, Listed
 from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
 from headgate.adapters.kubernetes.resources import LIMIT_RANGES, NAMESPACES, NODES, PODS, RESOURCES, WORKLOADS
-from headgate.adapters.kubernetes.transport import InProcessTransport, Request, Response
-from headgate.testing.cluster import ApiError as Refusal
-from headgate.testing.cluster import Cluster, ConnectionDropped, Fault, FaultPlan, FaultRule, Watch
+from headgate.adapters.kubernetes.transport import InProcessTransport
+from headgate.testing.cluster import Cluster, Fault, FaultPlan, FaultRule
 from headgate.testing.cluster.server import kubeconfig, serve
 
 pytestmark = pytest.mark.anyio
-
-
-class Door:
-    """The simulated cluster as an `InProcessServer`."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-
-    async def handle(self, request: Request) -> Response:
-        await anyio.lowlevel.checkpoint()
-        try:
-            answer = self.cluster.request(
-                request.method, request.path, request.query, request.body, request.content_type, user="headgate"
-            )
-        except ConnectionDropped as error:
-            raise TransportError(str(error), maybe_applied=True) from error
-        headers = {name.lower(): value for name, value in answer.headers.items()}
-        return Response(status=answer.status, headers=headers, body=answer.body)
-
-    async def watch(self, request: Request) -> Response | AsyncIterator[bytes]:
-        try:
-            watch = self.cluster.watch(request.path, request.query)
-        except Refusal as error:
-            return Response(status=error.code, headers={}, body=msgspec.json.encode(error.status()))
-        return self._lines(watch)
-
-    async def _lines(self, watch: Watch) -> AsyncIterator[bytes]:
-        changed = [anyio.Event()]
-        watch.notify(lambda: changed[0].set())
-        try:
-            while True:
-                changed[0] = anyio.Event()
-                for line in watch.poll():
-                    yield line
-                if watch.closed:
-                    return
-                await changed[0].wait()
-        finally:
-            watch.close()
 
 
 def now_ms() -> int:

@@ -1,5 +1,5 @@
 """
-What a reflector tells its owner: states of a list, changes, and how far nothing happened.
+What a reflector tells its owner: states of a list, where it resumed, changes, and how far nothing happened.
 
 Objects stay `msgspec.Raw`. A Raw is a view into the bytes it was decoded from, so whoever keeps one for long takes a
 `copy()`; else the whole page or line stays in memory with it. Items of a list carry no `kind` and no `apiVersion`,
@@ -69,6 +69,13 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
 
 
+class Resumed(msgspec.Struct, frozen=True, kw_only=True):
+    """The server has accepted a watch from the version that the owner handed in; changes since then follow."""
+
+    resource: Resource
+    resource_version: str
+
+
 class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing else happened up to this version."""
 
@@ -77,7 +84,7 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: What the owner receives.
-Message: TypeAlias = Listed | Changes | Bookmark
+Message: TypeAlias = Listed | Resumed | Changes | Bookmark
 
 #: What the reflector puts in, change by change.
-Entry: TypeAlias = Listed | Changed | Bookmark
+Entry: TypeAlias = Listed | Resumed | Changed | Bookmark

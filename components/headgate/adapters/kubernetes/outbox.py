@@ -12,7 +12,7 @@ from typing import assert_never
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-from headgate.adapters.kubernetes.messages import Bookmark, Changed, Changes, Entry, Listed, Message
+from headgate.adapters.kubernetes.messages import Bookmark, Changed, Changes, Entry, Listed, Message, Resumed
 
 
 class Outbox:
@@ -70,7 +70,7 @@ class Outbox:
                     self._pop()
                     entry = newer
                 return entry
-            case Listed():
+            case Listed() | Resumed():
                 return entry
             case _:
                 assert_never(entry)

@@ -16,6 +16,7 @@ What the owner receives, in order, through a bounded stream:
 * `Listed`: a page of the list. Page 0 begins a list, also after an unfinished one; the page with `complete` ends it. An
   object that the owner knows and that no page of a complete list named is gone. Pages, and not the whole list, because
   100,000 pods are 600 MB.
+* `Resumed`: the server accepted a watch from the version handed in. If that turns out to be forgotten, a list follows.
 * `Changes`: changes in the order in which they happened, as many as had piled up when the owner was ready for more.
 * `Bookmark`: nothing of interest happened up to this version.
 
@@ -47,6 +48,7 @@ from headgate.adapters.kubernetes.messages import (
     Listed,
     Message,
     ObjectMeta,
+    Resumed,
 )
 from headgate.adapters.kubernetes.outbox import Outbox
 from headgate.adapters.kubernetes.resources import Resource
@@ -271,6 +273,8 @@ class Reflector:
         lines_heard = 0
         async with self._client.transport.stream(path, query=query, read_timeout_s=patience_s) as lines:
             self._heard()
+            if not self.synced:
+                await self._put(Resumed(resource=self.resource, resource_version=self.resource_version))
             self.synced = True
             async for line in lines:
                 entry = self._read(line)

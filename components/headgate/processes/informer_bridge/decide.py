@@ -8,12 +8,16 @@ then Workloads, then Jobs and pods. What an own effect has caused comes back as 
 already.
 
 A list stands for a whole resource: whatever the state has and the list lacks is gone. When every resource was listed
-once since the start and all of it is in the log, `informers.synced` follows in the same commit as the last fact.
+since the start, or its watch resumed, and all of it is in the log, `informers.synced` follows in the same commit as the
+last fact.
+
+`informers.synced` also marks how far each resource has come (`headgate.processes.informer_bridge.marks`).
 
 Effects. A Job with a queue and without Workload gets one (POST; the name follows from the Job's uid, so that a repeated
 POST is answered 409 and does no harm). A pending Workload follows its Job to another queue or priority class. A
 Workload that is being deleted loses the finalizer that Kueue's Workloads carry once its Job no longer runs. All of this
-follows from the state and the objects shown, and is found again after a crash.
+follows from the state and the objects shown, and is found again after a crash; of a Workload that was not shown since
+a resume, and has to lose its finalizer, the API server is asked for the metadata.
 
 Objects that cannot be read are kept in `problems` for the process to log; they count as absent.
 """
@@ -25,7 +29,14 @@ from typing import Final
 import msgspec
 
 from headgate.core import novelty
-from headgate.core.ingest import RESOURCES, UnreadableObjectError, key_of, read
+from headgate.core.ingest import (
+    CLUSTER_NAMESPACE,
+    RESOURCES,
+    UnreadableObjectError,
+    cluster_id_of,
+    key_of,
+    read,
+)
 from headgate.core.injection import needs_restoring
 from headgate.core.job_workload import (
     FINALIZER,
@@ -42,14 +53,17 @@ from headgate.core.machine import (
     Committed,
     Completed,
     Listed,
+    Progressed,
+    Resumed,
     Settled,
     Stimulus,
 )
 from headgate.core.outcomes import CONFLICT, is_success, refusal
 from headgate.core.state import PENDING, JobRecord, State, Workload
 from headgate.events import effects, facts, queueing
-from headgate.events.ids import JobKey, Uid, WorkloadKey, split_key
+from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
 from headgate.events.registry import Event
+from headgate.processes.informer_bridge.marks import Marks
 
 FACTS_MAX: Final = 2000
 """The most facts of one commit. The rest follows in the next."""
@@ -70,7 +84,7 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     finalizers: tuple[str, ...] = ()
 
 
-class _Finalized(msgspec.Struct, frozen=True):
+class _WithMetadata(msgspec.Struct, frozen=True):
     metadata: _Metadata
 
 
@@ -103,8 +117,9 @@ class InformerBridge:
         self.synced = False
         self.problems: deque[UnreadableObjectError] = deque(maxlen=PROBLEMS_MAX)
         self._waiting: dict[str, OrderedDict[str, bytes]] = {resource: OrderedDict() for resource in RESOURCES}
-        self._listed: dict[str, None] = {}
+        self._followed: dict[str, None] = {}
         self._unswept: dict[str, None] = {}
+        self._marks = Marks(state, lambda resource: bool(self._waiting[resource]))
         self._metadata: dict[WorkloadKey, _Metadata] = {}
         self._effects: list[Event] = []
         self._jobs: OrderedDict[JobKey, None] = OrderedDict.fromkeys(state.jobs)
@@ -115,6 +130,8 @@ class InformerBridge:
         self._deleting: OrderedDict[WorkloadKey, None] = OrderedDict()
         self._finalizing: dict[str, _Finalization] = {}
         self._finalized: dict[Uid, None] = {}
+        self._has_resumed_workloads = False
+        self._looking: dict[str, WorkloadKey] = {}
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """The commands that follow from a stimulus."""
@@ -125,6 +142,12 @@ class InformerBridge:
             case Changed():
                 self._on_changed(stimulus)
                 return []
+            case Resumed():
+                self._on_resumed(stimulus)
+                return []
+            case Progressed():
+                self._marks.reached(stimulus.resource, stimulus.resource_version)
+                return []
             case Committed():
                 for event in stimulus.logged.commit.events:
                     self._on_event(event)
@@ -133,7 +156,7 @@ class InformerBridge:
                 self._on_completed(stimulus)
                 return []
             case Settled():
-                return self._settle()
+                return self._settle(stimulus.now_ms)
 
     # --- what the API server shows ---------------------------------------------------------------------------------
 
@@ -146,13 +169,25 @@ class InformerBridge:
                 waiting[key] = raw
         self._waiting[listed.resource] = waiting
         self._unswept[listed.resource] = None
-        self._listed[listed.resource] = None
+        self._followed[listed.resource] = None
+        self._marks.listed(listed.resource, listed.resource_version)
         if listed.resource == "workloads":
+            self._has_resumed_workloads = False
             # A Workload that was made and deleted before we saw it never shows: its Job may need a new one.
             self._created.clear()
             self._look_at(self.state.jobs)
 
+    def _on_resumed(self, resumed: Resumed) -> None:
+        self._followed[resumed.resource] = None
+        self._marks.resumed(resumed.resource, resumed.resource_version)
+        if resumed.resource == "workloads":
+            self._has_resumed_workloads = True
+            for key, workload in self.state.workloads.items():
+                if workload.deleting:
+                    self._deleting[key] = None
+
     def _on_changed(self, changed: Changed) -> None:
+        self._marks.changed(changed.resource, changed.resource_version)
         key = self._key_of(changed.resource, changed.object)
         if key is None:
             return
@@ -162,14 +197,18 @@ class InformerBridge:
 
     def _key_of(self, resource: str, raw: bytes) -> str | None:
         try:
-            return key_of(resource, raw)
+            key = key_of(resource, raw)
+            if key == CLUSTER_NAMESPACE and resource == "namespaces":
+                self._marks.meet_cluster(cluster_id_of(raw))
         except UnreadableObjectError as error:
             self.problems.append(error)
             return None
+        return key
 
     # --- facts -----------------------------------------------------------------------------------------------------
 
-    def _settle(self) -> list[Command]:
+    def _settle(self, now_ms: UnixMs) -> list[Command]:
+        rewound = self._marks.rewound()
         self._sweep()
         calls: list[Command] = []
         if self.state.synced:
@@ -179,10 +218,17 @@ class InformerBridge:
         del self._effects[:FACTS_MAX]
         self._take_facts(events)
         self._drop_finalizers(calls)
+        resources: tuple[str, ...] = ()
         if not self.synced and self._all_is_appended():
             self.synced = True
-            events.append(facts.InformersSynced(resources=RESOURCES))
+            resources = RESOURCES
             self._look_at(self.state.jobs)
+        mark = self._marks.mark(now_ms, is_synced=self.synced, resources=resources, rewound=rewound)
+        if mark is not None:
+            # It comes last: a commit that is too large is appended in parts, in order.
+            events.append(mark)
+        elif self.synced:
+            calls += self._marks.wake(now_ms)
         if not events:
             return calls
         return [Append(events=tuple(events), decided_at=self.state.position), *calls]
@@ -228,8 +274,8 @@ class InformerBridge:
         return novelty.news(self.state, seen.fact)
 
     def _all_is_appended(self) -> bool:
-        """Whether everything that was listed is in this commit or in the log."""
-        return len(self._listed) == len(RESOURCES) and not any(self._waiting.values())
+        """Whether everything that was shown is in this commit or in the log."""
+        return len(self._followed) == len(RESOURCES) and not any(self._waiting.values())
 
     # --- what the log says -----------------------------------------------------------------------------------------
 
@@ -294,7 +340,8 @@ class InformerBridge:
             self._drop_finalizer(self._deleting.popitem(last=False)[0], calls)
 
     def _is_full(self) -> bool:
-        return len(self._creating) + len(self._updating) + len(self._finalizing) >= CALLS_MAX
+        under_way = len(self._creating) + len(self._updating) + len(self._finalizing) + len(self._looking)
+        return under_way >= CALLS_MAX
 
     def _create(self, key: JobKey, calls: list[Command]) -> None:
         """Make a Job's Workload if it needs one."""
@@ -357,13 +404,14 @@ class InformerBridge:
     def _drop_finalizer(self, key: WorkloadKey, calls: list[Command]) -> None:
         """Let a deleted Workload go when its Job does not run any more."""
         workload = self.state.workloads.get(key)
+        if workload is None or not workload.deleting or workload.uid in self._finalized or self._may_run(workload):
+            return
         metadata = self._metadata.get(key)
-        if workload is None or not workload.deleting or workload.uid in self._finalized or metadata is None:
+        if metadata is None:
+            self._ask_for_metadata(workload, calls)
             return
         call_id = f"finalize/{workload.uid}"
         if metadata.uid != workload.uid or FINALIZER not in metadata.finalizers or call_id in self._finalizing:
-            return
-        if self._may_run(workload):
             return
         self._finalizing[call_id] = _Finalization(key, workload.uid, metadata.resource_version)
         namespace, name = split_key(key)
@@ -386,6 +434,16 @@ class InformerBridge:
             )
         )
 
+    def _ask_for_metadata(self, workload: Workload, calls: list[Command]) -> None:
+        """After a resume, a Workload that does not change is not shown. One that is to be listed will be."""
+        call_id = f"look/{workload.uid}"
+        if not self._has_resumed_workloads or call_id in self._looking:
+            return
+        self._looking[call_id] = workload.key
+        namespace, name = split_key(workload.key)
+        path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads/{name}"
+        calls.append(Call(id=call_id, method="GET", path=path, lane=workload.key))
+
     def _may_run(self, workload: Workload) -> bool:
         """Whether pods of a workload may still run, or its Job is not yet what it was: it has to stay for a while."""
         if workload.owner is None:
@@ -405,7 +463,7 @@ class InformerBridge:
         """Keep what it takes to remove the finalizer of a Workload that is being deleted."""
         if not fact.deleting:
             return
-        self._metadata[fact.workload] = msgspec.json.decode(raw, type=_Finalized).metadata
+        self._metadata[fact.workload] = msgspec.json.decode(raw, type=_WithMetadata).metadata
         self._finalized.pop(fact.uid, None)
         self._deleting[fact.workload] = None
 
@@ -421,6 +479,9 @@ class InformerBridge:
         finalization = self._finalizing.pop(completed.call_id, None)
         if finalization is not None:
             self._on_finalized(finalization)
+        looked_at = self._looking.pop(completed.call_id, None)
+        if looked_at is not None and is_success(completed):
+            self._on_looked_at(looked_at, completed.body)
 
     def _on_created(self, creation: _Creation, completed: Completed) -> None:
         """The outcome stays among the calls under way until its event is folded."""
@@ -444,6 +505,20 @@ class InformerBridge:
             self._deleting[finalization.workload] = None
         else:
             self._finalized[finalization.uid] = None
+
+    def _on_looked_at(self, key: WorkloadKey, body: bytes) -> None:
+        """What a watch has shown meanwhile counts. If the answer is outdated, its PATCH is refused by a conflict."""
+        if key in self._metadata:
+            return
+        try:
+            metadata = msgspec.json.decode(body, type=_WithMetadata).metadata
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self.problems.append(UnreadableObjectError(resource="workloads", name=key, field="", why=str(error)))
+            return
+        workload = self.state.workloads.get(key)
+        if workload is not None and workload.uid == metadata.uid:
+            self._metadata[key] = metadata
+            self._deleting[key] = None
 
 
 def _creation_id(job: JobKey, uid: Uid) -> str:

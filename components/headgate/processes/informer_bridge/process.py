@@ -22,7 +22,13 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
     assert given.transport is not None, "the bridge asks for Kubernetes"
     settings = given.settings
     carrier = KubernetesCarrier(given.transport, settings.kubernetes)
-    watching = Watching(given.transport, ADDRESSES, tuple(RESOURCES), page_items=settings.bridge.page_items)
+    watching = Watching(
+        given.transport,
+        ADDRESSES,
+        tuple(RESOURCES),
+        page_items=settings.bridge.page_items,
+        resumes=settings.bridge.resumes,
+    )
     given.status.probes.append(lambda: carrier.probe(given.status.started_ms))
     given.status.probes.append(lambda: watching.probe(given.status.started_ms))
     yield Parts(

@@ -3,7 +3,8 @@ The snapshotter's machine: when to take a snapshot, and what the log is told abo
 
 A snapshot is taken after `commits` commits, `every_ms` after the last one if anything has happened since, and once
 nothing has happened for `idle_ms`: so a start folds a bounded tail, and a quiet cell folds next to none. Commits of the
-snapshotter itself do not count, or each snapshot would be a reason for the next.
+snapshotter itself do not count, or each snapshot would be a reason for the next. Commits that only mark how far the
+watches have come (`informers.synced`) count among the `commits`, but do not disturb the quiet.
 
 The loop stores what `TakeSnapshot` asks for and answers with `Completed`: status 200 and a `Stored` as its body,
 whereupon `snapshot.taken` is appended. Later, when the log between the snapshot before and this one has been folded
@@ -21,6 +22,8 @@ from headgate.core.machine import (
     Committed,
     Completed,
     Listed,
+    Progressed,
+    Resumed,
     Settled,
     Stimulus,
     TakeSnapshot,
@@ -29,6 +32,7 @@ from headgate.core.machine import (
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.effects import DivergenceFound, SnapshotTaken
+from headgate.events.facts import InformersSynced
 from headgate.events.ids import Seq, UnixMs
 
 VERIFY = "verify/"
@@ -70,6 +74,7 @@ class Snapshotter:
         taken = state.snapshot.position if state.snapshot is not None else Seq(0)
         # What was folded before this term is not looked at again; it counts by its positions.
         self._commits = max(state.position - taken - 1, 0)
+        self._is_quiet = not self._commits
         self._changed_ms = state.now_ms
         self._since_ms: UnixMs | None = None
         self._taking = ""
@@ -83,14 +88,16 @@ class Snapshotter:
             case Committed(logged=logged):
                 if logged.commit.producer is not Producer.SNAPSHOTTER:
                     self._commits += 1
-                    self._changed_ms = self.state.now_ms
+                    if not all(isinstance(event, InformersSynced) for event in logged.commit.events):
+                        self._is_quiet = False
+                        self._changed_ms = self.state.now_ms
                 return []
             case Completed():
                 self._on_completed(stimulus)
                 return []
             case Settled(now_ms=now_ms):
                 return self._settle(now_ms)
-            case Listed() | Changed():
+            case Listed() | Changed() | Resumed() | Progressed():
                 return []
 
     def _on_completed(self, completed: Completed) -> None:
@@ -126,12 +133,13 @@ class Snapshotter:
         if self._taken or self._diverged:
             commands.append(Append(events=(*self._taken, *self._diverged)))
             self._taken, self._diverged = [], []
-        if self._taking or not self._commits:
+        if self._taking or (self._is_quiet and self._commits < self._rules.commits):
             return commands
         due_ms = min(self._since_ms + self._rules.every_ms, self._changed_ms + self._rules.idle_ms)
         if self._commits >= self._rules.commits or now_ms >= due_ms:
             self._taking = f"snapshot/{self.state.position}"
             self._commits = 0
+            self._is_quiet = True
             self._since_ms = now_ms
             commands.append(TakeSnapshot(self._taking))
         else:

@@ -37,6 +37,8 @@ from headgate.core.machine import (
     Committed,
     Completed,
     Listed,
+    Progressed,
+    Resumed,
     Settled,
     Stimulus,
     WakeAt,
@@ -93,6 +95,7 @@ class Ungater:
     def __init__(self, state: State) -> None:
         self.state = state
         self._dirty: OrderedDict[JobKey, None] = OrderedDict.fromkeys(state.jobs)
+        self._synced = state.synced
         self._effects: list[Event] = []
         self._actions: dict[str, _Action] = {}
         self._busy: dict[JobKey, None] = {}
@@ -115,7 +118,7 @@ class Ungater:
                 return []
             case Settled():
                 return self._settle(stimulus.now_ms)
-            case Listed() | Changed():
+            case Listed() | Changed() | Resumed() | Progressed():
                 return []
 
     # --- what the log says -----------------------------------------------------------------------------------------
@@ -138,7 +141,9 @@ class Ungater:
                     # The Job in the state is the one from before: not to be stopped again until it shows.
                     self._stopped[event.job] = None
             case facts.InformersSynced():
-                self._dirty |= OrderedDict.fromkeys(self.state.jobs)
+                if not self._synced:
+                    self._synced = True
+                    self._dirty |= OrderedDict.fromkeys(self.state.jobs)
             case facts.ResourceFlavorObserved():
                 # A start may have waited for its flavor.
                 self._dirty |= OrderedDict.fromkeys(
