@@ -117,9 +117,9 @@ class Verdict(Note, frozen=True):
     message: str
     decided_at: Seq
     at: Seq
-    since: Seq
     short: tuple[str, ...] = ()
     needs: Needs = ()
+    since: Seq = Seq(0)
 
 
 class Workload(Record):
