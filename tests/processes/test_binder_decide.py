@@ -150,7 +150,7 @@ def test_an_applied_status_is_not_written_again_after_a_restart() -> None:
     assert Bound(bound.log).rest() == ([], [])
 
 
-@pytest.mark.parametrize("code", [404, 422, 403])
+@pytest.mark.parametrize("code", [404, 400, 403])
 def test_a_refused_status_is_recorded_and_left(code: int) -> None:
     """The API server's words are in the log, and nothing is asked again until the status is another one."""
     bound, call = with_status()
@@ -163,6 +163,37 @@ def test_a_refused_status_is_recorded_and_left(code: int) -> None:
     assert Bound(bound.log).rest() == ([], [])
     bound.say(MANAGER, WorkloadFinished(**about(), reason="Succeeded", message="m"))
     assert len(bound.rest()[1]) == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_reservation_that_may_not_replace_another_is_written_after_none(restarted: bool) -> None:
+    """Released and reserved again before its status was written: the API server lets a reservation go, not change."""
+    bound, call = with_status()
+    bound.answer(call, 422, reason="Invalid", message="status.admission: field is immutable")
+    if restarted:
+        bound.rest()
+        bound = Bound(bound.log)
+    (between,) = bound.rest()[1]
+    assert "admission" not in between.body["status"]
+    assert {each["type"]: each["status"] for each in between.body["status"]["conditions"]} == {
+        "QuotaReserved": "False",
+        "Admitted": "False",
+    }
+    bound.answer(between)
+    (again,) = bound.rest()[1]
+    assert again.body == call.body
+    bound.answer(again, 422, reason="Invalid", message="something else")
+    assert bound.rest()[1] == []
+
+
+def test_a_reservation_that_is_refused_with_and_without_is_left() -> None:
+    """Two refusals end it, until the status is another one."""
+    bound, call = with_status()
+    bound.answer(call, 422, reason="Invalid", message="no")
+    (between,) = bound.rest()[1]
+    bound.answer(between, 422, reason="Invalid", message="no")
+    assert bound.rest()[1] == []
+    assert Bound(bound.log).rest() == ([], [])
 
 
 def test_a_conflict_is_tried_again_later_and_later() -> None:

@@ -19,11 +19,7 @@ from headgate.core.places import (
     take_back,
     unblock,
 )
-from headgate.core.state import (
-    Stage,
-    State,
-    Verdict,
-)
+from headgate.core.state import REFUSED_MAX, Stage, State, Verdict
 from headgate.events import decisions, effects
 from headgate.events.commit import Commit
 from headgate.events.ids import Seq
@@ -129,13 +125,14 @@ def _skipped(state: State, event: decisions.WorkloadSkipped, commit: Commit, seq
 def _status_applied(state: State, event: effects.StatusApplied, commit: Commit, seq: Seq) -> None:
     workload = state.workloads.get(event.workload)
     if workload is not None and workload.uid == event.uid:
-        workload.applied, workload.refused = event.digest, ""
+        workload.applied, workload.refused, workload.refused_code = event.digest, (), 0
 
 
 def _status_rejected(state: State, event: effects.StatusRejected, commit: Commit, seq: Seq) -> None:
     workload = state.workloads.get(event.workload)
     if workload is not None and workload.uid == event.uid:
-        workload.refused = event.digest
+        workload.refused = (*workload.refused, event.digest)[-REFUSED_MAX:]
+        workload.refused_code = event.code
 
 
 APPLY: dict[type, Apply] = {

@@ -313,7 +313,6 @@ def _released(state: State, event: queueing.WorkloadReleased, commit: Commit, se
     move(state, workload, end, seq)
     workload.admission = None
     workload.cluster_queue = ""
-    workload.checks = ()
     if had_quota:
         workload.conditions = conditions.put(
             workload.conditions,

@@ -122,6 +122,10 @@ class Verdict(Note, frozen=True):
     since: Seq = Seq(0)
 
 
+REFUSED_MAX = 8
+"""How many refused statuses of a workload are remembered: enough to end a loop, few enough to forget."""
+
+
 class Workload(Record):
     """
     One Workload and its life so far.
@@ -129,7 +133,8 @@ class Workload(Record):
     `cluster_queue` is the queue it stands in, or whose quota it holds. `priority`, `queued_at_ms` and `shape` are its
     rank and kind there. `offered_no` orders the offered heads. `stale_checks` are check states from before an eviction
     that the API server still shows: they say nothing about the next reservation. `applied` is the digest of the
-    status that the API server has, `refused` that of the last one that it refused.
+    status that the API server has, `refused` those of the ones that it has refused since, with the code of the last
+    refusal.
     """
 
     key: WorkloadKey
@@ -165,7 +170,8 @@ class Workload(Record):
     resource_requests: tuple[PodSetRequest, ...] = ()
     evictions: tuple[EvictionStat, ...] = ()
     applied: str = ""
-    refused: str = ""
+    refused: tuple[str, ...] = ()
+    refused_code: int = 0
 
 
 class NamespaceRecord(Note, frozen=True):

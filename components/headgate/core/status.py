@@ -92,6 +92,26 @@ def is_empty(status: WorkloadStatus) -> bool:
     return status == _NOTHING
 
 
+def without_reservation(status: WorkloadStatus) -> WorkloadStatus:
+    """
+    A status with its reservation taken back: what has to be written between two different reservations.
+
+    The API server does not let `status.admission` change, only go (Kueue's webhook). When a workload was released and
+    reserved again before its status was written, the one in between is made up for here.
+    """
+    both = (conditions.QUOTA_RESERVED, conditions.ADMITTED)
+    kept = tuple(_taken_back(each) if each.type in both else each for each in status.conditions)
+    return msgspec.structs.replace(status, admission=None, conditions=kept)
+
+
+def _taken_back(condition: Condition) -> Condition:
+    if condition.type == conditions.ADMITTED:
+        gone = {"reason": "NoReservation", "message": conditions.NO_RESERVATION}
+        return msgspec.structs.replace(condition, status="False", **gone)
+    message = "The quota reservation before the next one was released"
+    return msgspec.structs.replace(condition, status="False", reason="Pending", message=message)
+
+
 _NOTHING = WorkloadStatus()
 _encoder = msgspec.json.Encoder(order="deterministic")
 

@@ -4,7 +4,8 @@ The binder's first task: each Workload's status in the API server is the one tha
 Level-triggered: a workload that something happened to is looked at again; when the digest of its status is neither that
 of the last one applied nor of the last one refused, it is written, one write a workload at a time. What happens while a
 write is under way leads to one more write with all of it. A conflict (the object was made anew under its name) is tried
-again later with the state of then; any other refusal is final until the status changes.
+again later with the state of then; any other refusal is final until the status changes, but for one: a reservation that
+was refused is written once more after a status without it, since a reservation may go and not change.
 """
 
 from collections import OrderedDict
@@ -21,6 +22,7 @@ from headgate.core.status import (
     status_digest,
     status_patch,
     status_path,
+    without_reservation,
     workload_status,
 )
 from headgate.events import decisions, effects, facts, queueing
@@ -46,6 +48,9 @@ WORKLOAD_EVENTS: Final = (
     decisions.WorkloadSkipped,
 )
 """The events after which a single workload's record is another one than before."""
+
+INVALID: Final = 422
+"""The HTTP status of an object that the API server finds wrong."""
 
 APPLY_QUERY: Final = {"fieldManager": FIELD_MANAGER, "force": "true"}
 APPLY_TYPE: Final = "application/apply-patch+yaml"
@@ -132,7 +137,11 @@ class WorkloadStatuses:
         if is_empty(status) and not workload.applied:
             return
         digest = status_digest(status)
-        if digest not in (workload.applied, workload.refused):
+        if digest in workload.refused and workload.refused_code == INVALID and status.admission is not None:
+            # Perhaps the API server still has another reservation, which may only go, not change.
+            status = without_reservation(status)
+            digest = status_digest(status)
+        if digest not in (workload.applied, *workload.refused):
             self._busy[key] = None
             calls.append(self._write(workload, digest, status_patch(workload, status)))
 
