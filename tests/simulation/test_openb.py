@@ -74,6 +74,7 @@ def test_every_task_is_accounted_for(tmp_path: Path) -> None:
     assert (report.tasks, report.succeeded, report.failed, report.unfinished) == (3, 2, 1, 0)
     assert report.used_peak == 2000
     assert {queue.queue: queue.admitted for queue in report.queues} == {"be": 2, "ls": 1}
+    assert [sample.pending for sample in report.samples if sample.at_s < 90] == [0, 1, 1, 1], "only p1 has to wait"
     assert "<svg" in picture(report, "small & simple")
     assert "small &amp; simple" in picture(report, "small & simple")
 

@@ -87,6 +87,7 @@ class Recorder:
         self._area = 0.0
         self._changed_ms = start_ms
         self._samples: list[Sample] = []
+        self._latest: Sample | None = None
         self._every = 1
         self._seen = 0
 
@@ -128,11 +129,18 @@ class Recorder:
             if resource == self.resource
         )
         self.used_peak = max(self.used_peak, self._used)
+        pending = len(self._created) - self.finished - sum(len(keys) for keys in state.index.holders.values())
+        at_s = (now_ms - self.start_ms) / 1000
+        if self._latest is not None and self._latest.at_s < at_s:
+            self._keep(self._latest)
+        # What comes and goes within one instant was never there for anybody to see: only the last of it is drawn.
+        self._latest = Sample(at_s=at_s, used=self._used, pending=max(0, pending))
+
+    def _keep(self, sample: Sample) -> None:
         self._seen += 1
         if self._seen % self._every:
             return
-        pending = len(self._created) - self.finished - sum(len(keys) for keys in state.index.holders.values())
-        self._samples.append(Sample(at_s=(now_ms - self.start_ms) / 1000, used=self._used, pending=max(0, pending)))
+        self._samples.append(sample)
         if len(self._samples) > SAMPLES_MAX:
             self._samples = self._samples[::2]
             self._every *= 2
@@ -170,7 +178,7 @@ class Recorder:
             log_hash=self.log_hash,
             queues=self._waits(),
             unfinished_why=why,
-            samples=tuple(self._samples),
+            samples=(*self._samples, *((self._latest,) if self._latest is not None else ())),
         )
 
     def _waits(self) -> tuple[Waits, ...]:
