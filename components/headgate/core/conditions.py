@@ -17,7 +17,6 @@ EVICTED = "Evicted"
 PREEMPTED = "Preempted"
 REQUEUED = "Requeued"
 FINISHED = "Finished"
-PODS_READY = "PodsReady"
 
 NO_RESERVATION = "The workload has no reservation"
 UNSATISFIED_CHECKS = "The workload has not all checks ready"

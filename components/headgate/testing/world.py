@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from headgate.adapters.kubernetes.resources import RESOURCES as API
 from headgate.core import fold
 from headgate.core.appending import first_of_term, is_deposed, next_commit
 from headgate.core.machine import (
@@ -43,7 +44,6 @@ from headgate.core.machine import (
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, digest, encode_commit
-from headgate.events.effects import SnapshotTaken
 from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.events.subjects import log_subject
 from headgate.processes.binder.decide import Binder
@@ -60,30 +60,6 @@ MACHINES: Mapping[Producer, Callable[[State], Machine]] = {
     Producer.BINDER: Binder,
     Producer.UNGATER: Ungater,
 }
-
-LIST_PATHS: Mapping[str, str] = {
-    "namespaces": "/api/v1/namespaces",
-    "nodes": "/api/v1/nodes",
-    "pods": "/api/v1/pods",
-    "limitranges": "/api/v1/limitranges",
-    "jobs": "/apis/batch/v1/jobs",
-    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
-    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
-    **{
-        plural: f"/apis/kueue.x-k8s.io/v1beta2/{plural}"
-        for plural in (
-            "resourceflavors",
-            "topologies",
-            "cohorts",
-            "clusterqueues",
-            "localqueues",
-            "workloadpriorityclasses",
-            "admissionchecks",
-            "workloads",
-        )
-    },
-}
-
 
 HISTORY_MAX = 1000
 """Changes the cluster remembers per kind: the bridge polls its watches at every step and is never far behind."""
@@ -441,18 +417,18 @@ class World:
                 self._list(instance, resource)
                 continue
             if self._happens(self.faults.forget):
-                self.cluster.store.table(BY_PLURAL[_group_of(resource), resource]).compact()
+                self.cluster.store.table(BY_PLURAL[API[resource].group, resource]).compact()
             self.resumes += 1
             instance.stimuli.append(Resumed(resource, mark))
             self._watch(instance, resource, mark)
 
     def _watch(self, instance: Instance, resource: str, version: str) -> None:
         query = {"resourceVersion": version, "allowWatchBookmarks": "true"}
-        instance.watch(resource, self.cluster.watch(LIST_PATHS[resource], query))
+        instance.watch(resource, self.cluster.watch(API[resource].path(), query))
 
     def _list(self, instance: Instance, resource: str) -> None:
         self.lists += 1
-        path = LIST_PATHS[resource]
+        path = API[resource].path()
         listing = self.cluster.request("GET", path).json()
         resource_version = listing["metadata"]["resourceVersion"]
         items = tuple(msgspec.json.encode(item) for item in listing.get("items") or ())
@@ -574,12 +550,3 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 class _Versioned(msgspec.Struct):
     metadata: _Metadata
-
-
-def _group_of(resource: str) -> str:
-    """The API group in a resource's path; "" for the core."""
-    path = LIST_PATHS[resource].split("/")
-    return path[2] if path[1] == "apis" else ""
-
-
-__all__ = ["LIST_PATHS", "MACHINES", "NO_FAULTS", "Clock", "Faults", "Instance", "SnapshotTaken", "Stored", "World"]

@@ -136,11 +136,6 @@ class Connection:
         return self._connected.is_set() and self.client.is_connected
 
     @property
-    def last_error(self) -> str:
-        """The last error which the client reported, for messages."""
-        return self._last_error
-
-    @property
     def requests(self) -> Requests:
         """The pipelined requester."""
         assert self._requests is not None, "connect() starts the requester"

@@ -11,7 +11,6 @@ after finding out what happened. `Refused` is the broker's own answer; its code 
 from headgate.adapters.log import LogError
 
 STREAM_NOT_FOUND = 10059
-CONSUMER_NOT_FOUND = 10014
 NO_MESSAGE = 10037
 STREAM_NAME_IN_USE = 10058
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
