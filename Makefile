@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 500
 
-.PHONY: help demo test check fmt bench schemas chaos lock clean
+.PHONY: help demo demo-kube test test-kube kube check fmt bench bench-kube bench-kube-jobs bench-kube-costs schemas chaos chaos-kube lock clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -20,8 +20,17 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## a whole cell on this machine: 3 teams, 200 jobs, the story of one that had to wait
 	@$(BIN)/headgate demo
 
-test: $(STAMP) ## all tests but the long chaos runs
-	@$(BIN)/pytest -m "not chaos" --seeds $(SEEDS)
+test: $(STAMP) ## all tests but the long chaos runs and those on a real control plane
+	@$(BIN)/pytest -m "not chaos and not kube and not chaos_kube" --seeds $(SEEDS)
+
+kube: $(STAMP) ## build a real control plane into the user's cache folder, if it is not there (needs Go)
+	@$(BIN)/python -m headgate.testing.control_plane build
+
+test-kube: kube ## the tests on a real control plane; skipped where there is none
+	@$(BIN)/pytest -m kube --timeout 300
+
+demo-kube: kube ## the demo on a real control plane
+	@$(BIN)/python -m headgate.testing.control_plane demo
 
 check: $(STAMP) ## format, lint, types, import contracts, schema drift, compose syntax
 	$(BIN)/ruff format --check .
@@ -38,11 +47,23 @@ fmt: $(STAMP) ## format and fix what can be fixed
 bench: $(STAMP) ## the benchmarks, as a table
 	@$(BIN)/python -m tests.benchmarks
 
+bench-kube: kube ## Kueue's scheduler benchmark on a real API server; ARGS='--scale 0.1' for a small run
+	@$(BIN)/python -m tests.benchmarks.kube $(ARGS)
+
+bench-kube-jobs: kube ## 2,000 real Jobs through their lives on a real control plane; ARGS='--jobs N'
+	@$(BIN)/python -m tests.benchmarks.kube_jobs $(ARGS)
+
+bench-kube-costs: kube ## what each kind of request costs a real API server
+	@$(BIN)/python -m tests.benchmarks.kube_costs $(ARGS)
+
 schemas: $(STAMP) ## write schemas/ anew from the event types
 	@$(BIN)/python -m headgate.testing.schemas
 
 chaos: $(STAMP) ## kill every process and the broker again and again under load; prints its seed
 	@$(BIN)/pytest -m chaos --timeout 3000 -s
+
+chaos-kube: kube ## the same on a real control plane that fails; ARGS='--chaos-seed N' repeats a run
+	@$(BIN)/pytest -m chaos_kube --timeout 1200 -s tests/chaos_kube $(ARGS)
 
 lock: ## resolve the dependencies anew (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --extra dev pyproject.toml -o requirements.lock

@@ -1,6 +1,10 @@
-"""Options and fixtures for all tests."""
+"""Options, fixtures and rules for all tests."""
+
+from collections.abc import Generator
 
 import pytest
+
+from headgate.testing.control_plane import NoAssetsError
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,3 +26,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def anyio_backend() -> str:
     """Everything asynchronous runs on asyncio: nats-py and aiohttp know nothing else."""
     return "asyncio"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None]:
+    """A test whose fixtures lack a binary of the control plane is skipped, with the line that says which."""
+    try:
+        yield
+    except NoAssetsError as error:
+        pytest.skip(str(error))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """The same for a test that looks for one itself."""
+    try:
+        yield
+    except NoAssetsError as error:
+        pytest.skip(str(error))

@@ -151,7 +151,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 env=self._env,
                 start_new_session=True,
-                preexec_fn=_dies_with(os.getpid()),
+                preexec_fn=dies_with_us(signal.SIGTERM),
             )
         self.state = ChildState.RUNNING
 
@@ -164,12 +164,19 @@ class Child:
             await anyio.sleep(POLL_S)
 
 
-def _dies_with(parent: int) -> Callable[[], None]:
+def dies_with_us(number: int) -> Callable[[], None]:
+    """
+    What a child runs before it becomes its program, so that the kernel sends it a signal when we end (Linux only).
+
+    It is bound to the thread that starts the child, which should be the main one.
+    """
+    parent = os.getpid()
+
     def in_child() -> None:
         if _LIBC is not None:
-            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            _LIBC.prctl(_PR_SET_PDEATHSIG, number)
             if os.getppid() != parent:  # it died before we could ask
-                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), number)
 
     return in_child
 

@@ -5,10 +5,13 @@ It starts a whole cell (`headgate.cli.supervisor`), creates what a platform team
 teams, and watches: not the cluster, but the log, folded in this process as every process folds it. When all jobs are
 done it shows how long who waited, audits the log, decides every cycle again, and tells the story of the job that waited
 longest.
+
+`show` is the demo itself; it runs beside a cluster of somebody else's making too (`make demo-kube`).
 """
 
 import shutil
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,7 +76,7 @@ def demo(
         print(yaml.safe_dump_all([*cluster_objects(), *job_objects(jobs, seed)], sort_keys=False), end="")
         return
     directory = data or cell.ROOT / NAME
-    _make_room(directory)
+    make_room(directory, NAME)
     try:
         failed = anyio.run(_demo, directory, jobs, seed, keep, backend_options={"use_uvloop": True})
     except KeyboardInterrupt:
@@ -82,46 +85,78 @@ def demo(
     raise typer.Exit(FAILED if failed else OK)
 
 
-def _make_room(directory: Path) -> None:
-    """Each demo begins with an empty log; the one before is removed, and nothing else is."""
+def make_room(directory: Path, name: str) -> None:
+    """
+    Remove the demo before, for each begins with an empty log; nothing else is removed.
+
+    Raises CliError when a cell runs in the directory, or when it holds what is not a demo of this name.
+    """
     found = cell.read(directory)
     if found is not None and found.running:
         raise CliError(f"a cell runs in {directory} already: stop it, or name another --data")
-    if found is not None and found.info.cell == NAME:
+    if found is not None and found.info.cell == name:
         shutil.rmtree(directory)
     elif directory.exists() and any(directory.iterdir()):
         raise CliError(f"{directory} is not empty and holds no demo: name another --data")
 
 
 async def _demo(directory: Path, jobs: int, seed: int, keep: bool) -> bool:
-    out = console()
     begun = time.monotonic()
     async with until_signal(), Supervisor(UpOptions(data=directory, cell=NAME), say) as running:
         await running.wait_ready()
-        out.print(
+        console().print(
             f"[bold]headgate demo[/bold]: broker, simulated cluster and six processes are up after "
             f"{time.monotonic() - begun:.1f} s; {jobs} jobs of {len(TEAMS)} teams"
         )
-        where = SourceOptions(data=directory)
-        async with open_source(where) as source:
-            tally = await _run(running, source, jobs, seed)
-        _final_table(tally)
-        failed = await _prove(where)
-        await _story(where, tally)
-        out.print(f"\n[dim]all of it took {time.monotonic() - begun:.1f} s; the log stays in {directory}[/dim]")
+        failed = await show(running, jobs, seed)
+        console().print(f"\n[dim]all of it took {time.monotonic() - begun:.1f} s; the log stays in {directory}[/dim]")
         if keep:
             greet(running)
             await anyio.sleep_forever()
     return failed
 
 
+async def show(
+    running: Supervisor,
+    jobs: int,
+    seed: int,
+    *,
+    half_way: Callable[[], Awaitable[None]] | None = None,
+    finished: Callable[[], Awaitable[bool]] | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> bool:
+    """
+    The demo beside a cell that is ready: create, submit, watch, and read it all back; whether anything was found wrong.
+
+    `half_way` is called once when half of the jobs are finished, `finished` behind the table of all; it says whether it
+    found something wrong.
+
+    Raises CliError when the jobs do not finish within `timeout_s`.
+    """
+    where = SourceOptions(data=running.data)
+    async with open_source(where) as source:
+        tally = await _run(running, source, jobs, seed, half_way, timeout_s)
+    _final_table(tally)
+    failed = await finished() if finished is not None else False
+    failed |= await _prove(where)
+    await _story(where, tally)
+    return failed
+
+
 # --- running -------------------------------------------------------------------------------------------------------
 
 
-async def _run(running: Supervisor, source: Source, jobs: int, seed: int) -> Tally:
+async def _run(
+    running: Supervisor,
+    source: Source,
+    jobs: int,
+    seed: int,
+    half_way: Callable[[], Awaitable[None]] | None,
+    timeout_s: float,
+) -> Tally:
     """Create everything, submit the jobs, and follow the log until all of them are finished and it is quiet."""
     tally = Tally(fold.new_state(source.cell))
-    with anyio.move_on_after(TIMEOUT_S) as limit:
+    with anyio.move_on_after(timeout_s) as limit:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_follow, source, tally)
             async with open_transport(resolve(kubeconfig=running.kubeconfig)) as transport:
@@ -129,12 +164,14 @@ async def _run(running: Supervisor, source: Source, jobs: int, seed: int) -> Tal
                 for manifest in cluster_objects():
                     await _create(client, manifest)
                 tasks.start_soon(_submit, client, job_objects(jobs, seed))
+                if half_way is not None:
+                    tasks.start_soon(_at_half, tally, jobs, half_way)
                 await _watch(tally, jobs)
                 await _settle(tally)
             tasks.cancel_scope.cancel()
     if limit.cancelled_caught:
         raise CliError(
-            f"only {len(tally.jobs_finished)} of {jobs} jobs finished within {TIMEOUT_S:g} s; look at "
+            f"only {len(tally.jobs_finished)} of {jobs} jobs finished within {timeout_s:g} s; look at "
             f"{running.data / 'logs'} and `headgate queue status --data {running.data}`",
             FAILED,
         )
@@ -190,6 +227,13 @@ async def _watch(tally: Tally, jobs: int) -> None:
         if anyio.current_time() - shown_at >= LINE_EVERY_S:
             shown_at = anyio.current_time()
             out.print(_line(tally, jobs))
+        await anyio.sleep(REFRESH_S)
+
+
+async def _at_half(tally: Tally, jobs: int, then: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        if 2 * len(tally.jobs_finished) >= jobs:
+            return await then()
         await anyio.sleep(REFRESH_S)
 
 

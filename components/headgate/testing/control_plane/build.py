@@ -1,0 +1,145 @@
+"""
+Building the control plane: `make kube`.
+
+Go fetches the pinned modules (their sums are in `modules/*/go.sum`) and builds each binary into the cache folder
+(`assets.cache_folder`); Kueue's own CustomResourceDefinitions are copied there from its module. Every file appears
+whole, by a rename, and a lock lets a second build that starts meanwhile wait and then find everything there.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from headgate.testing.control_plane.assets import (
+    BINARIES,
+    KUEUE_CRDS,
+    KUEUE_SAMPLES,
+    MODULES,
+    Assets,
+    Binary,
+    NoAssetsError,
+    cache_folder,
+    find_assets,
+    go_platform,
+)
+
+_KUEUE: Final = "sigs.k8s.io/kueue"
+_KUEUE_FILES: Final = {
+    KUEUE_CRDS: ("config/components/crd/bases",),
+    KUEUE_SAMPLES: ("cmd/kueueviz/examples", "test/performance/e2e"),
+}
+"""The folders of Kueue's module whose YAML files are copied, by the folder that they are copied to."""
+
+
+class BuildError(Exception):
+    """Go refused. Its own words have gone to standard error already."""
+
+
+def build() -> Assets:
+    """
+    Build what is missing, with a line for each step on standard output; nothing when all is there.
+
+    A folder that KUBEBUILDER_ASSETS names is taken as it is. Raises NoAssetsError without Go, BuildError when Go fails.
+    """
+    if os.environ.get("KUBEBUILDER_ASSETS"):
+        assets = find_assets()
+        _say(f"using KUBEBUILDER_ASSETS={assets.folder}")
+        absent = [binary.name for binary in BINARIES if not assets.has(binary.name)]
+        if absent:
+            _say(f"it has no {', '.join(absent)}: the tests that need them are skipped")
+        return assets
+    folder = cache_folder()
+    if not _missing(folder):
+        _say(f"the control plane is in {folder}")
+        return find_assets()
+    go = shutil.which("go")
+    if go is None:
+        raise NoAssetsError(
+            "Go is not on the PATH and KUBEBUILDER_ASSETS is not set: nothing is built, "
+            "and the tests on a real control plane are skipped"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        begun = time.monotonic()
+        missing = _missing(folder)
+        _say(f"building {', '.join(missing)} into {folder}: minutes with cold caches, once")
+        for binary in BINARIES:
+            if binary.name in missing:
+                _build(go, binary, folder)
+        if missing := [name for name in _KUEUE_FILES if name in missing]:
+            _fetch_kueue(go, folder, missing)
+        _say(f"the control plane is in {folder} ({time.monotonic() - begun:.0f} s)")
+    return find_assets()
+
+
+def _missing(folder: Path) -> list[str]:
+    assets = Assets(folder, "the cache")
+    missing = [binary.name for binary in BINARIES if not assets.has(binary.name)]
+    return [*missing, *(name for name in _KUEUE_FILES if not (folder / name).is_dir())]
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; the kernel gives it back when we end in whatever way."""
+    with (folder / "build.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("another build is under way; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        for stale in folder.glob("*.part"):  # of a build that was killed
+            shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
+        yield
+
+
+def _build(go: str, binary: Binary, folder: Path) -> None:
+    _say(f"  {binary.name} ...", end="")
+    begun = time.monotonic()
+    part = folder / f"{binary.name}.part"
+    args = ["build", "-trimpath", "-mod=readonly", "-ldflags", binary.ldflags, "-o", str(part), binary.package]
+    _go(go, args, binary.module)
+    part.replace(folder / binary.name)
+    _say(f" {time.monotonic() - begun:.0f} s")
+
+
+def _fetch_kueue(go: str, folder: Path, missing: list[str]) -> None:
+    _say("  Kueue's CRDs and samples ...", end="")
+    begun = time.monotonic()
+    version = next(
+        line.split()[-1] for line in (MODULES / "kueue/go.mod").read_text().splitlines() if f" {_KUEUE} " in line
+    )
+    module = Path(json.loads(_go(go, ["mod", "download", "-json", f"{_KUEUE}@{version}"], "kueue"))["Dir"])
+    for name in missing:
+        part = folder / f"{name}.part"
+        part.mkdir()
+        for source in _KUEUE_FILES[name]:
+            for path in sorted((module / source).rglob("*.yaml")):
+                shutil.copyfile(path, part / "-".join(path.relative_to(module / source).parts))
+        part.replace(folder / name)
+    _say(f" {time.monotonic() - begun:.0f} s")
+
+
+def _go(go: str, args: list[str], module: str) -> bytes:
+    """Run Go in one of the modules; what it printed. Its errors go to our standard error."""
+    system, machine = go_platform()
+    # A user's own settings (a workspace, vendoring) must not decide what is built.
+    env = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "", "GOOS": system, "GOARCH": machine}
+    done = subprocess.run([go, *args], cwd=MODULES / module, env=env, stdout=subprocess.PIPE, check=False)  # noqa: S603 - the user's Go
+    if done.returncode != 0:
+        raise BuildError(
+            f"go {args[0]} failed in {MODULES / module} (exit code {done.returncode}); its words are above"
+        )
+    return done.stdout
+
+
+def _say(text: str, end: str = "\n") -> None:
+    sys.stdout.write(text + end)
+    sys.stdout.flush()
