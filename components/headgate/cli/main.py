@@ -32,6 +32,7 @@ COMMANDS: Final[dict[str, _Lazy]] = {
     "apply": _Lazy("objects", "Create or change objects from manifests.", _ASK),
     "get": _Lazy("objects", "Show objects of the cluster.", _ASK),
     "delete": _Lazy("objects", "Delete objects.", _ASK),
+    "crds": _Lazy("crds", "Install Kueue's CustomResourceDefinitions, or compare them.", _ASK),
     "queue": _Lazy("queue", "Show how the queues stand.", _ASK),
     "explain": _Lazy("explain", "Tell a workload's whole story.", _ASK),
     "events": _Lazy("events", "Show, follow or export the log's events.", _LOG),

@@ -1,6 +1,7 @@
 """`headgate up`: a whole cell on this machine, from one command."""
 
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 REFRESH_S = 0.5
+CHECK_TIMEOUT_S = 5.0
+"""How long a cluster may take to say which resources it serves before we start without having heard it."""
 NEWS_SHOWN = 6
 """Restarts and the like that stand below the table."""
 _EPILOG = """\b
@@ -100,6 +103,8 @@ async def _up(options: UpOptions, manifests: list[str]) -> None:
         if not out.is_terminal:
             say(text)
 
+    if options.kubeconfig:
+        await _check_crds(options.kubeconfig, told)
     async with until_signal(), Supervisor(options, told) as cell:
         await cell.wait_ready()
         if manifests:
@@ -109,6 +114,34 @@ async def _up(options: UpOptions, manifests: list[str]) -> None:
             await _show(cell, news)
         else:
             await _wait(cell)
+
+
+async def _check_crds(kubeconfig: str, told: Callable[[str], None]) -> None:
+    """
+    Nothing starts on a cluster that lacks Kueue's API: every process would only wait for it.
+
+    A cluster that does not answer is another matter, for which the processes wait by themselves.
+
+    Raises CliError.
+    """
+    from headgate.adapters.kubernetes.crds.install import missing_crds
+    from headgate.adapters.kubernetes.errors import ApiError, TransportError
+    from headgate.adapters.kubernetes.kubeconfig import resolve
+    from headgate.cli.cluster import open_cluster
+
+    async with open_cluster(resolve(kubeconfig=kubeconfig)) as objects:
+        try:
+            with anyio.fail_after(CHECK_TIMEOUT_S):
+                missing = await missing_crds(objects.client)
+        except (ApiError, TransportError, TimeoutError) as error:
+            told(f"the cluster cannot say yet whether it has Kueue's API: {error}")
+            return
+    if missing:
+        raise CliError(
+            f"{kubeconfig}: the API server does not serve {', '.join(missing)}: "
+            f"install them with `headgate crds install --kubeconfig {kubeconfig}`",
+            FAILED,
+        )
 
 
 async def apply_all(kubeconfig: str, manifests: list[str]) -> None:

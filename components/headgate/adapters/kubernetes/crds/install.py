@@ -1,0 +1,272 @@
+"""
+Putting Kueue's CustomResourceDefinitions into a cluster, and looking at those that are there.
+
+Called by `headgate crds install` and `diff`, and by `headgate up` before it starts anything (`missing_crds`). Promises:
+definitions that others installed (Kueue itself, a Helm chart) are looked at and left alone unless `force` is given;
+whatever is done is reported the moment it is done, so that a failure half-way hides nothing; running it again is safe.
+"""
+
+import enum
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from headgate.adapters.kubernetes.client import KubeClient, PatchType
+from headgate.adapters.kubernetes.crds.compare import Difference, differences, missing_fields
+from headgate.adapters.kubernetes.crds.kinds import KUEUE_GROUP, KUEUE_KINDS
+from headgate.adapters.kubernetes.crds.render import MANAGED_BY, MANAGER, custom_resource_definitions
+from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
+from headgate.adapters.kubernetes.resources import RESOURCES, Resource
+
+JsonObject = dict[str, Any]
+
+CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
+    group="apiextensions.k8s.io",
+    version="v1",
+    plural="customresourcedefinitions",
+    kind="CustomResourceDefinition",
+    namespaced=False,
+)
+ESTABLISH_TIMEOUT_S: Final = 30.0
+"""How long an API server may take to serve a definition that it has accepted; it takes less than a second."""
+
+_POLL_S: Final = 0.1
+_STORED: Final = KUEUE_KINDS[0].version
+
+
+class CrdError(KubernetesError):
+    """A definition that is there keeps ours from being installed. The message says what to do first."""
+
+
+class State(enum.Enum):
+    """What became of a definition, or with a dry run would have."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    REPLACED = "replaced"
+    LEFT = "left alone"
+
+
+class Installed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one definition. `detail` says why; `usable` is whether Headgate can work with what is there."""
+
+    name: str
+    state: State
+    detail: str = ""
+    usable: bool = True
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """How the definition in a cluster differs from ours; `there` is whether it has one at all."""
+
+    name: str
+    there: bool
+    differences: tuple[Difference, ...] = ()
+
+
+async def install(
+    client: KubeClient, *, dry_run: bool = False, force: bool = False, timeout_s: float = ESTABLISH_TIMEOUT_S
+) -> AsyncIterator[Installed]:
+    """
+    Install what is missing and bring what is ours up to date, one definition after the other.
+
+    Each is yielded when the API server serves it. `dry_run` lets the server check everything and keep nothing; `force`
+    replaces the definitions that others installed.
+
+    Raises ApiError, TransportError; CrdError for a definition that is being deleted, whose names another one has, that
+    may not be replaced, or that is not served in time.
+    """
+    for definition in custom_resource_definitions():
+        found = await _read(client, definition["metadata"]["name"])
+        done = await _install_one(client, definition, found, dry_run=dry_run, force=force)
+        if done.state is not State.LEFT and not dry_run:
+            await _wait_served(client, definition, timeout_s)
+        yield done
+
+
+async def compare_installed(client: KubeClient) -> list[Compared]:
+    """Every definition of ours beside the cluster's. Raises ApiError and TransportError."""
+    compared = []
+    for definition in custom_resource_definitions():
+        name = definition["metadata"]["name"]
+        found = await _read(client, name)
+        compared.append(
+            Compared(name=name, there=False)
+            if found is None
+            else Compared(name=name, there=True, differences=tuple(differences(definition, found)))
+        )
+    return compared
+
+
+async def missing_crds(client: KubeClient) -> tuple[str, ...]:
+    """
+    The resources of Kueue's API that Headgate works with and that the API server does not serve, by full name.
+
+    Asks discovery, which everybody who may log in may read. Raises ApiError and TransportError.
+    """
+    served = await _served(client)
+    needed = (each for each in RESOURCES.values() if each.group == KUEUE_GROUP)
+    return tuple(f"{each.plural}.{each.group}" for each in needed if each.plural not in served)
+
+
+async def _install_one(
+    client: KubeClient, definition: JsonObject, found: JsonObject | None, *, dry_run: bool, force: bool
+) -> Installed:
+    name = definition["metadata"]["name"]
+    if found is None:
+        await _apply(client, definition, dry_run=dry_run)
+        return Installed(name=name, state=State.CREATED)
+    if found["metadata"].get("deletionTimestamp"):
+        raise CrdError(
+            f"customresourcedefinition {name} is being deleted, with all its objects: run this again when it is gone"
+        )
+    if not _is_ours(found):
+        if not force:
+            return _left_alone(name, definition, found)
+        await _replace(client, definition, found, dry_run=dry_run)
+        return Installed(name=name, state=State.REPLACED, detail=f"was installed by {_installer(found)}")
+    differing = differences(definition, found)
+    if not differing:
+        return Installed(name=name, state=State.UNCHANGED)
+    await _apply(client, definition, dry_run=dry_run)
+    more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+    return Installed(name=name, state=State.UPDATED, detail=differing[0].path + more)
+
+
+def _left_alone(name: str, definition: JsonObject, found: JsonObject) -> Installed:
+    """A definition that others installed, and whether it serves what we need."""
+    by = f"installed by {_installer(found)}"
+    served = {version["name"]: version for version in found["spec"]["versions"] if version["served"]}
+    if _STORED not in served:
+        detail = f"{by}, does not serve {_STORED}: upgrade it, or replace it with --force"
+        return Installed(name=name, state=State.LEFT, detail=detail, usable=False)
+    lacking = sorted(missing_fields(_stored_schema(definition), served[_STORED]["schema"]["openAPIV3Schema"]))
+    if not lacking:
+        return Installed(name=name, state=State.LEFT, detail=f"{by}, serves {_STORED} with every field we use")
+    # A status field that the server drops would be written again and again; a spec field is one that nobody can use.
+    usable = not any(field.startswith("status") for field in lacking)
+    then = "objects cannot use them" if usable else "upgrade it, or replace it with --force"
+    detail = f"{by}, serves {_STORED} without {', '.join(lacking)}: {then}"
+    return Installed(name=name, state=State.LEFT, detail=detail, usable=usable)
+
+
+def _stored_schema(definition: JsonObject) -> JsonObject:
+    schemas = (each["schema"]["openAPIV3Schema"] for each in definition["spec"]["versions"] if each["storage"])
+    schema: JsonObject = next(schemas)
+    return schema
+
+
+def _is_ours(found: JsonObject) -> bool:
+    metadata = found["metadata"]
+    labelled = (metadata.get("labels") or {}).get(MANAGED_BY) == MANAGER
+    return labelled or MANAGER in _managers(metadata)
+
+
+def _managers(metadata: JsonObject) -> Iterator[str]:
+    return (each.get("manager", "") for each in metadata.get("managedFields") or () if not each.get("subresource"))
+
+
+def _installer(found: JsonObject) -> str:
+    """Who installed a definition, as far as it tells."""
+    metadata = found["metadata"]
+    release = (metadata.get("annotations") or {}).get("meta.helm.sh/release-name")
+    by = (metadata.get("labels") or {}).get(MANAGED_BY)
+    return f"the Helm release {release}" if release else by or next(_managers(metadata), "") or "somebody else"
+
+
+async def _read(client: KubeClient, name: str) -> JsonObject | None:
+    try:
+        body = await client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+    except ApiError as error:
+        if error.is_not_found and error.is_from_api:
+            return None
+        raise
+    found: JsonObject = msgspec.json.decode(body)
+    return found
+
+
+async def _apply(client: KubeClient, definition: JsonObject, *, dry_run: bool) -> None:
+    await client.request(
+        "PATCH",
+        CUSTOM_RESOURCE_DEFINITIONS.path(name=definition["metadata"]["name"]),
+        query={"fieldManager": MANAGER, "force": "true", **_dry(dry_run)},
+        body=definition,
+        content_type=PatchType.APPLY.value,
+    )
+
+
+async def _replace(client: KubeClient, definition: JsonObject, found: JsonObject, *, dry_run: bool) -> None:
+    """Put our spec in the place of another's. An apply could not take away the conversion that another has set."""
+    name = definition["metadata"]["name"]
+    others = [each for each in found.get("status", {}).get("storedVersions") or () if each != _STORED]
+    if others:
+        raise CrdError(
+            f"customresourcedefinition {name} may have objects that are stored as {', '.join(others)}, which only "
+            f"their own conversion can read: store them anew as {_STORED}, take {', '.join(others)} out of its "
+            "status.storedVersions, and run this again"
+        )
+    metadata = found["metadata"]
+    labels = {**(metadata.get("labels") or {}), **definition["metadata"]["labels"]}
+    await client.request(
+        "PUT",
+        CUSTOM_RESOURCE_DEFINITIONS.path(name=name),
+        query={"fieldManager": MANAGER, **_dry(dry_run)},
+        body={**found, "metadata": {**metadata, "labels": labels}, "spec": definition["spec"]},
+    )
+
+
+def _dry(dry_run: bool) -> dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}
+
+
+async def _wait_served(client: KubeClient, definition: JsonObject, timeout_s: float) -> None:
+    """Until the API server has established the definition, discovery lists it and its objects can be asked for."""
+    name, plural = definition["metadata"]["name"], definition["spec"]["names"]["plural"]
+    with anyio.move_on_after(timeout_s):
+        while True:
+            found = await _read(client, name)
+            conditions = {each["type"]: each for each in (found or {}).get("status", {}).get("conditions") or ()}
+            names = conditions.get("NamesAccepted", {})
+            if names.get("status") == "False":
+                raise CrdError(f"customresourcedefinition {name} is stored and not served: {names.get('message', '')}")
+            established = conditions.get("Established", {}).get("status") == "True"
+            if established and plural in await _served(client) and await _answers(client, plural):
+                return
+            await anyio.sleep(_POLL_S)
+    raise CrdError(
+        f"customresourcedefinition {name} is stored, and the API server has not served it in {timeout_s:g} s"
+    )
+
+
+async def _answers(client: KubeClient, plural: str) -> bool:
+    """Whether a collection can be read: a server that has just begun to serve it answers 404, 429 or 503 at first."""
+    try:
+        await client.request("GET", f"/apis/{KUEUE_GROUP}/{_STORED}/{plural}", query={"limit": "1"})
+    except ApiError as error:
+        if error.status in (404, 429, 503):
+            return False
+        if error.is_access_denied:
+            return True  # it is served, if not to us
+        raise
+    return True
+
+
+class _Listed(msgspec.Struct):
+    name: str
+
+
+class _ResourceList(msgspec.Struct):
+    resources: list[_Listed] = []
+
+
+async def _served(client: KubeClient) -> set[str]:
+    try:
+        body = await client.request("GET", f"/apis/{KUEUE_GROUP}/{_STORED}")
+    except ApiError as error:
+        if error.is_not_found:
+            return set()
+        raise
+    return {each.name for each in msgspec.json.decode(body, type=_ResourceList).resources}

@@ -1,0 +1,127 @@
+"""`headgate crds`: Kueue's CustomResourceDefinitions, installed and compared."""
+
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import typer
+
+from headgate.adapters.kubernetes.crds.install import Compared, Installed, State, compare_installed, install
+from headgate.adapters.kubernetes.crds.kinds import KUEUE_KINDS
+from headgate.adapters.kubernetes.errors import ConfigurationError, KubernetesError
+from headgate.cli.cluster import access_of, open_cluster
+from headgate.cli.output import FAILED, OK, WRONG_USAGE, CliError, Output, emit, say
+
+_EPILOG = """\b
+Examples:
+  headgate crds install --kubeconfig ~/.kube/config
+  headgate crds diff
+"""
+
+app = typer.Typer(
+    name="crds",
+    add_completion=False,
+    no_args_is_help=True,
+    help="Kueue's CustomResourceDefinitions in a cluster: install them, or compare them with ours.",
+    epilog=_EPILOG,
+)
+
+_Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", metavar="FILE", help="The cluster to work on.")]
+_Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The cell's data directory.")]
+_Cell = Annotated[str | None, typer.Option("--cell", metavar="NAME", help="The cell's name.", envvar="HEADGATE_CELL")]
+_Output = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
+
+_INSTALL = """\b
+Examples:
+  headgate crds install --kubeconfig ~/.kube/config
+  headgate crds install --dry-run                   let the server check everything and keep nothing
+Definitions that Kueue or a chart installed are checked and left alone; --force replaces them.
+Exit code: 0 the cluster serves what Headgate needs, 1 it does not.
+"""
+_DIFF = """\b
+Examples:
+  headgate crds diff --kubeconfig ~/.kube/config
+Each line is what ours says and what the server's says; - is nothing. Descriptions are not compared.
+Exit code: 0 no difference, 1 differences, 2 they could not be compared.
+"""
+
+
+@app.command("install", epilog=_INSTALL)
+def install_(
+    kubeconfig: _Kubeconfig = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, and change nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace definitions that others installed.")] = False,
+    output: _Output = Output.TABLE,
+    data: _Data = None,
+    cell: _Cell = None,
+) -> None:
+    """Install the definitions of Kueue's kinds, or bring them up to date."""
+    done: list[Installed] = []
+
+    async def act() -> None:
+        async with open_cluster(access_of(kubeconfig, data, cell)) as objects:
+            async for each in install(objects.client, dry_run=dry_run, force=force):
+                done.append(each)
+                if output is Output.TABLE:
+                    _print(each, dry_run=dry_run)
+
+    try:
+        anyio.run(act)
+    except ConfigurationError:
+        raise
+    except KubernetesError as error:
+        if output is not Output.TABLE:
+            emit(done, output, lambda: None)
+        raise CliError(f"{error} ({_left(done, dry_run=dry_run)})", FAILED) from error
+    if output is not Output.TABLE:
+        emit(done, output, lambda: None)
+    raise typer.Exit(OK if all(each.usable for each in done) else FAILED)
+
+
+def _print(done: Installed, *, dry_run: bool) -> None:
+    state = done.state.value
+    if dry_run and done.state not in (State.UNCHANGED, State.LEFT):
+        state = f"would be {state}"
+    line = f"customresourcedefinition/{done.name} {state}{': ' + done.detail if done.detail else ''}"
+    if done.usable:
+        print(line)
+    else:
+        say(f"headgate: {line}")
+
+
+def _left(done: list[Installed], *, dry_run: bool) -> str:
+    """What was done before an error, and what was not."""
+    names = [kind.plural for kind in KUEUE_KINDS]
+    before, after = names[: len(done)], names[len(done) :]
+    if dry_run:
+        return "nothing was changed"
+    return f"done: {', '.join(before) or 'nothing'}; not done: {', '.join(after)}"
+
+
+@app.command(epilog=_DIFF)
+def diff(
+    kubeconfig: _Kubeconfig = None,
+    output: _Output = Output.TABLE,
+    data: _Data = None,
+    cell: _Cell = None,
+) -> None:
+    """Show what the cluster's definitions say otherwise than ours."""
+
+    async def act() -> list[Compared]:
+        async with open_cluster(access_of(kubeconfig, data, cell)) as objects:
+            return await compare_installed(objects.client)
+
+    try:
+        compared = anyio.run(act)
+    except KubernetesError as error:
+        raise CliError(str(error), WRONG_USAGE) from error
+    differing = [each for each in compared if not each.there or each.differences]
+    if output is Output.TABLE:
+        for each in differing:
+            if not each.there:
+                print(f"{each.name}: not installed")
+            for one in each.differences:
+                print(f"{each.name}: {one.path}: {one.ours} / {one.theirs}")
+    else:
+        emit(compared, output, lambda: None)
+    raise typer.Exit(FAILED if differing else OK)
