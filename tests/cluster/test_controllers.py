@@ -12,6 +12,10 @@ def pods(client):
     return client.cluster.objects(PODS)
 
 
+def binding_of(name):
+    return {"metadata": {"name": name}, "target": {"kind": "Node", "name": "n1"}}
+
+
 def phases(client):
     return sorted(pod["status"]["phase"] for pod in pods(client))
 
@@ -70,7 +74,7 @@ def test_a_pod_beyond_the_nodes_capacity_is_rejected(nodes, pod):
     pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "3"}}
     for name in ("p", "q"):
         nodes.create({**pod, "metadata": {"name": name}})
-        nodes.call("POST", f"/api/v1/namespaces/default/pods/{name}/binding", {"target": {"name": "n1"}})
+        nodes.call("POST", f"/api/v1/namespaces/default/pods/{name}/binding", binding_of(name))
     nodes.settle(until_ms=0)
     rejected = [p for p in pods(nodes) if p["status"]["phase"] == "Failed"]
     assert [p["status"]["reason"] for p in rejected] == ["OutOfcpu"]
@@ -81,7 +85,7 @@ def test_a_pod_on_a_node_it_does_not_select_is_rejected(nodes, pod):
     """NodeAffinity; and a NoExecute taint that it does not tolerate."""
     pod["spec"] |= {"schedulerName": "mine", "nodeSelector": {"zone": "x"}}
     nodes.create(pod)
-    nodes.call("POST", "/api/v1/namespaces/default/pods/p/binding", {"target": {"name": "n1"}})
+    nodes.call("POST", "/api/v1/namespaces/default/pods/p/binding", binding_of("p"))
     nodes.settle(until_ms=0)
     assert nodes.get(pod)["status"]["reason"] == "NodeAffinity"
 
@@ -216,7 +220,7 @@ def test_a_jobs_scheduling_directives_are_open_while_it_is_suspended(nodes, job)
     nodes.patch(job, "strategic", directives)
     assert nodes.status == 200
     image = {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "other"}]}}}}
-    assert nodes.patch(job, "strategic", image)["details"]["causes"][0]["field"] == "spec.template"
+    assert nodes.patch(job, "strategic", image)["details"]["causes"][0]["field"] == "spec.template.spec"
     nodes.patch(job, "merge", {"spec": {"suspend": False}})
     nodes.settle(until_ms=0)
     assert [p["spec"]["nodeName"] for p in pods(nodes)] == ["n2"]

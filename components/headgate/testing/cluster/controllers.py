@@ -12,10 +12,12 @@ import msgspec
 
 from headgate.testing.cluster.disruption import DisruptionController
 from headgate.testing.cluster.first_fit import FirstFitScheduler
-from headgate.testing.cluster.garbage import GarbageCollector, NamespaceController
+from headgate.testing.cluster.garbage import GarbageCollector
 from headgate.testing.cluster.job_controller import JobController
 from headgate.testing.cluster.kubelet import Kubelet
+from headgate.testing.cluster.namespaces import NamespaceController
 from headgate.testing.cluster.node_usage import NodeUsage
+from headgate.testing.cluster.recorder import Recorder
 from headgate.testing.cluster.registry import Registry
 
 ROUNDS_MAX: Final = 10_000
@@ -43,6 +45,10 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long a bound pod takes to become ready, without `headgate.dev/start-ms`."""
     default_scheduler: bool = False
     """Whether pods with `schedulerName: default-scheduler` are bound, first fit."""
+    job_batch_ms: int = 0
+    """How long the Job controller gathers what pods do before it looks at their Job; 1000 in a real cluster."""
+    events: bool = False
+    """Whether the Job controller tells what it does in Events, at a write each."""
 
 
 class Controllers:
@@ -53,7 +59,8 @@ class Controllers:
         self._registry = registry
         self._settled_rv = 0
         self.kubelet = Kubelet(registry, usage, run_ms=options.run_ms, start_ms=options.start_ms)
-        self._loops: list[Controller] = [JobController(registry)]
+        recorder = Recorder(registry, "job-controller") if options.events else None
+        self._loops: list[Controller] = [JobController(registry, recorder, batch_ms=options.job_batch_ms)]
         if options.default_scheduler:
             self._loops.append(FirstFitScheduler(registry, usage))
         self._loops += [

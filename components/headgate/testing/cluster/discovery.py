@@ -11,13 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.adapters.kubernetes.crds.render import object_schema
 from headgate.testing.cluster.kinds import KINDS, Kind
-from headgate.testing.cluster.schema import QUANTITY, Node
 
 JsonObject = dict[str, Any]
 
 VERSION: Final = "v1.36.3"
 """The Kubernetes version whose behaviour the simulated cluster follows."""
+
+AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+"""The content type of aggregated discovery."""
 
 _VERBS: Final = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 
@@ -111,7 +114,7 @@ def _resources(group: str, version: str) -> JsonObject | None:
             "singularName": kind.singular,
             "namespaced": kind.namespaced,
             "kind": kind.kind,
-            "verbs": _VERBS,
+            "verbs": _verbs(kind),
         }
         if kind.short_names:
             resource["shortNames"] = list(kind.short_names)
@@ -127,6 +130,58 @@ def _resources(group: str, version: str) -> JsonObject | None:
         "groupVersion": f"{group}/{version}" if group else version,
         "resources": resources,
     }
+
+
+def _verbs(kind: Kind) -> list[str]:
+    return [verb for verb in _VERBS if verb != "deletecollection" or kind.plural != "namespaces"]
+
+
+@cache
+def _aggregated(root: str) -> bytes:
+    groups = [""] if root == "api" else _groups()
+    items = [_aggregated_group(group) for group in groups]
+    return msgspec.json.encode(
+        {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+    )
+
+
+def aggregated(steps: list[str]) -> bytes | None:
+    """Every group under `/api` or `/apis` with its versions and resources in one answer; None for other paths."""
+    return _aggregated(steps[0]) if steps in (["api"], ["apis"]) else None
+
+
+def _aggregated_group(group: str) -> JsonObject:
+    versions = []
+    for version in _versions(group):
+        kinds = [kind for kind in KINDS if kind.group == group and version in kind.versions]
+        resources = [_aggregated_resource(kind, version) for kind in kinds]
+        versions.append({"version": version, "resources": resources, "freshness": "Current"})
+    metadata = {"creationTimestamp": None} | ({"name": group} if group else {})
+    return {"metadata": metadata, "versions": versions}
+
+
+def _aggregated_resource(kind: Kind, version: str) -> JsonObject:
+    # Kubernetes' own kinds leave out the group and version that the reader has just passed.
+    own = {"group": kind.group, "version": version} if kind.custom else {"group": "", "version": ""}
+    subresources = []
+    for name in kind.subresources:
+        shown = _subresource(kind, name)
+        given = {"group": shown["group"], "version": shown["version"]} if "group" in shown else own
+        subresources.append(
+            {"subresource": name, "responseKind": {**given, "kind": shown["kind"]}, "verbs": shown["verbs"]}
+        )
+    found: JsonObject = {
+        "resource": kind.plural,
+        "responseKind": {**own, "kind": kind.kind},
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular,
+        "verbs": _verbs(kind),
+    }
+    if kind.short_names:
+        found["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        found["categories"] = list(kind.categories)
+    return found | ({"subresources": subresources} if subresources else {})
 
 
 def _subresource(kind: Kind, name: str) -> JsonObject:
@@ -164,7 +219,7 @@ def _openapi(steps: list[str]) -> JsonObject:
         }
         parameters = [
             {"name": parameter, "in": "query", "schema": {"type": "string"}}
-            for parameter in ("dryRun", "fieldManager", "fieldValidation")
+            for parameter in ("dryRun", "fieldManager", "fieldValidation", "force")
         ]
         paths[base] = {
             "get": {**response, "x-kubernetes-action": "list"},
@@ -182,69 +237,3 @@ def _openapi(steps: list[str]) -> JsonObject:
         "paths": paths,
         "components": {"schemas": schemas},
     }
-
-
-def object_schema(kind: Kind) -> JsonObject:
-    """The OpenAPI v3 schema of a whole object of a kind, as its CRD would publish it."""
-    shown = node_schema(kind.schema)
-    return {
-        **shown,
-        "type": "object",
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
-            **shown.get("properties", {}),
-        },
-    }
-
-
-def node_schema(node: Node) -> JsonObject:
-    """The OpenAPI v3 schema of one compiled field: types, bounds, enumerations, defaults and how its lists merge."""
-    shown: JsonObject = {}
-    match node.type:
-        case "object":
-            shown["type"] = "object"
-            if node.fields:
-                shown["properties"] = {name: node_schema(child) for name, child in node.fields.items()}
-            if node.required:
-                shown["required"] = list(node.required)
-            if node.open or not node.fields:
-                shown["x-kubernetes-preserve-unknown-fields"] = True
-        case "map":
-            shown["type"] = "object"
-            shown["additionalProperties"] = node_schema(node.item) if node.item is not None else {}
-        case "list":
-            shown["type"] = "array"
-            shown["items"] = node_schema(node.item) if node.item is not None else {}
-            shown["x-kubernetes-list-type"] = "map" if node.list_keys else "set" if node.set else "atomic"
-            if node.list_keys:
-                shown["x-kubernetes-list-map-keys"] = list(node.list_keys)
-        case "quantity":
-            shown = {
-                "anyOf": [{"type": "integer"}, {"type": "string"}],
-                "pattern": QUANTITY.pattern,
-                "x-kubernetes-int-or-string": True,
-            }
-        case "intorstring":
-            shown = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
-        case "any":
-            shown["x-kubernetes-preserve-unknown-fields"] = True
-        case scalar:
-            shown["type"] = scalar
-    if node.atomic:
-        shown["x-kubernetes-map-type"] = "atomic"
-    bounds = (
-        ("minimum", node.min),
-        ("maximum", node.max),
-        ("minItems", node.min_items),
-        ("maxItems", node.max_items),
-        ("maxLength", node.max_len),
-        ("maxProperties", node.max_props),
-    )
-    shown |= {name: value for name, value in bounds if value is not None}
-    if node.enum:
-        shown["enum"] = list(node.enum)
-    if node.has_default:
-        shown["default"] = node.default
-    return shown

@@ -10,13 +10,15 @@ match on it.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 if TYPE_CHECKING:
     from headgate.testing.cluster.kinds import Kind
 
+_SHOWN_BYTES: Final = 30
+_STORED: Final = {"nodes": "minions"}
 JsonObject = dict[str, Any]
 """A decoded JSON object. Stored ones are immutable by convention: replace, never write into them."""
 
@@ -41,13 +43,19 @@ def invalid_value(field: str, value: object, detail: str) -> FieldError:
     return FieldError(reason="FieldValueInvalid", field=field, message=f"Invalid value: {_shown(value)}: {detail}")
 
 
-def wrong_type(field: str, value: object, expected: str) -> FieldError:
-    """The value has another JSON type than the schema says."""
-    shown = f'"{json_type(value)}"'
+def bare_value(field: str, detail: str, *, shown: str = "") -> FieldError:
+    """The value is refused by a rule; `shown` is how it is quoted, if at all. An empty field is shown as `<nil>`."""
+    value = f"{shown}: " if shown else ""
+    return FieldError(reason="FieldValueInvalid", field=field or "<nil>", message=f"Invalid value: {value}{detail}")
+
+
+def wrong_type(field: str, value: object, expected: str, *, shown: str = "") -> FieldError:
+    """The value has another JSON type than the schema says. `shown` is the field as the text names it."""
+    type_ = f'"{json_type(value)}"'
     return FieldError(
         reason="FieldValueTypeInvalid",
         field=field,
-        message=f"Invalid value: {shown}: {field} in body must be of type {expected}: {shown}",
+        message=f"Invalid value: {type_}: {shown or field} in body must be of type {expected}: {type_}",
     )
 
 
@@ -117,6 +125,7 @@ class ApiError(Exception):
         *,
         details: JsonObject | None = None,
         retry_after_s: int | None = None,
+        token: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -124,17 +133,19 @@ class ApiError(Exception):
         self.message = message
         self.details = details
         self.retry_after_s = retry_after_s
+        self.token = token
 
     def status(self) -> JsonObject:
         """The `Status` object of this refusal."""
         status: JsonObject = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.token} if self.token else {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            status["reason"] = self.reason
         if self.details is not None:
             status["details"] = self.details
         status["code"] = self.code
@@ -175,6 +186,23 @@ def conflict(kind: "Kind", name: str, why: str = "") -> ApiError:
     )
 
 
+def precondition_failed(kind: "Kind", namespace: str, name: str, why: str) -> ApiError:
+    """409: the object is not the one that the write is about."""
+    where = "/".join(part for part in (namespace, name) if part)
+    key = f"/registry/{f'{kind.group}/' if '.' in kind.group else ''}{_STORED.get(kind.plural, kind.plural)}/{where}"
+    return conflict(
+        kind, name, f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+    )
+
+
+def another_object(kind: "Kind", name: str, why: str) -> ApiError:
+    """409: the object is not the one that the deletion is about."""
+    details = _details(kind, name) | {"kind": kind.kind}
+    return ApiError(
+        409, "Conflict", f'Operation cannot be fulfilled on {kind.qualified} "{name}": {why}', details=details
+    )
+
+
 def apply_conflict(causes: list[JsonObject]) -> ApiError:
     """409: server-side apply met fields that other managers own with another value; force or drop them."""
     plural = "s" if len(causes) > 1 else ""
@@ -198,9 +226,56 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
-def undecodable(kind: "Kind", version: str, why: str) -> ApiError:
-    """400: the body cannot be decoded into the kind, or not strictly."""
-    return bad_request(f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: {why}')
+def another_name(given: str, name: str) -> ApiError:
+    """400: the object in the body has another name than the path."""
+    return bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+
+
+def internal(message: str) -> ApiError:
+    """500 without a reason: what the storage says of a request that nothing before it refused."""
+    return ApiError(500, "", message)
+
+
+def unrecognized(kind: "Kind", why: str, body: bytes) -> ApiError:
+    """400: the body does not even say what it is."""
+    shown = body.decode(errors="replace") if body.startswith(b"{") else body.hex()
+    if len(body) > _SHOWN_BYTES:
+        head = body[:_SHOWN_BYTES]
+        shown = (head.decode(errors="replace") if body.startswith(b"{") else head.hex()) + " ..."
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind.kind}): {why} ({shown or '<empty>'})"
+    )
+
+
+def undecodable(kind: "Kind", version: str, why: str, *, given: str = "") -> ApiError:
+    """400: the body, of the kind that it gives, cannot be decoded into the kind, or not strictly."""
+    return bad_request(f'{given or kind.kind} in version "{version}" cannot be handled as a {kind.kind}: {why}')
+
+
+def unpatchable(quoted: str, why: str) -> ApiError:
+    """422: what a patch makes of the object cannot be decoded; `quoted` is the patched object, or the patch."""
+    text = f"Invalid value: {msgspec.json.encode(quoted).decode()}: {why}"
+    return ApiError(
+        422,
+        "Invalid",
+        f' "" is invalid: patch: {text}',
+        details={"causes": [{"reason": "FieldValueInvalid", "message": text, "field": "patch"}]},
+    )
+
+
+def inapplicable_patch() -> ApiError:
+    """422: an operation of a JSON patch has nothing to work on, or its test failed."""
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
+
+
+def body_too_large(why: str) -> ApiError:
+    """413: more than the server takes."""
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
+
+
+def invalid_options(options: str, errors: Sequence[FieldError]) -> ApiError:
+    """422: the query or the options of a request; `options` is their kind, such as `PatchOptions`."""
+    return _invalid(f'{options}.meta.k8s.io ""', {"group": "meta.k8s.io", "kind": options}, errors)
 
 
 def forbidden(kind: "Kind", name: str, why: str, causes: list[JsonObject] | None = None) -> ApiError:
@@ -211,21 +286,31 @@ def forbidden(kind: "Kind", name: str, why: str, causes: list[JsonObject] | None
     return ApiError(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', details=details)
 
 
-def invalid(kind: "Kind", name: str, errors: Sequence[FieldError]) -> ApiError:
+def invalid(kind: "Kind", name: str, errors: Sequence[FieldError], *, as_resource: bool = False) -> ApiError:
     """422: the object is well-formed and wrong; `details.causes` has one entry per field."""
-    texts = [f"{error.field}: {error.message}" for error in errors]
+    details = _details(kind, name)
+    details["kind"] = kind.plural if as_resource else kind.kind
+    return _invalid(f'{kind.resource if as_resource else kind.qualified} "{name}"', details, errors)
+
+
+def another_kind(api_version: str, kind: str, name: str, field: str, value: str, expected: str) -> ApiError:
+    """422: a custom resource's body says that it is something else."""
+    group, slash, _ = api_version.partition("/")
+    details: JsonObject = {"name": name} | ({"group": group} if slash else {}) | {"kind": kind}
+    qualified = f"{kind}.{group}" if slash else kind
+    return _invalid(f'{qualified} "{name}"', details, [invalid_value(field, value, f"must be {expected}")])
+
+
+def _invalid(what: str, details: JsonObject, errors: Sequence[FieldError]) -> ApiError:
+    texts = list(dict.fromkeys(f"{error.field}: {error.message}" for error in errors))
     text = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
-    details: JsonObject = {"name": name}
-    if kind.group:
-        details["group"] = kind.group
-    details["kind"] = kind.kind
-    details["causes"] = [{"reason": error.reason, "message": error.message, "field": error.field} for error in errors]
-    return ApiError(422, "Invalid", f'{kind.qualified} "{name}" is invalid: {text}', details=details)
+    causes = [{"reason": error.reason, "message": error.message, "field": error.field} for error in errors]
+    return ApiError(422, "Invalid", f"{what} is invalid: {text}", details={**details, "causes": causes})
 
 
-def expired(message: str) -> ApiError:
-    """410: the resource version or continue token is older than the history; list again."""
-    return ApiError(410, "Expired", message)
+def expired(message: str, *, token: str = "") -> ApiError:
+    """410: the version or continue token is older than the history; list again, or go on with `token`."""
+    return ApiError(410, "Expired", message, token=token)
 
 
 def too_old(resource_version: int, oldest: int) -> ApiError:
@@ -238,7 +323,7 @@ def too_large(resource_version: int, current: int) -> ApiError:
     return ApiError(
         504,
         "Timeout",
-        f"Too large resource version: {resource_version}, current: {current}",
+        f"Timeout: Too large resource version: {resource_version}, current: {current}",
         details={
             "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
             "retryAfterSeconds": 1,
@@ -259,11 +344,23 @@ def too_many_requests(
     return ApiError(429, "TooManyRequests", message, details=details, retry_after_s=retry_after_s)
 
 
+class PageNotFoundError(ApiError):
+    """404 in plain text: no part of the server answers for the path."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "404 page not found")
+
+
 def method_not_allowed() -> ApiError:
     """405: the path exists, the verb does not."""
     return ApiError(
         405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={}
     )
+
+
+def not_acceptable(message: str) -> ApiError:
+    """406: no representation that the client takes is served."""
+    return ApiError(406, "NotAcceptable", message)
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
@@ -272,5 +369,9 @@ def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
         415,
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted),
-        details={},
     )
+
+
+def no_patch_type() -> ApiError:
+    """415: the content type of a PATCH is no patch at all, and routing itself refuses it."""
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})

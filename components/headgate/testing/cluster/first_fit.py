@@ -12,9 +12,10 @@ import msgspec
 
 from headgate.testing.cluster.node_usage import NODES, PODS, NodeUsage, Shortage, selects_node, untolerated
 from headgate.testing.cluster.quantity import pod_requests
-from headgate.testing.cluster.registry import Registry, Write
+from headgate.testing.cluster.registry import Registry
 from headgate.testing.cluster.store import Change, Key, Table
 from headgate.testing.cluster.subresources import bind
+from headgate.testing.cluster.writes import Write
 
 JsonObject = dict[str, Any]
 
@@ -64,9 +65,8 @@ class FirstFitScheduler:
             if node is None:
                 hopeless.add(shape)
             else:
-                bind(
-                    self._registry, *key, {"target": {"kind": "Node", "name": node}}, Write(manager="default-scheduler")
-                )
+                binding = {"metadata": {"name": key[1]}, "target": {"kind": "Node", "name": node}}
+                bind(self._registry, *key, binding, Write(manager="default-scheduler"))
         return self._registry.store.rv - before
 
     def next_due_ms(self) -> int | None:

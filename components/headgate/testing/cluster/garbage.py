@@ -1,26 +1,23 @@
 """
-The garbage collector and the namespace controller: what vanishes because something else did.
+The garbage collector: what vanishes because its owner did.
 
-Owner references: dependents of an owner that is gone are deleted once no other owner of theirs is left; foreground
-deletion waits for dependents that block it; orphaning cuts the references. Namespaces: everything in a terminating
-namespace is deleted, then the namespace itself. Sources: k8s.io/kubernetes/pkg/controller/garbagecollector,
-pkg/controller/namespace.
+Dependents of an owner that is gone are deleted once no other owner of theirs is left; foreground deletion waits for
+dependents that block it; orphaning cuts the references. Source: k8s.io/kubernetes/pkg/controller/garbagecollector.
 
 The collector keeps an index of owners from the store's changes; `step` does what the changes since the last step ask
 for.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from headgate.testing.cluster.kinds import BY_KIND, BY_PLURAL, Kind
-from headgate.testing.cluster.registry import Deletion, Registry
+from headgate.testing.cluster.registry import Registry
 from headgate.testing.cluster.store import Change, Entry, Key, Table
+from headgate.testing.cluster.writes import Deletion
 
 JsonObject = dict[str, Any]
 Ref = tuple[str, str, Key]
 """(group, plural, key) of a dependent."""
-
-_NAMESPACES: Final = BY_PLURAL[("", "namespaces")]
 
 
 class GarbageCollector:
@@ -29,7 +26,8 @@ class GarbageCollector:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._dependents: dict[str, dict[Ref, None]] = {}
-        self._uids: dict[str, None] = {}
+        self._uids: dict[str, str] = {}
+        """The namespace, if it has one, of every object by its uid."""
         self._orphans: dict[Ref, None] = {}
         self._waiting: dict[Ref, None] = {}
         for table in registry.store.tables.values():
@@ -60,10 +58,10 @@ class GarbageCollector:
     def _index(self, table: Table, entry: Entry) -> None:
         metadata = entry.obj["metadata"]
         ref = (table.kind.group, table.kind.plural, entry.key)
-        self._uids[metadata["uid"]] = None
+        self._uids[metadata["uid"]] = entry.key[0]
         for owner in metadata.get("ownerReferences") or ():
             self._dependents.setdefault(owner["uid"], {})[ref] = None
-            if owner["uid"] not in self._uids:
+            if not self._exists(owner, entry.key[0]):
                 self._orphans[ref] = None
         if "deletionTimestamp" in metadata:
             finalizers = metadata.get("finalizers") or ()
@@ -100,6 +98,14 @@ class GarbageCollector:
         """Nothing here waits for time."""
         return None
 
+    def _exists(self, owner: JsonObject, namespace: str) -> bool:
+        """Whether an owner is there: by its uid, and in the dependent's namespace if it is in any."""
+        where = self._uids.get(owner["uid"])
+        if where is None:
+            # Whether an object of a kind that is not served exists is nothing that can be known.
+            return (owner["apiVersion"].rpartition("/")[0], owner["kind"]) not in BY_KIND
+        return where in {"", namespace}
+
     def _entry(self, ref: Ref) -> tuple[Kind, Entry | None]:
         kind = BY_PLURAL[(ref[0], ref[1])]
         return kind, self._registry.find(kind, *ref[2])
@@ -109,7 +115,7 @@ class GarbageCollector:
         if entry is None or "deletionTimestamp" in entry.obj["metadata"]:
             return
         owners = entry.obj["metadata"].get("ownerReferences") or []
-        solid = [owner for owner in owners if owner["uid"] in self._uids]
+        solid = [owner for owner in owners if self._exists(owner, entry.key[0])]
         if len(solid) == len(owners):
             return
         if solid:
@@ -158,50 +164,3 @@ class GarbageCollector:
         metadata = entry.obj["metadata"]
         finalizers = [finalizer for finalizer in metadata.get("finalizers") or () if finalizer != name]
         self._registry.update(kind, entry, {**entry.obj, "metadata": {**metadata, "finalizers": finalizers}})
-
-
-class NamespaceController:
-    """Empties terminating namespaces and lets them go."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._terminating: dict[str, None] = {}
-        for entry in registry.store.table(_NAMESPACES).select(""):
-            if "deletionTimestamp" in entry.obj["metadata"]:
-                self._terminating[entry.key[1]] = None
-        registry.store.listen(self._on_change)
-
-    def _on_change(self, table: Table, change: Change) -> None:
-        if table.kind is not _NAMESPACES:
-            return
-        name = change.entry.key[1]
-        if change.type == "DELETED":
-            self._terminating.pop(name, None)
-        elif "deletionTimestamp" in change.entry.obj["metadata"]:
-            self._terminating[name] = None
-
-    def step(self, _now_ms: int) -> int:
-        """Delete what is left in terminating namespaces; returns how many writes that took."""
-        before = self._registry.store.rv
-        for name in list(self._terminating):
-            self._empty(name)
-        return self._registry.store.rv - before
-
-    def next_due_ms(self) -> int | None:
-        """Nothing here waits for time."""
-        return None
-
-    def _empty(self, namespace: str) -> None:
-        left = 0
-        for table in self._registry.store.tables.values():
-            if not table.kind.namespaced:
-                continue
-            for entry in list(table.select(namespace)):
-                if "deletionTimestamp" not in entry.obj["metadata"]:
-                    _, gone = self._registry.delete(table.kind, entry, Deletion(propagation="Background"))
-                    left += not gone
-                else:
-                    left += 1
-        found = self._registry.find(_NAMESPACES, "", namespace)
-        if not left and found is not None:
-            self._registry.finalize(_NAMESPACES, found, {"spec": {"finalizers": []}})

@@ -1,93 +1,20 @@
 """
-The kinds that the simulated API server serves, and what discovery, tables and CRDs say of them.
+The kinds that the simulated API server serves.
 
-`KINDS` is the one list: names, scope, versions, subresources, printer columns and the compiled schema of each kind.
-Routing, discovery, OpenAPI, tables, validation and generated CRDs all read it; adding a kind is adding an entry here
-and its fields in `schemas_*.py`.
+`KINDS` is the one list: Kubernetes' own, written here, and Kueue's. Routing, discovery, OpenAPI, tables and validation
+all read it; adding a kind of Kubernetes is adding an entry here and its fields in `schemas_core.py`.
 """
 
 from typing import Final
 
-import msgspec
-
-from headgate.testing.cluster.schema import Node, compile_schemas
+from headgate.adapters.kubernetes.crds.kinds import KUEUE_KINDS, Column, Kind
+from headgate.adapters.kubernetes.crds.schema import compile_schemas
 from headgate.testing.cluster.schemas_core import CORE_SCHEMAS
-from headgate.testing.cluster.schemas_kueue import KUEUE_SCHEMAS
 
-KUEUE_GROUP: Final = "kueue.x-k8s.io"
-
-
-class Column(msgspec.Struct, frozen=True, kw_only=True):
-    """A printer column: `path` is a JSONPath into the object; priority 0 is always shown, 1 with `-o wide`."""
-
-    name: str
-    path: str
-    type: str = "string"
-    priority: int = 0
+__all__ = ["BY_KIND", "BY_PLURAL", "KINDS", "Column", "Kind", "kind_of"]
 
 
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """
-    One kind. `versions[0]` is the storage version; the others are served with only `apiVersion` changed.
-
-    `custom` kinds behave as custom resources do: no strategic merge patch, type errors are 422, every change outside
-    `metadata` and `status` raises `generation`.
-    """
-
-    group: str
-    versions: tuple[str, ...]
-    kind: str
-    plural: str
-    singular: str
-    namespaced: bool
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    subresources: tuple[str, ...] = ()
-    generation: bool = False
-    custom: bool = False
-    columns: tuple[Column, ...] = ()
-    schema_name: str = ""
-
-    @property
-    def version(self) -> str:
-        """The storage version."""
-        return self.versions[0]
-
-    @property
-    def api_version(self) -> str:
-        """The `apiVersion` of stored objects."""
-        return f"{self.group}/{self.versions[0]}" if self.group else self.versions[0]
-
-    @property
-    def resource(self) -> str:
-        """The name in messages: `pods`, `clusterqueues.kueue.x-k8s.io`."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def qualified(self) -> str:
-        """The kind in messages of invalid objects: `Pod`, `Job.batch`."""
-        return f"{self.kind}.{self.group}" if self.group else self.kind
-
-    @property
-    def status_subresource(self) -> bool:
-        """Whether `/status` exists, and the main endpoint therefore ignores `status`."""
-        return "status" in self.subresources
-
-    @property
-    def schema(self) -> Node:
-        """The compiled schema of the object without its type and metadata."""
-        return SCHEMAS[self.schema_name or self.kind]
-
-
-def _compile() -> dict[str, Node]:
-    core = compile_schemas(CORE_SCHEMAS)
-    return core | compile_schemas(KUEUE_SCHEMAS, core)
-
-
-SCHEMAS: Final = _compile()
-"""Every type of the schema texts by name, shared types such as `PodTemplate` included."""
-
-_AGE: Final = Column(name="Age", path=".metadata.creationTimestamp", type="date")
+_SCHEMAS: Final = compile_schemas(CORE_SCHEMAS)
 
 
 def _core(
@@ -114,30 +41,8 @@ def _core(
         categories=categories,
         subresources=subresources,
         generation=generation,
-        schema_name=schema_name,
+        schema=_SCHEMAS[schema_name or kind],
     )
-
-
-def _kueue(
-    kind: str, plural: str, *columns: Column, short: tuple[str, ...], namespaced: bool = False, status: bool = True
-) -> Kind:
-    return Kind(
-        group=KUEUE_GROUP,
-        versions=("v1beta2", "v1beta1"),
-        kind=kind,
-        plural=plural,
-        singular=kind.lower(),
-        namespaced=namespaced,
-        short_names=short,
-        subresources=("status",) if status else (),
-        generation=True,
-        custom=True,
-        columns=columns,
-    )
-
-
-def _condition(kind: str) -> str:
-    return f".status.conditions[?(@.type=='{kind}')].status"
 
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -179,54 +84,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         generation=True,
         categories=("api-extensions",),
     ),
-    _kueue(
-        "Workload",
-        "workloads",
-        Column(name="Queue", path=".spec.queueName"),
-        Column(name="Reserved in", path=".status.admission.clusterQueue"),
-        Column(name="Admitted", path=_condition("Admitted")),
-        Column(name="Finished", path=_condition("Finished")),
-        _AGE,
-        short=("kwl", "kueueworkload", "kueueworkloads"),
-        namespaced=True,
-    ),
-    _kueue(
-        "ClusterQueue",
-        "clusterqueues",
-        Column(name="Cohort", path=".spec.cohortName"),
-        Column(name="Strategy", path=".spec.queueingStrategy", priority=1),
-        Column(name="Pending Workloads", path=".status.pendingWorkloads", type="integer"),
-        Column(name="Admitted Workloads", path=".status.admittedWorkloads", type="integer", priority=1),
-        short=("cq",),
-    ),
-    _kueue(
-        "LocalQueue",
-        "localqueues",
-        Column(name="ClusterQueue", path=".spec.clusterQueue"),
-        Column(name="Pending Workloads", path=".status.pendingWorkloads", type="integer"),
-        Column(name="Admitted Workloads", path=".status.admittedWorkloads", type="integer"),
-        short=("queue", "queues", "lq"),
-        namespaced=True,
-    ),
-    _kueue(
-        "ResourceFlavor",
-        "resourceflavors",
-        Column(name="Topology Name", path=".spec.topologyName", priority=1),
-        _AGE,
-        short=("flavor", "flavors", "rf"),
-        status=False,
-    ),
-    _kueue("Cohort", "cohorts", _AGE, short=("co",)),
-    _kueue("Topology", "topologies", _AGE, short=("topo",), status=False),
-    _kueue("AdmissionCheck", "admissionchecks", _AGE, short=("ac",)),
-    _kueue(
-        "WorkloadPriorityClass",
-        "workloadpriorityclasses",
-        Column(name="Value", path=".value", type="integer"),
-        short=("wpc",),
-        status=False,
-    ),
-    _kueue("ProvisioningRequestConfig", "provisioningrequestconfigs", _AGE, short=("prc",), status=False),
+    *KUEUE_KINDS,
 )
 """Every kind that is served, in the order of discovery."""
 

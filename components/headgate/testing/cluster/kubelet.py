@@ -20,21 +20,27 @@ from typing import Any, Final
 
 from headgate.testing.cluster.node_usage import NODES, PODS, NodeUsage, Shortage, selects_node, untolerated
 from headgate.testing.cluster.quantity import ONE, pod_requests
-from headgate.testing.cluster.registry import Deletion, Registry, Write
+from headgate.testing.cluster.registry import Registry
 from headgate.testing.cluster.store import Change, Entry, Key, Table
 from headgate.testing.cluster.times import rfc3339, unix_ms
+from headgate.testing.cluster.writes import Deletion, Write
+from headgate.testing.playing import (
+    EXIT_ANNOTATION,
+    RESTART_BACKOFF_MS,
+    RESTART_BACKOFF_MS_MAX,
+    RUN_ANNOTATION,
+    RUN_MS,
+    START_ANNOTATION,
+    STOP_ANNOTATION,
+)
 
 JsonObject = dict[str, Any]
 
-RUN_ANNOTATION: Final = "headgate.dev/run-ms"
-EXIT_ANNOTATION: Final = "headgate.dev/exit-code"
-START_ANNOTATION: Final = "headgate.dev/start-ms"
-STOP_ANNOTATION: Final = "headgate.dev/stop-ms"
+QUARANTINE_MS: Final = 40_000
+"""How long the pod garbage collector waits for a node to come (back) before it takes its pods."""
 
-RESTART_BACKOFF_MS: Final = 10_000
-"""The first pause before a failed container is started again; it doubles up to `RESTART_BACKOFF_MS_MAX`."""
-
-RESTART_BACKOFF_MS_MAX: Final = 300_000
+_OTHER_ACTIONS: Final = ("kill", "collect")
+"""What happens to a pod beside its containers' own course."""
 
 _STATUS: Final = Write(manager="kubelet", subresource="status")
 _MAIN: Final = Write(manager="kubelet")
@@ -43,7 +49,7 @@ _MAIN: Final = Write(manager="kubelet")
 class Kubelet:
     """All kubelets. `run_ms` and `start_ms` are the times of pods that do not say."""
 
-    def __init__(self, registry: Registry, usage: NodeUsage, *, run_ms: int = 1000, start_ms: int = 0) -> None:
+    def __init__(self, registry: Registry, usage: NodeUsage, *, run_ms: int = RUN_MS, start_ms: int = 0) -> None:
         self._registry = registry
         self._usage = usage
         self._run_ms = run_ms
@@ -98,12 +104,12 @@ class Kubelet:
 
     def _schedule(self, due_ms: int, key: Key, uid: str, action: str) -> None:
         self._timer_count += 1
-        if action != "kill":
+        if action not in _OTHER_ACTIONS:
             self._timed[key] = uid
         heapq.heappush(self._timers, (due_ms, self._timer_count, key, uid, action))
 
     def _fire(self, key: Key, uid: str, action: str, now_ms: int) -> None:
-        if action != "kill" and self._timed.get(key) == uid:
+        if action not in _OTHER_ACTIONS and self._timed.get(key) == uid:
             del self._timed[key]
         entry = self._registry.find(PODS, *key)
         if entry is None or entry.obj["metadata"]["uid"] != uid:
@@ -119,6 +125,9 @@ class Kubelet:
                 self._end(entry, now_ms)
             case "kill":
                 self._kill(entry, now_ms)
+            case "collect":
+                if self._registry.find(NODES, "", entry.obj["spec"]["nodeName"]) is None:
+                    self._orphaned(entry, now_ms)
             case _:
                 return
 
@@ -205,7 +214,8 @@ class Kubelet:
         obj, metadata = entry.obj, entry.obj["metadata"]
         node = self._registry.find(NODES, "", obj["spec"]["nodeName"])
         if node is None:
-            self._orphaned(entry, now_ms)
+            # Nobody stops its containers: it stays as it is until the pod garbage collector has waited for the node.
+            self._schedule(now_ms + QUARANTINE_MS, key, metadata["uid"], "collect")
             return
         if node.key[1] in self._stopped:
             return
@@ -308,6 +318,7 @@ class Kubelet:
             "containerStatuses": containers,
             "hostIP": "10.0.0.1",
             "podIP": "10.1.0.1",
+            "podIPs": [{"ip": "10.1.0.1"}],
         }
         if _ends(obj):
             run_ms = _annotated(obj, RUN_ANNOTATION, self._run_ms)
@@ -325,7 +336,8 @@ class Kubelet:
             self._schedule(now_ms + _pause_ms(restarts), entry.key, obj["metadata"]["uid"], "start")
             self._finish(entry, "Running", state, restarts + 1, now_ms)
             return
-        self._finish(entry, "Failed" if code else "Succeeded", _terminated(code, now_ms), restarts, now_ms)
+        ended = _terminated(obj, code, now_ms)
+        self._finish(entry, "Failed" if code else "Succeeded", ended, restarts, now_ms)
 
     def _finish(self, entry: Entry, phase: str, state: JsonObject, restarts: int, now_ms: int) -> Entry:
         obj, status = entry.obj, entry.obj["status"]
@@ -346,7 +358,8 @@ class Kubelet:
         """Stop the containers of a deleted pod, say so, and let the object go."""
         if entry.obj["status"].get("phase") not in {"Succeeded", "Failed"}:
             # Killed containers exit with 143, which fails the pod under every restart policy (SyncTerminatedPod).
-            self._finish(entry, "Failed", _terminated(143, now_ms), _restarts(entry.obj["status"]), now_ms)
+            ended = _terminated(entry.obj, 143, now_ms)
+            self._finish(entry, "Failed", ended, _restarts(entry.obj["status"]), now_ms)
         self._vanish(entry.key)
 
     def _vanish(self, key: Key) -> None:
@@ -399,9 +412,13 @@ def _restarts(status: JsonObject) -> int:
     return max((c.get("restartCount", 0) for c in status.get("containerStatuses") or ()), default=0)
 
 
-def _terminated(code: int, now_ms: int) -> JsonObject:
+def _terminated(pod: JsonObject, code: int, now_ms: int) -> JsonObject:
+    """The state of containers that end now; they began when their status says so."""
+    states = [each.get("state") or {} for each in pod.get("status", {}).get("containerStatuses") or ()]
+    now = rfc3339(now_ms)
+    began = next((state["running"]["startedAt"] for state in states if "running" in state), now)
     reason = "Completed" if code == 0 else "Error"
-    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": rfc3339(now_ms)}}
+    return {"terminated": {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": now}}
 
 
 def _container(container: JsonObject, state: JsonObject, *, ready: bool, restarts: int) -> JsonObject:

@@ -10,8 +10,8 @@ the kind's schema.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from headgate.testing.cluster.errors import ApiError, bad_request
-from headgate.testing.cluster.schema import Node
+from headgate.adapters.kubernetes.crds.schema import Node
+from headgate.testing.cluster.errors import inapplicable_patch, internal
 
 JsonObject = dict[str, Any]
 
@@ -34,57 +34,47 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return result
 
 
-def json_patch(target: Any, operations: Sequence[Any]) -> Any:
+def json_patch(target: Any, operations: Sequence[JsonObject]) -> Any:
     """
-    RFC 6902, all operations or none.
+    RFC 6902 as evanphx/json-patch reads it: all operations or none; `replace` also adds, absent sources are null.
 
-    Raises ApiError: 422 when a `test` fails or a path is absent, 400 on a malformed operation.
+    Raises ApiError 422 when a `test` fails, a path is absent or an operation is none.
     """
     document = target
     for operation in operations:
-        if not isinstance(operation, dict) or "op" not in operation or not isinstance(operation.get("path"), str):
-            raise bad_request("json: a JSON patch is a list of operations with op and path")
         document = _operate(document, operation)
     return document
 
 
 def _operate(document: Any, operation: JsonObject) -> Any:
+    if not isinstance(operation.get("path"), str):
+        raise inapplicable_patch()
     path = _pointer(operation["path"])
-    match operation["op"]:
+    match operation.get("op"):
         case "add":
-            return _edited(document, path, "add", _given(operation))
+            return _edited(document, path, "add", operation.get("value"))
         case "replace":
-            return _edited(document, path, "replace", _given(operation))
+            return _edited(document, path, "replace", operation.get("value"))
         case "remove":
             return _edited(document, path, "remove", None)
         case "test":
-            try:
-                found = _lookup(document, path)
-            except ApiError:
-                found = None
-            if found != operation.get("value"):
-                raise ApiError(
-                    422,
-                    "Invalid",
-                    f"the server rejected our request due to an error in our request: "
-                    f"testing value {operation['path']} failed: test failed",
-                    details={},
-                )
+            if _lookup(document, path) != operation.get("value"):
+                raise inapplicable_patch()
             return document
         case "move":
-            source = _pointer(str(operation.get("from", "")))
+            source = _source(operation)
             value = _lookup(document, source)
             return _edited(_edited(document, source, "remove", None), path, "add", value)
         case "copy":
-            return _edited(document, path, "add", _lookup(document, _pointer(str(operation.get("from", "")))))
-        case other:
-            raise bad_request(f"unexpected JSON patch operation {other!r}")
+            return _edited(document, path, "add", _lookup(document, _source(operation)))
+        case _:
+            raise inapplicable_patch()
 
 
-def _given(operation: JsonObject) -> Any:
-    if "value" not in operation:
-        raise bad_request(f"JSON patch operation {operation['op']} needs a value")
-    return operation["value"]
+def _source(operation: JsonObject) -> list[str]:
+    if not isinstance(operation.get("from"), str):
+        raise inapplicable_patch()
+    return _pointer(operation["from"])
 
 
 def _pointer(text: str) -> list[str]:
@@ -93,24 +83,27 @@ def _pointer(text: str) -> list[str]:
     return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")[1:]]
 
 
-def _absent(path: Sequence[str]) -> ApiError:
-    shown = "/" + "/".join(path)
-    return ApiError(
-        422,
-        "Invalid",
-        f"the server rejected our request due to an error in our request: path {shown} does not exist",
-        details={},
-    )
+def _index(step: str, length: int) -> int:
+    """The place that a step names in a list; negative ones count from its end."""
+    if not step.lstrip("-").isdigit():
+        raise inapplicable_patch()
+    index = int(step)
+    if not -length <= index < length:
+        raise inapplicable_patch()
+    return index % length
 
 
 def _lookup(document: Any, path: Sequence[str]) -> Any:
-    for step in path:
-        if isinstance(document, dict) and step in document:
-            document = document[step]
-        elif isinstance(document, list) and step.isdigit() and int(step) < len(document):
-            document = document[int(step)]
+    """The value at a path; null for the last step into an object that does not have it."""
+    for number, step in enumerate(path):
+        if isinstance(document, dict):
+            if step not in document and number < len(path) - 1:
+                raise inapplicable_patch()
+            document = document.get(step)
+        elif isinstance(document, list):
+            document = document[_index(step, len(document))]
         else:
-            raise _absent(path)
+            raise inapplicable_patch()
     return document
 
 
@@ -122,35 +115,47 @@ def _edited(document: Any, path: Sequence[str], action: str, value: Any) -> Any:
         copy = dict(document)
         if rest:
             if step not in copy:
-                raise _absent(path)
+                raise inapplicable_patch()
             copy[step] = _edited(copy[step], rest, action, value)
-        elif action == "add":
+        elif action != "remove":
             copy[step] = value
         elif step not in copy:
-            raise _absent(path)
-        elif action == "replace":
-            copy[step] = value
+            raise inapplicable_patch()
         else:
             del copy[step]
         return copy
     if isinstance(document, list):
-        items = list(document)
-        index = len(items) if step == "-" else int(step) if step.isdigit() else -1
-        if rest:
-            if not 0 <= index < len(items):
-                raise _absent(path)
-            items[index] = _edited(items[index], rest, action, value)
-        elif action == "add" and 0 <= index <= len(items):
-            items.insert(index, value)
-        elif action != "add" and 0 <= index < len(items):
-            if action == "replace":
-                items[index] = value
-            else:
-                del items[index]
-        else:
-            raise _absent(path)
-        return items
-    raise _absent(path)
+        return _edited_list(document, step, rest, action, value)
+    raise inapplicable_patch()
+
+
+def _edited_list(items: list[Any], step: str, rest: Sequence[str], action: str, value: Any) -> list[Any]:
+    copy = list(items)
+    if rest:
+        index = _index(step, len(copy))
+        copy[index] = _edited(copy[index], rest, action, value)
+    elif action == "add":
+        copy.insert(len(copy) if step == "-" else _index(step, len(copy) + 1), value)
+    elif action == "replace":
+        copy[_index(step, len(copy))] = value
+    else:
+        del copy[_index(step, len(copy))]
+    return copy
+
+
+def go_value(value: Any) -> str:
+    """A decoded value as Go prints it with %v, which is how a refusal quotes a strategic merge patch."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "map[" + " ".join(f"{name}:{go_value(value[name])}" for name in sorted(value)) + "]"
+        case list():
+            return "[" + " ".join(go_value(item) for item in value) + "]"
+        case _:
+            return str(value)
 
 
 def strategic_merge(target: Any, patch: Any, node: Node | None) -> Any:
@@ -180,8 +185,8 @@ def strategic_merge(target: Any, patch: Any, node: Node | None) -> Any:
     for name, order in patch.items():
         if name.startswith(_ORDER) and name.removeprefix(_ORDER) not in patch and node is not None:
             field = name.removeprefix(_ORDER)
-            if isinstance(result.get(field), list):
-                result[field] = _ordered(result[field], order, node.child(field))
+            if isinstance(held := result.get(field), list):
+                result[field] = _ordered(held, [], held, order, node.child(field))
     return result
 
 
@@ -196,34 +201,50 @@ def _merge_list(current: list[Any], patch: list[Any], node: Node | None, order: 
     if node is None or node.type != "list":
         return patch
     if node.union:
-        return _ordered([*current, *(item for item in patch if item not in current)], order, node)
+        merged = list(dict.fromkeys([*current, *patch]))
+        return _ordered(merged, patch, current, order, node)
     if not node.merge_key:
         return patch
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in patch):
         return [item for item in patch if item.get("$patch") != "replace"]
     key = node.merge_key
-    merged = list(current)
+    merged, kept = list(current), []
     for item in patch:
         if not isinstance(item, dict) or key not in item:
-            raise bad_request(f"map: {item} does not contain declared merge key: {key}")
+            raise internal(f"map: {go_value(item)} does not contain declared merge key: {key}")
         index = next((i for i, held in enumerate(merged) if held.get(key) == item[key]), None)
         if item.get("$patch") == "delete":
             if index is not None:
                 del merged[index]
-        elif index is None:
+            continue
+        kept.append(item)
+        if index is None:
             merged.append(strategic_merge({}, item, node.item))
         else:
             merged[index] = strategic_merge(merged[index], item, node.item)
-    return _ordered(merged, order, node)
+    return _ordered(merged, kept, current, order, node)
 
 
-def _ordered(items: list[Any], order: Any, node: Node | None) -> list[Any]:
-    """Items in the order that the patch asks for; those it does not name keep their place after their predecessor."""
-    if not order or node is None:
-        return items
-    key = node.merge_key
-    wanted = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
-    named = [item for item in items if (item.get(key) if isinstance(item, dict) else item) in wanted]
-    named.sort(key=lambda item: wanted.index(item.get(key) if isinstance(item, dict) else item))
-    slots = iter(named)
-    return [next(slots) if (item.get(key) if isinstance(item, dict) else item) in wanted else item for item in items]
+def _ordered(merged: list[Any], patch: list[Any], live: list[Any], order: Any, node: Node | None) -> list[Any]:
+    """
+    The merged items in the order that strategic merge gives them.
+
+    Those that the patch names (`order`, or the patch itself) come in its order; the others are put among them, each
+    before the first named one that the live list has after it.
+    """
+    if node is None:
+        return merged
+    keys = [_key(item, node) for item in (order or patch)]
+    before = [_key(item, node) for item in live]
+    named = sorted((item for item in merged if _key(item, node) in keys), key=lambda item: keys.index(_key(item, node)))
+    others = [item for item in merged if _key(item, node) not in keys]
+    result: list[Any] = []
+    while named and others:
+        left, right = _key(others[0], node), _key(named[0], node)
+        both = left in before and right in before
+        result.append((others if both and before.index(left) < before.index(right) else named).pop(0))
+    return [*result, *named, *others]
+
+
+def _key(item: Any, node: Node) -> Any:
+    return item.get(node.merge_key) if isinstance(item, dict) else item

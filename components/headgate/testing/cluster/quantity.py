@@ -50,37 +50,90 @@ def quantity(value: Any) -> int:
     return value * ONE if type(value) is int else ceil(Fraction(value) * ONE)
 
 
-def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
-    """
-    What a pod asks of a node: its containers' sum, or a larger init container, plus overhead; `pods` is always 1.
+_FINEST: Final = ONE // 1000
+"""What resource lists are rounded up to."""
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_DECIMAL: Final = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
 
-    Restartable init containers (sidecars) run beside the others and are added (KEP-753).
+
+@lru_cache(maxsize=8192)
+def _canonical(text: str) -> str:
+    amount, sign = _parsed(text), ""
+    if amount < 0:
+        amount, sign = -amount, "-"
+    amount = -(-amount // _FINEST) * _FINEST
+    if text[-1:] == "i" and amount >= 1024 * ONE:
+        whole, power = -(-amount // ONE), 0
+        while whole % 1024 == 0 and power < len(_BINARY) - 1:
+            whole, power = whole // 1024, power + 1
+        return f"{sign}{whole}{_BINARY[power]}"
+    power = 0
+    while amount and amount % 1000 == 0 and power < len(_DECIMAL) - 1:
+        amount, power = amount // 1000, power + 1
+    if not amount:
+        return "0"
+    if text[0] == "+":
+        return text
+    if "e" in text or "E" in text[:-1]:
+        exponent = 3 * power - 9
+        return f"{sign}{amount}e{exponent}" if exponent else f"{sign}{amount}"
+    return f"{sign}{amount}{_DECIMAL[power]}"
+
+
+def canonical(value: Any) -> str:
+    """
+    The one spelling in which Kubernetes gives an amount back: `"1000m"` is `"1"`, `"0.5Gi"` is `"512Mi"`.
+
+    Amounts in lists of resources are whole thousandths, so anything finer is rounded up.
+    """
+    return _canonical(value if type(value) is str else repr(value))
+
+
+def amount_text(amount: int, like: str) -> str:
+    """An amount in billionths, spelled in binary or decimal units as `like` is."""
+    if like[-1:] == "i" and amount % ONE == 0:
+        return _canonical(f"{Fraction(amount, ONE << 10)}Ki")
+    return _canonical(f"{amount}n")
+
+
+def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
+    """What a pod asks of a node: `total_of` its requests, plus overhead; `pods` is always 1."""
+    total = total_of(spec, "requests")
+    _add(total, {name: quantity(amount) for name, amount in (spec.get("overhead") or {}).items()})
+    total["pods"] = ONE
+    return total
+
+
+def total_of(spec: Mapping[str, Any], field: str) -> dict[str, int]:
+    """
+    The requests or limits of a whole pod: its containers' sum, or a larger init container.
+
+    Restartable init containers (sidecars) run beside the others and are added (KEP-753). A request that is not given
+    is as large as the limit.
     """
     total: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     initial: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
-        requests = _requests(container)
+        requests = _amounts(container, field)
         if container.get("restartPolicy") == "Always":
             _add(sidecars, requests)
             _raise(initial, sidecars.items())
         else:
             _raise(initial, ((name, amount + sidecars.get(name, 0)) for name, amount in requests.items()))
     for container in spec.get("containers") or ():
-        _add(total, _requests(container))
+        _add(total, _amounts(container, field))
     _add(total, sidecars)
     _raise(total, initial.items())
-    _add(total, {name: quantity(amount) for name, amount in (spec.get("overhead") or {}).items()})
-    total["pods"] = ONE
     return total
 
 
-def _requests(container: Mapping[str, Any]) -> dict[str, int]:
+def _amounts(container: Mapping[str, Any], field: str) -> dict[str, int]:
     resources = container.get("resources") or {}
-    return {
-        name: quantity(amount)
-        for name, amount in {**resources.get("limits", {}), **resources.get("requests", {})}.items()
-    }
+    given = resources.get(field) or {}
+    if field == "requests":
+        given = {**(resources.get("limits") or {}), **given}
+    return {name: quantity(amount) for name, amount in given.items()}
 
 
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:

@@ -10,60 +10,50 @@ Objects passed in become the store's: callers build them afresh or share only st
 afterwards.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
+import msgspec
+
+from headgate.adapters.kubernetes.crds.schema import Node
 from headgate.testing.cluster import errors, rules
 from headgate.testing.cluster.apply import Writer, applied, root_node, tracked
+from headgate.testing.cluster.decoding import (
+    content_errors,
+    decoded,
+    former_version,
+    isolated,
+    naming_errors,
+    spec_changed,
+)
 from headgate.testing.cluster.kinds import BY_PLURAL, Kind
-from headgate.testing.cluster.metadata import combined, metadata_errors, name_errors, type_problem
-from headgate.testing.cluster.schema import Checker, Node
+from headgate.testing.cluster.metadata import (
+    CLIENT_FIELDS,
+    combined,
+    immutable_errors,
+    metadata_errors,
+    metadata_warnings,
+)
+from headgate.testing.cluster.schema import Checker
 from headgate.testing.cluster.store import Entry, Key, Store, Table
 from headgate.testing.cluster.times import rfc3339
+from headgate.testing.cluster.typed import typing_problem
+from headgate.testing.cluster.writes import Deletion, Write, given_metadata
 
 JsonObject = dict[str, Any]
 
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
 _NAMESPACES: Final = BY_PLURAL[("", "namespaces")]
+_CLAIMS: Final = ("name", "namespace", "uid", "resourceVersion")
+_EMPTY_STRUCTS: Final[JsonObject] = {"spec": {}, "status": {}}
+# What an object of a kind has that was decoded from nothing: structs are there, lists of theirs are null.
+_EMPTY: Final[Mapping[str, JsonObject]] = {
+    "pods": {"spec": {"containers": None}, "status": {}},
+    "jobs.batch": {"spec": {"template": {"metadata": {}, "spec": {"containers": None}}}, "status": {}},
+    "limitranges": {"spec": {"limits": None}},
+}
 _DEFAULT_FINALIZERS: Final = ("foregroundDeletion", "orphan")
-
-
-class Write:
-    """One write's options, and the warnings that it gathers."""
-
-    __slots__ = ("api_version", "dry_run", "manager", "strictness", "subresource", "version", "warnings")
-
-    def __init__(
-        self,
-        *,
-        version: str = "",
-        manager: str = "headgate-cluster",
-        dry_run: bool = False,
-        strictness: str = "Warn",
-        subresource: str = "",
-    ) -> None:
-        self.version = version
-        self.manager = manager
-        self.dry_run = dry_run
-        self.strictness = strictness
-        self.subresource = subresource
-        self.warnings: list[str] = []
-
-
-class Deletion:
-    """What a DELETE asks for."""
-
-    __slots__ = ("dry_run", "grace_s", "propagation", "rv", "uid")
-
-    def __init__(
-        self, *, uid: str = "", rv: str = "", grace_s: int | None = None, propagation: str = "", dry_run: bool = False
-    ) -> None:
-        self.uid = uid
-        self.rv = rv
-        self.grace_s = grace_s
-        self.propagation = propagation
-        self.dry_run = dry_run
 
 
 class Registry:
@@ -141,60 +131,64 @@ class Registry:
     def _create(
         self, kind: Kind, namespace: str, obj: JsonObject, write: Write, managed: list[JsonObject] | None
     ) -> Entry:
-        given = given_metadata(kind, write.version, obj)
-        table = self.store.table(kind)
-        namespace = self._namespace_of(kind, namespace, given)
-        if given.get("resourceVersion"):
-            raise errors.bad_request("resourceVersion should not be set on objects to be created")
-        name = given.get("name") or ""
-        if not name and given.get("generateName"):
-            name = self._generated_name(str(given["generateName"]), table, namespace)
-        if kind.namespaced:
-            self._require_open_namespace(kind, namespace, name)
-        if (namespace, name) in table.entries:
-            raise errors.already_exists(kind, name)
-        now_ms = self.clock()
-        system: JsonObject = {"name": name}
-        if given.get("generateName"):
-            system["generateName"] = given["generateName"]
-        if kind.namespaced:
-            system["namespace"] = namespace
-        system["uid"] = self._uid()
-        system["creationTimestamp"] = rfc3339(now_ms)
-        if kind.generation:
-            system["generation"] = 1
+        given = given_metadata(kind, write, obj)
         unknown: list[str] = []
-        metadata = combined(given, system, unknown)
+        metadata = combined(given, {}, unknown)
         fresh: JsonObject = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
         for field, value in obj.items():
             if field not in fresh and not (field == "status" and kind.status_subresource and kind.plural != "nodes"):
                 fresh[field] = value
-        fresh = self._checked(kind, name, fresh, None, unknown, write)
+        checker = Checker(kind.kind, custom=kind.custom, former=former_version(kind, write))
+        fresh = decoded(kind, fresh, None, unknown, checker, write)
+        table, namespace = self.store.table(kind), self._namespace_of(kind, namespace, given)
+        name = given.get("name") or ""
+        if kind.namespaced:
+            self._require_open_namespace(kind, namespace, name)
+        if not name and given.get("generateName"):
+            name = self._generated_name(str(given["generateName"]), table, namespace)
+        # The writer owns what it said and its defaults, not what the server adds to a new object.
+        said = rules.with_defaults(kind, fresh, name) if self._track_all and managed is None else fresh
+        if kind.status_subresource and "status" in said:
+            said = {field: value for field, value in said.items() if field != "status"}
+        fresh = {**fresh, "metadata": self._identity(kind, namespace, name, metadata)}
         fresh = rules.on_create(self, kind, fresh)
-        metadata = fresh["metadata"]
-        found = self._name_errors(kind, name) + metadata_errors(metadata, None) + rules.create_errors(kind, fresh)
-        if found:
+        found = naming_errors(kind, name, given) + metadata_errors(kind, fresh["metadata"], None)
+        found += content_errors(kind, fresh, None, found, checker) or rules.create_errors(kind, fresh)
+        if found := found or ([] if kind.custom else checker.errors):
             raise errors.invalid(kind, name, found)
-        if managed is not None:
+        write.warnings += metadata_warnings(kind, fresh["metadata"], None) + rules.on_valid(self, kind, fresh)
+        if str(given.get("resourceVersion") or "0") != "0":
+            raise errors.internal("resourceVersion should not be set on objects to be created")
+        if (namespace, name) in table.entries:
+            raise errors.already_exists(kind, name)
+        metadata = fresh["metadata"]
+        if managed:
             metadata["managedFields"] = managed
-        elif self._track_all:
-            metadata["managedFields"] = self._tracked(kind, None, fresh, write)
+        elif self._track_all and managed is None and (owned := self._tracked(kind, None, said, write)):
+            metadata["managedFields"] = owned
         if write.dry_run:
             return Entry((namespace, name), fresh, 0)
         return self.store.put(table, (namespace, name), fresh)
 
-    def _name_errors(self, kind: Kind, name: str) -> list[errors.FieldError]:
-        if not name:
-            return [errors.required("metadata.name", "name or generateName is required")]
-        return name_errors(name, label=kind.plural == "namespaces")
+    def _identity(self, kind: Kind, namespace: str, name: str, metadata: JsonObject) -> JsonObject:
+        """The metadata of a new object: what the server says first, then what the client did."""
+        system: JsonObject = {"name": name}
+        if "generateName" in metadata:
+            system["generateName"] = metadata["generateName"]
+        if kind.namespaced:
+            system["namespace"] = namespace
+        system["uid"] = self._uid()
+        system["creationTimestamp"] = rfc3339(self.clock())
+        if kind.generation:
+            system["generation"] = 1
+        return {**system, **metadata}
 
     def _namespace_of(self, kind: Kind, namespace: str, given: JsonObject) -> str:
         if not kind.namespaced:
             return ""
         if given.get("namespace") and namespace and given["namespace"] != namespace:
             raise errors.bad_request(
-                f"the namespace of the provided object does not match the namespace sent on the request"
-                f" ({given['namespace']} != {namespace})"
+                "the namespace of the provided object does not match the namespace sent on the request"
             )
         return namespace or given.get("namespace") or "default"
 
@@ -210,46 +204,6 @@ class Registry:
                 "field": "metadata.namespace",
             }
             raise errors.forbidden(kind, name, why, [cause])
-
-    def _checked(
-        self, kind: Kind, name: str, obj: JsonObject, old: JsonObject | None, unknown: list[str], write: Write
-    ) -> JsonObject:
-        """The object with its fields checked, defaulted and pruned against the schema. Raises ApiError 400 or 422."""
-        checker, node = Checker(), kind.schema
-        for field in list(obj):
-            if field in {"apiVersion", "kind", "metadata"}:
-                continue
-            child = node.fields.get(field)
-            if child is None or obj[field] is None:
-                if child is None:
-                    checker.unknown.append(field)
-                obj = {key: value for key, value in obj.items() if key != field}
-                continue
-            value = checker.field(field, child, obj[field], old.get(field) if old is not None else None)
-            if value is not obj[field]:
-                obj = {**obj, field: value}
-        for field in node.required:
-            if field not in obj:
-                checker.errors.append(errors.required(field))
-        for field, default in node.defaults:
-            if field not in obj:
-                obj = {**obj, field: default}
-        if checker.type_errors and not kind.custom:
-            first = checker.type_errors[0]
-            raise errors.undecodable(
-                kind,
-                write.version or kind.version,
-                f"json: cannot unmarshal value into field {first.field}: {first.message}",
-            )
-        if checker.type_errors or checker.errors:
-            raise errors.invalid(kind, name, [*checker.type_errors, *checker.errors])
-        unknown = [*unknown, *checker.unknown]
-        if unknown and write.strictness == "Strict":
-            listed = ", ".join(f'unknown field "{path}"' for path in unknown)
-            raise errors.undecodable(kind, write.version or kind.version, f"strict decoding error: {listed}")
-        if unknown and write.strictness == "Warn":
-            write.warnings += [f'unknown field "{path}"' for path in unknown]
-        return obj
 
     # -- update
     # ----------------------------------------------------------------------------------------------------------------
@@ -271,82 +225,71 @@ class Registry:
         stored = old["metadata"]
         given: JsonObject = obj.get("metadata") or stored
         if given is not stored:
-            given_metadata(kind, write.version, obj)
-            self._check_preconditions(kind, entry, given)
-        fresh, unknown = self._isolated(kind, old, obj, write.subresource)
-        fresh = self._checked(kind, name, fresh, old, unknown, write)
-        if write.subresource != "status":
-            fresh = rules.on_update(self, kind, fresh, old)
+            given_metadata(kind, write, obj)
+            self._check_preconditions(kind, entry, given, write)
+        fresh, unknown = isolated(kind, old, obj, write.subresource)
+        below = "status." if kind.custom and write.subresource == "status" else ""
+        checker = Checker(kind.kind, custom=kind.custom, below=below, former=former_version(kind, write))
+        fresh = decoded(kind, fresh, old, unknown, checker, write)
+        fresh = rules.on_update(self, kind, fresh, old, write.subresource)
         metadata = fresh["metadata"]
-        found = metadata_errors(metadata, stored) + rules.update_errors(kind, fresh, old, write.subresource)
-        if found:
+        found = metadata_errors(kind, metadata, stored)
+        if given is not stored:
+            found += immutable_errors(given, stored)
+        found += content_errors(kind, fresh, old, found, checker)
+        found += rules.update_errors(kind, fresh, old, write.subresource)
+        if found := found or ([] if kind.custom else checker.errors):
             raise errors.invalid(kind, name, found)
-        if kind.generation and _spec_changed(fresh, old):
+        write.warnings += metadata_warnings(kind, metadata, stored)
+        if kind.generation and spec_changed(fresh, old):
             metadata["generation"] = stored.get("generation", 0) + 1
-        if managed is not None:
+        is_reset = managed is None and given.get("managedFields") in ([], [{}])
+        if is_reset:
+            metadata.pop("managedFields", None)
+        elif managed is not None:
             metadata["managedFields"] = managed
-        elif given.get("managedFields") == [] and "managedFields" in metadata:
-            del metadata["managedFields"]
         if fresh == old:
             return entry
-        if managed is None and (self._track_all or "managedFields" in metadata):
+        if managed is None and not is_reset and (self._track_all or "managedFields" in metadata):
             metadata["managedFields"] = self._tracked(kind, old, fresh, write)
+        if metadata.get("managedFields") == []:
+            del metadata["managedFields"]
+            if fresh == old:
+                return entry
         if write.dry_run:
             return Entry(entry.key, fresh, entry.rv)
         return self._store_update(kind, entry, fresh)
 
     def _store_update(self, kind: Kind, entry: Entry, fresh: JsonObject) -> Entry:
         table, metadata = self.store.table(kind), fresh["metadata"]
-        stored = self.store.put(table, entry.key, fresh)
         held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
         if kind.plural == "namespaces":
             held = held or (fresh.get("spec") or {}).get("finalizers")
         if "deletionTimestamp" in metadata and not held:
+            # What would be stored is gone at once, so only the deletion is.
             self.store.remove(table, entry.key)
-        return stored
+            return Entry(entry.key, fresh, entry.rv)
+        return self.store.put(table, entry.key, fresh)
 
-    def _check_preconditions(self, kind: Kind, entry: Entry, given: JsonObject) -> None:
+    def _check_preconditions(self, kind: Kind, entry: Entry, given: JsonObject, write: Write) -> None:
         name, stored = entry.key[1], entry.obj["metadata"]
         if given.get("name", name) != name:
-            raise errors.bad_request(
-                f"the name of the object ({given['name']}) does not match the name on the URL ({name})"
-            )
+            raise errors.another_name(given["name"], name)
         if given.get("namespace") and given["namespace"] != stored.get("namespace"):
             raise errors.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
-        if given.get("uid") and given["uid"] != stored["uid"]:
+        version = str(given.get("resourceVersion") or "0")
+        if not version.isdigit():
+            raise errors.internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        if given.get("uid") and given["uid"] != stored["uid"] and write.patched is None:
             why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {stored['uid']}"
-            raise errors.conflict(kind, name, why)
-        if given.get("resourceVersion") and str(given["resourceVersion"]) != stored["resourceVersion"]:
+            raise errors.precondition_failed(kind, *entry.key, why)
+        if version != "0" and version != stored["resourceVersion"]:
             raise errors.conflict(kind, name)
-
-    def _isolated(self, kind: Kind, old: JsonObject, obj: JsonObject, subresource: str) -> tuple[JsonObject, list[str]]:
-        """What a write through this endpoint may change, laid over what it may not."""
-        stored = old["metadata"]
-        given: JsonObject = obj.get("metadata") or stored
-        unknown: list[str] = []
-        if subresource == "status":
-            metadata = dict(stored) if kind.custom else combined(given, stored, unknown)
-            if not kind.custom and "ownerReferences" in stored:
-                metadata["ownerReferences"] = stored["ownerReferences"]
-            fresh = {**old, "metadata": metadata}
-            if obj.get("status") is not None:
-                fresh["status"] = obj["status"]
-            else:
-                fresh.pop("status", None)
-            return fresh, unknown
-        metadata = dict(stored) if given is stored else combined(given, stored, unknown)
-        fresh = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-        for field, value in obj.items():
-            if field not in fresh:
-                fresh[field] = value
-        if kind.status_subresource:
-            if "status" in old:
-                fresh["status"] = old["status"]
-            else:
-                fresh.pop("status", None)
-        return fresh, unknown
+        if version == "0" and kind.custom and write.replaces:
+            field = errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+            raise errors.invalid(kind, name, [field], as_resource=True)
 
     # -- server-side apply
     # -----------------------------------------------------------------------------------------------------
@@ -359,49 +302,68 @@ class Registry:
 
         Raises ApiError: 409 on a field conflict unless `force`.
         """
-        given_metadata(kind, write.version, config)
+        given = given_metadata(kind, write, config)
         entry = self.find(kind, namespace, name)
-        writer = Writer(
-            manager=write.manager,
-            operation="Apply",
-            api_version=f"{kind.group}/{write.version or kind.version}" if kind.group else kind.version,
-            subresource=write.subresource,
-        )
+        writer = self._writer(kind, write, "Apply")
+        self._check_configuration(writer, config, given, self.root(kind))
         time = rfc3339(self.clock())
         if entry is None:
             if write.subresource:
                 raise errors.not_found(kind, name)
-            config = {**config, "metadata": {**(config.get("metadata") or {}), "name": name}}
+            if given.get("uid"):
+                why = (
+                    f"uid mismatch: the provided object specified uid {given['uid']}, and no existing object was found"
+                )
+                raise errors.conflict(kind, name, why)
+            if given.get("name", name) != name:
+                raise errors.another_name(given["name"], name)
+            unversioned = {field: value for field, value in given.items() if field != "resourceVersion"}
+            config = {**config, "metadata": {**unversioned, "name": name}}
             if kind.status_subresource and kind.plural != "nodes":
                 config.pop("status", None)
             _, managed = applied(None, config, [], writer, self.root(kind), force=force, time=time)
             return self._create(kind, namespace, config, write, managed), True
-        self._check_preconditions(kind, entry, config.get("metadata") or {})
-        if write.subresource == "status":
-            config = {field: value for field, value in config.items() if field in {"apiVersion", "kind", "status"}}
-        elif kind.status_subresource:
-            config = {field: value for field, value in config.items() if field != "status"}
         config = {field: value for field, value in config.items() if field not in {"apiVersion", "kind"}}
-        if config.get("metadata") is not None:
-            wanted = {
-                key: config["metadata"][key]
-                for key in ("labels", "annotations", "ownerReferences", "finalizers")
-                if key in config["metadata"]
-            }
-            config = {**config, "metadata": wanted}
-        managed = entry.obj["metadata"].get("managedFields") or []
+        if write.subresource == "status":
+            kept = ("metadata", "status") if not kind.custom else ("status",)
+            config = {field: value for field, value in config.items() if field in kept}
+        elif kind.status_subresource:
+            config.pop("status", None)
+        if "metadata" in config:
+            config["metadata"] = {field: given[field] for field in CLIENT_FIELDS if field in given}
+        stored = entry.obj["metadata"]
+        managed = stored.get("managedFields") or []
         result, managed = applied(entry.obj, config, managed, writer, self.root(kind), force=force, time=time)
+        write.patched = lambda: msgspec.json.encode(result).decode()
+        claims = {field: given[field] for field in _CLAIMS if given.get(field)}
+        result = {**result, "metadata": {**result["metadata"], **claims}}
         return self._update(kind, entry, result, write, managed), False
 
-    def _tracked(self, kind: Kind, old: JsonObject | None, fresh: JsonObject, write: Write) -> list[JsonObject]:
-        writer = Writer(
+    def _check_configuration(self, writer: Writer, config: JsonObject, given: JsonObject, root: Node) -> None:
+        if given.get("managedFields"):
+            raise errors.bad_request("metadata.managedFields must be nil")
+        if problem := typing_problem(config, root):
+            where = f"{given.get('namespace', '')}/{given.get('name', '')}"
+            version = writer.api_version if "/" in writer.api_version else f"/{writer.api_version}"
+            what = f"{where}; {version}, Kind={config.get('kind')}"
+            raise errors.internal(f"failed to create typed patch object ({what}): {problem}")
+
+    def _writer(self, kind: Kind, write: Write, operation: str) -> Writer:
+        version = write.version or kind.version
+        return Writer(
             manager=write.manager,
-            operation="Update",
-            api_version=f"{kind.group}/{write.version or kind.version}" if kind.group else kind.version,
+            operation=operation,
+            api_version=f"{kind.group}/{version}" if kind.group else version,
             subresource=write.subresource,
         )
+
+    def _tracked(self, kind: Kind, old: JsonObject | None, fresh: JsonObject, write: Write) -> list[JsonObject]:
         managed = fresh["metadata"].get("managedFields") or []
-        return tracked(old, fresh, managed, writer, self.root(kind), time=rfc3339(self.clock()))
+        before = {} if kind.custom else _EMPTY.get(kind.resource, _EMPTY_STRUCTS)
+        if old is not None:
+            before = {**before, **old}
+        writer = self._writer(kind, write, "Update")
+        return tracked(before, fresh, managed, writer, self.root(kind), time=rfc3339(self.clock()))
 
     def root(self, kind: Kind) -> Node:
         """The schema of whole objects of a kind, metadata included."""
@@ -422,19 +384,24 @@ class Registry:
         deletion = deletion or Deletion()
         metadata, (_, name) = entry.obj["metadata"], entry.key
         if deletion.uid and deletion.uid != metadata["uid"]:
-            why = f"Precondition failed: UID in precondition: {deletion.uid}, UID in object meta: {metadata['uid']}"
-            raise errors.conflict(kind, name, why)
-        if deletion.rv and deletion.rv != metadata["resourceVersion"]:
+            why = f"the UID in the precondition ({deletion.uid}) does not match the UID in record ({metadata['uid']})"
+            raise errors.another_object(kind, name, f"{why}. The object might have been deleted and then recreated")
+        if deletion.rv and deletion.rv != (version := metadata["resourceVersion"]):
             why = (
-                f"Precondition failed: ResourceVersion in precondition: {deletion.rv}, "
-                f"ResourceVersion in object meta: {metadata['resourceVersion']}"
+                f"the ResourceVersion in the precondition ({deletion.rv}) does not match the ResourceVersion in record"
             )
-            raise errors.conflict(kind, name, why)
+            raise errors.another_object(kind, name, f"{why} ({version}). The object might have been modified")
+        rules.require_deletable(kind, name)
         grace_s = _grace_s(kind, entry.obj, deletion)
         finalizers = _deletion_finalizers(metadata.get("finalizers") or [], deletion.propagation)
         held = bool(finalizers) or grace_s > 0 or kind.plural == "namespaces"
         if deletion.dry_run:
             return entry, not held
+        if not held and kind.resource == "pods":
+            # Pods are deleted gracefully, even when nothing is left to wait for: first marked, then gone.
+            marked = self._mark_deleted(kind, entry, 0, [])
+            self.store.remove(self.store.table(kind), entry.key)
+            return marked, True
         if not held:
             return self.store.remove(self.store.table(kind), entry.key), True
         return self._mark_deleted(kind, entry, grace_s, finalizers), False
@@ -466,18 +433,6 @@ class Registry:
         return self.store.put(self.store.table(kind), entry.key, fresh)
 
 
-def given_metadata(kind: Kind, version: str, obj: JsonObject) -> JsonObject:
-    """The metadata of a client's object, empty if it has none. Raises ApiError 400 if it cannot be decoded."""
-    metadata: Any = obj.get("metadata")
-    if metadata is None:
-        return {}
-    problem = type_problem(metadata)
-    if problem:
-        raise errors.undecodable(kind, version or kind.version, problem)
-    found: JsonObject = metadata
-    return found
-
-
 def _grace_s(kind: Kind, obj: JsonObject, deletion: Deletion) -> int:
     """Seconds until a deleted object may vanish: only pods that a kubelet runs have any."""
     if kind.resource != "pods":
@@ -502,14 +457,3 @@ def _deletion_finalizers(finalizers: list[str], propagation: str) -> list[str]:
             return kept
         case _:
             return finalizers
-
-
-def _spec_changed(fresh: JsonObject, old: JsonObject) -> bool:
-    for field, value in fresh.items():
-        if (
-            field not in {"apiVersion", "kind", "metadata", "status"}
-            and value is not old.get(field)
-            and value != old.get(field)
-        ):
-            return True
-    return any(field not in fresh for field in old if field != "status")

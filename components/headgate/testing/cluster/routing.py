@@ -1,9 +1,13 @@
 """From a URL path to what it names: a kind, a version, a namespace, an object, a subresource."""
 
+from typing import Final
+
 import msgspec
 
-from headgate.testing.cluster.errors import unknown_path
-from headgate.testing.cluster.kinds import BY_PLURAL, Kind
+from headgate.testing.cluster.errors import ApiError, PageNotFoundError, not_found, unknown_path
+from headgate.testing.cluster.kinds import BY_PLURAL, KINDS, Kind
+
+_TYPED: Final = frozenset(kind.group for kind in KINDS if not kind.custom)
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,16 +34,27 @@ def parse_path(path: str) -> Target:
         namespace, rest = rest[1], rest[2:]
     kind = BY_PLURAL.get((group, rest[0]))
     if kind is None or version not in kind.versions or len(rest) > 3:
-        raise unknown_path()
+        raise nothing_at(group)
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
-    if namespace and not kind.namespaced:
-        raise unknown_path()
-    if name and kind.namespaced and not namespace:
-        raise unknown_path()
+    if (namespace and not kind.namespaced) or (name and kind.namespaced and not namespace):
+        raise nothing_at(group)
     if subresource and subresource not in kind.subresources:
-        raise unknown_path()
+        raise not_found(kind, name) if kind.custom else unknown_path()
     return Target(kind=kind, version=version, namespace=namespace, name=name, subresource=subresource)
+
+
+def nothing_at(group: str) -> ApiError:
+    """The 404 of a path that is not served: Kubernetes' own groups answer with a Status, other paths with a page."""
+    return unknown_path() if group in _TYPED else PageNotFoundError()
+
+
+def names_object(path: str) -> bool:
+    """Whether a path names one object, which can be read and not watched."""
+    try:
+        return bool(parse_path(path).name)
+    except ApiError:
+        return False
 
 
 def object_path(kind: Kind, namespace: str, name: str = "", subresource: str = "", *, version: str = "") -> str:

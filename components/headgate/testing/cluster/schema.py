@@ -1,238 +1,90 @@
 """
-Schemas as short text, and the one walk that checks, defaults and prunes an object.
-
-Owns the schema language of the simulated API server. A kind's fields are written as indented lines,
-
-    spec: object
-      queueName: string (maxLen=253)
-      podSets: []object (minItems=1, maxItems=18, map=name)
-        count: integer (default=1, min=0)
-        template*: $PodTemplate
-
-with `*` for required, `$Name` for a shared type, and options in parentheses: `default` (JSON), `enum` (A|B), `min`,
-`max`, `minItems`, `maxItems`, `maxLen`, `maxProps`, `map` (keys of a list that server-side apply treats as a map),
-`set`, `merge` (key of a list that strategic merge merges), `union` (strategic merge adds to a primitive list),
-`atomic`, `open` (unknown fields are kept). The same tree tells server-side apply and strategic merge how lists
-combine, and the OpenAPI documents are written from it.
+The one walk that checks, defaults and prunes an object by its kind's schema, and the CEL rules after it.
 
 `Checker.check` promises: the value is not written into; the result shares every part that needed no change with the
 input; a part that *is* the same object as in the stored version was checked before and is skipped, so a small patch
-costs little.
+costs little, and what an earlier schema admitted stays as it is until somebody changes it.
+
+Kubernetes' own kinds are decoded into structs and then judged by rules of their own (`rules`), custom resources by
+their schema. So the first wrong type of the former is `undecodable`, in the words of Go's decoder, and `errors` says
+only what is missing; of the latter each mistake is one of `errors`.
 """
 
 import re
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import msgspec
 
+from headgate.adapters.kubernetes.crds.schema import QUANTITY, Node
+from headgate.testing.cluster.cel import compile_rule, is_transition
 from headgate.testing.cluster.errors import (
     FieldError,
+    bare_value,
+    duplicate,
     invalid_value,
+    json_type,
     not_supported,
     required,
     too_long,
     too_many,
     wrong_type,
 )
+from headgate.testing.cluster.quantity import canonical
 
-QUANTITY: Final = re.compile(
-    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
-)
-_LINE: Final = re.compile(r"^( *)([A-Za-z$0-9/_.-]+)(\*?): (\S+)(?: \((.*)\))?$")
 _MISSING: Final = object()
-
-
-class Node:
-    """
-    One field's schema, compiled.
-
-    `type` is one of string, integer, boolean, number, quantity, intorstring, any, object, list, map.
-    """
-
-    __slots__ = (
-        "atomic",
-        "default",
-        "defaults",
-        "enum",
-        "fields",
-        "finished",
-        "has_default",
-        "item",
-        "list_keys",
-        "max",
-        "max_items",
-        "max_len",
-        "max_props",
-        "merge_key",
-        "min",
-        "min_items",
-        "open",
-        "required",
-        "set",
-        "type",
-        "union",
-    )
-
-    def __init__(self, type_: str) -> None:
-        self.type = type_
-        self.fields: dict[str, Node] = {}
-        self.item: Node | None = None
-        self.required: tuple[str, ...] = ()
-        self.defaults: tuple[tuple[str, Any], ...] = ()
-        self.finished = False
-        self.has_default = False
-        self.default: Any = None
-        self.enum: tuple[str, ...] = ()
-        self.min: int | None = None
-        self.max: int | None = None
-        self.min_items: int | None = None
-        self.max_items: int | None = None
-        self.max_len: int | None = None
-        self.max_props: int | None = None
-        self.list_keys: tuple[str, ...] = ()
-        self.set = False
-        self.merge_key = ""
-        self.union = False
-        self.atomic = False
-        self.open = False
-
-    def child(self, name: str) -> "Node | None":
-        """The schema below a key: a field of an object, the values of a map, or nothing known."""
-        if self.type == "object":
-            return self.fields.get(name)
-        return self.item if self.type == "map" else None
-
-
-def compile_schemas(text: str, shared: dict[str, Node] | None = None) -> dict[str, Node]:
-    """
-    Compile every top-level type of `text` (lines `Name: object` at column 0).
-
-    `$Name` refers to one of these or of `shared`.
-
-    Raises ValueError on a line that is not in the language or a reference to an unknown type.
-    """
-    types: dict[str, Node] = dict(shared or {})
-    stack: list[tuple[int, Node]] = []
-    compiled: dict[str, Node] = {}
-    for line in text.splitlines():
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        match = _LINE.match(line)
-        if match is None:
-            raise ValueError(f"schema line is not `name: type (options)`: {line!r}")
-        indent, name, star, type_name, options = len(match[1]), match[2], match[3], match[4], match[5]
-        node, holder = _compile_type(type_name, types)
-        _set_options(node, options or "")
-        while stack and stack[-1][0] >= indent:
-            stack.pop()
-        if not stack:
-            types[name] = compiled[name] = node
-        else:
-            parent = stack[-1][1]
-            parent.fields[name] = node
-            if star:
-                parent.required = (*parent.required, name)
-        if holder is not None:
-            stack.append((indent, holder))
-    for node in compiled.values():
-        _finish(node)
-    return compiled
-
-
-def _compile_type(name: str, types: dict[str, Node]) -> tuple[Node, Node | None]:
-    """The node of a type, and the object node that the following, deeper lines fill (None if none)."""
-    if name.startswith("[]"):
-        node = Node("list")
-        node.item, holder = _compile_type(name[2:], types)
-        return node, holder
-    if name.startswith("map["):
-        node = Node("map")
-        node.item, holder = _compile_type(name[4:-1], types)
-        return node, holder
-    if name.startswith("$"):
-        try:
-            return _copy(types[name[1:]]), None
-        except KeyError:
-            raise ValueError(f"schema refers to an unknown type {name}") from None
-    node = Node(name)
-    return node, node if name == "object" else None
-
-
-def _copy(node: Node) -> Node:
-    # Options such as `default` belong to the place of use, so a shared type is copied at its top only.
-    copy = Node(node.type)
-    for slot in Node.__slots__:
-        setattr(copy, slot, getattr(node, slot))
-    return copy
-
-
-def _set_options(node: Node, options: str) -> None:
-    for option in re.split(r", (?=[a-zA-Z]+(?:=|,|$))", options) if options else []:
-        name, _, value = option.partition("=")
-        match name:
-            case "default":
-                node.has_default, node.default = True, msgspec.json.decode(value)
-            case "enum":
-                node.enum = tuple(value.split("|"))
-            case "min":
-                node.min = int(value)
-            case "max":
-                node.max = int(value)
-            case "minItems":
-                node.min_items = int(value)
-            case "maxItems":
-                node.max_items = int(value)
-            case "maxLen":
-                node.max_len = int(value)
-            case "maxProps":
-                node.max_props = int(value)
-            case "map":
-                node.list_keys = tuple(value.split("+"))
-                node.merge_key = node.merge_key or node.list_keys[0]
-            case "merge":
-                node.merge_key = value
-            case "set":
-                node.set = True
-            case "union":
-                node.union = True
-            case "atomic":
-                node.atomic = True
-            case "open":
-                node.open = True
-            case _:
-                raise ValueError(f"unknown schema option {option!r}")
-
-
-def _finish(node: Node) -> None:
-    """Expand defaults bottom-up, so that checking assigns ready values."""
-    if node.finished:
-        return
-    node.finished = True
-    for child in node.fields.values():
-        _finish(child)
-    if node.item is not None:
-        _finish(node.item)
-    node.defaults = tuple(
-        (name, {**child.default, **_expanded(child, child.default)} if child.type == "object" else child.default)
-        for name, child in node.fields.items()
-        if child.has_default
-    )
-
-
-def _expanded(node: Node, given: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in node.defaults if name not in given}
+_GO_TYPES: Final = {"string": "string", "integer": "int32", "boolean": "bool", "number": "float64"}
+_GO_VALUES: Final = {"integer": "number", "boolean": "bool"}
+_QUANTITIES: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_TIME: Final = re.compile(r"^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$")
+_UNCHECKED: Final = FieldError(
+    reason="FieldValueInvalid",
+    field="<nil>",
+    message="Invalid value: null: some validation rules were not checked because the object was invalid; correct the "
+    "existing errors to complete validation",
+)
+_BLOCKING: Final = frozenset(
+    {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
+)
 
 
 class Checker:
-    """One walk over one object. `errors` and `unknown` (field paths) fill while it walks."""
+    """
+    One walk over one object. `errors`, `unknown` (field paths) and `undecodable` fill while it walks.
 
-    __slots__ = ("_path", "errors", "type_errors", "unknown")
+    `custom` says which of the two ways of an API server it is. `below` is the field that messages leave out: the
+    status endpoint of a custom resource checks the status alone, and its texts begin there. `former`, if not empty, is
+    the storage version that an object of a version before it is compared with.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_below",
+        "_custom",
+        "_former",
+        "_former_errors",
+        "_is_map_value",
+        "_kind",
+        "_path",
+        "_ruled",
+        "errors",
+        "undecodable",
+        "unknown",
+    )
+
+    def __init__(self, kind: str, *, custom: bool, below: str = "", former: str = "") -> None:
         self._path: list[str] = []
+        self._kind = kind
+        self._custom = custom
+        self._is_map_value = False
+        self._below = below
+        self._former = former
+        self._former_errors: list[FieldError] = []
+        self._ruled: list[tuple[Node, str, Any, Any]] = []
         self.errors: list[FieldError] = []
-        self.type_errors: list[FieldError] = []
         self.unknown: list[str] = []
+        self.undecodable = ""
 
     def check(self, node: Node, value: Any, old: Any = _MISSING) -> Any:
         """The value, checked, defaulted and pruned; `old` is the stored value at the same place, if any."""
@@ -240,16 +92,21 @@ class Checker:
             return value
         match node.type:
             case "object":
-                return self._object(node, value, old)
+                result = self._object(node, value, old)
             case "list":
-                return self._list(node, value, old)
+                result = self._list(node, value, old)
             case "map":
-                return self._map(node, value, old)
+                result = self._map(node, value, old)
             case "any":
-                return value
+                result = value
             case _:
                 self._scalar(node, value)
-                return value
+                # Kubernetes' own types give an amount back in its one spelling; JSON stays as it is.
+                native = node.type == "quantity" and not self._custom and not self.undecodable
+                result = canonical(value) if native else value
+        if node.rules:
+            self._ruled.append((node, self._where(), result, _MISSING if old is None else old))
+        return result
 
     def field(self, name: str, node: Node, value: Any, old: Any = _MISSING) -> Any:
         """`check` one step below the current path."""
@@ -258,12 +115,47 @@ class Checker:
         self._path.pop()
         return result
 
+    def whole(self, node: Node, value: Any, old: Any) -> None:
+        """Remember the rules of a whole object, whose fields were checked one by one; `old` is None on create."""
+        if node.rules:
+            self._ruled.insert(0, (node, "", value, _MISSING if old is None else old))
+
+    def broken_rules(self) -> Iterator[FieldError]:
+        """What the CEL rules of the parts that were walked say, in the order of the walk."""
+        yield from self._former_errors
+        for node, where, value, old in self._ruled:
+            for rule in node.rules:
+                if old is _MISSING and is_transition(rule.rule):
+                    continue
+                try:
+                    holds = compile_rule(rule.rule)(value, None if old is _MISSING else old)
+                except (KeyError, IndexError, TypeError) as error:
+                    why = f"no such key: {error.args[0]}" if isinstance(error, KeyError) else str(error)
+                    text = f"{why} evaluating rule: {rule.message}"
+                    yield bare_value(where, text, shown=f'"{json_type(value)}"')
+                    continue
+                if not holds:
+                    scalar = not isinstance(value, dict | list)
+                    yield bare_value(where, rule.message, shown=msgspec.json.encode(value).decode() if scalar else "")
+
     def _where(self) -> str:
         return "".join(self._path)
 
+    def _text(self, where: str) -> str:
+        return where.removeprefix(self._below)
+
+    def _mistyped(self, value: Any, expected: str, node: Node) -> None:
+        where = self._where()
+        if self._custom:
+            self.errors.append(wrong_type(where, value, expected, shown=self._text(where)))
+        elif not self.undecodable:
+            path = self._path[:-1] if self._is_map_value else self._path
+            go_text = _go_mismatch(self._kind, "".join(path), value, node)
+            self.undecodable = _QUANTITIES if node.type == "quantity" else go_text
+
     def _object(self, node: Node, value: Any, old: Any) -> Any:
         if type(value) is not dict:
-            self.type_errors.append(wrong_type(self._where(), value, "object"))
+            self._mistyped(value, "object", node)
             return value
         if not node.fields:
             return value
@@ -272,19 +164,17 @@ class Checker:
         path = self._path
         for name, item in value.items():
             child = node.fields.get(name)
-            if child is None or item is None:
-                if child is None and not node.open:
-                    path.append(name if not path else "." + name)
-                    self.unknown.append(self._where())
-                    path.pop()
-                elif child is None:
-                    continue
-                if changed is None:
-                    changed = dict(value)
-                del changed[name]
+            if child is None and node.open:
                 continue
             before = olds.get(name, _MISSING)
             if item is before:
+                continue
+            if child is None:
+                self._unlisted(node, name, item)
+            if child is None or item is None or (not item and self._is_left_out(node, name, child, item)):
+                if changed is None:
+                    changed = dict(value)
+                del changed[name]
                 continue
             path.append(name if not path else "." + name)
             result = self.check(child, item, before)
@@ -304,17 +194,27 @@ class Checker:
                 result_value[name] = default
         return result_value
 
+    def _unlisted(self, node: Node, name: str, item: Any) -> None:
+        """A field that the storage version does not have: unknown, or of former versions and refused by its rule."""
+        where = f"{self._where()}.{name}" if self._path else name
+        if not self._former or name not in node.former:
+            self.unknown.append(where)
+        elif item is not None and item not in ([], ""):
+            shown = "" if isinstance(item, dict | list) else msgspec.json.encode(item).decode()
+            self._former_errors.append(bare_value(where, node.former[name][1], shown=shown))
+
+    def _is_left_out(self, node: Node, name: str, child: Node, item: Any) -> bool:
+        """Whether an empty list or map vanishes, as in Kubernetes' own kinds, whose structs omit them."""
+        return (
+            not self._custom and isinstance(item, dict | list) and child.type in _OMITTED and name not in node.required
+        )
+
     def _list(self, node: Node, value: Any, old: Any) -> Any:
-        where = self._where
         if type(value) is not list:
-            self.type_errors.append(wrong_type(where(), value, "array"))
+            self._mistyped(value, "array", node)
             return value
-        if node.max_items is not None and len(value) > node.max_items:
-            self.errors.append(too_many(where(), len(value), node.max_items))
-        if node.min_items is not None and len(value) < node.min_items:
-            self.errors.append(
-                invalid_value(where(), len(value), f"{where()} in body should have at least {node.min_items} items")
-            )
+        if self._custom:
+            self._count(node, value)
         item_node = node.item
         if item_node is None or item_node.type == "any":
             return value
@@ -332,89 +232,203 @@ class Checker:
                     changed = list(value)
                 changed[index] = result
         result_value = value if changed is None else changed
-        if node.list_keys or node.set:
+        if self._custom and (node.list_keys or node.set):
             self._unique(node, result_value)
         return result_value
+
+    def _count(self, node: Node, items: list[Any]) -> None:
+        if node.max_items is not None and len(items) > node.max_items:
+            self.errors.append(too_many(self._where(), len(items), node.max_items))
+        if node.min_items is not None and len(items) < node.min_items:
+            self._refuse(len(items), f"should have at least {node.min_items} items")
 
     def _unique(self, node: Node, items: list[Any]) -> None:
         seen: list[Any] = []
         for index, item in enumerate(items):
             if node.list_keys:
                 if type(item) is not dict:
+                    text = "must be an object for an array of list-type map"
+                    self.errors.append(invalid_value(f"{self._where()}[{index}]", item, text))
                     continue
                 key: Any = {name: item[name] for name in node.list_keys if name in item}
             else:
                 key = item
             if key in seen:
-                self.errors.append(
-                    FieldError(
-                        reason="FieldValueDuplicate",
-                        field=f"{self._where()}[{index}]",
-                        message=f"Duplicate value: {msgspec.json.encode(key).decode()}",
-                    )
-                )
+                self.errors.append(duplicate(f"{self._where()}[{index}]", key))
             seen.append(key)
 
     def _map(self, node: Node, value: Any, old: Any) -> Any:
         if type(value) is not dict:
-            self.type_errors.append(wrong_type(self._where(), value, "object"))
+            self._mistyped(value, "object", node)
             return value
-        if node.max_props is not None and len(value) > node.max_props:
+        if self._custom and node.max_props is not None and len(value) > node.max_props:
             self.errors.append(too_many(self._where(), len(value), node.max_props))
         item_node = node.item
-        if item_node is not None and item_node.type != "any":
-            olds = old if type(old) is dict else {}
-            for name, item in value.items():
-                self._path.append(f".{name}")
-                self.check(item_node, item, olds.get(name, _MISSING))
-                self._path.pop()
-        return value
+        if item_node is None or item_node.type == "any":
+            return value
+        olds = old if type(old) is dict else {}
+        changed: dict[str, Any] | None = None
+        self._is_map_value = True
+        for name, item in value.items():
+            before = olds.get(name, _MISSING)
+            if item is before:
+                continue
+            if item is None and not self._custom and item_node.type == "string":
+                # Go decodes null into what a map of strings holds anyway.
+                changed = {**(changed or value), name: ""}
+                continue
+            self._path.append(f".{name}")
+            result = self.check(item_node, item, before)
+            self._path.pop()
+            if result is not item:
+                changed = {**(changed or value), name: result}
+        self._is_map_value = False
+        return value if changed is None else changed
 
     def _scalar(self, node: Node, value: Any) -> None:
         kind = type(value)
         match node.type:
             case "string":
                 if kind is not str:
-                    self.type_errors.append(wrong_type(self._where(), value, "string"))
-                elif node.enum and value not in node.enum:
-                    self.errors.append(not_supported(self._where(), value, node.enum))
-                elif node.max_len is not None and len(value) > node.max_len:
-                    self.errors.append(too_long(self._where(), node.max_len))
+                    self._mistyped(value, "string", node)
+                elif self._custom:
+                    self._string(node, value)
             case "integer":
                 if kind is not int:
-                    self.type_errors.append(wrong_type(self._where(), value, "integer"))
-                else:
+                    self._mistyped(value, "integer", node)
+                elif self._custom:
                     self._bounds(node, value)
             case "boolean":
                 if kind is not bool:
-                    self.type_errors.append(wrong_type(self._where(), value, "boolean"))
+                    self._mistyped(value, "boolean", node)
             case "number":
                 if kind is not int and kind is not float:
-                    self.type_errors.append(wrong_type(self._where(), value, "number"))
+                    self._mistyped(value, "number", node)
             case "quantity":
-                self._quantity(value)
+                self._quantity(node, value)
             case "intorstring":
                 if kind is not int and kind is not str:
-                    self.type_errors.append(wrong_type(self._where(), value, "integer"))
+                    self._mistyped(value, "integer,string", node)
             case other:
                 raise AssertionError(f"schema type {other} has no check")
 
-    def _bounds(self, node: Node, value: int) -> None:
-        where = self._where()
-        if node.min is not None and value < node.min:
-            self.errors.append(
-                invalid_value(where, value, f"{where} in body should be greater than or equal to {node.min}")
-            )
-        if node.max is not None and value > node.max:
-            self.errors.append(
-                invalid_value(where, value, f"{where} in body should be less than or equal to {node.max}")
-            )
+    def _string(self, node: Node, value: str) -> None:
+        if node.enum:
+            if self._former and value in node.former_values:
+                shown = msgspec.json.encode(value).decode()
+                text = f"{value} is {node.former_values[value]} in {self._former}"
+                self._former_errors.append(bare_value(self._where(), text, shown=shown))
+            elif value not in node.enum:
+                self.errors.append(not_supported(self._where(), value, node.enum))
+        if node.max_len is not None and len(value) > node.max_len:
+            self.errors.append(too_long(self._where(), node.max_len))
+        elif node.min_len is not None and len(value) < node.min_len:
+            self._refuse(value, f"should be at least {node.min_len} chars long")
+        elif node.pattern and not _pattern(node.pattern).search(value):
+            self._refuse(value, f"should match '{node.pattern}'")
+        if node.format == "date-time" and not _is_time(value):
+            where = self._where()
+            shown = msgspec.json.encode(value).decode()
+            text = f"Invalid value: {shown}: {self._text(where)} in body must be of type date-time: {shown}"
+            self.errors.append(FieldError(reason="FieldValueTypeInvalid", field=where, message=text))
 
-    def _quantity(self, value: Any) -> None:
+    def _refuse(self, value: Any, why: str) -> None:
         where = self._where()
-        if type(value) is int or type(value) is float:
+        self.errors.append(invalid_value(where, value, f"{self._text(where)} in body {why}"))
+
+    def _bounds(self, node: Node, value: int) -> None:
+        if node.format == "int32" and not -(2**31) <= value < 2**31:
+            text = "Checked value must be of type integer with format int32 in value"
+            self.errors.append(bare_value("", text, shown='""'))
             return
-        if type(value) is not str:
-            self.type_errors.append(wrong_type(where, value, "string"))
-        elif QUANTITY.match(value) is None:
-            self.errors.append(invalid_value(where, value, f"{where} in body should match '{QUANTITY.pattern}'"))
+        if node.min is not None and value < node.min:
+            self._refuse(value, f"should be greater than or equal to {node.min}")
+        if node.max is not None and value > node.max:
+            self._refuse(value, f"should be less than or equal to {node.max}")
+
+    def _quantity(self, node: Node, value: Any) -> None:
+        if type(value) is int or (type(value) is float and not self._custom):
+            return
+        if type(value) is str:
+            if QUANTITY.match(value) is None:
+                if self._custom:
+                    self._refuse(value, f"should match '{QUANTITY.pattern}'")
+                else:
+                    self.undecodable = self.undecodable or _QUANTITIES
+            return
+        self._mistyped(value, "integer,string", node)
+        if self._custom:
+            where = self._where()
+            text = f'"{self._text(where)}" must validate at least one schema (anyOf)'
+            self.errors += [
+                bare_value("", text, shown='""'),
+                wrong_type(where, value, "integer", shown=self._text(where)),
+            ]
+            if type(value) is float:
+                text = f"Checked value must be of type integer (default format) in {self._text(where)}"
+                self.errors.append(bare_value("", text, shown='""'))
+
+
+_OMITTED: Final = frozenset({"list", "map"})
+
+
+def unchecked_rules(found: list[FieldError]) -> list[FieldError]:
+    """What is added when other errors keep the CEL rules from being checked; empty if they can be."""
+    return [_UNCHECKED] if any(error.reason in _BLOCKING for error in found) else []
+
+
+@cache
+def has_rules(node: Node) -> bool:
+    """Whether a schema has CEL rules anywhere."""
+    return bool(node.rules) or any(
+        has_rules(child) for child in (*node.fields.values(), *([node.item] if node.item is not None else []))
+    )
+
+
+@lru_cache(maxsize=256)
+def _pattern(text: str) -> re.Pattern[str]:
+    # Go sets a flag where it stands; Python wants it first. Python's `$` also matches before a last line feed.
+    flags = re.IGNORECASE if "(?i)" in text else 0
+    return re.compile(text.replace("(?i)", "").removesuffix("$") + (r"\Z" if text.endswith("$") else ""), flags)
+
+
+def _is_time(value: str) -> bool:
+    if _TIME.match(value) is None:
+        return False
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _go_mismatch(kind: str, where: str, value: Any, node: Node) -> str:
+    """What Go's JSON decoder says of a value of the wrong type. The names of Go's types are told from the path."""
+    steps = [re.sub(r"\[\d+\]", "", step) for step in where.split(".")]
+    word = _GO_VALUES.get(json_type(value), json_type(value))
+    if isinstance(value, float):
+        word = f"number {value:g}"
+    go_type = "int64" if node.format == "int64" else _GO_TYPES.get(node.type, "")
+    if not go_type:
+        inner = _GO_TYPES.get(node.item.type if node.item is not None else "", f"v1.{_struct(kind, [*steps, ''])}")
+        go_type = {"list": f"[]{inner}", "map": f"map[string]{inner}"}.get(node.type, inner)
+    return (
+        f"json: cannot unmarshal {word} into Go struct field {_struct(kind, steps)}.{'.'.join(steps)} of type {go_type}"
+    )
+
+
+def _struct(kind: str, steps: list[str]) -> str:
+    """The name of the Go struct that has the last step as its field."""
+    match steps[:-1]:
+        case []:
+            return kind
+        case [part]:
+            return kind + part.title()
+        case [*_, "template"]:
+            return "PodTemplateSpec"
+        case [*_, "template", "spec"]:
+            return "PodSpec"
+        case [*_, part]:
+            return part[:1].upper() + part[1:].removesuffix("s")
+        case _:
+            return ""

@@ -3,15 +3,16 @@ The fields of Kubernetes' own kinds, as far as a scheduler and its users meet th
 
 Every field that the API server knows at the two upper levels of a Pod is here, so that strict field validation
 accepts real manifests; rarely used depths are `any`, which keeps whatever was written. List keys are those of the
-published OpenAPI.
+published OpenAPI. What a field may hold beyond its type is not said here: Kubernetes judges its own kinds by code, and
+so do `rules_*.py`.
 """
 
 from typing import Final
 
 CORE_SCHEMAS: Final = """
 Condition: object
-  type*: string (maxLen=316)
-  status*: string (enum=True|False|Unknown)
+  type*: string
+  status*: string
   observedGeneration: integer
   lastTransitionTime: string
   lastProbeTime: string
@@ -27,14 +28,14 @@ LabelSelector: object (atomic)
   matchExpressions: []$LabelSelectorRequirement
 Toleration: object
   key: string
-  operator: string (enum=Exists|Equal|Lt|Gt)
+  operator: string
   value: string
-  effect: string (enum=NoSchedule|PreferNoSchedule|NoExecute)
+  effect: string
   tolerationSeconds: integer
 Taint: object
   key*: string
   value: string
-  effect*: string (enum=NoSchedule|PreferNoSchedule|NoExecute)
+  effect*: string
   timeAdded: string
 ObjectReference: object (atomic)
   apiVersion: string
@@ -58,8 +59,8 @@ EnvVar: object
 ContainerPort: object
   name: string
   hostPort: integer
-  containerPort*: integer (min=1, max=65535)
-  protocol: string (default="TCP", enum=TCP|UDP|SCTP)
+  containerPort*: integer
+  protocol: string (default="TCP")
   hostIP: string
 VolumeMount: object
   name*: string
@@ -73,7 +74,7 @@ VolumeDevice: object
   name*: string
   devicePath*: string
 Container: object
-  name*: string (maxLen=63)
+  name*: string
   image: string
   command: []string
   args: []string
@@ -92,8 +93,8 @@ Container: object
   startupProbe: any
   lifecycle: any
   terminationMessagePath: string (default="/dev/termination-log")
-  terminationMessagePolicy: string (default="File", enum=File|FallbackToLogsOnError)
-  imagePullPolicy: string (default="IfNotPresent", enum=Always|IfNotPresent|Never)
+  terminationMessagePolicy: string (default="File")
+  imagePullPolicy: string
   securityContext: any
   stdin: boolean
   stdinOnce: boolean
@@ -106,9 +107,9 @@ PodResourceClaim: object
   resourceClaimName: string
   resourceClaimTemplateName: string
 TopologySpreadConstraint: object
-  maxSkew*: integer (min=1)
+  maxSkew*: integer
   topologyKey*: string
-  whenUnsatisfiable*: string (enum=DoNotSchedule|ScheduleAnyway)
+  whenUnsatisfiable*: string
   labelSelector: $LabelSelector
   minDomains: integer
   nodeAffinityPolicy: string
@@ -116,7 +117,7 @@ TopologySpreadConstraint: object
   matchLabelKeys: []string
 NodeSelectorRequirement: object
   key*: string
-  operator*: string (enum=In|NotIn|Exists|DoesNotExist|Gt|Lt)
+  operator*: string
   values: []string
 NodeSelectorTerm: object (atomic)
   matchExpressions: []$NodeSelectorRequirement
@@ -124,7 +125,7 @@ NodeSelectorTerm: object (atomic)
 NodeSelector: object (atomic)
   nodeSelectorTerms*: []$NodeSelectorTerm
 PreferredSchedulingTerm: object
-  weight*: integer (min=1, max=100)
+  weight*: integer
   preference*: $NodeSelectorTerm
 NodeAffinity: object
   requiredDuringSchedulingIgnoredDuringExecution: $NodeSelector
@@ -137,7 +138,7 @@ PodAffinityTerm: object
   matchLabelKeys: []string
   mismatchLabelKeys: []string
 WeightedPodAffinityTerm: object
-  weight*: integer (min=1, max=100)
+  weight*: integer
   podAffinityTerm*: $PodAffinityTerm
 PodAffinity: object
   requiredDuringSchedulingIgnoredDuringExecution: []$PodAffinityTerm
@@ -147,19 +148,19 @@ Affinity: object
   podAffinity: $PodAffinity
   podAntiAffinity: $PodAffinity
 Volume: object (open)
-  name*: string (maxLen=63)
+  name*: string
 HostAlias: object
   ip*: string
   hostnames: []string
 PodSpec: object
   volumes: []$Volume (map=name)
   initContainers: []$Container (map=name)
-  containers*: []$Container (map=name, minItems=1)
+  containers*: []$Container (map=name)
   ephemeralContainers: []$Container (map=name)
-  restartPolicy: string (default="Always", enum=Always|OnFailure|Never)
-  terminationGracePeriodSeconds: integer (default=30, min=0)
-  activeDeadlineSeconds: integer (min=1)
-  dnsPolicy: string (default="ClusterFirst", enum=ClusterFirst|ClusterFirstWithHostNet|Default|None)
+  restartPolicy: string (default="Always")
+  terminationGracePeriodSeconds: integer (default=30)
+  activeDeadlineSeconds: integer
+  dnsPolicy: string (default="ClusterFirst")
   nodeSelector: map[string] (atomic)
   serviceAccountName: string
   serviceAccount: string
@@ -185,7 +186,7 @@ PodSpec: object
   readinessGates: any
   runtimeClassName: string
   enableServiceLinks: boolean
-  preemptionPolicy: string (enum=PreemptLowerPriority|Never)
+  preemptionPolicy: string
   overhead: map[quantity]
   topologySpreadConstraints: []$TopologySpreadConstraint (map=topologyKey+whenUnsatisfiable)
   setHostnameAsFQDN: boolean
@@ -195,18 +196,30 @@ PodSpec: object
   resources: $Resources
   workloadRef: any
   schedulingGroup: any
-TemplateMetadata: object (open)
+TemplateMetadata: object
   name: string
+  generateName: string
+  namespace: string
+  selfLink: string
+  uid: string
+  resourceVersion: string
+  generation: integer
+  creationTimestamp: string
+  deletionTimestamp: string
+  deletionGracePeriodSeconds: integer
   labels: map[string]
   annotations: map[string]
+  ownerReferences: any
+  finalizers: []string (union)
+  managedFields: any
 PodTemplate: object
   metadata: $TemplateMetadata
   spec: $PodSpec
 Pod: object
-  spec*: $PodSpec
+  spec: $PodSpec
   status: object
     observedGeneration: integer
-    phase: string (enum=Pending|Running|Succeeded|Failed|Unknown)
+    phase: string
     conditions: []$Condition (map=type)
     message: string
     reason: string
@@ -286,25 +299,25 @@ LimitRangeItem: object
   maxLimitRequestRatio: map[quantity]
 LimitRange: object
   spec: object
-    limits*: []$LimitRangeItem
+    limits: []$LimitRangeItem
 Job: object
-  spec*: object
-    parallelism: integer (min=0)
-    completions: integer (min=0)
-    activeDeadlineSeconds: integer (min=0)
+  spec: object
+    parallelism: integer
+    completions: integer
+    activeDeadlineSeconds: integer
     podFailurePolicy: any
     successPolicy: any
-    backoffLimit: integer (min=0)
-    backoffLimitPerIndex: integer (min=0)
-    maxFailedIndexes: integer (min=0)
+    backoffLimit: integer
+    backoffLimitPerIndex: integer
+    maxFailedIndexes: integer
     selector: $LabelSelector
     manualSelector: boolean (default=false)
-    template*: $PodTemplate
-    ttlSecondsAfterFinished: integer (min=0)
-    completionMode: string (default="NonIndexed", enum=NonIndexed|Indexed)
+    template: $PodTemplate (default={})
+    ttlSecondsAfterFinished: integer
+    completionMode: string (default="NonIndexed")
     suspend: boolean (default=false)
-    podReplacementPolicy: string (default="TerminatingOrFailed", enum=TerminatingOrFailed|Failed)
-    managedBy: string (maxLen=63)
+    podReplacementPolicy: string
+    managedBy: string
     scheduling: any
   status: object
     conditions: []$Condition (map=type)
@@ -319,10 +332,10 @@ Job: object
     uncountedTerminatedPods: any
     ready: integer
 PriorityClass: object
-  value*: integer
+  value: integer (default=0)
   globalDefault: boolean
   description: string
-  preemptionPolicy: string (default="PreemptLowerPriority", enum=PreemptLowerPriority|Never)
+  preemptionPolicy: string (default="PreemptLowerPriority")
 RuntimeClass: object
   handler*: string
   overhead: object
@@ -333,10 +346,10 @@ RuntimeClass: object
 Lease: object
   spec: object
     holderIdentity: string
-    leaseDurationSeconds: integer (min=1)
+    leaseDurationSeconds: integer
     acquireTime: string
     renewTime: string
-    leaseTransitions: integer (min=0)
+    leaseTransitions: integer
     strategy: string
     preferredHolder: string
 EventsEvent: object
@@ -359,7 +372,7 @@ PodDisruptionBudget: object
     minAvailable: intorstring
     maxUnavailable: intorstring
     selector: $LabelSelector
-    unhealthyPodEvictionPolicy: string (enum=IfHealthyBudget|AlwaysAllow)
+    unhealthyPodEvictionPolicy: string
   status: object
     observedGeneration: integer
     disruptedPods: map[string]

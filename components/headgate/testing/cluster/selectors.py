@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.testing.cluster.errors import ApiError, bad_request
+from headgate.testing.cluster import label_syntax
+from headgate.testing.cluster.errors import bad_request
 
 if TYPE_CHECKING:
     from headgate.testing.cluster.kinds import Kind
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 Predicate = Callable[[JsonObject], bool]
 
-_SET: Final = re.compile(r"^\s*(\S+)\s+(in|notin)\s*\(([^)]*)\)\s*$")
-_EQUAL: Final = re.compile(r"^\s*([^\s=!,()]+)\s*(==|=|!=)\s*([^\s=!,()]*)\s*$")
-_COMPARE: Final = re.compile(r"^\s*([^\s=!,()<>]+)\s*([<>])\s*(-?\d+)\s*$")
-_EXISTS: Final = re.compile(r"^\s*(!?)\s*([^\s=!,()]+)\s*$")
-_NAME: Final = re.compile(r"^([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$")
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
@@ -58,40 +54,7 @@ class Requirement:
 
 def parse_label_selector(text: str) -> list[Requirement]:
     """The requirements of a query's `labelSelector`. Raises ApiError 400 if it cannot be parsed."""
-    return [_requirement(part, text) for part in _split(text) if part.strip()]
-
-
-def _split(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    for index, char in enumerate(text):
-        if char == "(":
-            depth += 1
-        elif char == ")":
-            depth -= 1
-        elif char == "," and depth == 0:
-            parts.append(text[start:index])
-            start = index + 1
-    return [*parts, text[start:]]
-
-
-def _requirement(part: str, whole: str) -> Requirement:
-    if match := _SET.match(part):
-        values = tuple(sorted(value.strip() for value in match[3].split(",")))
-        found = Requirement(match[1], "In" if match[2] == "in" else "NotIn", values)
-    elif match := _EQUAL.match(part):
-        found = Requirement(match[1], "NotIn" if match[2] == "!=" else "In", (match[3],))
-    elif match := _COMPARE.match(part):
-        found = Requirement(match[1], "Gt" if match[2] == ">" else "Lt", (match[3],))
-    elif match := _EXISTS.match(part):
-        found = Requirement(match[2], "DoesNotExist" if match[1] else "Exists")
-    else:
-        raise bad_request(f"unable to parse requirement: found {part.strip()!r} in {whole!r}")
-    if _NAME.match(found.key) is None:
-        raise bad_request(
-            f'unable to parse requirement: <nil>: Invalid value: "{found.key}": name part must '
-            f"consist of alphanumeric characters"
-        )
-    return found
+    return [Requirement(*term) for term in label_syntax.parse(text)]
 
 
 def label_requirements(selector: JsonObject) -> list[Requirement]:
@@ -109,8 +72,11 @@ def matches_labels(requirements: list[Requirement], obj: JsonObject) -> bool:
     return all(requirement.matches(labels) for requirement in requirements)
 
 
+_EVENT_SUBJECT: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "pods": (
+        "metadata.namespace",
         "spec.nodeName",
         "spec.restartPolicy",
         "spec.schedulerName",
@@ -118,60 +84,72 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
         "spec.hostNetwork",
         "status.phase",
         "status.podIP",
+        "status.podIPs",
         "status.nominatedNodeName",
     ),
     "nodes": ("spec.unschedulable",),
     "namespaces": ("status.phase",),
-    "jobs.batch": ("status.successful",),
+    "jobs.batch": ("metadata.namespace", "status.successful"),
     "events": (
-        "involvedObject.kind",
-        "involvedObject.namespace",
-        "involvedObject.name",
-        "involvedObject.uid",
-        "involvedObject.apiVersion",
-        "involvedObject.resourceVersion",
-        "involvedObject.fieldPath",
+        "metadata.namespace",
+        *(f"involvedObject.{field}" for field in _EVENT_SUBJECT),
         "reason",
         "reportingComponent",
         "source",
         "type",
     ),
     "events.events.k8s.io": (
-        "regarding.kind",
-        "regarding.namespace",
-        "regarding.name",
-        "regarding.uid",
+        "metadata.namespace",
+        *(f"regarding.{field}" for field in _EVENT_SUBJECT),
         "reason",
         "reportingController",
         "type",
     ),
 }
+"""The fields beside the name by which kinds with a list of their own can be selected."""
+
+_ELSEWHERE: Final = {
+    ("jobs.batch", "status.successful"): ("status", "succeeded"),
+}
+"""Fields whose value is not where their name says."""
 
 
-def parse_field_selector(kind: "Kind", text: str) -> list[tuple[tuple[str, ...], bool, str]]:
+def parse_field_selector(kind: "Kind", version: str, text: str) -> list[tuple[tuple[str, ...], bool, str]]:
     """(path, equal?, value) of each term of a `fieldSelector`. Raises ApiError 400 on a field that is not indexed."""
     terms = []
-    allowed = _FIELDS.get(kind.resource, ())
-    for part in text.split(","):
-        if not part.strip():
-            continue
-        match = re.match(r"^\s*([^=!]+?)\s*(==|=|!=)(.*)$", part)
+    for part in re.findall(r"((?:\\.|[^,\\])+\\?|\\$)", text):
+        match = re.match(r"(.*?)(!=|==|=)(.*)$", part, re.DOTALL)
         if match is None:
-            raise bad_request(
-                f"Unable to find {kind.resource!r} that match field selector {text!r}: invalid selector: {part!r}"
-            )
-        field = match[1]
-        if field not in {"metadata.name", "metadata.namespace"} and field not in allowed:
-            raise _unsupported_field(kind, field)
-        terms.append((tuple(field.split(".")), match[2] != "!=", match[3].strip()))
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
+        field, value = match[1], _unescaped(match[3])
+        _check_field(kind, version, field)
+        path = _ELSEWHERE.get((kind.resource, field)) or tuple(field.split("."))
+        terms.append((path, match[2] != "!=", value))
     return terms
 
 
-def _unsupported_field(kind: "Kind", field: str) -> ApiError:
-    return bad_request(
-        f'Unable to find "{kind.group or ""}/{kind.version}, Resource={kind.plural}" that match field selector: '
-        f"field label not supported: {field}"
-    )
+def _unescaped(value: str) -> str:
+    for found in re.finditer(r"\\(.?)|([,=])", value):
+        if found[2]:
+            raise bad_request(f"invalid field selector: unescaped character in value: {ord(found[2])}")
+        if found[1] not in {"\\", ",", "="} or not found[1]:
+            raise bad_request(f"invalid field selector: invalid escape sequence: {found[0]}")
+    return re.sub(r"\\(.)", r"\1", value)
+
+
+def _check_field(kind: "Kind", version: str, field: str) -> None:
+    if field == "metadata.name":
+        return
+    if kind.custom:
+        chosen = kind.selectable if version == kind.version else ()
+        if f".{field}" not in chosen and not (field == "metadata.namespace" and kind.namespaced):
+            raise bad_request(f"field label not supported: {field}")
+    elif kind.resource in _FIELDS:
+        if field not in _FIELDS[kind.resource]:
+            named = f'field label "{field}" not supported for Job' if kind.resource == "jobs.batch" else ""
+            raise bad_request(named or f"field label not supported: {field}")
+    elif field != "metadata.namespace":
+        raise bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 
 
 def field_value(obj: JsonObject, path: tuple[str, ...]) -> str:
@@ -181,8 +159,15 @@ def field_value(obj: JsonObject, path: tuple[str, ...]) -> str:
         if not isinstance(value, dict):
             break
         value = value.get(step)
-    if path == ("spec", "unschedulable"):
-        return "true" if value else "false"
+    match path:
+        case ("spec", "unschedulable" | "hostNetwork"):
+            return "true" if value else "false"
+        case ("status", "succeeded"):
+            return str(value or 0)
+        case ("reportingComponent",):
+            value = value or (obj.get("source") or {}).get("component")
+        case _:
+            pass
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
@@ -190,10 +175,10 @@ def field_value(obj: JsonObject, path: tuple[str, ...]) -> str:
     return "" if value is None else str(value)
 
 
-def predicate(kind: "Kind", label_text: str, field_text: str) -> Predicate | None:
+def predicate(kind: "Kind", version: str, label_text: str, field_text: str) -> Predicate | None:
     """One predicate for both selectors of a request, or None when there are none. Raises ApiError 400."""
     labels = parse_label_selector(label_text) if label_text else []
-    fields = parse_field_selector(kind, field_text) if field_text else []
+    fields = parse_field_selector(kind, version, field_text) if field_text else []
     if not labels and not fields:
         return None
 

@@ -21,9 +21,11 @@ import anyio.lowlevel
 import msgspec
 from aiohttp import web
 
-from headgate.testing.cluster.cluster import Cluster, Response
-from headgate.testing.cluster.errors import ApiError
+from headgate.testing.cluster.cluster import Cluster, Response, refusal
+from headgate.testing.cluster.errors import ApiError, body_too_large
 from headgate.testing.cluster.faults import ConnectionDropped
+from headgate.testing.cluster.list_options import is_true
+from headgate.testing.cluster.routing import names_object
 from headgate.testing.cluster.store import Change, Table
 from headgate.testing.cluster.watch import Watch
 
@@ -52,7 +54,7 @@ class _Front:
         query = dict(request.rel_url.query) if request.query_string else _NO_QUERY
         headers = request.headers
         try:
-            if request.method == "GET" and query.get("watch") in {"1", "true"}:
+            if request.method == "GET" and is_true(query.get("watch", "")) and not names_object(request.path):
                 return await self._watch(request, query)
             body = await request.read() if request.body_exists else None
             response = self.cluster.request(
@@ -68,15 +70,16 @@ class _Front:
             if request.transport is not None:
                 request.transport.abort()
             return web.Response(status=503)
+        except web.HTTPRequestEntityTooLarge:
+            refusal = body_too_large(f"limit is {BODY_BYTES_MAX}")
+            response = Response(refusal.code, msgspec.json.encode(refusal.status()))
         return _plain(response)
 
     async def _watch(self, request: web.BaseRequest, query: Mapping[str, str]) -> web.StreamResponse:
         try:
             watch = self.cluster.watch(request.path, query, accept=request.headers.get("Accept", ""))
         except ApiError as error:
-            return web.json_response(
-                error.status(), status=error.code, dumps=lambda obj: msgspec.json.encode(obj).decode()
-            )
+            return _plain(refusal(error))
         stream = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
         stream.enable_chunked_encoding()
         changed = asyncio.Event()

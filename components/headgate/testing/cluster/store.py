@@ -32,6 +32,11 @@ _LAST: Final = "\U0010ffff"
 _encode: Final = msgspec.json.Encoder().encode
 
 
+def order(key: Key) -> Key:
+    """What keys sort by. Storage keys are one text, `namespace/name`, so `a-b/x` comes before `a/x`."""
+    return key[0] + "/", key[1]
+
+
 class Entry:
     """One version of one object."""
 
@@ -74,7 +79,7 @@ class Table:
 
     def __init__(self, kind: Kind, history_max: int) -> None:
         self.kind = kind
-        self.entries: SortedDict[Key, Entry] = SortedDict()
+        self.entries: SortedDict[Key, Entry] = SortedDict(order)
         self._history: list[Change] = []
         self._history_max = history_max
         self._offset = 0
@@ -117,7 +122,7 @@ class Table:
         """Entries in key order, of one namespace or (empty) all, strictly after a key if given."""
         low: Key | None = (namespace, "") if namespace else None
         high: Key | None = (namespace, _LAST) if namespace else None
-        exclusive = after is not None and (low is None or after >= low)
+        exclusive = after is not None and (low is None or order(after) >= order(low))
         keys = self.entries.irange(after if exclusive else low, high, inclusive=(not exclusive, True))
         entries = self.entries
         return (entries[key] for key in keys)
@@ -139,9 +144,10 @@ class Table:
         """
         start = self.position_after(rv)
         undone: dict[Key, Entry | None] = {}
+        behind = None if after is None else order(after)
         for change in reversed(self._history[start - self._offset :]):
             key = change.entry.key
-            if (not namespace or key[0] == namespace) and (after is None or key > after):
+            if (not namespace or key[0] == namespace) and (behind is None or order(key) > behind):
                 undone[key] = change.previous
         count = self.count_after(namespace, after)
         if not undone:
@@ -153,7 +159,7 @@ class Table:
 
 
 def _key(entry: Entry) -> Key:
-    return entry.key
+    return order(entry.key)
 
 
 Listener = Callable[[Table, Change], None]

@@ -42,10 +42,10 @@ def age(obj: JsonObject, now_ms: int) -> str:
 def column_definitions(kind: Kind) -> list[JsonObject]:
     """The columns of a kind, name first."""
     columns = _CORE[kind.resource][0] if kind.resource in _CORE else kind.columns or (_AGE,)
-    return [
-        _definition(Column(name="Name", path=".metadata.name"), "name"),
-        *(_definition(column, "") for column in columns),
-    ]
+    shown = [_definition(column, "name" if column.name == "Name" else "") for column in columns]
+    if kind.resource in _NAMED_LAST:
+        return shown
+    return [_definition(Column(name="Name", path=".metadata.name"), "name"), *shown]
 
 
 def _definition(column: Column, format_: str) -> JsonObject:
@@ -56,8 +56,9 @@ def row(kind: Kind, obj: JsonObject, now_ms: int) -> list[Any]:
     """The cells of one object, in the order of `column_definitions`."""
     name = obj["metadata"]["name"]
     if kind.resource in _CORE:
-        return [name, *_CORE[kind.resource][1](obj, now_ms)]
-    cells: list[Any] = [name]
+        cells = _CORE[kind.resource][1](obj, now_ms)
+        return cells if kind.resource in _NAMED_LAST else [name, *cells]
+    cells = [name]
     for column in kind.columns or (_AGE,):
         value = json_path(obj, column.path)
         if column.type == "date" and value is not None:
@@ -67,8 +68,12 @@ def row(kind: Kind, obj: JsonObject, now_ms: int) -> list[Any]:
 
 
 def _columns(*names: str) -> tuple[Column, ...]:
-    # A leading "+" marks a column of `-o wide`.
-    return tuple(Column(name=name.lstrip("+"), path="", priority=int(name.startswith("+"))) for name in names)
+    # A leading "+" marks a column of `-o wide`, a colon the type where it is no string.
+    found = []
+    for text in names:
+        name, _, type_ = text.lstrip("+").partition(":")
+        found.append(Column(name=name, path="", type=type_ or "string", priority=int(text.startswith("+"))))
+    return tuple(found)
 
 
 _AGE: Final = Column(name="Age", path=".metadata.creationTimestamp", type="date")
@@ -88,16 +93,17 @@ def _pod(obj: JsonObject, now_ms: int) -> list[Any]:
         reason = "SchedulingGated"
     if metadata.get("deletionTimestamp"):
         reason = "Terminating"
-    gates = ",".join(gate.get("name", "") for gate in spec.get("schedulingGates") or []) or "<none>"
+    ready_gates = spec.get("readinessGates") or ()
+    met = {c["type"] for c in status.get("conditions") or () if c.get("status") == "True"}
     return [
         f"{ready}/{len(spec['containers'])}",
         reason,
-        sum(container.get("restartCount", 0) for container in statuses),
+        str(sum(container.get("restartCount", 0) for container in statuses)),
         age(obj, now_ms),
-        status.get("podIP", "<none>"),
-        spec.get("nodeName", "<none>"),
-        status.get("nominatedNodeName", "<none>"),
-        gates,
+        status.get("podIP") or "<none>",
+        spec.get("nodeName") or "<none>",
+        status.get("nominatedNodeName") or "<none>",
+        f"{sum(g['conditionType'] in met for g in ready_gates)}/{len(ready_gates)}" if ready_gates else "<none>",
     ]
 
 
@@ -108,8 +114,19 @@ def _node(obj: JsonObject, now_ms: int) -> list[Any]:
         state += ",SchedulingDisabled"
     prefix = "node-role.kubernetes.io/"
     roles = sorted(key.removeprefix(prefix) for key in obj["metadata"].get("labels") or {} if key.startswith(prefix))
-    version = json_path(obj, ".status.nodeInfo.kubeletVersion") or ""
-    return [state, ",".join(roles) or "<none>", age(obj, now_ms), version]
+    info = json_path(obj, ".status.nodeInfo") or {}
+    addresses = {found["type"]: found["address"] for found in reversed(json_path(obj, ".status.addresses") or [])}
+    return [
+        state,
+        ",".join(roles) or "<none>",
+        age(obj, now_ms),
+        info.get("kubeletVersion", ""),
+        addresses.get("InternalIP", "<none>"),
+        addresses.get("ExternalIP", "<none>"),
+        info.get("osImage") or "<unknown>",
+        info.get("kernelVersion") or "<unknown>",
+        info.get("containerRuntimeVersion") or "<unknown>",
+    ]
 
 
 def _job(obj: JsonObject, now_ms: int) -> list[Any]:
@@ -140,16 +157,28 @@ def _job(obj: JsonObject, now_ms: int) -> list[Any]:
 
 
 def _event(obj: JsonObject, now_ms: int) -> list[Any]:
-    seen = obj.get("lastTimestamp") or obj.get("eventTime") or obj["metadata"].get("creationTimestamp")
+    """An event of either group: their fields are the same under two names."""
+    series = obj.get("series") or {}
+    event_time = obj.get("eventTime")
+    first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp") or event_time
+    last = series.get("lastObservedTime") or obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp") or first
+    count = series.get("count") or obj.get("count") or obj.get("deprecatedCount") or (1 if event_time else 0)
     subject = obj.get("involvedObject") or obj.get("regarding") or {}
-    where = f"{str(subject.get('kind', '')).lower()}/{subject.get('name', '')}"
-    last = human_duration(now_ms - unix_ms(seen)) if seen else "<unknown>"
+    source = obj.get("source") or obj.get("deprecatedSource") or {}
+    component = source.get("component") or obj.get("reportingComponent") or obj.get("reportingController") or ""
+    instance = source.get("host") or obj.get("reportingInstance") or ""
+    kind, name = str(subject.get("kind", "")).lower(), subject.get("name", "")
     return [
-        last,
+        human_duration(now_ms - unix_ms(last)) if last else "<unknown>",
         obj.get("type", ""),
         obj.get("reason", ""),
-        where,
+        f"{kind}/{name}" if name else kind,
+        subject.get("fieldPath", ""),
+        f"{component}, {instance}" if instance else component,
         str(obj.get("message", obj.get("note", ""))).strip(),
+        human_duration(now_ms - unix_ms(first)) if first else "<unknown>",
+        count,
+        obj["metadata"]["name"],
     ]
 
 
@@ -167,12 +196,40 @@ def _created(obj: JsonObject, now_ms: int) -> list[Any]:  # noqa: ARG001 - all c
     return [obj["metadata"].get("creationTimestamp", "<unknown>")]
 
 
+_EVENT_COLUMNS: Final = _columns(
+    "Last Seen",
+    "Type",
+    "Reason",
+    "Object",
+    "+Subobject",
+    "+Source",
+    "Message",
+    "+First Seen",
+    "+Count",
+    "+Name",
+)
+_NAMED_LAST: Final = frozenset({"events", "events.events.k8s.io"})
+"""Kinds whose names are nothing to look at: the column comes last, and only with `-o wide`."""
+
 _CORE: Final[dict[str, tuple[tuple[Column, ...], Cells]]] = {
     "pods": (
-        _columns("Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node", "+Scheduling Gates"),
+        _columns("Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node", "+Readiness Gates"),
         _pod,
     ),
-    "nodes": (_columns("Status", "Roles", "Age", "Version"), _node),
+    "nodes": (
+        _columns(
+            "Status",
+            "Roles",
+            "Age",
+            "Version",
+            "+Internal-IP",
+            "+External-IP",
+            "+OS-Image",
+            "+Kernel-Version",
+            "+Container-Runtime",
+        ),
+        _node,
+    ),
     "namespaces": (
         _columns("Status", "Age"),
         lambda obj, now: [json_path(obj, ".status.phase") or "", age(obj, now)],
@@ -181,16 +238,16 @@ _CORE: Final[dict[str, tuple[tuple[Column, ...], Cells]]] = {
         _columns("Status", "Completions", "Duration", "Age", "+Containers", "+Images", "+Selector"),
         _job,
     ),
-    "events": (_columns("Last Seen", "Type", "Reason", "Object", "Message"), _event),
-    "events.events.k8s.io": (_columns("Last Seen", "Type", "Reason", "Object", "Message"), _event),
+    "events": (_EVENT_COLUMNS, _event),
+    "events.events.k8s.io": (_EVENT_COLUMNS, _event),
     "configmaps": (
         _columns("Data", "Age"),
         lambda obj, now: [len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), age(obj, now)],
     ),
-    "limitranges": (_columns("Created At"), _created),
-    "customresourcedefinitions.apiextensions.k8s.io": (_columns("Created At"), _created),
+    "limitranges": (_columns("Created At:date"), _created),
+    "customresourcedefinitions.apiextensions.k8s.io": (_columns("Created At:date"), _created),
     "priorityclasses.scheduling.k8s.io": (
-        _columns("Value", "Global-Default", "Age", "PreemptionPolicy"),
+        _columns("Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"),
         lambda obj, now: [
             obj["value"],
             obj.get("globalDefault", False),
@@ -203,5 +260,8 @@ _CORE: Final[dict[str, tuple[tuple[Column, ...], Cells]]] = {
         _columns("Holder", "Age"),
         lambda obj, now: [json_path(obj, ".spec.holderIdentity") or "", age(obj, now)],
     ),
-    "poddisruptionbudgets.policy": (_columns("Min Available", "Max Unavailable", "Allowed Disruptions", "Age"), _pdb),
+    "poddisruptionbudgets.policy": (
+        _columns("Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"),
+        _pdb,
+    ),
 }

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.testing.cluster.errors import ApiError, too_old
+from headgate.testing.cluster.errors import ApiError, too_large, too_old
 from headgate.testing.cluster.representation import View
 from headgate.testing.cluster.selectors import Predicate
 from headgate.testing.cluster.store import Change, Entry, Store, Table
@@ -30,13 +30,13 @@ BOOKMARK_INTERVAL_MS = 60_000
 class WatchStart(msgspec.Struct, frozen=True, kw_only=True):
     """Where a watch starts and what it wants, as parsed from its query."""
 
-    rv: int | None
-    """Changes after this revision; None means from now on with the present state first."""
+    rv: int
+    """Changes after this revision; with `initial_events` the revision that the present state must have reached."""
     bookmarks: bool = False
-    initial_events: bool | None = None
+    initial_events: bool = False
+    """The present state first, as ADDED events, and a bookmark that says where it ends."""
     timeout_ms: int | None = None
     namespace: str = ""
-    name: str = ""
 
 
 class Watch:
@@ -56,7 +56,6 @@ class Watch:
         self._table = table
         self._view = view
         self._namespace = start.namespace
-        self._name = start.name
         self._matches = matches
         self._clock = clock
         self._fault = fault
@@ -68,22 +67,27 @@ class Watch:
         self._bookmark_at_ms = clock() + BOOKMARK_INTERVAL_MS if start.bookmarks else None
         self._waiter: int | None = None
         self.closed = False
-        self.resource_version = start.rv or 0
+        self.resource_version = start.rv
         """The revision up to which this watch has been told everything."""
+        self._floor = start.rv
         self._position = table.position()
         self._begin(start)
 
     def _begin(self, start: WatchStart) -> None:
-        state_first = start.initial_events or (start.initial_events is None and not start.rv)
-        if state_first:
+        if start.initial_events:
+            if start.rv > self._store.rv:
+                self._error = too_large(start.rv, self._store.rv)
+                return
             self._initial = [entry for entry in self._table.select(self._namespace) if self._wants(entry)]
             self.resource_version = self._store.rv
-            self._initial_bookmark = bool(start.initial_events) and self._bookmarks
+            self._initial_bookmark = self._bookmarks
         elif start.rv:
             try:
                 self._position = self._table.position_after(start.rv)
             except ApiError as error:
                 self._error = error
+        else:
+            self.resource_version = self._store.rv
 
     @property
     def on_ready(self) -> bool:
@@ -169,9 +173,14 @@ class Watch:
         if changes:
             self._position += len(changes)
             for change in changes:
+                if change.rv <= self._floor:
+                    # The watch started at a revision that the server has not reached yet, or not again.
+                    continue
                 self.resource_version = change.rv
                 type_ = self._seen_as(change)
-                if type_:
+                if type_ == "DELETED" and change.type != "DELETED":
+                    yield type_, _as_it_left(change)
+                elif type_:
                     yield type_, change.entry
         yield from self._timed(now_ms)
 
@@ -188,8 +197,6 @@ class Watch:
     def _wants(self, entry: Entry) -> bool:
         if self._namespace and entry.key[0] != self._namespace:
             return False
-        if self._name and entry.key[1] != self._name:
-            return False
         return self._matches is None or self._matches(entry.obj)
 
     def _seen_as(self, change: Change) -> str:
@@ -203,3 +210,11 @@ class Watch:
         if after:
             return "MODIFIED" if before else "ADDED"
         return "DELETED" if before else ""
+
+
+def _as_it_left(change: Change) -> Entry:
+    """What a watcher is shown of an object that ceased to match: its last matching state at the change's revision."""
+    assert change.previous is not None
+    obj = change.previous.obj
+    metadata = {**obj["metadata"], "resourceVersion": str(change.rv)}
+    return Entry(change.entry.key, {**obj, "metadata": metadata}, change.rv)
