@@ -50,6 +50,8 @@ class Chaos:
         self.random = random.Random(seed)
         self.created: list[str] = []
         self.kills = 0
+        #: A real Job controller that loses the answer to a create makes one pod more than it needs.
+        self.more_pods = False
         self._news = news
         self._loading = True
 
@@ -216,7 +218,7 @@ class Chaos:
         self.say(f"all jobs finished, audit and replay find nothing; {commits} commits, {self.kills} kills")
 
     async def all_complete(self) -> None:
-        """The API server agrees: every Job is Complete, with as many pods succeeded as it asked for, and no more."""
+        """The API server agrees: every Job is Complete, with as many pods succeeded as it asked for (`more_pods`)."""
         jobs = await self.driver.items("apis/batch/v1/jobs")
         assert len(jobs) == len(self.created)
         for each in jobs:
@@ -224,7 +226,8 @@ class Chaos:
             status = each.get("status", {})
             complete = [c for c in status.get("conditions", []) if c["type"] == "Complete" and c["status"] == "True"]
             assert complete, await self.story(f"the Job {name} is not Complete: {status}")
-            assert status["succeeded"] == each["spec"]["completions"], (name, status)
+            wanted, succeeded = each["spec"]["completions"], status["succeeded"]
+            assert succeeded == wanted or (self.more_pods and succeeded > wanted), (name, status)
         workloads = await self.driver.items("apis/kueue.x-k8s.io/v1beta2/workloads")
         assert len(workloads) == len(jobs), f"{len(workloads)} Workloads for {len(jobs)} Jobs"
 

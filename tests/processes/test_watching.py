@@ -12,10 +12,11 @@ from tests.support.logs import TestLog
 from tests.support.playing import node
 from tests.support.waiting import until
 
+from headgate.adapters.jetstream.health import Dependency
 from headgate.adapters.kubernetes.resources import RESOURCES as ADDRESSES
 from headgate.adapters.kubernetes.transport import InProcessTransport
 from headgate.core.ingest import READING, RESOURCES
-from headgate.core.machine import Append, Committed, Listed, Resumed, Settled, Stimulus
+from headgate.core.machine import Append, Changed, Committed, Listed, Resumed, Settled, Stimulus
 from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.ids import UnixMs
@@ -92,12 +93,16 @@ async def term(log: TestLog, cluster: Cluster, **options: Any) -> AsyncIterator[
         tasks.cancel_scope.cancel()
 
 
-async def first(cluster: Cluster) -> TestLog:
-    """A log whose bridge has listed everything once, and is down."""
+async def first(cluster: Cluster, *, is_anchored: bool = True) -> TestLog:
+    """A log whose bridge has listed everything once, and seen a change since, if it is anchored, and is down."""
     log = TestLog()
     async with term(log, cluster) as running:
         assert sorted(running.listed) == sorted(RESOURCES)
         assert running.pages == len(RESOURCES)
+        if is_anchored:
+            cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "anchor"}})
+            await until(lambda: any(isinstance(each, Changed) for each in running.shown))
+            running.settle(MARK_MS)
     return log
 
 
@@ -157,6 +162,13 @@ async def test_an_expired_version_falls_back_to_a_list() -> None:
         assert again.facts == [facts.NodeDeleted(name="n2")]
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that never comes is waited for more briefly."""
+    monkeypatch.setattr("headgate.processes.watching.ANCHOR_S_MAX", 1.0)
+
+
+@pytest.mark.usefixtures("impatient")
 async def test_a_server_that_went_back_falls_back_to_lists() -> None:
     """The same cluster, restored from a backup: versions that it has not reached yet are not waited for."""
     cluster = cluster_of("n1", *(f"m{number}" for number in range(40)))
@@ -166,6 +178,44 @@ async def test_a_server_that_went_back_falls_back_to_lists() -> None:
     async with term(log, restored) as again:
         await until(lambda: len(again.listed) == len(RESOURCES))
         assert list(log.state.nodes) == ["n1", "n2"]
+
+
+def restored(*nodes: str) -> Cluster:
+    """The same cluster from a backup that was taken before anything was changed, and what has happened there since."""
+    cluster = cluster_of("n1", "n2")
+    for name in nodes:
+        cluster.apply(node(name))
+    return cluster
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_server_that_went_back_and_came_past_the_marks_falls_back_to_lists() -> None:
+    """The versions tell nothing; the change that the log has written down is not there."""
+    cluster = cluster_of("n1", "n2")
+    log = await first(cluster)
+    delete(cluster, "n2")
+    other = restored(*(f"m{number}" for number in range(40)))
+    assert other.store.rv > cluster.store.rv
+    async with term(log, other) as again:
+        assert sorted(again.listed) == sorted(RESOURCES)
+        assert sorted(log.state.nodes) == sorted(["n1", "n2", *(f"m{number}" for number in range(40))])
+
+
+async def test_a_history_that_nothing_was_seen_of_is_not_trusted() -> None:
+    """Only lists so far: nothing could tell the history from another."""
+    cluster = cluster_of("n1")
+    log = await first(cluster, is_anchored=False)
+    async with term(log, cluster) as again:
+        assert sorted(again.listed) == sorted(RESOURCES)
+
+
+async def test_a_history_whose_anchor_is_forgotten_is_not_trusted() -> None:
+    """What cannot be shown any more proves nothing."""
+    cluster = cluster_of("n1")
+    log = await first(cluster)
+    cluster.store.table(BY_PLURAL["", "namespaces"]).compact()
+    async with term(log, cluster) as again:
+        assert sorted(again.listed) == sorted(RESOURCES)
 
 
 async def test_another_cluster_is_listed() -> None:
@@ -222,3 +272,27 @@ async def test_an_api_server_that_is_unwell_at_the_start_is_asked_again() -> Non
     async with term(log, cluster, sleep=sleep) as again:
         assert again.pages == 0
     assert len(pauses) == 2
+
+
+async def test_what_is_waited_for_at_the_start_shows_in_readiness() -> None:
+    """Before any watch has begun: which dependency, since when and why; and that it is over."""
+    said: list[Dependency] = []
+
+    async def sleep(seconds: float) -> None:
+        said.append(watching.probe(0))
+        await anyio.lowlevel.checkpoint()
+
+    cluster = cluster_of("n1")
+    log = await first(cluster)
+    unwell = FaultRule(fault=Fault.UNAVAILABLE, probability=1.0, path_contains="kube-system", count_max=2)
+    cluster.faults = FaultPlan(Random(1), [unwell])
+    running = Term(log, Door(cluster))
+    watching = Watching(InProcessTransport(running.door), ADDRESSES, RESOURCES, page_items=500, sleep=sleep)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watching, log.state, running.offer)
+        await until(lambda: running.machine.synced)
+        tasks.cancel_scope.cancel()
+    assert [(each.name, each.ok) for each in said] == [("kubernetes watch", False)] * 2
+    assert said[0].since_ms == said[1].since_ms > 0
+    assert "503" in said[0].error
+    assert watching.probe(0).ok

@@ -5,7 +5,7 @@ Calls are derived from folded commits, so everything here happens after the deci
 call until it has a definite answer; how it fares shows in the process's status.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -59,6 +59,10 @@ class KubernetesCarrier(NoCarrier):
             )
         )
         return Completed(outcome.id, outcome.status, outcome.body)
+
+    def retries(self) -> Iterable[tuple[float, Mapping[str, str]]]:
+        """How often calls were made again, by cause."""
+        return ((count, {"cause": cause}) for cause, count in self.executor.counters.by_cause().items())
 
     def probe(self, started_ms: int) -> Dependency:
         """Whether calls get through."""

@@ -328,6 +328,44 @@ async def test_a_slow_reader_bounds_what_is_buffered_for_it(connection: Connecti
         assert tail.repairs == 0
 
 
+async def test_what_is_sent_while_gathering_is_read_afterwards(
+    connection: Connection, shared_server: EmbeddedServer, cell: str
+) -> None:
+    """Nothing of it before, however long that is; all of it in order after."""
+    seen: list[Entry] = []
+    log = await open_log(connection, cell)
+    async with connect(shared_server.url, name="writer") as other, anyio.create_task_group() as tasks:
+        writing = await open_log(other, cell)
+        await append_each(writing, "before", 3, {})
+        tasks.start_soon(collect, log, 53, seen)
+        await until(lambda: len(seen) == 3)
+        async with anyio.create_task_group() as gathering:
+            gathering.start_soon(connection.gather, 3600.0)
+            await anyio.wait_all_tasks_blocked()
+            await append_each(writing, "meanwhile", 50, {})
+            await anyio.wait_all_tasks_blocked()
+            assert len(seen) == 3
+            gathering.cancel_scope.cancel()
+        await until(lambda: len(seen) == 53)
+    assert [entry.seq for entry in seen] == list(range(1, 54))
+
+
+async def test_gathering_goes_on_over_the_loss_of_the_connection(server: EmbeddedServer) -> None:
+    """A connection that breaks meanwhile heals, and can be gathered on again."""
+    async with connect(server.url, name="test", options=QUICK) as connection:
+        log = await open_log(connection, "main")
+        for number in range(3):
+            async with anyio.create_task_group() as gathering:
+                gathering.start_soon(connection.gather, 3600.0)
+                await anyio.lowlevel.checkpoint()
+                await server.kill()
+                await server.start()
+                gathering.cancel_scope.cancel()
+            with anyio.fail_after(PATIENCE_S):
+                outcome = await log.append("a", b"x", expected_last=number, commit_id=str(number))
+            assert outcome == Appended(seq=number + 1)
+
+
 async def test_large_entries_are_bounded_by_bytes(connection: Connection, cell: str) -> None:
     """Requests end at their byte limit without the consumer being thrown away; everything arrives."""
     options = TailOptions(buffer_bytes_max=1_500_000, pull_bytes_max=1_200_000)

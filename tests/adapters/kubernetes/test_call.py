@@ -7,7 +7,7 @@ from random import Random
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.adapters.kubernetes.call import CallExecutor, CallOutcome, CallSettings, KubeCall
@@ -44,7 +44,7 @@ class Scripted:
                 step = 200
             if isinstance(step, Exception):
                 raise step
-            return Response(status=step, headers={}, body=b"{}")
+            return Response(status=step, headers={}, body=b'{"kind":"Status"}' if step >= 400 else b"{}")
         finally:
             self.in_flight -= 1
 
@@ -72,6 +72,71 @@ async def test_operating_errors_are_retried_until_the_answer_is_final(fake, tran
     assert 7 <= sleeps[2] <= 7 * 1.25
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 5
     assert "429 TooManyRequests to POST /c" in caplog.messages[2]
+
+
+DENIED = 'jobs.batch is forbidden: User "system:serviceaccount:headgate:ungater" cannot patch resource "jobs"'
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "next_move"),
+    [
+        (403, json.dumps({"kind": "Status", "message": DENIED}), "an RBAC rule for patch jobs.batch in namespace a"),
+        (404, "404 page not found\n", "the API server does not serve jobs.batch"),
+    ],
+)
+async def test_what_an_operator_repairs_is_waited_for_and_told_once(
+    fake, transport, sleeps, caplog, status, body, next_move
+):
+    """A missing right and a resource that is not installed say nothing of the object; one line says what to do."""
+    fake.script = [*(fake.answer(status, body.encode()) for _ in range(3)), fake.answer(200, {})]
+    executor = CallExecutor(transport, sleep=sleeps)
+    patch = KubeCall(id="c", method="PATCH", path="/apis/batch/v1/namespaces/a/jobs/j", body=b"{}")
+    with caplog.at_level(logging.WARNING):
+        outcome = await executor.run(patch)
+    assert (outcome.status, outcome.attempts, executor.counters.retried_refused) == (200, 4, 3)
+    assert len(caplog.messages) == 1
+    assert next_move in caplog.messages[0]
+
+
+async def test_a_403_of_an_admission_plugin_is_final(fake, transport, sleeps):
+    """A quota that is used up is the server's considered answer."""
+    message = 'jobs.batch "j" is forbidden: exceeded quota: q, requested: count/jobs.batch=1, used: 1, limited: 1'
+    fake.script = [fake.answer(403, {"kind": "Status", "reason": "Forbidden", "message": message})]
+    outcome = await CallExecutor(transport, sleep=sleeps).run(call("c"))
+    assert (outcome.status, outcome.attempts) == (403, 1)
+
+
+async def test_a_create_that_conflicts_is_made_again(fake, transport, sleeps):
+    """Contention inside the server is no word about the object; that it exists already is, and so is a binding's."""
+    path = "/api/v1/namespaces/a/pods"
+    fake.script = [fake.status(409, "Conflict"), fake.status(409, "AlreadyExists"), fake.status(409, "Conflict")]
+    executor = CallExecutor(transport, sleep=sleeps)
+    create = await executor.run(KubeCall(id="c", method="POST", path=path, body=b"{}"))
+    bind = await executor.run(KubeCall(id="b", method="POST", path=f"{path}/p/binding", body=b"{}"))
+    assert (create.status, create.attempts, create.error().is_already_exists) == (409, 2, True)
+    assert (bind.status, bind.attempts, bind.error().is_conflict) == (409, 1, True)
+
+
+async def test_an_eviction_that_a_budget_forbids_is_an_outcome(fake, transport, sleeps):
+    """It may last for ever, and it is no load: the process decides. A 429 of the server's own is waited for."""
+    causes = [{"reason": "DisruptionBudget", "message": "The disruption budget b needs 2 healthy pods and has 2"}]
+    budget = {"kind": "Status", "reason": "TooManyRequests", "details": {"causes": causes}}
+    fake.script = [fake.status(429, "TooManyRequests", Retry_After="1"), fake.answer(429, budget)]
+    outcome = await CallExecutor(transport, sleep=sleeps).run(call("pods/p/eviction"))
+    assert (outcome.status, outcome.attempts) == (429, 2)
+    assert outcome.error().is_budget_exhausted
+
+
+async def test_a_server_that_is_away_is_told_of_once_and_not_by_each_call(sleeps, caplog):
+    """Fifty calls fail together: one line when it begins, one when it is over."""
+    gone = TransportError("refused", maybe_applied=False)
+    executor = CallExecutor(Scripted(**{f"c{n}": [gone, gone] for n in range(50)}), sleep=sleeps)
+    with caplog.at_level(logging.INFO):
+        async with anyio.create_task_group() as tasks:
+            for number in range(50):
+                tasks.start_soon(executor.run, call(f"c{number}"))
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert executor.counters.retries == 100
 
 
 async def test_a_definite_no_is_an_outcome(fake, transport, sleeps):
@@ -201,6 +266,7 @@ async def test_serving_a_stream_takes_no_more_than_declared():
 STATUSES = st.lists(st.sampled_from([500, 503, 429, 401, TransportError("cut", maybe_applied=True)]), max_size=3)
 
 
+@settings(deadline=None)
 @given(
     keys=st.lists(st.sampled_from(["", "a", "b"]), min_size=1, max_size=12),
     data=st.data(),

@@ -7,8 +7,24 @@ import pytest
 from headgate.adapters.kubernetes.client import AnswerUndecodableError, KubeClient, PatchType, Propagation
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.resources import NODES, PODS, WORKLOADS
+from headgate.adapters.kubernetes.retry import RateLimiter
 
 pytestmark = pytest.mark.anyio
+
+
+async def test_lists_and_watches_begin_no_faster_than_the_limiter_lets_them(fake, transport, sleeps, make):
+    """Beyond the burst each page, and each stream, is put off by one more interval."""
+    fake.script = [
+        fake.answer(200, make.page(make.pod("a", 1), version=5, token="t")),
+        fake.answer(200, make.page(make.pod("b", 2), version=5)),
+        fake.lines({"a": 1}),
+    ]
+    limiter = RateLimiter(qps=10, burst=1, clock=lambda: 0.0, sleep=sleeps)
+    client = KubeClient(transport, limiter)
+    assert len((await client.list(PODS)).items) == 2
+    async with client.stream("/w", query={"watch": "true"}, read_timeout_s=None) as lines:
+        assert [line async for line in lines] == [b'{"a": 1}']
+    assert sleeps == pytest.approx([0.1, 0.2])
 
 
 @pytest.fixture

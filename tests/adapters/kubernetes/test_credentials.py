@@ -1,5 +1,6 @@
 """Who we are: loaded only when needed, renewed before it expires and after it was refused."""
 
+import base64
 import logging
 import ssl
 import subprocess
@@ -10,7 +11,13 @@ import pytest
 import yaml
 
 from headgate.adapters.kubernetes import credentials as module
-from headgate.adapters.kubernetes.credentials import EXPIRY_MARGIN_S, RENEWAL_INTERVAL_S, Credentials, load_credentials
+from headgate.adapters.kubernetes.credentials import (
+    EXPIRY_MARGIN_S,
+    FILE_LOOK_S,
+    RENEWAL_INTERVAL_S,
+    Credentials,
+    load_credentials,
+)
 from headgate.adapters.kubernetes.errors import ConfigurationError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import ClusterAccess, resolve
@@ -30,6 +37,32 @@ async def main():
         pass
 anyio.run(main)
 assert "kubernetes_asyncio" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_configuration_is_read_without_the_models_beside_it(tmp_path):
+    """kubernetes-asyncio's loaders do not need its 850 modules of models; whoever imports it later gets all of it."""
+    path = tmp_path / "config"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "main",
+                "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+                "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u"}}],
+                "users": [{"name": "u", "user": {"token": "t"}}],
+            }
+        )
+    )
+    code = f"""
+import sys, anyio
+from headgate.adapters.kubernetes.credentials import load_credentials
+from headgate.adapters.kubernetes.kubeconfig import resolve
+made = anyio.run(load_credentials, resolve(kubeconfig={str(path)!r}))
+assert anyio.run(made.authorization) == "Bearer t"
+assert not [name for name in sys.modules if name.startswith("kubernetes_asyncio")]
+from kubernetes_asyncio import client
+assert client.V1Pod
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
@@ -85,6 +118,41 @@ async def test_a_token_file_is_read_again_every_minute(clock):
     assert await made.authorization() == "one"
     clock.now += 1
     assert await made.authorization() == "two"
+
+
+async def test_a_file_that_changes_is_read_when_it_has_changed(clock, tmp_path):
+    """Seen within a second, not looked at with every request; one that is gone for a moment is not missed."""
+    token = tmp_path / "token"
+    token.write_text("1")
+    results = [loaded("one"), loaded("two"), loaded("three")]
+
+    async def load():
+        return results.pop(0)
+
+    made = Credentials(load=load, files=[token], reread_s=60, clock=clock)
+    made.adopt(await load())
+    token.write_text("22")
+    assert await made.authorization() == "one"
+    clock.now += FILE_LOOK_S
+    assert await made.authorization() == "two"
+    clock.now += FILE_LOOK_S
+    assert await made.authorization() == "two", "nothing has changed"
+    token.unlink()
+    clock.now += FILE_LOOK_S
+    assert await made.authorization() == "two", "it is being replaced"
+    token.write_text("333")
+    clock.now += FILE_LOOK_S
+    assert await made.authorization() == "three"
+
+
+async def test_a_service_account_is_named_by_its_token():
+    """The subject of a JWT; a token that says nothing is named by the configuration."""
+    claims = base64.urlsafe_b64encode(b'{"sub":"system:serviceaccount:headgate:binder"}').rstrip(b"=").decode()
+    made = Credentials(user="the user 'u' of --kubeconfig")
+    made.adopt(loaded(f"Bearer e30.{claims}.c2ln"))
+    assert made.user == "system:serviceaccount:headgate:binder"
+    made.adopt(loaded("Bearer opaque"))
+    assert made.user == "the user 'u' of --kubeconfig"
 
 
 async def test_a_refused_credential_is_loaded_anew_but_not_in_a_storm(clock):

@@ -69,7 +69,51 @@ def test_no_body_breaks_the_translation(status, body):
     assert error.reason
 
 
+STATUS = b'{"kind":"Status","message":"no"}'
+
+
 def test_operating_errors_are_those_that_say_nothing_about_the_request():
-    """5xx, throttling, time-outs, expired credentials and redirects pass; every other 4xx and all 2xx are final."""
-    operating = {status for status in range(200, 600) if is_operating_error(status)}
+    """5xx, throttling, time-outs, expired credentials and redirects pass; every other 4xx of the API is final."""
+    operating = {status for status in range(300, 600) if is_operating_error(api_error(status, {}, STATUS))}
     assert operating == {401, 408, 429, *range(300, 400), *range(500, 600)}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (401, STATUS, "the credential of system:serviceaccount:headgate:binder is not accepted; renew it"),
+        (
+            403,
+            b'{"kind":"Status","message":"x is forbidden: User \\"u\\" cannot patch resource \\"workloads/status\\""}',
+            "system:serviceaccount:headgate:binder needs an RBAC rule for "
+            "patch workloads/status.kueue.x-k8s.io in namespace team-a",
+        ),
+        (
+            404,
+            b"404 page not found\n",
+            "the API server does not serve workloads/status.kueue.x-k8s.io; install it with `headgate crds install`",
+        ),
+    ],
+)
+def test_what_an_operator_must_repair_names_who_what_and_how(status, body, says):
+    """A refused credential, a missing right and a missing resource end in the next move, and are waited for."""
+    path = "/apis/kueue.x-k8s.io/v1beta2/namespaces/team-a/workloads/w/status"
+    error = api_error(status, {}, body, request=f"PATCH {path}", user="system:serviceaccount:headgate:binder")
+    assert str(error).endswith(f"; {says}")
+    assert is_operating_error(error)
+
+
+def test_a_body_that_no_apply_could_merge_is_refused_for_good():
+    """The API server says 500 and no reason; what makes no sense now makes none later. Any other 500 passes."""
+    said = "failed to create typed patch object (/q; kueue.x-k8s.io/v1beta2, Kind=ClusterQueue): errors: ..."
+    body = b'{"kind":"Status","message":"%s","code":500}'
+    assert not is_operating_error(api_error(500, {}, body % said.encode()))
+    assert is_operating_error(api_error(500, {}, body % b"etcdserver: request timed out"))
+
+
+def test_an_object_that_is_absent_is_no_missing_resource():
+    """The API says so in a Status; nothing is to be installed."""
+    error = api_error(404, {}, b'{"kind":"Status","reason":"NotFound","message":"workloads \\"w\\" not found"}')
+    assert error.is_not_found
+    assert not error.is_unserved
+    assert not is_operating_error(error)

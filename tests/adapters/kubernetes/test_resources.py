@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.adapters.kubernetes import resources
-from headgate.adapters.kubernetes.resources import JOBS, NODES, PODS, RESOURCES, WORKLOADS, Resource
+from headgate.adapters.kubernetes.resources import JOBS, NODES, PODS, RESOURCES, WORKLOADS, Resource, asked_for
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,21 @@ def test_the_table_holds_every_resource_once():
     constants = {value for value in vars(resources).values() if isinstance(value, Resource)}
     assert set(RESOURCES.values()) == constants
     assert all(RESOURCES[resource.plural] == resource for resource in constants)
+
+
+@pytest.mark.parametrize(
+    ("request_line", "asked"),
+    [
+        ("GET /api/v1/pods", "list pods"),
+        ("GET /api/v1/namespaces/a/pods/p", "get pods in namespace a"),
+        ("GET /api/v1/namespaces/kube-system", "get namespaces"),
+        ("watch /apis/batch/v1/jobs", "watch jobs.batch"),
+        ("POST /apis/batch/v1/namespaces/a/jobs", "create jobs.batch in namespace a"),
+        ("POST /api/v1/namespaces/a/pods/p/eviction", "create pods/eviction in namespace a"),
+        ("PATCH /apis/kueue.x-k8s.io/v1beta2/clusterqueues/q/status", "patch clusterqueues/status.kueue.x-k8s.io"),
+        ("GET /readyz", "None"),
+    ],
+)
+def test_a_request_is_told_in_the_words_of_rbac(request_line, asked):
+    """Verb, resource, subresource, group and namespace, as a rule would name them."""
+    assert str(asked_for(request_line)) == asked

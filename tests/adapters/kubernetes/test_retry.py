@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.adapters.kubernetes.retry import Backoff, RateLimiter
+from headgate.adapters.kubernetes.retry import Backoff, RateLimiter, Repeats
 
 
 @given(seed=st.integers(), attempts=st.integers(1, 30))
@@ -61,3 +61,16 @@ def test_a_limit_that_lets_nothing_through_is_refused():
     """Zero queries a second would wait for ever."""
     with pytest.raises(ValueError, match="qps"):
         RateLimiter(qps=0, burst=1)
+
+
+def test_a_kind_of_failure_is_news_once_in_a_while():
+    """One line for what fails together; again when it goes on, when it is of another kind, and after all was well."""
+    now = 0.0
+    repeats = Repeats(quiet_s=30, clock=lambda: now)
+    assert [repeats.is_news(kind) for kind in ("503", "503", "TransportError", "503")] == [True, False, True, False]
+    now = 29.0
+    assert not repeats.is_news("503")
+    now = 30.0
+    assert repeats.is_news("503")
+    repeats.clear()
+    assert repeats.is_news("503")

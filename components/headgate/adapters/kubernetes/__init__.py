@@ -9,6 +9,7 @@ It is used from the outside in:
 * `reflector.Reflector` follows one resource by list and watch and hands what it hears to its owner in bursts.
 * `call.CallExecutor` carries out calls that pure code has written down as data, and returns only final outcomes.
 * `client.KubeClient` is for code that wants to make a request and look at the answer: set-up, tests, tools.
+* `crds` is Kueue's API as CustomResourceDefinitions: what it consists of, and putting it into a cluster.
 
 Objects cross this package as bytes or `msgspec.Raw`. Which part of an object matters is decided by whoever reads it,
 so the adapter never builds full models (decoding a pod into one costs a hundred times the partial read).

@@ -5,18 +5,22 @@ A process's `decide` returns `KubeCall`s. Its loop, once the commit that decided
 `CallExecutor` and turns each `CallOutcome` into an event. Between the two lies everything that may go wrong with a
 network, and the executor keeps it from both sides:
 
-* Operating errors (no answer, 5xx, 429, an expired credential) are retried with back-off and jitter, for as long as
-  the executor runs; a `Retry-After` is honoured. Only final outcomes come back: success, or the server's definite no.
+* Operating errors (no answer, 5xx, 429, an expired credential, a missing RBAC rule, a resource that is not installed)
+  are retried with back-off and jitter, for as long as the executor runs; a `Retry-After` is honoured. Only final
+  outcomes come back: success, or the server's definite no.
 * Calls with the same non-empty `key` run one after the other, in the order in which they were handed in. A call that
   is being retried holds back the later ones of its key, and nobody else's: while it waits it has no slot.
 * At most `in_flight_max` requests are under way, at most `qps` (with bursts) are begun in a second.
-* Every retry is counted and logged, and `health` says since when something has not got through, and why.
+* Every retry is counted, and `health` says since when something has not got through, and why. The log says it once for
+  each kind of trouble (and again every half minute): a server that is away fails hundreds of calls at once.
 
 A request whose answer was lost may have been carried out, so what is repeated must bear repetition. `maybe_repeated` in
 the outcome says when a definite no may be the echo of our own success (`AlreadyExists` after a create, `Conflict` after
 a binding): the process reads the object, or waits for the watch to show it, before it believes the no.
 
-An eviction that a PodDisruptionBudget forbids is answered with 429 and is therefore retried until the budget allows it.
+The 429 with which a PodDisruptionBudget forbids an eviction is no sign of load and may stay for ever, so it is a final
+outcome: `is_budget_exhausted` of its `error()` tells it apart, and the process decides when to ask again. A 429 of
+priority and fairness, or of a server that has no room, is retried like every operating error.
 """
 
 import contextlib
@@ -30,8 +34,9 @@ import anyio
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from headgate.adapters.kubernetes.errors import ApiError, TransportError, api_error, is_operating_error
-from headgate.adapters.kubernetes.retry import Backoff, Health, RateLimiter, Sleep
+from headgate.adapters.kubernetes.errors import ApiError, TransportError, api_error, is_operating_error, kind_of
+from headgate.adapters.kubernetes.resources import asked_for
+from headgate.adapters.kubernetes.retry import Backoff, Health, RateLimiter, Repeats, Sleep
 from headgate.adapters.kubernetes.transport import Response, Transport
 
 _LOG: Final = logging.getLogger(__name__)
@@ -84,7 +89,7 @@ class CallSettings(msgspec.Struct, frozen=True, kw_only=True):
     qps: float = 500.0
     burst: int = 1000
     backoff_first_s: float = 0.1
-    backoff_max_s: float = 30.0
+    backoff_max_s: float = 10.0
 
 
 class CallCounters(msgspec.Struct, kw_only=True):
@@ -97,6 +102,8 @@ class CallCounters(msgspec.Struct, kw_only=True):
     retried_transport: int = 0
     retried_throttled: int = 0
     retried_unauthorized: int = 0
+    #: 403 of an authorizer, and 404 of a resource that is not served: an operator's hand is needed.
+    retried_refused: int = 0
     retried_server: int = 0
     #: Now: requests under way; calls that were handed in and have no outcome yet.
     in_flight: int = 0
@@ -105,7 +112,17 @@ class CallCounters(msgspec.Struct, kw_only=True):
     @property
     def retries(self) -> int:
         """All retries, of whatever cause."""
-        return self.retried_transport + self.retried_throttled + self.retried_unauthorized + self.retried_server
+        return sum(self.by_cause().values())
+
+    def by_cause(self) -> dict[str, int]:
+        """The retries, by what each was for."""
+        return {
+            "transport": self.retried_transport,
+            "throttled": self.retried_throttled,
+            "unauthorized": self.retried_unauthorized,
+            "refused": self.retried_refused,
+            "server": self.retried_server,
+        }
 
 
 class _Failing(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,10 +148,12 @@ class CallExecutor:
         sleep: Sleep = anyio.sleep,
         clock: Callable[[], float] = anyio.current_time,
         wall_clock: Callable[[], float] = time.time,
+        limiter: RateLimiter | None = None,
     ) -> None:
+        """`limiter` is one that is shared with whoever else asks the same server; without it, `settings` make one."""
         self.settings = settings
         self.counters = CallCounters()
-        self.limiter = RateLimiter(qps=settings.qps, burst=settings.burst, clock=clock, sleep=sleep)
+        self.limiter = limiter or RateLimiter(qps=settings.qps, burst=settings.burst, clock=clock, sleep=sleep)
         self._transport = transport
         # Jitter needs no cryptography.
         self._random = random or Random()  # noqa: S311
@@ -146,6 +165,7 @@ class CallExecutor:
         # Calls under retry, by a number of their own: ids are the caller's and need not be unique.
         self._failing: dict[int, _Failing] = {}
         self._started = 0
+        self._repeats = Repeats()
 
     @property
     def health(self) -> Health:
@@ -228,9 +248,10 @@ class CallExecutor:
             while True:
                 attempts += 1
                 result = await self._attempt(call)
-                if isinstance(result, Response) and not is_operating_error(result.status):
-                    break
                 error = _as_error(call, result)
+                if error is None or (isinstance(error, ApiError) and _is_final(call, error)):
+                    assert isinstance(result, Response), "no answer is never final"
+                    break
                 maybe_repeated = maybe_repeated or _maybe_applied(error)
                 delay_s = backoff.next_s(error.retry_after if isinstance(error, ApiError) else None)
                 self._note_retry(number, call, error, attempts, delay_s)
@@ -238,7 +259,10 @@ class CallExecutor:
         finally:
             self._failing.pop(number, None)
         if attempts > 1:
-            _LOG.info("call %s got through after %d attempts", call.id, attempts)
+            _LOG.debug("call %s got through after %d attempts", call.id, attempts)
+            if not self._failing:
+                _LOG.info("calls to the API server get through again; %s was the last to wait", call.id)
+                self._repeats.clear()
         return CallOutcome(
             id=call.id, status=result.status, body=result.body, attempts=attempts, maybe_repeated=maybe_repeated
         )
@@ -267,6 +291,8 @@ class CallExecutor:
                 self.counters.retried_throttled += 1
             case ApiError(status=401):
                 self.counters.retried_unauthorized += 1
+            case ApiError(status=403 | 404):
+                self.counters.retried_refused += 1
             case ApiError():
                 self.counters.retried_server += 1
             case _:
@@ -275,7 +301,8 @@ class CallExecutor:
         since = self._wall_clock() if known is None else known.since
         # Put back at the end: the dictionary's order is that of the newest failure.
         self._failing[number] = _Failing(since=since, error=str(error), attempts=attempts)
-        _LOG.warning(
+        _LOG.log(
+            logging.WARNING if self._repeats.is_news(kind_of(error)) else logging.DEBUG,
             "call %s: %s; attempt %d follows in %.1f s",
             call.id,
             error,
@@ -285,10 +312,23 @@ class CallExecutor:
         )
 
 
-def _as_error(call: KubeCall, result: Response | TransportError) -> ApiError | TransportError:
+def _as_error(call: KubeCall, result: Response | TransportError) -> ApiError | TransportError | None:
     if isinstance(result, TransportError):
         return result
-    return api_error(result.status, result.headers, result.body, request=f"{call.method} {call.path}")
+    if 200 <= result.status < 300:
+        return None
+    request = f"{call.method} {call.path}"
+    return api_error(result.status, result.headers, result.body, request=request, user=result.user)
+
+
+def _is_final(call: KubeCall, error: ApiError) -> bool:
+    """Whether another try would not change the answer."""
+    if error.is_conflict and call.method == "POST":
+        # An object that is not there yet has nothing to conflict with (AlreadyExists is another reason): the server
+        # got into its own way, as when a quota changes meanwhile. A subresource, such as a binding, is about an object.
+        asked = asked_for(f"{call.method} {call.path}")
+        return asked is None or asked.name != ""
+    return not is_operating_error(error)
 
 
 def _maybe_applied(error: ApiError | TransportError) -> bool:

@@ -3,12 +3,14 @@ One request, one answer: the verbs of the Kubernetes API for any resource.
 
 `KubeClient` is for code that makes a request and looks at the answer: set-up, leases, tools, tests, the list half of
 the reflector. It does not retry; effects that must happen go through `call.CallExecutor`. Bodies are bytes or anything
-msgspec can encode; answers are bytes, decoded by the caller into as much of the object as it needs.
+msgspec can encode; answers are bytes, decoded by the caller into as much of the object as it needs. With a `limiter`,
+requests and streams begin no faster than it lets them.
 
 Every method raises `ApiError` when the server answers with something other than success and `TransportError` when no
 answer arrives.
 """
 
+import contextlib
 import enum
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
@@ -17,6 +19,7 @@ import msgspec
 
 from headgate.adapters.kubernetes.errors import KubernetesError, api_error
 from headgate.adapters.kubernetes.resources import PODS, Resource
+from headgate.adapters.kubernetes.retry import RateLimiter
 from headgate.adapters.kubernetes.transport import NO_QUERY, Transport
 
 JSON: Final = "application/json"
@@ -77,8 +80,9 @@ def encode(body: object) -> bytes:
 class KubeClient:
     """The verbs of the Kubernetes API over a transport."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, limiter: RateLimiter | None = None) -> None:
         self.transport = transport
+        self._limiter = limiter
 
     async def request(
         self,
@@ -90,6 +94,8 @@ class KubeClient:
         content_type: str = JSON,
     ) -> bytes:
         """Make a request to any path and return the body of a successful answer."""
+        if self._limiter is not None:
+            await self._limiter.acquire()
         response = await self.transport.request(
             method,
             path,
@@ -98,8 +104,19 @@ class KubeClient:
             content_type=None if body is None else content_type,
         )
         if not 200 <= response.status < 300:
-            raise api_error(response.status, response.headers, response.body, request=f"{method} {path}")
+            request = f"{method} {path}"
+            raise api_error(response.status, response.headers, response.body, request=request, user=response.user)
         return response.body
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_s: float | None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A watch, line by line; see `Transport.stream`."""
+        if self._limiter is not None:
+            await self._limiter.acquire()
+        async with self.transport.stream(path, query=query, read_timeout_s=read_timeout_s) as lines:
+            yield lines
 
     async def get(
         self, resource: Resource, name: str, namespace: str | None = None, *, subresource: str | None = None

@@ -1,26 +1,35 @@
 """
 Who we are to the API server: TLS material and the Authorization header, kept fresh.
 
-kubernetes-asyncio knows every way a kubeconfig or a pod can hold a credential, and importing it costs 1.5 seconds and
-110 MB in each process. So it is imported in a worker thread, and only when an access needs it: a plain URL, which is
-what the embedded cluster has, never does.
+kubernetes-asyncio knows every way a kubeconfig or a pod can hold a credential, and importing it brings in 850 modules
+of models: 40 to 110 MB in each process, and up to 1.5 seconds. Its `config` package, which is all that is used here,
+needs none of them, so it is imported alone (2 MB), and only when an access needs it: a plain URL, which is what the
+embedded cluster has, never does.
 
-A credential is renewed in three ways: token files are read again every minute; an exec plugin that told when its
-credential expires is run again a minute before; and any credential is loaded anew after the server refused it with 401.
-Renewal never makes a request fail that the old credential could still carry: if the plugin fails, the old one stays,
-and the failure is logged and tried again.
+A credential is renewed in three ways: files with a token or a certificate are looked at every second and loaded again
+when they have changed, and every minute at the latest; an exec plugin that told when its credential expires is run
+again a minute before; and any credential is loaded anew after the server refused it with 401. Renewal never makes a
+request fail that the old credential could still carry: if the plugin fails, or a file is gone, the old one stays, and
+the failure is logged and tried again.
 """
 
+import base64
+import binascii
 import functools
+import importlib
+import importlib.util
 import logging
 import os
 import ssl
+import sys
 import time
-from collections.abc import Awaitable, Callable
+import types
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
+import msgspec
 
 from headgate.adapters.kubernetes.errors import ConfigurationError
 from headgate.adapters.kubernetes.kubeconfig import Authentication, ClusterAccess
@@ -29,6 +38,8 @@ _LOG: Final = logging.getLogger(__name__)
 
 #: Kubelets rotate projected tokens well before they expire; a minute is what Kubernetes' own clients use.
 FILE_REREAD_S: Final = 60.0
+#: Between two looks at whether a file has changed.
+FILE_LOOK_S: Final = 1.0
 #: A plugin's credential is renewed this long before it expires.
 EXPIRY_MARGIN_S: Final = 60.0
 #: Between two renewals that were asked for by 401, or that failed. A plugin may cost a login; a storm must not.
@@ -43,6 +54,7 @@ class Credentials:
         ssl_context: for TLS connections; None for plain HTTP.
         tls_server_name: the name the server's certificate must carry, if it is not that of the URL.
         proxy: URL of an HTTP proxy, if the kubeconfig names one.
+        user: whom the credential stands for, in words, as far as it says; for messages.
         renewals, renewals_failed: how often the credential was loaded anew, and how often that failed.
 
     """
@@ -54,12 +66,16 @@ class Credentials:
         tls_server_name: str | None = None,
         proxy: str | None = None,
         load: Callable[[], Awaitable["Loaded"]] | None = None,
+        files: Sequence[Path] = (),
         reread_s: float | None = None,
+        user: str = "",
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """`files` are those whose change means a new credential; as they are now, they are known."""
         self.ssl_context = ssl_context
         self.tls_server_name = tls_server_name
         self.proxy = proxy
+        self.user = user
         self.renewals = 0
         self.renewals_failed = 0
         self._load = load
@@ -69,12 +85,30 @@ class Credentials:
         self._header: str | None = None
         self._renew_at: float | None = None
         self._renewed_at = float("-inf")
+        self._configured_user = user
+        self._files = tuple(files)
+        self._stamps = _stamps(self._files)
+        self._looked_at = self._clock()
 
     async def authorization(self) -> str | None:
         """The value of the Authorization header, renewed first if its time has come. None: send none."""
-        if self._renew_at is not None and self._clock() >= self._renew_at:
-            await self._renew(lambda: self._renew_at is not None and self._clock() >= self._renew_at)
+        if self._is_due():
+            await self._renew(self._is_due)
         return self._header
+
+    def _is_due(self) -> bool:
+        """Whether its time has come, or a file of it has changed."""
+        now = self._clock()
+        if self._renew_at is not None and now >= self._renew_at:
+            return True
+        if not self._files or now < self._looked_at + FILE_LOOK_S:
+            return False
+        stamps = _stamps(self._files)
+        # A file that is gone for the moment is being replaced; the old credential is as good as ever.
+        if stamps == self._stamps or None in stamps:
+            self._looked_at = now
+            return False
+        return True
 
     async def refused(self, header: str | None) -> bool:
         """The server answered 401 to `header`. Says whether there is another one now, worth a repetition."""
@@ -87,7 +121,9 @@ class Credentials:
             # Many requests find the credential stale at once; the first renews it for all.
             if self._load is None or not is_due():
                 return
-            self._renewed_at = self._clock()
+            self._renewed_at = self._looked_at = self._clock()
+            # Before they are read: what changes meanwhile is found to have changed.
+            self._stamps = _stamps(self._files)
             try:
                 self.adopt(await self._load())
             except Exception as error:  # noqa: BLE001  (plugins and providers raise whatever they like)
@@ -104,6 +140,7 @@ class Credentials:
     def adopt(self, loaded: "Loaded") -> None:
         """Use a freshly loaded credential from now on. New TLS connections use its certificate."""
         self._header = loaded.header
+        self.user = _user_of(loaded.header) or self._configured_user
         self._renewed_at = now = self._clock()
         renewals = []
         if self._reread_s is not None:
@@ -132,17 +169,75 @@ class Loaded:
         self.proxy: str | None = configuration.proxy
 
 
+def _stamps(files: Sequence[Path]) -> tuple[tuple[int, int, int] | None, ...]:
+    """What changes with the content of each file; None for one that is not there."""
+    found: list[tuple[int, int, int] | None] = []
+    for file in files:
+        try:
+            # Kubelets exchange a symbolic link above the file, which shows in the inode.
+            status = file.stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+    return tuple(found)
+
+
+class _Claims(msgspec.Struct, frozen=True, kw_only=True):
+    sub: str = ""
+
+
+def _user_of(header: str | None) -> str:
+    """The subject of a bearer token that is a JWT, as those of service accounts are, or ""; nothing is verified."""
+    parts = (header or "").split(".")
+    if len(parts) != 3:
+        return ""
+    try:
+        claims = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
+        return msgspec.json.decode(claims, type=_Claims).sub
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        return ""
+
+
+_LIBRARY: Final = "kubernetes_asyncio"
+
+
+@functools.cache
 def _import() -> tuple[Any, Any]:
+    """`Configuration` and the `config` package of kubernetes-asyncio; without the models beside them, if possible."""
     # Here and nowhere else; see the module docstring.
+    found = importlib.util.find_spec(_LIBRARY)
+    if found is not None and found.submodule_search_locations and _LIBRARY not in sys.modules:
+        try:
+            return _import_alone(list(found.submodule_search_locations))
+        except (ImportError, AttributeError) as error:
+            _LOG.info("kubernetes-asyncio is imported with all its models: %s", error)
     from kubernetes_asyncio import client, config  # noqa: PLC0415, RUF100
 
-    return client, config
+    return client.Configuration, config
+
+
+def _import_alone(folders: list[str]) -> tuple[Any, Any]:
+    """Import `config` below packages whose own code, which imports every model, is not run."""
+    package, client = types.ModuleType(_LIBRARY), types.ModuleType(f"{_LIBRARY}.client")
+    package.__path__ = folders
+    client.__path__ = [str(Path(folder, "client")) for folder in folders]
+    sys.modules |= {package.__name__: package, client.__name__: client}
+    try:
+        configuration: Any = importlib.import_module(f"{client.__name__}.configuration").Configuration
+        # The loaders name the client itself only in helpers that make one.
+        vars(client).update(Configuration=configuration, ApiClient=None)
+        return configuration, importlib.import_module(f"{_LIBRARY}.config")
+    finally:
+        # Whoever imports the library later gets the whole of it.
+        for name in [each for each in sys.modules if each == _LIBRARY or each.startswith(f"{_LIBRARY}.")]:
+            del sys.modules[name]
 
 
 async def _load(access: ClusterAccess) -> Loaded:
-    client, config = await anyio.to_thread.run_sync(_import)
+    made, config = _import()
     # Called on the type, because the class hands out copies of a process-wide default otherwise.
-    configuration = type.__call__(client.Configuration)
+    configuration = type.__call__(made)
     if access.service_account:
         config.load_incluster_config(
             configuration,
@@ -169,15 +264,17 @@ async def load_credentials(access: ClusterAccess) -> Credentials:
     if not access.needs_configuration:
         return Credentials(ssl_context=ssl.create_default_context() if is_tls else None)
     try:
-        loaded = await _load(access)
-        context = _ssl_context(loaded) if is_tls else None
+        # Made before anything is read, so that a file which changes meanwhile is read again.
         credentials = Credentials(
-            ssl_context=context,
-            tls_server_name=loaded.tls_server_name,
-            proxy=loaded.proxy,
             load=functools.partial(_load, access),
+            files=[Path(file) for file in access.files],
             reread_s=FILE_REREAD_S if access.authentication is Authentication.FILE else None,
+            user=access.user,
         )
+        loaded = await _load(access)
+        credentials.ssl_context = _ssl_context(loaded) if is_tls else None
+        credentials.tls_server_name = loaded.tls_server_name
+        credentials.proxy = loaded.proxy
         credentials.adopt(loaded)
     except Exception as error:
         raise ConfigurationError(

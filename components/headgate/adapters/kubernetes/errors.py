@@ -6,13 +6,18 @@ carries the parts of the `Status` object that callers decide by. Or no answer ar
 it says whether the request may have been carried out all the same. Both are `KubernetesError`s, both keep their cause.
 
 `is_operating_error` draws the line that the rest of the package retries by: an operating error says nothing about the
-request and goes away by itself or by an operator's hand; everything else is the server's considered answer.
+request and goes away by itself or by an operator's hand; everything else is the server's considered answer. What needs
+an operator's hand says so: a refused credential names whom we present ourselves as, a missing right the verb and the
+resource, a resource that is not served what to install.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+
+from headgate.adapters.kubernetes.resources import KUEUE_GROUP, asked_for
 
 
 class KubernetesError(Exception):
@@ -40,6 +45,17 @@ class StreamSilent(TransportError):  # noqa: N818  (the name states what was see
     """A watch sent nothing for longer than it may: the connection is taken for half-open. Watch again."""
 
 
+class StreamGarbled(TransportError):  # noqa: N818  (the same)
+    """A line of a watch is no watch event, so nothing after it can be trusted either. Watch again."""
+
+
+def kind_of(error: KubernetesError) -> str:
+    """What kind of trouble it is: of failures of one kind, one says it all. A missing right or resource is its own."""
+    if not isinstance(error, ApiError):
+        return type(error).__name__
+    return str(error) if error.status in {403, 404} else str(error.status)
+
+
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of `Status.details.causes`: which field, and what is wrong with it."""
 
@@ -59,6 +75,7 @@ class ApiError(KubernetesError):
         message: the server's message for people.
         causes: the field-level causes of an `Invalid` answer.
         retry_after: seconds the server asks us to wait, if it does.
+        is_from_api: the body was a `Status`: the API itself refused, and not its HTTP front or something in between.
 
     """
 
@@ -71,20 +88,44 @@ class ApiError(KubernetesError):
         causes: tuple[Cause, ...] = (),
         retry_after: float | None = None,
         request: str = "",
+        is_from_api: bool = True,
+        next_move: str = "",
     ) -> None:
         where = f" to {request}" if request else ""
         fields = "".join(f"; {cause.field}: {cause.message}" for cause in causes if cause.field)
-        super().__init__(f"{status} {reason}{where}: {message}{fields}")
+        then = f"; {next_move}" if next_move else ""
+        super().__init__(f"{status} {reason}{where}: {message}{fields}{then}")
         self.status = status
         self.reason = reason
         self.message = message
         self.causes = causes
         self.retry_after = retry_after
+        self.is_from_api = is_from_api
 
     @property
     def is_not_found(self) -> bool:
         """The object, or the whole resource, is not there."""
         return self.status == 404
+
+    @property
+    def is_unserved(self) -> bool:
+        """The path leads nowhere: the resource is not installed. Says nothing about any object of it."""
+        return self.status == 404 and not self.is_from_api
+
+    @property
+    def is_access_denied(self) -> bool:
+        """The authorizer said no: we lack a right. An admission plugin, whose 403 is final, never says it like this."""
+        return self.status == 403 and _DENIED.search(self.message) is not None
+
+    @property
+    def is_unappliable(self) -> bool:
+        """The body of a server-side apply contradicts itself, as with two entries of one key: as good as a 422."""
+        return self.status == 500 and self.message.startswith(_UNTYPED)
+
+    @property
+    def is_budget_exhausted(self) -> bool:
+        """An eviction that a PodDisruptionBudget does not allow now. Not load: the caller decides whether it waits."""
+        return self.status == 429 and any(cause.reason == "DisruptionBudget" for cause in self.causes)
 
     @property
     def is_conflict(self) -> bool:
@@ -143,6 +184,14 @@ _REASONS: Final[Mapping[int, str]] = {
     504: "Timeout",
 }
 
+# What every authorizer's refusal reads like, whatever the authorizer's own reason behind it.
+_DENIED: Final = re.compile(r'(?:^|is forbidden: )User "[^"]*" cannot ')
+
+# How the API server begins when the body of an apply does not fit its type. It sends that with a 500 and no reason.
+_UNTYPED: Final = "failed to create typed patch object"
+
+_CAUSELESS: Final = "the answer has no body"
+
 #: Characters of an answer that is no Status object which are repeated in the error message.
 _EXCERPT_MAX: Final = 200
 
@@ -153,7 +202,7 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
     return float(value) if value.isdecimal() else None
 
 
-def api_error(status: int, headers: Mapping[str, str], body: bytes, *, request: str = "") -> ApiError:
+def api_error(status: int, headers: Mapping[str, str], body: bytes, *, request: str = "", user: str = "") -> ApiError:
     """
     The error that a non-success answer stands for.
 
@@ -162,6 +211,7 @@ def api_error(status: int, headers: Mapping[str, str], body: bytes, *, request: 
         headers: its headers, names in lower case.
         body: its body: a `Status` object, or whatever a proxy in between wrote.
         request: method and path, to be named in the message.
+        user: whom the request presented itself as, to be named where that was refused.
 
     """
     try:
@@ -173,14 +223,34 @@ def api_error(status: int, headers: Mapping[str, str], body: bytes, *, request: 
     if after is None and details.retry_after_seconds:
         after = float(details.retry_after_seconds)
     excerpt = body[:_EXCERPT_MAX].decode(errors="replace").strip()
+    is_from_api = found.kind == "Status"
+    message = found.message or excerpt or _CAUSELESS
     return ApiError(
         status=status,
         reason=found.reason or _REASONS.get(status, "Unknown"),
-        message=found.message or excerpt or "the answer has no body",
+        message=message,
         causes=details.causes or (),
         retry_after=after,
         request=request,
+        is_from_api=is_from_api,
+        next_move=_next_move(status, request, user, is_from_api=is_from_api, is_denied=bool(_DENIED.search(message))),
     )
+
+
+def _next_move(status: int, request: str, user: str, *, is_from_api: bool, is_denied: bool) -> str:
+    """What an operator does about an answer that waiting alone does not change; "" for all others."""
+    asked = asked_for(request)
+    match status:
+        case 401:
+            return f"the credential of {user or 'an anonymous client'} is not accepted; renew it"
+        case 403 if is_denied:
+            who = f"{user} needs" if user else "it needs"
+            return f"{who} an RBAC rule for {asked}" if asked else f"{who} an RBAC rule"
+        case 404 if not is_from_api:
+            install = "install it with `headgate crds install`" if KUEUE_GROUP in request else "check the server's URL"
+            return f"the API server does not serve {asked.resource if asked else 'this path'}; {install}"
+        case _:
+            return ""
 
 
 def watch_error(body: bytes, *, request: str = "") -> ApiError:
@@ -192,12 +262,19 @@ def watch_error(body: bytes, *, request: str = "") -> ApiError:
     return api_error(code or 500, {}, body, request=request)
 
 
-def is_operating_error(status: int) -> bool:
+def is_operating_error(error: ApiError) -> bool:
     """
     Whether an answer says nothing about the request itself and is worth another try later.
 
     401 is one of them: the credential expired or the server's authenticator is unwell, and either is repaired without
-    touching the request. 403 is not: admission plugins refuse with it, for good. A redirect is one too, for no API
-    server sends one: something between us and it does.
+    touching the request. So is an authorizer's 403, which an RBAC rule repairs; that of an admission plugin is meant
+    for good. So is the 404 of a resource that is not installed: to take it for the absence of an object would be to
+    forget the object. So is a redirect, for no API server sends one: something between us and it does. A budget's 429
+    to an eviction is not: it is about the pod, and may last for ever. Nor is the 500 to an apply that makes no sense.
     """
-    return status >= 500 or status in {401, 408, 429} or not (200 <= status < 300 or 400 <= status < 500)
+    if error.is_unappliable:
+        return False
+    status = error.status
+    if status in {403, 404, 429}:
+        return error.is_access_denied or error.is_unserved or (status == 429 and not error.is_budget_exhausted)
+    return status >= 500 or status in {401, 408} or not 400 <= status < 500

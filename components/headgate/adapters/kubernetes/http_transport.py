@@ -6,12 +6,17 @@ no `trust_env`, which makes every request read the environment and netrc again (
 of 2 MiB, because one watch line can be as long as the largest object etcd stores; a declared number of connections, of
 which each open watch holds one.
 
-A request ends within `request_timeout_s`, whatever the server does. A stream has no such end, so it ends when nothing
-arrives for the read time-out its caller chose: TCP alone would notice a half-open connection after many minutes.
+A request ends within `request_timeout_s` and its jitter, whatever the server does. A stream has no such end, so it ends
+when nothing arrives for the read time-out its caller chose: TCP alone would notice a half-open connection after many
+minutes. Where the kernel allows it (Linux), data that the other side does not acknowledge, and an idle connection whose
+other side is gone, end the connection after `unacknowledged_max_s`: pooled connections to a machine that vanished do
+not each cost a request its whole time.
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from random import Random
 from typing import Final
 from urllib.parse import urlencode
 
@@ -36,8 +41,33 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout_s: float = 5.0
     #: From the first byte sent to the last byte received of a request that is no stream.
     request_timeout_s: float = 30.0
+    #: Added to it at random, as a share: what hung together does not come back together.
+    timeout_jitter: float = 0.2
+    unacknowledged_max_s: float = 20.0
     read_buffer_bytes: int = 2**21
     user_agent: str = "headgate"
+
+
+def _socket_factory(unacknowledged_max_s: float) -> Callable[[aiohttp.AddrInfoType], socket.socket]:
+    """Sockets on which the kernel notices that the other side is gone."""
+
+    def make(address: aiohttp.AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, _ = address
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        seconds = max(1, int(unacknowledged_max_s))
+        # Absent where the system has none (macOS has no user time-out): then only our own time-outs notice.
+        for name, value in (
+            ("TCP_USER_TIMEOUT", 1000 * seconds),
+            ("TCP_KEEPIDLE", seconds),
+            ("TCP_KEEPINTVL", max(1, seconds // 4)),
+            ("TCP_KEEPCNT", 3),
+        ):
+            if (option := getattr(socket, name, None)) is not None:
+                made.setsockopt(socket.IPPROTO_TCP, option, value)
+        return made
+
+    return make
 
 
 class LineSplitter:
@@ -62,17 +92,30 @@ class HttpTransport:
 
     """
 
-    def __init__(self, access: ClusterAccess, credentials: Credentials, settings: HttpSettings) -> None:
+    def __init__(
+        self, access: ClusterAccess, credentials: Credentials, settings: HttpSettings, *, random: Random | None = None
+    ) -> None:
         self.access = access
         self.credentials = credentials
         self.requests = 0
         self.streams = 0
         self.failures = 0
         self._settings = settings
+        # Jitter needs no cryptography.
+        self._random = random or Random()  # noqa: S311
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=settings.connections_max, ssl=credentials.ssl_context or True),
+            connector=aiohttp.TCPConnector(
+                limit=settings.connections_max,
+                ssl=credentials.ssl_context or True,
+                socket_factory=_socket_factory(settings.unacknowledged_max_s),
+            ),
             read_bufsize=settings.read_buffer_bytes,
-            headers={"User-Agent": settings.user_agent, "Accept": "application/json"},
+            headers={
+                "User-Agent": settings.user_agent,
+                "Accept": "application/json",
+                # aiohttp would ask for gzip, and the API server would compress every page of a list.
+                "Accept-Encoding": "identity",
+            },
         )
         # aiohttp would silently repeat a PUT or DELETE whose reused connection broke, and a 409 or 404 that echoes our
         # own success could not be told from a real one. It has no public switch; its own test client sets this one.
@@ -101,6 +144,8 @@ class HttpTransport:
         response = await self._send(method, path, query, body, sent, authorization)
         if response.status == 401 and await self.credentials.refused(authorization):
             response = await self._send(method, path, query, body, sent, await self.credentials.authorization())
+        if response.status in {401, 403}:
+            return msgspec.structs.replace(response, user=self.credentials.user)
         return response
 
     async def _send(
@@ -113,7 +158,8 @@ class HttpTransport:
         authorization: str | None,
     ) -> Response:
         timeout = aiohttp.ClientTimeout(
-            total=self._settings.request_timeout_s, sock_connect=self._settings.connect_timeout_s
+            total=self._settings.request_timeout_s * (1.0 + self._random.random() * self._settings.timeout_jitter),
+            sock_connect=self._settings.connect_timeout_s,
         )
         try:
             try:
@@ -153,7 +199,13 @@ class HttpTransport:
             try:
                 answer = await self._open(stack, path, query, timeout)
                 if answer.status != 200:
-                    raise api_error(answer.status, _lower(answer), await answer.read(), request=f"GET {path}")
+                    raise api_error(
+                        answer.status,
+                        _lower(answer),
+                        await answer.read(),
+                        request=f"watch {path}",
+                        user=self.credentials.user,
+                    )
             except aiohttp.SocketTimeoutError as error:
                 self.failures += 1
                 raise silent(path, read_timeout_s) from error

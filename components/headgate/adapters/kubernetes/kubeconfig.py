@@ -48,6 +48,10 @@ class ClusterAccess(msgspec.Struct, frozen=True, kw_only=True):
     context: str = ""
     #: The folder of the pod's service account; empty outside a pod.
     service_account: str = ""
+    #: Files whose change means a new credential: a token, a client certificate and its key.
+    files: tuple[str, ...] = ()
+    #: Whom the configuration says we are, for people; a token may know better.
+    user: str = ""
     #: The namespace a user of this context works in.
     namespace: str = "default"
     #: Where the answer came from, for people.
@@ -68,6 +72,7 @@ class _User(msgspec.Struct, kw_only=True, rename="kebab"):
     username: str = ""
     client_certificate: str = ""
     client_certificate_data: str = ""
+    client_key: str = ""
     exec: dict[str, object] | None = None
     auth_provider: dict[str, object] | None = None
 
@@ -160,6 +165,8 @@ def _in_cluster(environ: Mapping[str, str], service_account: Path) -> ClusterAcc
         server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         authentication=Authentication.FILE,
         service_account=str(service_account),
+        files=(str(service_account / "token"),),
+        user="the pod's service account",
         namespace=(named.read_text().strip() if named.exists() else "") or "default",
         origin="the pod's service account",
     )
@@ -179,10 +186,18 @@ def _from_files(paths: Sequence[Path], context: str | None, origin: str) -> Clus
         raise ConfigurationError(
             f"{origin}: context {name!r} names the cluster {chosen.cluster!r}, which has no server"
         )
-    users = (entry.user for file in files for entry in file.users or () if entry.name == chosen.user)
+    users = (
+        (path, entry.user)
+        for path, file in zip(paths, files, strict=True)
+        for entry in file.users or ()
+        if entry.name == chosen.user
+    )
+    path, user = next(users, (paths[0], None))
     return ClusterAccess(
         server=_base_url(cluster.server, f"{origin}, cluster {chosen.cluster!r}"),
-        authentication=_authentication(next(users, None)),
+        authentication=_authentication(user),
+        files=_files(user, path.parent),
+        user=f"the user {chosen.user!r} of {origin}" if user is not None else "",
         kubeconfig=tuple(str(path) for path in paths),
         context=name,
         namespace=chosen.namespace or "default",
@@ -217,6 +232,16 @@ def _authentication(user: _User | None) -> Authentication:
     if user.token or user.username or user.client_certificate or user.client_certificate_data:
         return Authentication.STATIC
     return Authentication.NONE
+
+
+def _files(user: _User | None, folder: Path) -> tuple[str, ...]:
+    """The files that hold the credential; relative ones are, as for kubectl, below the kubeconfig's folder."""
+    if user is None:
+        return ()
+    named = [user.client_certificate, user.client_key]
+    if user.token_file and not user.token:
+        named.append(user.token_file)
+    return tuple(str(folder / each) for each in named if each)
 
 
 def _base_url(server: str, origin: str) -> str:

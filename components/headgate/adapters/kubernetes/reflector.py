@@ -6,10 +6,19 @@ version it handed over whenever a watch ends: because its time is up, because th
 not decode, because nothing came for too long. Only when the server no longer knows that version (410) does it list
 again. An owner that remembers the version of what it has processed can hand it in after a restart and skip the list.
 
-A server that was restored from a backup, or an in-memory one that was restarted, has gone back behind versions it once
-gave out, and would let a watch from such a version wait in silence. So before resuming after a restart or a failure,
-the newest version is asked for, and if it is older than ours, we list. (Versions of one resource compare as numbers:
-KEP-5504.) A different cluster with higher versions cannot be told from its versions; that is for the owner to notice.
+A server that was restored from a backup has gone back behind versions it once gave out. Until it comes past them again
+a watch from such a version waits in silence; after that it is accepted, and what happened in between is missing. So a
+watch that broke, or ended before its time, is resumed with an overlap: from just before the last change that was heard.
+If the history is still ours, that very change comes first, byte for byte, and is passed over; anything else, or no
+such change to ask for, leads to a list. (It is cheap: the server has the change at hand, or answers 410.) After a
+restart of the process there is no such change; then the newest version is asked for, and if it is older than ours, we
+list. (Versions of one resource compare as numbers: KEP-5504.) A different cluster with higher versions cannot be told
+from its versions; that is for the owner to notice.
+
+Lists are consistent reads (no resourceVersion is sent), in pages. A list "from version 0", which client-go begins with,
+may come from a server that lags, and would take the owner back in time after a restart; since Kubernetes 1.31 the cache
+answers consistent reads too. A streaming list would save the server the memory of a list without pages, which ours are
+not, and does not tell a page from the next, which is what keeps the memory here within bounds.
 
 What the owner receives, in order, through a bounded stream:
 
@@ -30,7 +39,7 @@ without usable metadata is reported through `on_undecodable` and passed over; th
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from random import Random
 from typing import Final, TypeAlias
 
@@ -38,8 +47,17 @@ import anyio
 import msgspec
 from anyio.streams.memory import MemoryObjectSendStream
 
-from headgate.adapters.kubernetes.client import KubeClient
-from headgate.adapters.kubernetes.errors import ApiError, KubernetesError, StreamSilent, TransportError, watch_error
+from headgate.adapters.kubernetes.client import KubeClient, Page
+from headgate.adapters.kubernetes.errors import (
+    ApiError,
+    KubernetesError,
+    StreamGarbled,
+    StreamSilent,
+    TransportError,
+    is_operating_error,
+    kind_of,
+    watch_error,
+)
 from headgate.adapters.kubernetes.messages import (
     Bookmark,
     Changed,
@@ -52,7 +70,7 @@ from headgate.adapters.kubernetes.messages import (
 )
 from headgate.adapters.kubernetes.outbox import Outbox
 from headgate.adapters.kubernetes.resources import Resource
-from headgate.adapters.kubernetes.retry import Backoff, Health, Sleep
+from headgate.adapters.kubernetes.retry import Backoff, Health, Repeats, Sleep
 from headgate.adapters.kubernetes.transport import NO_QUERY
 
 _LOG: Final = logging.getLogger(__name__)
@@ -80,9 +98,15 @@ class ReflectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: A watch that says nothing and ends sooner than this counts as a failure, or the reflector would spin.
     short_watch_s: float = 1.0
     backoff_first_s: float = 0.5
-    backoff_max_s: float = 30.0
-    #: Before resuming after a restart or a failure, make sure that the server has not gone back behind our version.
+    backoff_max_s: float = 10.0
+    #: Before resuming after a restart, a failure or an early end, make sure that the server's history is still ours.
     verify_resume: bool = True
+    #: How long the overlap of a resumed watch is waited for, before the list is asked instead.
+    overlap_s_max: float = 10.0
+    #: A page that is refused or lost is asked for so often, so that a list does not begin anew with each.
+    page_tries_max: int = 5
+    #: After so many lines in a row, at one version, that are no watch events, the list is asked instead.
+    garbled_max: int = 3
     #: After so many lists in a row that expired before their last page, the whole list is asked for at once.
     paged_lists_max: int = 2
 
@@ -98,8 +122,10 @@ class ReflectorCounters(msgspec.Struct, kw_only=True):
     bookmarks: int = 0
     #: 410: versions and continue tokens that the server had forgotten.
     expired: int = 0
-    #: The server had gone back behind our version.
+    #: The server had gone back behind our version, or its history was another.
     rewound: int = 0
+    #: Nothing had been heard by which to recognise the history.
+    unproven: int = 0
     #: Failed lists and broken watches of any other cause, and what two causes contributed.
     failures: int = 0
     silences: int = 0
@@ -158,8 +184,13 @@ class Reflector:
         sleep: Sleep = anyio.sleep,
         clock: Callable[[], float] = anyio.current_time,
         wall_clock: Callable[[], float] = time.time,
+        repeats: Repeats | None = None,
     ) -> None:
-        """`selectors` are query parameters (`labelSelector`, `fieldSelector`) of both list and watch."""
+        """
+        `selectors` are query parameters (`labelSelector`, `fieldSelector`) of both list and watch.
+
+        Reflectors of one server share `repeats`, so that a server that is away is told of once and not by each.
+        """
         self.resource = resource
         self.counters = ReflectorCounters()
         self.health = Health()
@@ -175,12 +206,17 @@ class Reflector:
         self._sleep = sleep
         self._clock = clock
         self._wall_clock = wall_clock
+        self._repeats = repeats or Repeats(clock=clock)
         self._backoff = Backoff(first_s=settings.backoff_first_s, max_s=settings.backoff_max_s, random=self._random)
         # Failures in a row without a line of progress in between.
         self._stuck = 0
+        self._expired_in_row = 0
         self._lists_expired = 0
+        self._garbled = 0
         self._bookmarks_seen = False
         self._must_verify = True
+        # The last change told since the list, by which the server's history is recognised.
+        self._anchor: Changed | None = None
         self._outbox = Outbox(pending_max=settings.pending_max, burst_max=settings.burst_max)
 
     @property
@@ -202,6 +238,7 @@ class Reflector:
         """
         self.resource_version = resume_rv
         self._must_verify = True
+        self._anchor = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._outbox.pump, sink)
             while True:
@@ -215,27 +252,37 @@ class Reflector:
                     await self._recover(error)
 
     async def _verify(self) -> None:
-        """Forget the version if the server has never reached it."""
+        """Forget the version if the server has never reached it, or if nothing can prove that its history is ours."""
+        if self._anchor is not None:
+            # The watch itself shows it.
+            return
+        if self.synced:
+            self.counters.unproven += 1
+            _LOG.info("%s: nothing was heard since the list; listing again", self.resource.plural)
+            self.resource_version = ""
+            return
         page = await self._client.page(self.resource, self._namespace, query=self._selectors, limit=1)
         if _is_older(page.resource_version, self.resource_version):
-            self.counters.rewound += 1
-            _LOG.warning(
-                "%s: the server is at version %s, behind our %s: it was restored or replaced; listing again",
-                self.resource.plural,
-                page.resource_version,
-                self.resource_version,
-            )
-            self.resource_version = ""
+            self._forget(f"the server is at version {page.resource_version}, behind our {self.resource_version}")
         self._must_verify = False
+
+    def _forget(self, why: str) -> None:
+        """The server's history is not the one we know: begin anew."""
+        self.counters.rewound += 1
+        _LOG.warning("%s: %s: it was restored or replaced; listing again", self.resource.plural, why)
+        self.resource_version = ""
+        self._anchor = None
 
     async def _list(self) -> None:
         """Tell the whole list, page by page. Sets the version once the last page is on its way."""
         self.counters.lists += 1
+        self._anchor = None
         limit = 0 if self._lists_expired >= self._settings.paged_lists_max else self._settings.page_items
-        pages = self._client.pages(self.resource, self._namespace, query=self._selectors, limit=limit)
-        number = 0
-        async for page in pages:
-            complete = not page.continue_token
+        number, token, complete = 0, "", False
+        while not complete:
+            page = await self._page(limit, token)
+            token = page.continue_token
+            complete = not token
             if complete and not page.resource_version:
                 raise TransportError(f"the list of {self.resource.plural} has no resourceVersion", maybe_applied=False)
             self._heard()
@@ -254,39 +301,84 @@ class Reflector:
             if complete:
                 self.resource_version = page.resource_version
         self._lists_expired = 0
+        self._garbled = 0
         self.synced = True
         self._must_verify = False
+
+    async def _page(self, limit: int, token: str) -> Page:
+        """A page. One that is not the first is worth some tries: the list it belongs to would begin anew."""
+        tries = 1
+        while True:
+            try:
+                return await self._client.page(
+                    self.resource, self._namespace, query=self._selectors, limit=limit, continue_token=token
+                )
+            except (ApiError, TransportError) as error:
+                passes = isinstance(error, TransportError) or is_operating_error(error)
+                if not token or not passes or tries >= self._settings.page_tries_max:
+                    raise
+                tries += 1
+                self.counters.failures += 1
+                await self._pause(error, "asking for the page again")
 
     async def _watch(self) -> None:
         """Tell every change since the version, until the server ends the watch as it was asked to."""
         self.counters.watches += 1
+        anchor = self._anchor if self._must_verify and self._settings.verify_resume else None
         seconds = self._settings.watch_s + self._random.randint(0, self._settings.watch_jitter_s)
         query = dict(self._selectors) | {
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "resourceVersion": self.resource_version,
+            "resourceVersion": self.resource_version if anchor is None else str(int(anchor.resource_version) - 1),
             "timeoutSeconds": str(seconds),
         }
         patience_s = self._settings.silence_max_s if self._bookmarks_seen else seconds + self._settings.grace_s
         path = self.resource.path(namespace=self._namespace)
         begun_s = self._clock()
         lines_heard = 0
-        async with self._client.transport.stream(path, query=query, read_timeout_s=patience_s) as lines:
-            self._heard()
+        async with self._client.stream(path, query=query, read_timeout_s=patience_s) as lines:
+            if anchor is None:
+                self._heard()
             if not self.synced:
                 await self._put(Resumed(resource=self.resource, resource_version=self.resource_version))
             self.synced = True
+            if anchor is not None and not await self._is_ours(lines, anchor):
+                return
             async for line in lines:
                 entry = self._read(line)
                 lines_heard += 1
                 self._progressed()
                 if entry is not None:
-                    await self._put(entry)
-                    self.resource_version = entry.resource_version
-        lasted_s = self._clock() - begun_s
+                    await self._tell(entry)
+        self._end_watch(path, lines_heard, self._clock() - begun_s, seconds)
+
+    async def _is_ours(self, lines: AsyncIterator[bytes], anchor: Changed) -> bool:
+        """Whether the overlap is what it was when we heard it."""
+        line = None
+        # It is there at once or not at all: a server that is behind our version has nothing to say.
+        with anyio.move_on_after(self._settings.overlap_s_max):
+            line = await anext(lines, None)
+        if line is None or self._read(line) != anchor:
+            self._forget(f"version {anchor.resource_version} is not the change that it was")
+            return False
+        self._heard()
+        self._must_verify = False
+        return True
+
+    def _end_watch(self, path: str, lines_heard: int, lasted_s: float, seconds: int) -> None:
+        """The server has ended a watch in an orderly way."""
+        if lasted_s < seconds:
+            # It shuts down, most likely, and whatever answers next may have another history.
+            self._must_verify = True
         if not lines_heard and lasted_s < self._settings.short_watch_s:
-            raise TransportError(f"GET {path}: the watch ended at once and said nothing", maybe_applied=False)
+            raise TransportError(f"watch {path}: it ended at once and said nothing", maybe_applied=False)
         self._progressed()
+
+    async def _tell(self, entry: Changed | Bookmark) -> None:
+        await self._put(entry)
+        self.resource_version = entry.resource_version
+        if isinstance(entry, Changed):
+            self._anchor = entry if entry.resource_version.isdecimal() else None
 
     async def _put(self, entry: Entry) -> None:
         if self._outbox.is_full:
@@ -299,7 +391,7 @@ class Reflector:
 
         Raises:
             ApiError: the line is an ERROR event.
-            TransportError: the line is no watch event, so nothing after it can be trusted either.
+            StreamGarbled: the line is no watch event, so nothing after it can be trusted either.
 
         """
         try:
@@ -307,11 +399,11 @@ class Reflector:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self.counters.undecodable_lines += 1
             excerpt = line[:_EXCERPT_MAX].decode(errors="replace")
-            raise TransportError(
+            raise StreamGarbled(
                 f"a line of the watch does not decode ({error}): {excerpt}", maybe_applied=False
             ) from error
         if envelope.type == "ERROR":
-            raise watch_error(bytes(envelope.object), request=f"watch of {self.resource.plural}")
+            raise watch_error(bytes(envelope.object), request=f"watch {self.resource.path(namespace=self._namespace)}")
         try:
             meta = _META.decode(envelope.object).metadata
             if envelope.type == "BOOKMARK":
@@ -342,12 +434,14 @@ class Reflector:
     def _heard(self) -> None:
         """The server answers. That makes us healthy, but only progress makes us stop backing off."""
         if not self.health.ok:
-            _LOG.info("%s: the API server answers again", self.resource.plural)
+            since_s = self._wall_clock() - (self.health.failing_since or 0.0)
+            _LOG.info("%s: the API server answers again, after %.1f s", self.resource.plural, since_s)
             self.health = Health()
+            self._repeats.clear()
 
     def _progressed(self) -> None:
         if self._stuck:
-            self._stuck = 0
+            self._stuck = self._expired_in_row = 0
             self._backoff.reset()
 
     async def _recover(self, error: KubernetesError) -> None:
@@ -356,18 +450,25 @@ class Reflector:
         self._must_verify = True
         if isinstance(error, ApiError) and error.is_expired:
             self._note_expired()
-            if self._stuck == 1:
+            # The list that follows is the remedy; only what expires again and again has to be slowed down.
+            if self._expired_in_row == 1:
                 return
         else:
             self._note_failure(error)
+        then = f"watching again from {self.resource_version}" if self.resource_version else "listing again"
+        await self._pause(error, then)
+
+    async def _pause(self, error: KubernetesError, then: str) -> None:
+        """Say what is wrong, and wait as long as it takes to try again."""
         delay_s = self._backoff.next_s(error.retry_after if isinstance(error, ApiError) else None)
         since = self._wall_clock() if self.health.failing_since is None else self.health.failing_since
         self.health = Health(failing_since=since, error=str(error), attempts=self.health.attempts + 1)
-        _LOG.warning(
+        _LOG.log(
+            logging.WARNING if self._repeats.is_news(kind_of(error)) else logging.DEBUG,
             "%s: %s; %s in %.1f s",
             self.resource.plural,
             error,
-            f"watching again from {self.resource_version}" if self.resource_version else "listing again",
+            then,
             delay_s,
             extra={"resource": self.resource.plural, "failing_since": since, "attempts": self.health.attempts},
         )
@@ -375,6 +476,7 @@ class Reflector:
 
     def _note_expired(self) -> None:
         self.counters.expired += 1
+        self._expired_in_row += 1
         if self.resource_version:
             _LOG.info("%s: version %s has expired; listing again", self.resource.plural, self.resource_version)
             self.resource_version = ""
@@ -388,3 +490,6 @@ class Reflector:
         self._lists_expired = 0
         if isinstance(error, StreamSilent):
             self.counters.silences += 1
+        self._garbled = self._garbled + 1 if isinstance(error, StreamGarbled) else 0
+        if self._garbled >= self._settings.garbled_max:
+            self.resource_version = ""

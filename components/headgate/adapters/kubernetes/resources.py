@@ -8,9 +8,12 @@ on nothing but msgspec and does no I/O.
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
+
+#: The API group of Kueue, which Headgate speaks.
+KUEUE_GROUP: Final = "kueue.x-k8s.io"
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +63,7 @@ def _core(plural: str, kind: str, *, namespaced: bool) -> Resource:
 
 
 def _kueue(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
-    return Resource(group="kueue.x-k8s.io", version="v1beta2", plural=plural, kind=kind, namespaced=namespaced)
+    return Resource(group=KUEUE_GROUP, version="v1beta2", plural=plural, kind=kind, namespaced=namespaced)
 
 
 NAMESPACES: Final = _core("namespaces", "Namespace", namespaced=False)
@@ -108,3 +111,44 @@ RESOURCES: Final[Mapping[str, Resource]] = {
         WORKLOAD_PRIORITY_CLASSES,
     )
 }
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A request in the words of RBAC. `resource` is `plural[/subresource][.group]`; `str` is made for people."""
+
+    verb: str
+    resource: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}{where}"
+
+
+_VERBS: Final[Mapping[str, str]] = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+def asked_for(request: str) -> Asked | None:
+    """What `METHOD PATH`, or `watch PATH`, asks for; None if the path is none of a resource."""
+    method, _, path = request.partition(" ")
+    parts = [unquote(part) for part in path.partition("?")[0].split("/")]
+    match parts:
+        case ["", "api", _, *rest]:
+            group = ""
+        case ["", "apis", named, _, *rest]:
+            group = f".{named}"
+        case _:
+            return None
+    namespace = ""
+    match rest:
+        case ["namespaces", inside, _, *_]:
+            namespace, rest = inside, rest[2:]
+        case []:
+            return None
+        case _:
+            pass
+    plural, name, subresource = (*rest, "", "")[:3]
+    verb = method if method == "watch" else _VERBS.get(method) or ("get" if name else "list")
+    resource = f"{plural}/{subresource}{group}" if subresource else f"{plural}{group}"
+    return Asked(verb=verb, resource=resource, namespace=namespace, name=name)

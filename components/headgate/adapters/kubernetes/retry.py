@@ -1,10 +1,11 @@
 """
 How long to wait before trying again, and how fast to go at all.
 
-Both classes take their randomness and their clock from outside, so a simulation with a seed and a virtual clock waits
+Everything here takes its randomness and its clock from outside, so a simulation with a seed and a virtual clock waits
 the same times in every run.
 """
 
+import time
 from collections.abc import Awaitable, Callable
 from random import Random
 
@@ -75,6 +76,31 @@ class RateLimiter:
             self.delayed += 1
             self.delayed_s += wait_s
             await self._sleep(wait_s)
+
+
+class Repeats:
+    """
+    Which failures are news. An API server that is away fails everything at once, and one line says it best.
+
+    A kind of failure is news when it was not heard of for `quiet_s`. Kinds are few: a class of error, a status code.
+    """
+
+    def __init__(self, *, quiet_s: float = 30.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._quiet_s = quiet_s
+        self._clock = clock
+        self._said_at: dict[str, float] = {}
+
+    def is_news(self, kind: str) -> bool:
+        """Whether this failure is to be told of. Telling of it makes the next ones of its kind no news for a while."""
+        now_s = self._clock()
+        if now_s - self._said_at.get(kind, float("-inf")) < self._quiet_s:
+            return False
+        self._said_at[kind] = now_s
+        return True
+
+    def clear(self) -> None:
+        """All is well again: whatever fails next is news."""
+        self._said_at.clear()
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

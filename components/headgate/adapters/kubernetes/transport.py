@@ -36,6 +36,8 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     #: Names in lower case.
     headers: Mapping[str, str]
     body: bytes
+    #: Whom the request presented itself as, where that was refused (401, 403); for people.
+    user: str = ""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +140,7 @@ class InProcessTransport:
             Request(method="GET", path=path, query=query, headers=NO_HEADERS, body=None, content_type=None)
         )
         if isinstance(answer, Response):
-            raise api_error(answer.status, answer.headers, answer.body, request=f"GET {path}")
+            raise api_error(answer.status, answer.headers, answer.body, request=f"watch {path}")
         lines = _timed(answer, path, read_timeout_s)
         try:
             yield lines
