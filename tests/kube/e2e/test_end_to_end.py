@@ -1,0 +1,259 @@
+"""All six processes, each with its own token, on a real control plane: what users do, and what they then see."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tests.kube.e2e.cells import KUEUE, Cell, Deployment, Json
+from tests.kube.e2e.objects import cluster_queue, condition, flavor, furnished, is_true, job, local_queue, namespace
+from tests.support.waiting import until
+
+from headgate.adapters.kubernetes.client import PatchType, Propagation
+from headgate.adapters.kubernetes.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    JOBS,
+    LOCAL_QUEUES,
+    PODS,
+    WORKLOADS,
+    Resource,
+)
+
+pytestmark = [pytest.mark.anyio, pytest.mark.kube]
+
+Condition = Callable[[Json], Any]
+
+
+async def becomes(
+    deployment: Deployment, resource: Resource, name: str, namespace: str | None, *conditions: Condition
+) -> Json:
+    """Wait until an object fulfils all conditions; the object."""
+    found: Json = {}
+
+    async def holds() -> bool:
+        nonlocal found
+        found = await deployment.get(resource, name, namespace)
+        return all(each(found) for each in conditions)
+
+    await until(holds, lambda: f"{resource.kind} {name}: {msgspec.json.encode(found).decode()}")
+    return found
+
+
+async def workload_of(deployment: Deployment, team: str, *conditions: Condition) -> Json:
+    """Wait until the only Workload of a namespace is there and fulfils all conditions; the Workload."""
+    found: list[Json] = []
+
+    async def holds() -> bool:
+        nonlocal found
+        found = await deployment.all(WORKLOADS, team)
+        return len(found) == 1 and all(each(found[0]) for each in conditions)
+
+    await until(holds, lambda: f"the only Workload: {msgspec.json.encode(found).decode()}")
+    return found[0]
+
+
+def has(kind: str, status: str = "True", reason: str = "") -> Condition:
+    """A condition of this type with this status and, if one is named, this reason."""
+    return lambda found: (
+        condition(found, kind) in ((status, reason),) if reason else condition(found, kind)[0] == status
+    )
+
+
+def is_quiet(team: str) -> Callable[[Cell], bool]:
+    """Nothing of a ClusterQueue holds quota."""
+    return lambda cell: cell.holds(lambda state: not any(state.index.usage.get(team, {}).values()))
+
+
+async def test_jobs_run_within_their_quota_to_their_end(deployment: Deployment) -> None:
+    """Four Jobs, quota for two: each runs, never more than two at once, and all tables read as with Kueue."""
+    team = deployment.fresh("team")
+    async with deployment.cell(team) as cell:
+        await deployment.apply(*furnished(team), *(job(team, f"j{n}") for n in range(4)))
+        for n in range(4):
+            await becomes(deployment, JOBS, f"j{n}", team, has("Complete"))
+        await until(lambda: is_quiet(team)(cell))
+
+        async def all_finished() -> bool:
+            return all(is_true(each, "Finished") for each in await deployment.all(WORKLOADS, team))
+
+        await until(all_finished)
+        shown = await becomes(deployment, CLUSTER_QUEUES, team, None, lambda found: not _count(found))
+        assert condition(shown, "Active") == ("True", "Ready")
+        table = (await deployment.plane.kubectl("get", "workloads", "-n", team)).stdout.splitlines()
+        assert table[0].split() == ["NAME", "QUEUE", "RESERVED", "IN", "ADMITTED", "FINISHED", "AGE"]
+        assert len(table) == 5
+        assert all(line.split()[1:5] == ["main", team, "True", "True"] for line in table[1:])
+        (queue,) = (await deployment.plane.kubectl("get", "clusterqueues", team, "--no-headers")).stdout.splitlines()
+        assert queue.split() == [team, "0"]
+
+
+def _count(found: Json) -> int:
+    status = found.get("status", {})
+    return sum(status.get(key, 1) for key in ("pendingWorkloads", "reservingWorkloads", "admittedWorkloads"))
+
+
+async def test_a_flavor_is_injected_and_an_eviction_gives_the_template_back(deployment: Deployment) -> None:
+    """Admission adds the flavor's labels and tolerations; deactivation stops the Job; reactivation runs it again."""
+    team = deployment.fresh("team")
+    spot = flavor(team, nodeLabels={"tier": "spot"}, tolerations=[{"key": "spot", "operator": "Exists"}])
+    await deployment.plane.kubectl("label", "node", "--all", "tier=spot", "--overwrite")
+    async with deployment.cell(team):
+        await deployment.apply(namespace(team), spot, cluster_queue(team, team), local_queue(team, team))
+        await deployment.apply(job(team, "train", run_ms=600_000))
+        running = await becomes(deployment, JOBS, "train", team, lambda found: found["status"].get("ready"))
+        template = running["spec"]["template"]
+        assert template["spec"]["nodeSelector"] == {"tier": "spot"}
+        assert {"key": "spot", "operator": "Exists"} in template["spec"]["tolerations"]
+        workload = await workload_of(deployment, team, has("Admitted"))
+        name = workload["metadata"]["name"]
+        await deployment.merge(WORKLOADS, name, team, {"spec": {"active": False}})
+        # Suspended first; the template may change once no pod is left of it.
+        await becomes(
+            deployment,
+            JOBS,
+            "train",
+            team,
+            lambda found: found["spec"]["suspend"],
+            lambda found: not {"nodeSelector", "tolerations"} & found["spec"]["template"]["spec"].keys(),
+        )
+        evicted = await workload_of(deployment, team, has("Evicted"), has("QuotaReserved", "False"))
+        assert condition(evicted, "Evicted") == ("True", "Deactivated")
+        assert "admission" not in evicted["status"]
+        assert await deployment.all(PODS, team) == []
+        await deployment.merge(WORKLOADS, name, team, {"spec": {"active": True}})
+        await becomes(deployment, JOBS, "train", team, lambda found: found["status"].get("ready"))
+
+
+async def test_a_stopped_cluster_queue_drains_and_goes_on(deployment: Deployment) -> None:
+    """HoldAndDrain stops what runs; None lets it run again."""
+    team = deployment.fresh("team")
+    async with deployment.cell(team):
+        await deployment.apply(*furnished(team), job(team, "train", run_ms=600_000))
+        await becomes(deployment, JOBS, "train", team, lambda found: found["status"].get("ready"))
+        await deployment.merge(CLUSTER_QUEUES, team, None, {"spec": {"stopPolicy": "HoldAndDrain"}})
+        await becomes(deployment, JOBS, "train", team, lambda found: found["spec"]["suspend"])
+        await becomes(deployment, CLUSTER_QUEUES, team, None, has("Active", "False", "Stopped"))
+        await workload_of(deployment, team, has("Evicted", "True", "ClusterQueueStopped"))
+        await deployment.merge(CLUSTER_QUEUES, team, None, {"spec": {"stopPolicy": "None"}})
+        await becomes(deployment, JOBS, "train", team, lambda found: found["status"].get("ready"))
+
+
+async def _answer_check(deployment: Deployment, workload: Json, state: str) -> None:
+    """What an admission check's controller does: write its state, as the manager of that field."""
+    name, team = workload["metadata"]["name"], workload["metadata"]["namespace"]
+    (check,) = workload["status"]["admissionChecks"]
+    said = {**check, "state": state, "message": f"said {state}", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    body = {"apiVersion": KUEUE, "kind": "Workload", "metadata": {"name": name}, "status": {"admissionChecks": [said]}}
+    await deployment.merge(
+        WORKLOADS,
+        name,
+        team,
+        body,
+        patch_type=PatchType.APPLY,
+        subresource="status",
+        field_manager="check-controller",
+        force=True,
+    )
+
+
+def _check_state(found: Json) -> str:
+    checks = found.get("status", {}).get("admissionChecks") or [{"state": ""}]
+    return str(checks[0]["state"])
+
+
+async def test_an_admission_check_is_waited_for_retried_and_final(deployment: Deployment) -> None:
+    """Retry evicts and the check starts anew, Ready admits, Rejected deactivates."""
+    team = deployment.fresh("team")
+    check = {
+        "apiVersion": KUEUE,
+        "kind": "AdmissionCheck",
+        "metadata": {"name": team},
+        "spec": {"controllerName": "example.com/check"},
+    }
+    queue = furnished(team, admissionChecksStrategy={"admissionChecks": [{"name": team}]})
+    async with deployment.cell(team):
+        await deployment.apply(check, *queue)
+        await becomes(deployment, CLUSTER_QUEUES, team, None, has("Active", "False"))
+        active = {
+            "type": "Active",
+            "status": "True",
+            "reason": "Here",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        await deployment.merge(ADMISSION_CHECKS, team, None, {"status": {"conditions": [active]}}, subresource="status")
+        await deployment.apply(job(team, "train", run_ms=600_000))
+        waiting = await workload_of(
+            deployment, team, has("QuotaReserved"), lambda found: _check_state(found) == "Pending"
+        )
+        assert (await deployment.get(JOBS, "train", team))["spec"]["suspend"] is True
+        await _answer_check(deployment, waiting, "Retry")
+        again = await workload_of(
+            deployment,
+            team,
+            lambda found: found["status"].get("requeueState") or found["status"].get("schedulingStats"),
+            has("QuotaReserved"),
+            lambda found: _check_state(found) == "Pending",
+        )
+        await _answer_check(deployment, again, "Ready")
+        await becomes(deployment, JOBS, "train", team, lambda found: found["status"].get("ready"))
+        running = await workload_of(deployment, team, has("Admitted"))
+        await _answer_check(deployment, running, "Rejected")
+        final = await workload_of(deployment, team, lambda found: not found["spec"]["active"], has("Evicted"))
+        assert condition(final, "Evicted")[1].startswith("Deactivated")
+        await becomes(deployment, JOBS, "train", team, lambda found: found["spec"]["suspend"])
+
+
+async def test_a_job_that_fails_says_so_in_its_workload(deployment: Deployment) -> None:
+    """The Workload is Finished with the reason Failed, and the quota is free."""
+    team = deployment.fresh("team")
+    async with deployment.cell(team) as cell:
+        await deployment.apply(*furnished(team), job(team, "train", exit_code=3))
+        await becomes(deployment, JOBS, "train", team, has("Failed"))
+        await workload_of(deployment, team, has("Finished", "True", "Failed"))
+        await until(lambda: is_quiet(team)(cell))
+
+
+async def test_a_job_that_was_created_running_is_suspended_until_its_turn(deployment: Deployment) -> None:
+    """Nobody jumps the queue by leaving suspend out."""
+    team = deployment.fresh("team")
+    async with deployment.cell(team):
+        await deployment.apply(*furnished(team, cpu="1"), job(team, "first", run_ms=600_000))
+        await becomes(deployment, JOBS, "first", team, lambda found: found["status"].get("ready"))
+        await deployment.apply(job(team, "second", suspend=False))
+        await becomes(deployment, JOBS, "second", team, lambda found: found["spec"]["suspend"])
+        await deployment.client.delete(JOBS, "first", team, propagation=Propagation.BACKGROUND)
+        await becomes(deployment, JOBS, "second", team, has("Complete"))
+
+
+async def test_what_makes_no_sense_becomes_a_condition(deployment: Deployment) -> None:
+    """Missing flavors and queues are told in conditions, and heal when what was missing comes."""
+    team = deployment.fresh("team")
+    async with deployment.cell(team):
+        await deployment.apply(namespace(team), local_queue(team, team), job(team, "train"))
+        await becomes(deployment, LOCAL_QUEUES, "main", team, has("Active", "False", "ClusterQueueDoesNotExist"))
+        workload = await workload_of(deployment, team, has("QuotaReserved", "False"))
+        assert "ClusterQueue" in msgspec.json.encode(workload["status"]["conditions"]).decode()
+        await deployment.apply(cluster_queue(team, team))
+        await becomes(deployment, CLUSTER_QUEUES, team, None, has("Active", "False", "FlavorNotFound"))
+        await deployment.apply(flavor(team))
+        await becomes(deployment, JOBS, "train", team, has("Complete"))
+        await becomes(deployment, CLUSTER_QUEUES, team, None, has("Active", "True", "Ready"))
+        await workload_of(deployment, team, has("Finished", "True", "Succeeded"))
+
+
+async def test_a_deleted_job_takes_its_workload_along_and_its_quota_is_free(deployment: Deployment) -> None:
+    """The garbage collector deletes the Workload; its finalizer does not hold it for ever."""
+    # Last in this file: a garbage collector looks for new kinds of objects every 30 s.
+    team = deployment.fresh("team")
+    async with deployment.cell(team) as cell:
+        await deployment.apply(*furnished(team), job(team, "train", run_ms=600_000))
+        await becomes(deployment, JOBS, "train", team, lambda found: found["status"].get("ready"))
+        await deployment.client.delete(JOBS, "train", team, propagation=Propagation.BACKGROUND)
+
+        async def gone() -> bool:
+            return not await deployment.all(WORKLOADS, team) and not await deployment.all(PODS, team)
+
+        await until(gone)
+        await until(lambda: is_quiet(team)(cell))

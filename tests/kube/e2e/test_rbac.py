@@ -1,0 +1,68 @@
+"""The rules of RBAC are what the processes need: nothing was refused, and nothing is granted that nobody used."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+import yaml
+from tests.kube.e2e.cells import MANIFESTS, NAMESPACE, Deployment
+
+from headgate.processes.entry import processes
+
+pytestmark = pytest.mark.anyio
+
+
+class Use(NamedTuple):
+    """What somebody may do, or has done. `resource` with its subresource, as in a rule."""
+
+    process: str
+    group: str
+    resource: str
+    verb: str
+
+
+def granted() -> set[Use]:
+    """Every single permission of the ClusterRoles, which are named after the processes."""
+    return {
+        Use(role["metadata"]["name"].removeprefix("headgate-"), group, resource, verb)
+        for role in yaml.safe_load_all((MANIFESTS / "rbac.yaml").read_text())
+        if role["kind"] == "ClusterRole"
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def requested(deployment: Deployment) -> Iterator[tuple[Use, int]]:
+    """What the processes asked for, with the HTTP status of the answer."""
+    prefix = f"system:serviceaccount:{NAMESPACE}:"
+    for line in deployment.plane.audit_lines():
+        if line.user.startswith(prefix) and line.resource:
+            resource = f"{line.resource}/{line.subresource}" if line.subresource else line.resource
+            yield Use(line.user.removeprefix(prefix), line.group, resource, line.verb), line.code
+
+
+def test_only_processes_that_speak_to_the_api_server_have_permissions() -> None:
+    """Whoever works on the log alone gets no token and no rule."""
+    assert {use.process for use in granted()} == {each.name for each in processes().values() if each.kubernetes}
+    accounts = list(yaml.safe_load_all((MANIFESTS / "service-accounts.yaml").read_text()))
+    with_token = {each["metadata"]["name"] for each in accounts if each.get("automountServiceAccountToken", True)}
+    assert with_token == {each.name for each in processes().values() if each.kubernetes}
+
+
+@pytest.mark.kube
+async def test_no_request_was_refused_for_want_of_a_rule(deployment: Deployment) -> None:
+    """Every process ran under its own token; a 403 would be a missing rule."""
+    refused = {use for use, code in requested(deployment) if code in (401, 403)}
+    assert refused == set()
+
+
+@pytest.mark.kube
+async def test_every_rule_was_used(deployment: Deployment, request: pytest.FixtureRequest) -> None:
+    """A permission that no request of the whole run needed is one too many."""
+    modules = {item.path.name for item in request.session.items}
+    if not {"test_end_to_end.py", "test_takeover.py"} <= modules:
+        pytest.skip("only the whole run tells which rules are needed: pytest -m kube tests/kube/e2e")
+    used = {use for use, _ in requested(deployment)}
+    assert granted() - used == set()
