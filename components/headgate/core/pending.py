@@ -5,6 +5,10 @@ Workloads of one shape stand or fall together: what does not fit for one fits fo
 hashing, KEP-9694). So the queue is a queue of shapes, each with its members in order, and putting a thousand
 workloads to sleep or waking them costs the same as one: O(log shapes).
 
+A workload that is offered to the scheduler, or was skipped by it, is not in the queue; but most come back, to the place
+they had. So it only steps out of its place and back into it (O(1)), and the order is touched by who really comes or
+goes.
+
 It is an index of the state: the fold pushes and removes, the queue manager looks ahead, the read side counts places.
 
 Order (Kueue, `kueue-semantics` section 2): higher priority, earlier queue-order timestamp, lower uid.
@@ -22,22 +26,27 @@ Rank = tuple[int, UnixMs, str, WorkloadKey]
 
 
 class PendingQueue:
-    """The QUEUED workloads of one ClusterQueue by shape. `blocked` is the rank that nothing behind it may pass."""
+    """
+    The QUEUED workloads of one ClusterQueue by shape. `blocked` is the rank that nothing behind it may pass.
 
-    __slots__ = ("_asleep", "_awake", "_ranks", "_shapes", "blocked")
+    Those that have stepped out keep a place, and are in no answer: not in the length, nor ahead, nor a shape's members.
+    """
+
+    __slots__ = ("_asleep", "_awake", "_out", "_ranks", "_shapes", "blocked")
 
     def __init__(self) -> None:
         self._ranks: dict[WorkloadKey, tuple[Rank, Shape]] = {}
         self._shapes: dict[Shape, SortedList[Rank]] = {}
-        self._awake: SortedList[tuple[Rank, Shape]] = SortedList()
+        self._out: dict[WorkloadKey, None] = {}
+        self._awake: SortedList[tuple[Rank, Shape]] = SortedList()  # each with its first place, in or out
         self._asleep: dict[Shape, None] = {}
         self.blocked: Rank | None = None
 
     def __len__(self) -> int:
-        return len(self._ranks)
+        return len(self._ranks) - len(self._out)
 
     def __contains__(self, key: WorkloadKey) -> bool:
-        return key in self._ranks
+        return key in self._ranks and key not in self._out
 
     def push(self, key: WorkloadKey, rank: Rank, shape: Shape) -> None:
         """Put a workload at its place. Joins its shape, awake or asleep."""
@@ -53,12 +62,22 @@ class PendingQueue:
                 self._awake.remove((first, shape))
             self._awake.add((rank, shape))
 
+    def step_out(self, key: WorkloadKey) -> None:
+        """Let a workload that is in the queue leave it for a while and keep its place."""
+        assert key in self, f"{key} is not in the pending queue"
+        self._out[key] = None
+
+    def step_back(self, key: WorkloadKey) -> None:
+        """Let a workload that has stepped out stand at its place again. Raises KeyError."""
+        del self._out[key]
+
     def remove(self, key: WorkloadKey) -> bool:
-        """Take a workload out. False when it was not in."""
+        """Take a workload and its place out. False when it had none."""
         entry = self._ranks.pop(key, None)
         if entry is None:
             return False
         rank, shape = entry
+        self._out.pop(key, None)
         members = self._shapes[shape]
         was_first = members[0] == rank
         members.remove(rank)
@@ -94,13 +113,17 @@ class PendingQueue:
 
     def members(self, shape: Shape) -> Iterator[WorkloadKey]:
         """The workloads of a shape, in order."""
-        return (rank[3] for rank in self._shapes.get(shape, ()))
+        return (rank[3] for rank in self._shapes.get(shape, ()) if rank[3] not in self._out)
+
+    def has_members(self, shape: Shape) -> bool:
+        """Whether a workload of a shape is in the queue."""
+        return next(self.members(shape), None) is not None
 
     def ahead(self) -> Iterator[WorkloadKey]:
         """
         The workloads that may be offered, best first: awake, and not behind a blocked head.
 
-        Lazy: the first n cost O(n log shapes).
+        Lazy: the first n cost O(n log shapes), and as much for each that has stepped out from between them.
         """
         return (rank[3] for rank in self.ranks_ahead())
 
@@ -123,7 +146,8 @@ class PendingQueue:
             rank, nth_shape, shape, nth = heapq.heappop(heap)
             if blocked is not None and rank >= blocked:
                 return
-            yield rank
+            if rank[3] not in self._out:
+                yield rank
             members = self._shapes[shape]
             if nth + 1 < len(members):
                 heapq.heappush(heap, (members[nth + 1], nth_shape, shape, nth + 1))
@@ -133,19 +157,18 @@ class PendingQueue:
 
     def first(self) -> Rank | None:
         """The rank of whoever is next, None when nobody may be offered."""
-        for key in self.ahead():
-            return self._ranks[key][0]
-        return None
+        return next(self.ranks_ahead(), None)
 
     def rank_of(self, key: WorkloadKey) -> Rank:
-        """The rank of a workload in the queue. Raises KeyError."""
+        """The rank of a workload that has a place in the queue. Raises KeyError."""
         return self._ranks[key][0]
 
     def in_order(self) -> list[tuple[WorkloadKey, bool]]:
         """Every workload in queue order, with whether its shape is awake."""
-        ordered = sorted((rank, shape) for rank, shape in self._ranks.values())
+        ordered = sorted((rank, shape) for rank, shape in self._ranks.values() if rank[3] not in self._out)
         return [(rank[3], shape not in self._asleep) for rank, shape in ordered]
 
     def count_asleep(self) -> int:
         """How many workloads belong to a sleeping shape."""
-        return sum(len(self._shapes[shape]) for shape in self._asleep if shape in self._shapes)
+        placed = sum(len(self._shapes[shape]) for shape in self._asleep if shape in self._shapes)
+        return placed - sum(self._ranks[key][1] in self._asleep for key in self._out)

@@ -6,6 +6,7 @@ The first four functions are for everybody; the rest belongs to the fold of work
 charged usage in step. `reindex` makes all of it anew from the tables.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from headgate.core import conditions
@@ -24,6 +25,9 @@ from headgate.core.state import (
 from headgate.events.base import EventBase
 from headgate.events.ids import LocalQueueKey, Seq, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Admission, CheckState
+
+IN_LINE = frozenset({Stage.QUEUED, Stage.OFFERED, Stage.SKIPPED})
+"""Stages that have a place in the pending queue; in all but QUEUED it has been stepped out of."""
 
 
 def rank_of(workload: Workload) -> Rank:
@@ -71,47 +75,63 @@ def charged_usage(workload: Workload) -> dict[FlavorResource, int]:
 
 def enter(state: State, workload: Workload) -> None:
     """Put a workload into the indexes of its stage."""
-    index = state.index
-    match workload.stage:
-        case Stage.QUEUED:
-            pending_of(state, workload.cluster_queue).push(workload.key, rank_of(workload), workload.shape)
-        case Stage.OFFERED:
+    index, stage = state.index, workload.stage
+    if stage in IN_LINE:
+        queue = pending_of(state, workload.cluster_queue)
+        queue.push(workload.key, rank_of(workload), workload.shape)
+        if stage is not Stage.QUEUED:
+            queue.step_out(workload.key)
+        if stage is Stage.OFFERED:
             index.offered.setdefault(workload.cluster_queue, {})[workload.key] = None
-        case Stage.RESERVED | Stage.ADMITTED | Stage.EVICTED:
-            if workload.stage is Stage.RESERVED:
-                index.reserved[workload.key] = None
-            if workload.admission is not None and workload.key not in index.usage_of:
-                index.holders.setdefault(workload.cluster_queue, {})[workload.key] = None
-                charge(state, workload)
-        case Stage.NEW | Stage.SKIPPED | Stage.PARKED | Stage.FINISHED:
-            pass
+    elif stage in HOLDS_QUOTA:
+        if stage is Stage.RESERVED:
+            index.reserved[workload.key] = None
+        if workload.admission is not None and workload.key not in index.usage_of:
+            index.holders.setdefault(workload.cluster_queue, {})[workload.key] = None
+            charge(state, workload)
 
 
 def leave(state: State, workload: Workload, end: Stage | None, seq: Seq) -> None:
     """Take a workload out of the indexes of its stage, on its way to another (None: out of the state)."""
-    index = state.index
-    match workload.stage:
-        case Stage.QUEUED:
-            queue = pending_of(state, workload.cluster_queue)
-            queue.remove(workload.key)
-            if queue.is_asleep(workload.shape):
-                _forget_shape(state, queue, workload)
-        case Stage.OFFERED:
+    index, stage = state.index, workload.stage
+    if stage in IN_LINE:
+        queue = pending_of(state, workload.cluster_queue)
+        queue.remove(workload.key)
+        if stage is Stage.OFFERED:
             index.offered[workload.cluster_queue].pop(workload.key, None)
-        case Stage.RESERVED | Stage.ADMITTED | Stage.EVICTED:
-            if workload.stage is Stage.RESERVED:
-                index.reserved.pop(workload.key, None)
-            if end not in HOLDS_QUOTA and workload.key in index.usage_of:
-                del index.holders[workload.cluster_queue][workload.key]
-                uncharge(state, workload, seq)
-        case Stage.NEW | Stage.SKIPPED | Stage.PARKED | Stage.FINISHED:
-            pass
+        elif stage is Stage.QUEUED:
+            _forget_shape(state, queue, workload)
+    elif stage in HOLDS_QUOTA:
+        if stage is Stage.RESERVED:
+            index.reserved.pop(workload.key, None)
+        if end not in HOLDS_QUOTA and workload.key in index.usage_of:
+            del index.holders[workload.cluster_queue][workload.key]
+            uncharge(state, workload, seq)
+
+
+def _move_in_line(state: State, workload: Workload, end: Stage) -> None:
+    """The part of `move` for a workload that keeps its place: it only steps out of it, or back into it."""
+    start, key = workload.stage, workload.key
+    if start is end:
+        return
+    queue = state.index.pending[workload.cluster_queue]
+    if start is Stage.QUEUED:
+        queue.step_out(key)
+        _forget_shape(state, queue, workload)
+    elif start is Stage.OFFERED:
+        state.index.offered[workload.cluster_queue].pop(key, None)
+    if end is Stage.QUEUED:
+        queue.step_back(key)
+    elif end is Stage.OFFERED:
+        state.index.offered.setdefault(workload.cluster_queue, {})[key] = None
 
 
 def _forget_shape(state: State, queue: PendingQueue, workload: Workload) -> None:
     """A shape whose last member leaves in its sleep is forgotten, so that sleeping shapes do not pile up for ever."""
+    if not queue.is_asleep(workload.shape) or queue.has_members(workload.shape):
+        return
     sleep = state.sleeps[workload.cluster_queue]
-    if sleep.shapes.get(workload.shape) is not None and next(queue.members(workload.shape), None) is None:
+    if sleep.shapes.get(workload.shape) is not None:
         del sleep.shapes[workload.shape]
         queue.wake(workload.shape)
         tidy_sleep(state, workload.cluster_queue)
@@ -154,9 +174,13 @@ def _free(state: State, cluster_queue: str, charged: dict[FlavorResource, int], 
 
 def move(state: State, workload: Workload, end: Stage, seq: Seq) -> None:
     """Bring a workload to another stage, in the tables and in every index."""
+    workload.last_seq = seq
+    if end in IN_LINE and workload.stage in IN_LINE:
+        _move_in_line(state, workload, end)
+        workload.stage = end
+        return
     leave(state, workload, end, seq)
     workload.stage = end
-    workload.last_seq = seq
     enter(state, workload)
 
 
@@ -222,8 +246,25 @@ def unblock(state: State, workload: Workload) -> None:
 
 def take_back(state: State, cluster_queue: str, seq: Seq) -> None:
     """Return a ClusterQueue's offered workloads to its pending queue."""
-    for key in tuple(state.index.offered.get(cluster_queue, ())):
-        move(state, state.workloads[key], Stage.QUEUED, seq)
+    give_back(state, cluster_queue, tuple(state.index.offered.get(cluster_queue, ())), seq)
+
+
+def offer(state: State, workload: Workload, seq: Seq) -> None:
+    """Bring a queued workload whose shape is awake to OFFERED: `move` for the event that names the most workloads."""
+    state.offers += 1
+    workload.offered_no = state.offers
+    workload.stage, workload.last_seq = Stage.OFFERED, seq
+    state.index.pending[workload.cluster_queue].step_out(workload.key)
+    state.index.offered.setdefault(workload.cluster_queue, {})[workload.key] = None
+
+
+def give_back(state: State, cluster_queue: str, keys: Iterable[WorkloadKey], seq: Seq) -> None:
+    """Return some of a ClusterQueue's offered workloads to its pending queue: `move` for many of one kind."""
+    for key in keys:
+        workload = state.workloads[key]
+        workload.stage, workload.last_seq = Stage.QUEUED, seq
+        del state.index.offered[cluster_queue][key]
+        state.index.pending[cluster_queue].step_back(key)
 
 
 def reindex(state: State) -> None:
@@ -256,6 +297,7 @@ def merge_checks(ours: tuple[CheckState, ...], workload: Workload) -> tuple[Chec
 def not_reserved(workload: Workload, reason: str, message: str, at_ms: UnixMs) -> None:
     """Set the conditions of a workload that holds no quota, and why."""
     put, generation = conditions.put, workload.generation
+    _count_execution(workload, at_ms)
     workload.conditions = put(
         workload.conditions, conditions.QUOTA_RESERVED, "False", reason, message, at_ms, generation
     )
@@ -268,3 +310,23 @@ def not_reserved(workload: Workload, reason: str, message: str, at_ms: UnixMs) -
         at_ms,
         generation,
     )
+
+
+_TIME_IS_OVER = conditions.eviction_reason(conditions.DEACTIVATED, "MaximumExecutionTimeExceeded")
+
+
+def _count_execution(workload: Workload, at_ms: UnixMs) -> None:
+    """
+    Add the time of an admission that ends to that of those before, in whole seconds (SyncAdmittedCondition).
+
+    But not when it ends because the time is over: who switches such a workload on again gives it all of it anew.
+    """
+    admitted = conditions.find(workload.conditions, conditions.ADMITTED)
+    evicted = conditions.find(workload.conditions, conditions.EVICTED)
+    if admitted is None or admitted.status != "True" or (evicted is not None and evicted.reason == _TIME_IS_OVER):
+        return
+    try:
+        since_ms = conditions.parse_rfc3339(admitted.last_transition_time)
+    except ValueError:
+        return
+    workload.past_execution_s = (workload.past_execution_s or 0) + max(0, at_ms - since_ms) // 1000

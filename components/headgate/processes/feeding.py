@@ -15,6 +15,8 @@ import datetime as dt
 import logging
 from typing import Final, Protocol
 
+import anyio
+
 from headgate.adapters.jetstream.feed import FeedMessage
 from headgate.adapters.log import Entry, Log
 from headgate.core.state import State
@@ -25,6 +27,9 @@ from headgate.processes.status import Status
 from headgate.processes.term import Offer
 
 _LOG: Final = logging.getLogger(__name__)
+
+GATHER_S: Final = 0.05
+"""How long after a batch the next may not begin: nobody waits for the feed, and a message costs less among many."""
 
 
 def messages_of(cell: str, logged: LoggedCommit) -> list[FeedMessage]:
@@ -79,6 +84,7 @@ class Feeding:
         async with self._log.tail(max(last.seq, 1)) as tail:
             while True:
                 await self._publish(await tail.receive())
+                await anyio.sleep(GATHER_S)
 
     async def _publish(self, entries: list[Entry]) -> None:
         """Publish the events of these entries, those that the feed has already left out."""

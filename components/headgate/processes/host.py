@@ -13,7 +13,8 @@ term is over: the machine is dropped, and the process stands by again.
 
 One task (`_loop`) owns state, machine and term. Others only put things where it finds them and ring the bell: the
 reader of the log, the candidate for the lease, the append under way, the term's calls. In each turn it folds all that
-has arrived before it decides once, so load makes batches larger and not queues longer. Every buffer has its bound
+has arrived before it decides once, so load makes batches larger and not queues longer; on a busy machine turns are kept
+apart, for the same reason (`headgate.processes.pace`). Every buffer has its bound
 (`LimitSettings`): a slow loop slows the log's reader, the feeder and the answers down, and nothing grows.
 
 What cannot be true stops the process: `BrokenLogError`, `UnreadableCommitError`, `IllegalTransitionError` and
@@ -25,7 +26,7 @@ import gc
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol, assert_never
 
@@ -45,6 +46,7 @@ from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, decode_commit, encode_commit
 from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.processes import snapshots
+from headgate.processes.pace import Pace
 from headgate.processes.settings import LimitSettings
 from headgate.processes.status import Phase, Status
 from headgate.processes.term import Carrier, Feeder, Term
@@ -53,6 +55,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 DEPOSED_PAUSE_S: Final = 1.0
 """How long a process that was deposed by another waits before it stands again: two of one name must not race."""
+
+REST_BEHIND_MAX: Final = 100
+"""How many commits behind the log's end a process may be to leave the socket alone in its pauses."""
 
 FOLD_SLICE_NS: Final = 20_000_000
 """How long the loop folds before it lets others (the lease, /healthz) have a turn: 20 ms."""
@@ -113,7 +118,9 @@ class Host:
 
     `make_machine` makes the machine from the folded state at the start of each term. `splits` says that an append too
     large for one message may be written as several commits, because its events do not have to be seen together.
-    `after_decision` is shown the machine after each `Settled`, to report what it could not use.
+    `after_decision` is shown the machine after each `Settled`, to report what it could not use. Without a `pace` each
+    turn begins as soon as there is something to do; the pauses that it sets are spent in `rest`,
+    which need not take in what the log has meanwhile.
     """
 
     def __init__(
@@ -129,6 +136,8 @@ class Host:
         status: Status,
         feeder: Feeder | None = None,
         observer: Observer | None = None,
+        pace: Pace | None = None,
+        rest: Callable[[float], Awaitable[None]] = anyio.sleep,
         limits: LimitSettings = LimitSettings(),  # noqa: B008  (frozen)
         stimuli_max: int = 2_000,
         splits: bool = True,
@@ -146,6 +155,8 @@ class Host:
         self._status = status
         self._feeder = feeder
         self._observer: Observer = observer if observer is not None else NoObserver()
+        self._pace = pace
+        self._rest = rest
         self._limits = limits
         self._stimuli_max = stimuli_max
         self._splits = splits
@@ -250,6 +261,10 @@ class Host:
     async def _loop(self, tasks: anyio.abc.TaskGroup) -> None:
         while True:
             await self._bell.wait()
+            if self._pace is not None and (pause_s := self._pace.pause_s()):
+                # Who is far behind wants the log to come in meanwhile.
+                behind = self._status.log_end - self.state.position
+                await (self._rest if behind <= REST_BEHIND_MAX else anyio.sleep)(pause_s)
             self._bell.clear()
             await self._fold_inbox()
             if self._status.phase is Phase.STARTING and self.state.position >= self._fold_to and not self._stopping:
@@ -482,9 +497,11 @@ class Host:
         for command in commands:
             match command:
                 case Append():
+                    self._note_action()
                     assert self._outstanding is None, "an append is only asked for by Settled"
                     self._append_events(command)
                 case Call():
+                    self._note_action()
                     term.call(command)
                 case WakeAt(at_ms=at_ms):
                     term.wake_at(at_ms)
@@ -492,6 +509,10 @@ class Host:
                     term.snapshot(command)
                 case _:
                     assert_never(command)
+
+    def _note_action(self) -> None:
+        if self._pace is not None:
+            self._pace.acted()
 
     def _append_events(self, append: Append) -> None:
         """Send an append; one that is too large for a message goes in halves, each when the one before is folded."""

@@ -1,0 +1,102 @@
+"""
+How far apart a process takes its turns: at once where there is CPU to spare, in batches where there is none.
+
+Each turn of a process folds all that has arrived, decides once and appends at most one commit, and each commit wakes
+all the others. So turns in quick succession make many small commits, and what a commit costs beside its events (six
+readers, a round trip, a cycle) is paid for each. On a machine with idle cores that buys a short way from submission to
+admission. On a busy one everybody waits for a core anyway, and fewer, larger turns do the same work for less: then
+turns are kept apart. The queue manager and the scheduler answer each other, cycle by cycle, so their pauses are short:
+how much is admitted in a second hangs on them. Nobody waits for the snapshotter, nor for an ungater that only follows
+the log, because no job is to be started or stopped.
+
+Whether the machine is busy is read from /proc/stat; where there is none (not Linux) it counts as idle.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from headgate.events.base import Producer
+
+PAUSE_S: Final[Mapping[Producer, float]] = {
+    Producer.INFORMER_BRIDGE: 0.03,
+    Producer.QUEUE_MANAGER: 0.01,
+    Producer.SCHEDULER: 0.01,
+    Producer.BINDER: 0.03,
+    Producer.UNGATER: 0.03,
+    Producer.SNAPSHOTTER: 0.1,
+}
+"""From the beginning of a turn to that of the next on a busy machine, in seconds."""
+
+QUIET_PAUSE_S: Final[Mapping[Producer, float]] = {Producer.UNGATER: 0.1}
+"""The same for who has appended nothing and called nobody for `QUIET_AFTER_S`, where it is another."""
+
+QUIET_AFTER_S: Final = 2.0
+
+LOOK_S: Final = 0.5
+"""How often the machine is looked at, if there is anything to do."""
+
+IDLE_MIN: Final = 0.1
+"""The machine is busy when less than this share of its CPU time was idle since the last look."""
+
+_STAT: Final = Path("/proc/stat")
+_IDLE, _IOWAIT = 3, 4
+
+
+class CpuTimes(NamedTuple):
+    """CPU time of the whole machine since it started, in ticks of the kernel."""
+
+    idle: int
+    total: int
+
+
+def machine_times() -> CpuTimes | None:
+    """The machine's CPU times, or None where they cannot be read."""
+    try:
+        with _STAT.open("rb") as file:
+            fields = [int(field) for field in file.readline().split()[1:9]]
+    except (OSError, ValueError):
+        return None
+    return CpuTimes(idle=fields[_IDLE] + fields[_IOWAIT], total=sum(fields)) if len(fields) > _IOWAIT else None
+
+
+class Pace:
+    """The pace of one process. `pause_s` is asked before each turn."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        times: Callable[[], CpuTimes | None] = machine_times,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._apart_s = PAUSE_S[producer]
+        self._quiet_apart_s = QUIET_PAUSE_S.get(producer, self._apart_s)
+        self._times = times
+        self._clock_s = clock_s
+        self._last = times()
+        self._looked_s = self._began_s = self._acted_s = clock_s()
+        self.is_busy = False
+
+    def pause_s(self) -> float:
+        """How long to wait before the turn that is about to begin, in seconds. Counts the turn as begun after it."""
+        now_s = self._clock_s()
+        if now_s - self._looked_s >= LOOK_S:
+            self._look(now_s)
+        apart_s = self._apart_s if now_s - self._acted_s < QUIET_AFTER_S else self._quiet_apart_s
+        pause_s = max(0.0, self._began_s + apart_s - now_s) if self.is_busy else 0.0
+        self._began_s = now_s + pause_s
+        return pause_s
+
+    def acted(self) -> None:
+        """The process appends something or calls somebody: who acts is likely to be waited for."""
+        self._acted_s = self._clock_s()
+
+    def _look(self, now_s: float) -> None:
+        self._looked_s = now_s
+        before, self._last = self._last, self._times()
+        if before is None or self._last is None:
+            self.is_busy = False
+            return
+        passed = self._last.total - before.total
+        self.is_busy = passed > 0 and (self._last.idle - before.idle) < IDLE_MIN * passed

@@ -1,0 +1,225 @@
+"""
+The driver of the benchmark on a real API server, a process of its own: it creates the Workloads and ends them.
+
+`python -m tests.benchmarks.kube_driver --server URL --ca FILE --token-file FILE --scale S`. It watches all Workloads;
+when one is admitted and its time is up it adds the condition Finished, as Kueue's performance runner does, by the
+cheapest write there is. In the end it prints what it has seen as JSON: the waits, the makespan, its own requests.
+"""
+
+import argparse
+import asyncio
+import ssl
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import anyio
+import anyio.abc
+import msgspec
+from tests.benchmarks.kube_load import CLASSES, Class, classes, queue_names, total, workload
+
+GROUP: Final = "/apis/kueue.x-k8s.io/v1beta2"
+FINISHERS: Final = 16
+"""How many requests that finish Workloads are under way at most."""
+LIMIT_S: Final = 3600
+PROGRESS_S: Final = 10.0
+ONLY_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""What we want to hear back of a write: as little as possible."""
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] = []
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Workload(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: _Workload
+
+
+class Seen(msgspec.Struct, kw_only=True):
+    """What the driver has seen. Times in seconds; `requests` counts its writes by "<verb> <resource>"."""
+
+    workloads: int = 0
+    makespan_s: float = 0.0
+    created_s: float = 0.0
+    waits_s: dict[str, list[float]] = {}
+    requests: dict[str, int] = {}
+    repeated: int = 0
+    evictions: int = 0
+    cpu_s: float = 0.0
+
+
+class _Run:
+    """One workload: when it was created, whether it runs, and whether it has ended."""
+
+    __slots__ = ("admitted", "begun", "finished", "of", "timer", "waited")
+
+    def __init__(self, of: Class, begun: float) -> None:
+        self.of = of
+        self.begun = begun
+        self.admitted = False
+        self.finished = False
+        self.waited = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Driver:
+    """The load of `of` classes, made, watched and ended."""
+
+    def __init__(self, session: aiohttp.ClientSession, server: str, of: tuple[Class, ...]) -> None:
+        self._session = session
+        self._server = server
+        self._of = of
+        self._runs: dict[tuple[str, str], _Run] = {}
+        self._due: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self._ended = 0
+        self._begun = 0.0
+        self._all_ended = anyio.Event()
+        self._decoder = msgspec.json.Decoder(_Event)
+        self.seen = Seen(workloads=total(of), waits_s={each.name: [] for each in of})
+
+    async def run(self) -> Seen:
+        """Make the load and wait until all of it has ended."""
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self._watch)
+            tasks.start_soon(self._tell)
+            for _ in range(FINISHERS):
+                tasks.start_soon(self._finish)
+            self._begun = time.perf_counter()
+            async with anyio.create_task_group() as creating:
+                for queue in queue_names():
+                    for each in self._of:
+                        creating.start_soon(self._create, queue, each)
+            self.seen.created_s = time.perf_counter() - self._begun
+            await self._all_ended.wait()
+            tasks.cancel_scope.cancel()
+        self.seen.cpu_s = time.process_time()
+        return self.seen
+
+    async def _create(self, queue: str, of: Class) -> None:
+        """One loop of Kueue's generator: wait, create, and again."""
+        path = f"{GROUP}/namespaces/{queue}/workloads"
+        for number in range(of.count):
+            await asyncio.sleep(of.every_ms / 1000)
+            manifest = workload(queue, of, number)
+            self._runs[queue, manifest["metadata"]["name"]] = _Run(of, time.perf_counter())
+            await self._request("POST", "create", path, msgspec.json.encode(manifest), "application/json")
+
+    async def _watch(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        version = "0"
+        async with self._session.get(f"{self._server}{GROUP}/workloads?limit=1") as answer:
+            version = msgspec.json.decode(await answer.read())["metadata"]["resourceVersion"]
+        task_status.started()
+        while True:
+            url = f"{self._server}{GROUP}/workloads?watch=1&timeoutSeconds={LIMIT_S}&resourceVersion={version}"
+            async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=None)) as answer:
+                assert answer.status == 200, await answer.text()
+                rest = b""
+                while chunk := await answer.content.readany():
+                    now = time.perf_counter()
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        event = self._decoder.decode(line)
+                        assert event.type != "ERROR", line
+                        version = event.object.metadata.resource_version
+                        self._hear(event.object, now)
+
+    def _hear(self, seen: _Workload, now: float) -> None:
+        key = (seen.metadata.namespace, seen.metadata.name)
+        run = self._runs.get(key)
+        if run is None or run.finished:
+            return
+        true = {each.type for each in seen.status.conditions if each.status == "True"}
+        if "Finished" in true:
+            run.finished = True
+            self._ended += 1
+            if self._ended == self.seen.workloads:
+                self.seen.makespan_s = now - self._begun
+                self._all_ended.set()
+        elif ("Admitted" in true) != run.admitted:
+            run.admitted = not run.admitted
+            if run.admitted:
+                self._admitted(key, run, now)
+            elif run.timer is not None:
+                self.seen.evictions += 1
+                run.timer.cancel()
+
+    def _admitted(self, key: tuple[str, str], run: _Run, now: float) -> None:
+        if not run.waited:
+            run.waited = True
+            self.seen.waits_s[run.of.name].append(now - run.begun)
+        run.timer = asyncio.get_running_loop().call_later(run.of.run_ms / 1000, self._due.put_nowait, key)
+
+    async def _finish(self) -> None:
+        while True:
+            namespace, name = await self._due.get()
+            if not self._runs[namespace, name].admitted:
+                continue
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            condition = {"type": "Finished", "status": "True", "reason": "ByTest", "message": "By test runner"}
+            patch = [{"op": "add", "path": "/status/conditions/-", "value": condition | {"lastTransitionTime": at}}]
+            path = f"{GROUP}/namespaces/{namespace}/workloads/{name}/status?fieldManager=driver&fieldValidation=Ignore"
+            await self._request("PATCH", "finish", path, msgspec.json.encode(patch), "application/json-patch+json")
+
+    async def _request(self, method: str, what: str, path: str, body: bytes, content_type: str) -> None:
+        headers = {"Content-Type": content_type, "Accept": ONLY_METADATA}
+        while True:
+            self.seen.requests[what] = self.seen.requests.get(what, 0) + 1
+            async with self._session.request(method, self._server + path, data=body, headers=headers) as answer:
+                said = await answer.read()
+                if answer.status in (200, 201):
+                    return
+                if answer.status not in (409, 429, 500, 503, 504):
+                    raise RuntimeError(f"{method} {path}: {answer.status} {said[:500]!r}")
+            self.seen.repeated += 1
+            await asyncio.sleep(0.1)
+
+    async def _tell(self) -> None:
+        while True:
+            await anyio.sleep(PROGRESS_S)
+            waits = sum(len(each) for each in self.seen.waits_s.values())
+            took_s = time.perf_counter() - self._begun
+            text = f"  {took_s:4.0f} s: {len(self._runs)} created, {waits} admitted, {self._ended} finished"
+            print(text, file=sys.stderr, flush=True)
+
+
+async def drive(options: argparse.Namespace) -> Seen:
+    """Connect and run."""
+    context = ssl.create_default_context(cafile=options.ca)
+    headers = {"Authorization": f"Bearer {options.token_file.read_text()}", "Accept-Encoding": "identity"}
+    connector = aiohttp.TCPConnector(limit=0, ssl=context)
+    async with aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=2**21) as session:
+        return await Driver(session, options.server, classes(options.scale)).run()
+
+
+def main() -> None:
+    """The process."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.kube_driver")
+    parser.add_argument("--server", required=True)
+    parser.add_argument("--ca", required=True)
+    parser.add_argument("--token-file", type=Path, required=True)
+    parser.add_argument("--scale", type=float, default=1.0, help=f"the share of {total(CLASSES)} workloads")
+    seen = anyio.run(drive, parser.parse_args(), backend_options={"use_uvloop": True})
+    sys.stdout.buffer.write(msgspec.json.encode(seen))
+
+
+if __name__ == "__main__":
+    main()

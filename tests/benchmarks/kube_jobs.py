@@ -1,0 +1,252 @@
+"""
+`python -m tests.benchmarks.kube_jobs [--jobs N] [--save DIR] [--json]`: real Jobs through their whole lives.
+
+2,000 Jobs of one pod each arrive at once, in ten queues that can run them all: each becomes a Workload, is admitted,
+resumed, gets a pod from the real Job controller, which Headgate binds and kwok runs for a moment, and completes. What
+is printed: jobs a second, the writes of each job by who made them (the audit log says), CPU and peak memory of every
+process. The audit log costs the API server a few percent.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.abc
+import msgspec
+from tests.benchmarks import kube_profile
+from tests.benchmarks.kube import DRIVER, SETTLE_S, costs_of_processes
+from tests.benchmarks.kube_cell import KubeCell, running
+from tests.benchmarks.kube_meter import Costs, load_of_machine
+from tests.benchmarks.manifests import cluster, job
+from tests.benchmarks.measure import Report, Row, show
+
+from headgate.cli.supervisor import NATS, PROCESSES
+from headgate.testing.control_plane import API_SERVER, CONTROLLERS, KWOK, NoAssetsError, Options
+
+JOBS: Final = 2_000
+TEAMS: Final = 10
+RUN_MS: Final = 200
+IN_FLIGHT: Final = 16
+DEADLINE_S: Final = 3_600.0
+PROGRESS_S: Final = 10.0
+WRITING: Final = ("create", "update", "patch", "delete", "deletecollection")
+WHO: Final = ((CONTROLLERS, "the controllers"), (KWOK, "kwok"), ("headgate", "Headgate"))
+"""By a part of the user agent, who it is; everybody else is the driver."""
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] = []
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct):
+    suspend: bool = False
+
+
+class _Job(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: _Job
+
+
+class Measured(msgspec.Struct, kw_only=True):
+    """One run: seconds until all were created, resumed and complete; writes by who, verb and resource."""
+
+    jobs: int
+    created_s: float
+    resumed_s: float
+    completed_s: float
+    failed: int
+    writes: dict[tuple[str, str, str], int]
+    costs: Costs
+    profiles: str
+
+
+class Watched:
+    """What a watch of all Jobs has shown."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self.resumed: set[tuple[str, str]] = set()
+        self.complete: set[tuple[str, str]] = set()
+        self.failed: set[tuple[str, str]] = set()
+        self.all_resumed_at = 0.0
+        self.all_ended = anyio.Event()
+
+    async def follow(self, cell: KubeCell, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Watch until cancelled."""
+        decoder = msgspec.json.Decoder(_Event)
+        version = msgspec.json.decode(await cell.api.get("/apis/batch/v1/jobs?limit=1"))["metadata"]["resourceVersion"]
+        task_status.started()
+        async for line in cell.api.lines(f"/apis/batch/v1/jobs?watch=1&timeoutSeconds=3600&resourceVersion={version}"):
+            self._hear(decoder.decode(line).object)
+
+    def _hear(self, seen: _Job) -> None:
+        key = (seen.metadata.namespace, seen.metadata.name)
+        true = {each.type for each in seen.status.conditions if each.status == "True"}
+        if not seen.spec.suspend and key not in self.resumed:
+            self.resumed.add(key)
+            if len(self.resumed) == self._wanted:
+                self.all_resumed_at = time.perf_counter()
+        if "Complete" in true:
+            self.complete.add(key)
+        if "Failed" in true:
+            self.failed.add(key)
+        if len(self.complete) + len(self.failed) == self._wanted:
+            self.all_ended.set()
+
+    async def tell(self) -> None:
+        """Say how far it is."""
+        while True:
+            await anyio.sleep(PROGRESS_S)
+            print(f"  {len(self.resumed)} resumed, {len(self.complete)} complete", file=sys.stderr, flush=True)
+
+
+async def measure(folder: Path, options: argparse.Namespace) -> Measured:
+    """One run in a folder."""
+    plane = Options(nodes=0, audit=True)
+    async with running(folder, options=plane, sampled=options.sampled) as cell:
+        await cell.create(cluster(teams=TEAMS, cpu=1_000))
+        await anyio.sleep(SETTLE_S)
+        meter = cell.meter()
+        await meter.begin()
+        before = Counter(_writes(cell))
+        own_s = time.process_time()
+        watched = Watched(options.jobs)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(watched.follow, cell)
+            tasks.start_soon(watched.tell)
+            begun = time.perf_counter()
+            await _submit(cell, options.jobs)
+            created_s = time.perf_counter() - begun
+            with anyio.fail_after(DEADLINE_S):
+                await watched.all_ended.wait()
+            completed_s = time.perf_counter() - begun
+            tasks.cancel_scope.cancel()
+        own_s = time.process_time() - own_s
+        await anyio.sleep(SETTLE_S)
+        costs = await meter.end()
+        writes = Counter(_writes(cell)) - before
+    costs.cpu_s[DRIVER] = own_s
+    return Measured(
+        jobs=options.jobs,
+        created_s=created_s,
+        resumed_s=watched.all_resumed_at - begun,
+        completed_s=completed_s,
+        failed=len(watched.failed),
+        writes=dict(writes),
+        costs=costs,
+        profiles=kube_profile.of_samples(folder / "samples") if options.sampled else "",
+    )
+
+
+async def _submit(cell: KubeCell, jobs: int) -> None:
+    """Create the Jobs, several at a time."""
+    left = iter(range(jobs))
+
+    async def worker() -> None:
+        for number in left:
+            team = f"team-{number % TEAMS}"
+            manifest = job(f"job-{number}", team, cpu="10m", run_ms=RUN_MS)
+            await cell.api.post(f"/apis/batch/v1/namespaces/{team}/jobs", msgspec.json.encode(manifest))
+
+    await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
+
+
+def _writes(cell: KubeCell) -> Iterator[tuple[str, str, str]]:
+    """Who has written what, by the audit log: who, verb, resource."""
+    for line in cell.plane.audit_lines():
+        if line.verb in WRITING:
+            agent = line.user_agent.lower()
+            who = next((name for part, name in WHO if part in agent), DRIVER)
+            resource = "/".join(part for part in (line.resource, line.subresource) if part)
+            if line.code >= 300:
+                resource += f", answered {line.code}"
+            yield who, line.verb, resource
+
+
+def report(measured: Measured, took_s: float) -> Report:
+    """The figures."""
+    jobs, costs = measured.jobs, measured.costs
+    own = 1000 * sum(costs.cpu_s[name] for name in (*PROCESSES, NATS)) / jobs
+    by = Counter[str]()
+    for (who, _, _), count in measured.writes.items():
+        by[who] += count
+    done = Report(name="bench-kube-jobs", took_s=took_s)
+    done.rows += [
+        Row(
+            what=f"Jobs through suspend, admission, resume, completion, {jobs} jobs",
+            figure=f"{jobs / measured.completed_s:.0f} jobs/s",
+            compared=f"{measured.completed_s:.0f} s; all created after {measured.created_s:.0f} s, resumed after "
+            f"{measured.resumed_s:.0f} s; {measured.failed} failed",
+        ),
+        Row(
+            what="writes per job, ours",
+            figure=f"{by['Headgate'] / jobs:.2f}",
+            compared=f"the controllers' {by['the controllers'] / jobs:.2f}, kwok's {by['kwok'] / jobs:.2f}, "
+            f"the driver's {by[DRIVER] / jobs:.2f}",
+        ),
+        Row(
+            what="CPU per job, our six processes and NATS",
+            figure=f"{own:.1f} ms",
+            compared=f"the API server's {1000 * costs.cpu_s[API_SERVER] / jobs:.1f} ms",
+        ),
+    ]
+    done.notes += [
+        f"{who}: {verb} {resource} {count / jobs:.2f} a job"
+        for (who, verb, resource), count in sorted(measured.writes.items(), key=lambda each: (each[0][0], -each[1]))
+        if count >= jobs / 200
+    ]
+    done.notes += costs_of_processes(costs, jobs, "a job")
+    done.notes.append(load_of_machine())
+    done.profile = measured.profiles
+    return done
+
+
+def main() -> None:
+    """Run once and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.kube_jobs", description="Measure; judge nothing.")
+    parser.add_argument("--jobs", type=int, default=JOBS, help=f"how many (default {JOBS})")
+    parser.add_argument("--no-profile", dest="sampled", action="store_false", help="do not look where the time goes")
+    parser.add_argument("--save", type=Path, help="keep logs, profiles and figures in this folder")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    begun = time.perf_counter()
+    try:
+        with tempfile.TemporaryDirectory(prefix="headgate-bench-kube-jobs-") as directory:
+            measured: Measured = anyio.run(
+                measure, options.save or Path(directory), options, backend_options={"use_uvloop": True}
+            )
+    except NoAssetsError as error:
+        sys.exit(f"headgate: {error}")
+    done = report(measured, time.perf_counter() - begun)
+    if options.json:
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(done)) + b"\n")
+    else:
+        print(show([done]))
+
+
+if __name__ == "__main__":
+    main()
