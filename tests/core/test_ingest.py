@@ -356,3 +356,26 @@ def test_facts_are_of_the_types_that_their_resources_say() -> None:
     assert kinds["clusterqueues"] is ClusterQueueObserved
     assert kinds["jobs"] is JobObserved
     assert kinds["pods"] is PodObserved
+
+
+@pytest.mark.parametrize(
+    ("mode", "completed", "failed", "done"),
+    [
+        ("NonIndexed", "", "", None),
+        ("Indexed", "", "", 0),
+        ("Indexed", "0,2-4", "", 4),
+        ("Indexed", "0-1", "1,3", 3),
+        ("Indexed", "4-9", "12", 2),
+        ("Indexed", "3-1,x,-,2-y", "", 0),
+    ],
+)
+def test_the_indexes_that_will_not_run_again(mode: str, completed: str, failed: str, done: int | None) -> None:
+    """As Kueue's terminalIndexesCount: completed or failed for good, each once, of those that there are."""
+    manifest = {
+        "metadata": {"name": "j", "namespace": "n", "uid": "u", "labels": {"kueue.x-k8s.io/queue-name": "q"}},
+        "spec": {"completionMode": mode, "completions": 6, "parallelism": 3},
+        "status": {"completedIndexes": completed, "failedIndexes": failed},
+    }
+    fact = read("jobs", msgspec.json.encode(manifest)).fact
+    assert isinstance(fact, JobObserved)
+    assert fact.spec.done_indexes == done

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +44,13 @@ def job(**more: Any) -> Job:
     return Job(uid="j", created_ms=UnixMs(5), queue_name="main", suspended=True, **more)
 
 
+def made_of(state: State, given: Job, metadata: Json | None = None) -> Json:
+    """The Workload of a Job whose JSON has nothing that the log lacks."""
+    template = msgspec.to_builtins(given.template)
+    raw = msgspec.json.encode({"metadata": metadata or {}, "spec": {"template": template}})
+    return workload_of(state, KEY, given, raw)
+
+
 # --- the Workload --------------------------------------------------------------------------------------------------
 
 
@@ -59,19 +67,56 @@ def test_a_workload_counts_the_pods_that_run_at_a_time() -> None:
     """Parallelism, unless there are fewer completions; and the fewest that the Job accepts."""
     state = TestLog().state
     for parallelism, completions, count in ((3, None, 3), (3, 2, 2), (3, 8, 3)):
-        made = workload_of(state, KEY, job(parallelism=parallelism, completions=completions, min_parallelism=1))
+        made = made_of(state, job(parallelism=parallelism, completions=completions, min_parallelism=1))
         (pod_set,) = made["spec"]["podSets"]
         assert (pod_set["name"], pod_set["count"], pod_set["minCount"]) == ("main", count, 1)
 
 
 def test_a_workload_belongs_to_its_job() -> None:
     """Controller reference, uid label and Kueue's finalizer; the queue and the execution time are the Job's."""
-    made = workload_of(TestLog().state, KEY, job(max_execution_time_seconds=60))
+    made = made_of(TestLog().state, job(max_execution_time_seconds=60))
     (owner,) = made["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["uid"], owner["controller"]) == ("Job", "train", "j", True)
     assert made["metadata"]["labels"] == {"kueue.x-k8s.io/job-uid": "j"}
     assert made["metadata"]["finalizers"] == ["kueue.x-k8s.io/resource-in-use"]
     assert (made["spec"]["queueName"], made["spec"]["maximumExecutionTimeSeconds"]) == ("main", 60)
+
+
+def test_a_workload_carries_the_template_as_kueue_takes_it_over() -> None:
+    """Whole, without the labels of the Job controller but the Job's name, and with the topology that it asks for."""
+    template = {
+        "metadata": {
+            "creationTimestamp": None,
+            "labels": {
+                "app": "train",
+                "job-name": "train",
+                "controller-uid": "j",
+                "batch.kubernetes.io/job-name": "train",
+                "batch.kubernetes.io/controller-uid": "j",
+            },
+            "annotations": {"kueue.x-k8s.io/podset-required-topology": "rack", "example.com/owner": "team-a"},
+        },
+        "spec": {"containers": [{"name": "c", "image": "train:1"}], "restartPolicy": "Never"},
+    }
+    annotations = {"provreq.kueue.x-k8s.io/maxRunDurationSeconds": "60", "example.com/other": "x"}
+    raw = msgspec.json.encode({"metadata": {"annotations": annotations}, "spec": {"template": template}})
+    meta = TemplateMeta(annotations={"kueue.x-k8s.io/podset-required-topology": "rack"})
+    made = workload_of(TestLog().state, KEY, job(template=PodTemplate(metadata=meta)), raw)
+    (pod_set,) = made["spec"]["podSets"]
+    assert pod_set["template"]["metadata"] == {
+        "labels": {"app": "train", "batch.kubernetes.io/job-name": "train"},
+        "annotations": {"kueue.x-k8s.io/podset-required-topology": "rack", "example.com/owner": "team-a"},
+    }
+    assert pod_set["template"]["spec"] == template["spec"]
+    assert pod_set["topologyRequest"] == {
+        "podIndexLabel": "batch.kubernetes.io/job-completion-index",
+        "required": "rack",
+    }
+    assert made["metadata"]["annotations"] == {
+        "kueue.x-k8s.io/job-owner-gvk": "batch/v1, Kind=Job",
+        "kueue.x-k8s.io/job-owner-name": "train",
+        "provreq.kueue.x-k8s.io/maxRunDurationSeconds": "60",
+    }
 
 
 def with_classes() -> State:
@@ -99,18 +144,18 @@ def test_the_priority_comes_from_the_label_or_the_pods_or_the_default(
 ) -> None:
     """In that order; of several defaults the one with the lowest value, as Kubernetes does."""
     template = PodTemplate(spec=PodSpec(priority_class_name=pods))
-    made = workload_of(with_classes(), KEY, job(priority_class=label, template=template))["spec"]
+    made = made_of(with_classes(), job(priority_class=label, template=template))["spec"]
     assert (made["priority"], made["priorityClassRef"]) == (priority, reference)
-    assert PriorityClassRef(**reference)
+    assert PriorityClassRef(**reference).name == reference["name"]
 
 
 def test_a_missing_priority_class_is_named() -> None:
     """The Workload waits for the class, and the error is the API server's wording."""
     with pytest.raises(NoSuchPriorityClassError, match=r'workloadpriorityclasses\.kueue\.x-k8s\.io "low" not found'):
-        workload_of(with_classes(), KEY, job(priority_class="low"))
+        made_of(with_classes(), job(priority_class="low"))
     template = PodTemplate(spec=PodSpec(priority_class_name="low"))
     with pytest.raises(NoSuchPriorityClassError, match=r'priorityclasses\.scheduling\.k8s\.io "low" not found'):
-        workload_of(with_classes(), KEY, job(template=template))
+        made_of(with_classes(), job(template=template))
 
 
 def test_the_marks_of_an_admission_do_not_get_into_a_workload() -> None:
@@ -118,7 +163,7 @@ def test_the_marks_of_an_admission_do_not_get_into_a_workload() -> None:
     marks = TemplateMeta(
         labels={"kueue.x-k8s.io/podset": "main"}, annotations={"kueue.x-k8s.io/workload": "w", "kueue.x-k8s.io/x": "1"}
     )
-    made = workload_of(TestLog().state, KEY, job(template=PodTemplate(metadata=marks)))
+    made = made_of(TestLog().state, job(template=PodTemplate(metadata=marks)))
     metadata = made["spec"]["podSets"][0]["template"]["metadata"]
     assert metadata == {"annotations": {"kueue.x-k8s.io/x": "1"}}
 

@@ -22,6 +22,7 @@ class AgainstModel(RuleBasedStateMachine):
         super().__init__()
         self.queue = PendingQueue()
         self.members: dict[WorkloadKey, tuple[Rank, Shape]] = {}
+        self.out: dict[WorkloadKey, tuple[Rank, Shape]] = {}
         self.asleep: set[Shape] = set()
         self.count = 0
 
@@ -45,6 +46,27 @@ class AgainstModel(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(sorted(self.members)))
         assert self.queue.remove(key)
         del self.members[key]
+
+    @precondition(lambda self: self.members)
+    @rule(data=st.data())
+    def step_out(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.members)))
+        self.queue.step_out(key)
+        self.out[key] = self.members.pop(key)
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data())
+    def step_back(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.out)))
+        self.queue.step_back(key)
+        self.members[key] = self.out.pop(key)
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data())
+    def remove_one_that_is_out(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.out)))
+        assert self.queue.remove(key)
+        del self.out[key]
 
     @rule()
     def remove_a_stranger(self) -> None:
@@ -86,9 +108,13 @@ class AgainstModel(RuleBasedStateMachine):
             assert self.queue.is_asleep(shape) == (shape in self.asleep)
             of_shape = sorted(each for each, its in self.members.values() if its == shape)
             assert list(self.queue.members(shape)) == [each[3] for each in of_shape]
+            assert self.queue.has_members(shape) == bool(of_shape)
         for key, (its, _) in self.members.items():
             assert key in self.queue
             assert self.queue.rank_of(key) == its
+        for key, (its, _) in self.out.items():
+            assert key not in self.queue
+            assert self.queue.rank_of(key) == its, "it keeps its place"
 
     @rule(also=st.sets(st.sampled_from(SHAPES)), unblocked=st.booleans())
     def looking_ahead_of_a_waking(self, also: set[Shape], unblocked: bool) -> None:
@@ -117,6 +143,41 @@ def test_pushing_twice_is_a_broken_invariant() -> None:
     queue.push(WorkloadKey("ns/a"), rank(0, 0, "a"), Shape("s"))
     with pytest.raises(AssertionError, match="already"):
         queue.push(WorkloadKey("ns/a"), rank(1, 0, "a"), Shape("s"))
+
+
+def test_only_who_is_in_the_queue_steps_out() -> None:
+    """A stranger has no place to keep, and nobody steps out twice."""
+    queue = PendingQueue()
+    with pytest.raises(AssertionError, match="not in the pending queue"):
+        queue.step_out(WorkloadKey("ns/a"))
+    queue.push(WorkloadKey("ns/a"), rank(0, 0, "a"), Shape("s"))
+    queue.step_out(WorkloadKey("ns/a"))
+    with pytest.raises(AssertionError, match="not in the pending queue"):
+        queue.step_out(WorkloadKey("ns/a"))
+
+
+def test_stepping_out_and_back_compares_nobody() -> None:
+    """Offered, skipped and queued again a workload keeps its place: nothing is sorted."""
+
+    class Counting(str):
+        compared = 0
+
+        def __lt__(self, other: str) -> bool:
+            Counting.compared += 1
+            return str.__lt__(self, other)
+
+    queue = PendingQueue()
+    keys = [WorkloadKey(f"ns/{number:05}") for number in range(2000)]
+    for key in keys:
+        queue.push(key, (0, UnixMs(0), Counting(key), key), Shape("crowd"))
+    Counting.compared = 0
+    for key in keys[:6]:
+        queue.step_out(key)
+    assert next(queue.ahead()) == keys[6]
+    for key in keys[:6]:
+        queue.step_back(key)
+    assert next(queue.ahead()) == keys[0]
+    assert Counting.compared == 0
 
 
 def test_putting_a_crowd_to_sleep_touches_one_entry() -> None:

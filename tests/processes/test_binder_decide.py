@@ -18,6 +18,7 @@ from headgate.events.ids import LocalQueueKey, PodKey, Shape, Uid, UnixMs, Workl
 from headgate.events.objects import Admission, PodSet, PodSetAssignment, WorkloadSpec
 from headgate.events.queueing import WorkloadEvicted, WorkloadFinished, WorkloadParked, WorkloadQueued, WorkloadReleased
 from headgate.processes.binder.decide import Binder
+from headgate.processes.binder.events import Told
 from headgate.processes.binder.queue_statuses import Queue
 
 BRIDGE, MANAGER, SCHEDULER, BINDER = (
@@ -30,12 +31,17 @@ Json = dict[str, Any]
 
 
 class Bound:
-    """A binder and its log. `settle` appends what it wants and tells it so; `calls` are those not yet answered."""
+    """
+    A binder and its log. `settle` appends what it wants and tells it so; `calls` are those not yet answered.
 
-    def __init__(self, log: TestLog | None = None) -> None:
+    Queues are shown as `shown` has them, by path; finalizers are as they should be.
+    """
+
+    def __init__(self, log: TestLog | None = None, *, told: Told = "off") -> None:
         self.log = log or TestLog()
-        self.machine = Binder(self.log.state)
+        self.machine = Binder(self.log.state, told)
         self.wake_at: int | None = None
+        self.shown: dict[str, Json] = {}
 
     def say(self, producer: Producer, *events: EventBase) -> None:
         logged = self.log.append(producer, *events)
@@ -44,11 +50,16 @@ class Bound:
     def settle(self) -> tuple[tuple[EventBase, ...], list[Call]]:
         self.wake_at = None
         events: tuple[EventBase, ...] = ()
-        calls = []
+        calls: list[Call] = []
+        looks: list[Call] = []
         for command in self.machine.decide(Settled(self.log.now_ms)):
             match command:
                 case Append():
                     events = command.events
+                case Call() if command.id.startswith("queue-look/"):
+                    looks.append(command)
+                case Call() if command.id.startswith("finalizer/"):
+                    self.answer(command)
                 case Call():
                     calls.append(command)
                 case WakeAt():
@@ -57,6 +68,11 @@ class Bound:
                     raise AssertionError(command)
         if events:
             self.say(BINDER, *events)
+        for look in looks:
+            self.answer(look, **self.shown.get(look.path, {}))
+        if looks:
+            more, further = self.settle()
+            return (*events, *more), [*calls, *further]
         return events, calls
 
     def rest(self) -> tuple[list[EventBase], list[Call]]:
@@ -71,11 +87,17 @@ class Bound:
                 return all_events, all_calls
         raise AssertionError("the binder does not come to rest")
 
-    def answer(self, call: Call, status: int = 200, **body: Any) -> None:
-        assert self.machine.decide(Completed(call.id, status, msgspec.json.encode(body))) == []
+    def answer(self, call: Call, code: int = 200, /, **body: Any) -> None:
+        assert self.machine.decide(Completed(call.id, code, msgspec.json.encode(body))) == []
 
     def later(self, ms: int) -> None:
         self.log.now_ms = UnixMs(self.log.now_ms + ms)
+
+    def writes(self) -> list[Call]:
+        """The writes of Workload statuses now, and those that waiting a second brings."""
+        calls = self.rest()[1]
+        self.later(1000)
+        return [call for call in (*calls, *self.rest()[1]) if call.id.startswith("status/")]
 
 
 def observed(name: str = "w", queue: str = "main", uid: str = "") -> facts.WorkloadObserved:
@@ -117,10 +139,10 @@ def with_status() -> tuple[Bound, Call]:
 
 
 def test_reserved_and_admitted_at_once_is_one_write() -> None:
-    """Server-side apply of the whole status, by us, forced."""
+    """Server-side apply of the whole status, as Kueue's manager, forced."""
     _, call = with_status()
     assert (call.method, call.content_type) == ("PATCH", "application/apply-patch+yaml")
-    assert call.query == {"fieldManager": "headgate", "force": "true"}
+    assert call.query == {"fieldManager": "kueue-admission", "fieldValidation": "Ignore", "force": "true"}
     assert call.path == "/apis/kueue.x-k8s.io/v1beta2/namespaces/team-a/workloads/w/status"
     assert [each["type"] for each in call.body["status"]["conditions"]] == ["QuotaReserved", "Admitted"]
 

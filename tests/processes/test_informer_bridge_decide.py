@@ -8,8 +8,9 @@ from tests.support.cell import drive
 from tests.support.logs import TestLog
 from tests.support.playing import cluster_queue, flavor, job, local_queue, namespace, node
 
+from headgate.core import fold
 from headgate.core.ingest import RESOURCES
-from headgate.core.machine import Call, Changed, Committed, Completed, Listed, Settled
+from headgate.core.machine import Call, Changed, Committed, Completed, Listed, Resumed, Settled
 from headgate.events import effects, facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.decisions import QuotaReserved
@@ -250,8 +251,61 @@ def test_a_crash_between_the_call_and_its_effect_asks_again() -> None:
     """The new machine knows nothing of the call; the name makes the repetition harmless."""
     bridge = synced(jobs=[raw(job())])
     (first,) = bridge.all_calls()
-    (second,) = Bridge(bridge.log).all_calls()
+    again = Bridge(bridge.log)
+    assert again.all_calls() == []  # the Job is still to be listed
+    again.list_all(jobs=[raw(job())])
+    (second,) = again.all_calls()
     assert first.body == second.body
+
+
+WHOLE = {"image": "example.com/train:1", "env": [{"name": "RATE", "value": "0.1"}], "command": ["python", "train.py"]}
+
+
+def whole_job() -> Json:
+    """A Job whose container says more than what scheduling depends on."""
+    manifest = job()
+    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    container |= WHOLE
+    return manifest
+
+
+def test_a_workload_carries_its_jobs_whole_template_and_the_log_does_not() -> None:
+    """Images, environment and commands, from the Job as the API server has shown it."""
+    bridge = synced(jobs=[raw(whole_job())])
+    (call,) = bridge.all_calls()
+    (container,) = call.body["spec"]["podSets"][0]["template"]["spec"]["containers"]
+    assert WHOLE.items() <= container.items()
+    assert b"RATE" not in fold.encode(bridge.log.state)
+
+
+def test_a_job_that_is_not_shown_after_a_resume_is_read_first() -> None:
+    """The log lacks the rest of its template; of a Job that was made anew meanwhile its watch will tell."""
+    bridge = synced(jobs=[raw(whole_job())])
+    (first,) = bridge.all_calls()
+    again = Bridge(bridge.log)
+    for resource in RESOURCES:
+        again.machine.decide(Resumed(resource, "1"))
+    (read,) = again.all_calls()
+    assert (read.method, read.path) == ("GET", "/apis/batch/v1/namespaces/team-a/jobs/train")
+    again.machine.decide(Completed(read.id, 200, raw(whole_job(), uid="another")))
+    assert again.all_calls() == []
+    again.machine.decide(Resumed("jobs", "1"))
+    (read,) = again.all_calls()
+    again.machine.decide(Completed(read.id, 200, raw(whole_job())))
+    (second,) = again.all_calls()
+    assert second.body == first.body
+
+
+def test_a_job_that_may_not_be_read_is_recorded() -> None:
+    """As when its Workload is refused: the API server's words are in the log, until the Job changes."""
+    bridge = synced(jobs=[raw(whole_job())])
+    again = Bridge(bridge.log)
+    for resource in RESOURCES:
+        again.machine.decide(Resumed(resource, "1"))
+    (read,) = again.all_calls()
+    (event,) = answer(again, read, 403, reason="Forbidden", message="no")
+    assert isinstance(event, effects.WorkloadCreateRejected)
+    assert again.all_calls() == []
 
 
 def test_a_workload_that_was_made_is_not_made_again_after_a_restart() -> None:
@@ -329,46 +383,16 @@ def test_a_workload_that_holds_quota_stays_where_it_is() -> None:
     assert call.body["spec"] == {"queueName": "other"}
 
 
-# --- finalizers ----------------------------------------------------------------------------------------------------
-
-
-def deleting(version: str = "7", *more: str) -> bytes:
-    metadata = {
-        "name": "w",
-        "namespace": "team-a",
-        "deletionTimestamp": "2026-01-15T11:00:00Z",
-        "resourceVersion": version,
-        "finalizers": ["kueue.x-k8s.io/resource-in-use", *more],
-        "ownerReferences": [
-            {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job", "controller": True}
-        ],
-    }
-    return raw({"metadata": metadata, "spec": {"queueName": "main"}})
-
-
-def test_a_deleted_workload_keeps_its_finalizer_while_its_job_runs() -> None:
-    """Its quota stays charged as long as there may be pods; then only our finalizer goes."""
-    running = {**job(suspend=False), "status": {"active": 1}}
-    bridge = synced(jobs=[raw(running, uid="job")], workloads=[deleting("7", "example.com/other")])
-    assert bridge.all_calls() == []
-    bridge.change("jobs", job(), uid="job")
+def test_a_workload_is_held_back_with_its_job() -> None:
+    """The annotation admission-gated-by goes with the Job, when it is set and when it is taken away."""
+    gate = "kueue.x-k8s.io/admission-gated-by"
+    bridge = synced(jobs=[raw(job(), annotations={gate: "example.com/budget"})])
     (call,) = bridge.all_calls()
-    assert call.body["metadata"] == {"uid": "u", "resourceVersion": "7", "finalizers": ["example.com/other"]}
-    bridge.machine.decide(Completed(call.id, 200, b"{}"))
+    assert call.body["metadata"]["annotations"][gate] == "example.com/budget"
+    answer(bridge, call, 201)
+    made = {**call.body, "metadata": {**call.body["metadata"], "uid": "w"}}
+    bridge.change("workloads", made, "ADDED")
     assert bridge.all_calls() == []
-
-
-def test_a_conflict_over_a_finalizer_is_tried_again_with_the_newest_object() -> None:
-    """The object has changed meanwhile; the change, seen before or after the answer, brings the next try."""
-    bridge = synced(workloads=[deleting("7")])
+    bridge.change("jobs", job())
     (call,) = bridge.all_calls()
-    bridge.machine.decide(Changed("workloads", "MODIFIED", deleting("8"), "8"))
-    assert bridge.all_calls() == []
-    bridge.machine.decide(Completed(call.id, 409, b"{}"))
-    (call,) = bridge.all_calls()
-    assert call.body["metadata"]["resourceVersion"] == "8"
-    bridge.machine.decide(Completed(call.id, 409, b"{}"))
-    assert bridge.all_calls() == []
-    bridge.machine.decide(Changed("workloads", "MODIFIED", deleting("9"), "9"))
-    (call,) = bridge.all_calls()
-    assert call.body["metadata"]["resourceVersion"] == "9"
+    assert call.body == {"metadata": {"uid": "w", "annotations": {gate: None}}}

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.logs import START_MS, TestLog
-from tests.support.playing import job, node
+from tests.support.playing import node
 
+from headgate.core.anchors import anchor_of
 from headgate.core.ingest import READING, RESOURCES
 from headgate.core.machine import (
     Append,
@@ -16,7 +17,6 @@ from headgate.core.machine import (
     Changed,
     Command,
     Committed,
-    Completed,
     Listed,
     Progressed,
     Resumed,
@@ -82,6 +82,10 @@ class Bridge:
     def calls(self) -> list[Call]:
         return [command for command in self.decide() if isinstance(command, Call)]
 
+    def anchor(self) -> None:
+        """Let the log have an anchor already, as after some time in which things have changed."""
+        self.say(facts.InformersSynced(anchor="nodes 2 ADDED 00"))
+
     def say(self, *events: EventBase) -> None:
         assert self.machine.decide(Committed(self.log.append(BRIDGE, *events))) == []
 
@@ -111,6 +115,7 @@ def test_the_first_sync_marks_every_resource() -> None:
 def test_a_mark_rides_along_with_facts_but_not_with_each_commit() -> None:
     """Between two marks lies the declared time; the mark is the last event of its commit."""
     bridge = synced()
+    bridge.anchor()
     bridge.change("n1", "1", "11")
     assert [type(event) for event in bridge.settle()] == [facts.NodeObserved]
     bridge.change("n1", "2", "12")
@@ -123,6 +128,7 @@ def test_a_mark_rides_along_with_facts_but_not_with_each_commit() -> None:
 def test_changes_without_news_are_marked_in_time() -> None:
     """The version moves though nothing is appended; the bridge asks to be woken, once, and appends a mark alone."""
     bridge = synced(nodes=[raw(node("n1", cpu="1"))])
+    bridge.anchor()
     bridge.change("n1", "1", "11")
     assert bridge.decide(1) == [WakeAt(UnixMs(START_MS + MARK_MS))]
     assert bridge.decide(1) == []
@@ -152,6 +158,43 @@ def test_a_list_is_marked_at_once() -> None:
     assert mark(bridge.settle()) == {"pods": "30"}
 
 
+# --- anchors -------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_change_after_the_lists_anchors_the_marks_at_once() -> None:
+    """Until then nothing tells the history from another, and a restart has to list."""
+    bridge = synced("7")
+    assert bridge.log.state.anchor == ""
+    bridge.change("n1", "1", "11", "ADDED")
+    assert mark(bridge.settle()) == {"nodes": "11"}
+    assert bridge.log.state.anchor == str(anchor_of("nodes", "11", "ADDED", raw(node("n1", cpu="1"))))
+
+
+def test_a_mark_takes_the_newest_change_along() -> None:
+    """Whatever resource it is of: one storage, one history."""
+    bridge = synced()
+    bridge.anchor()
+    bridge.change("n1", "1", "11")
+    bridge.change("n1", "2", "12")
+    bridge.settle(MARK_MS)
+    assert bridge.log.state.anchor == str(anchor_of("nodes", "12", "MODIFIED", raw(node("n1", cpu="2"))))
+
+
+def test_a_change_that_is_older_than_a_list_is_no_anchor() -> None:
+    """The list's mark would rest on more than the anchor vouches for; a list takes the old anchor away, too."""
+    bridge = synced()
+    bridge.change("n1", "1", "11")
+    bridge.settle(MARK_MS)
+    assert bridge.log.state.anchor != ""
+    bridge.machine.decide(Listed("pods", (), "30"))
+    bridge.change("n1", "2", "29")
+    bridge.settle(MARK_MS)
+    assert bridge.log.state.anchor == ""
+    bridge.change("n1", "3", "31")
+    bridge.settle()
+    assert bridge.log.state.anchor.startswith("nodes 31 ")
+
+
 # --- never too far -------------------------------------------------------------------------------------------------
 
 
@@ -179,6 +222,7 @@ def test_nothing_is_marked_of_what_was_neither_listed_nor_resumed() -> None:
 def test_a_crash_between_facts_and_mark_repeats_no_fact() -> None:
     """What is shown again from the older mark on is in the log, and is no news."""
     bridge = synced()
+    bridge.anchor()
     bridge.change("n1", "1", "11")
     bridge.change("n2", "1", "12")
     assert len(bridge.settle()) == 2
@@ -397,79 +441,3 @@ def test_logs_without_marks_are_read() -> None:
     log.append(BRIDGE, old)
     assert log.state.synced
     assert log.state.resource_versions == {}
-
-
-# --- finalizers ----------------------------------------------------------------------------------------------------
-
-
-def deleting(version: str = "7") -> bytes:
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job", "controller": True}
-    metadata = {
-        "name": "w",
-        "namespace": "team-a",
-        "deletionTimestamp": "2026-01-15T11:00:00Z",
-        "resourceVersion": version,
-        "finalizers": ["kueue.x-k8s.io/resource-in-use", "example.com/other"],
-        "ownerReferences": [owner],
-    }
-    return raw({"metadata": metadata, "spec": {"queueName": "main"}})
-
-
-RUNNING = raw({**job(suspend=False), "status": {"active": 1}}, uid="job")
-
-
-def resumed_with_deleting() -> Bridge:
-    bridge = synced("5", jobs=[RUNNING], workloads=[deleting()])
-    again = Bridge(bridge.log)
-    again.resume_all()
-    again.settle()
-    return again
-
-
-def test_a_finalizer_is_removed_after_a_resume() -> None:
-    """Nobody shows the Workload again, so the API server is asked, once, and only when its Job no longer runs."""
-    bridge = resumed_with_deleting()
-    assert bridge.calls() == []
-    bridge.machine.decide(Changed("jobs", "MODIFIED", raw(job(), uid="job"), "9"))
-    bridge.settle()
-    (look,) = bridge.calls()
-    assert (look.method, look.path) == ("GET", "/apis/kueue.x-k8s.io/v1beta2/namespaces/team-a/workloads/w")
-    assert bridge.calls() == []
-    bridge.machine.decide(Completed(look.id, 200, deleting("8")))
-    (patch,) = bridge.calls()
-    assert patch.body["metadata"] == {"uid": "u", "resourceVersion": "8", "finalizers": ["example.com/other"]}
-    bridge.machine.decide(Completed(patch.id, 200, b"{}"))
-    assert bridge.calls() == []
-
-
-@pytest.mark.parametrize(("status", "body"), [(404, b"{}"), (200, deleting().replace(b'"uid":"u"', b'"uid":"v"'))])
-def test_a_workload_that_is_gone_or_another_loses_nothing(status: int, body: bytes) -> None:
-    """The watch will show what has become of it."""
-    bridge = resumed_with_deleting()
-    bridge.machine.decide(Changed("jobs", "DELETED", RUNNING, "9"))
-    bridge.settle()
-    (look,) = bridge.calls()
-    bridge.machine.decide(Completed(look.id, status, body))
-    assert bridge.calls() == []
-
-
-def test_what_the_watch_has_shown_spares_or_beats_the_question() -> None:
-    """An answer that comes after a newer watch event changes nothing."""
-    bridge = resumed_with_deleting()
-    bridge.machine.decide(Changed("jobs", "DELETED", RUNNING, "9"))
-    bridge.settle()
-    (look,) = bridge.calls()
-    bridge.machine.decide(Changed("workloads", "MODIFIED", deleting("10"), "10"))
-    (patch,) = bridge.calls()
-    bridge.machine.decide(Completed(look.id, 200, deleting("8")))
-    assert bridge.calls() == []
-    assert patch.body["metadata"]["resourceVersion"] == "10"
-
-
-def test_a_deleted_workload_that_will_be_listed_is_not_asked_for() -> None:
-    """The list brings the metadata."""
-    bridge = synced("5", workloads=[deleting()])
-    again = Bridge(bridge.log)
-    assert again.calls() == []
-    again.list_all("6", workloads=[deleting("8")])
-    assert [call.method for call in again.calls()] == ["PATCH"]

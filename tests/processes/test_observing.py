@@ -28,6 +28,16 @@ BRIDGE, MANAGER, SCHEDULER = Producer.INFORMER_BRIDGE, Producer.QUEUE_MANAGER, P
 LABELS = 'cluster_queue="cq",priority_class="high",replica_role="leader"'
 
 
+def test_retries_and_watches_of_the_api_server_are_counted_by_what_they_were() -> None:
+    """Whoever asks the API server adds its counts; they are read when somebody asks for them."""
+    observed = Observed()
+    observed.status.retries.append(lambda: [(3, {"cause": "throttled"})])
+    observed.status.watches.append(lambda: [(2, {"resource": "jobs", "what": "expired"})])
+    rendered = observed.metrics.render().splitlines()
+    assert 'headgate_kubernetes_retries_total{cause="throttled"} 3' in rendered
+    assert 'headgate_kubernetes_watches_total{resource="jobs",what="expired"} 2' in rendered
+
+
 class Observed:
     """A log that an observer follows."""
 

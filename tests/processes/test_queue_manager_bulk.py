@@ -10,6 +10,7 @@ from tests.support.queueing import QueueCell
 from headgate.core.state import Stage
 from headgate.events.ids import WorkloadKey
 from headgate.processes.queue_manager.decide import EVENTS_PER_COMMIT_MAX
+from headgate.processes.queue_manager.offering import OFFER_DEPTH
 
 
 def calls(work: Callable[[], object]) -> int:
@@ -66,7 +67,7 @@ def test_offers_do_not_wait_for_a_flood_to_be_placed() -> None:
     append = cell.decide()
     assert append is not None
     cell.land(append)
-    assert len(cell.offers()) == len(cell.offers("other")) == 16
+    assert len(cell.offers()) == len(cell.offers("other")) == OFFER_DEPTH
 
 
 @pytest.mark.parametrize("said", ["shape", "queue"])

@@ -106,7 +106,7 @@ def test_a_stopped_cluster_queue_offers_nothing_and_keeps_the_order(cell: QueueC
         cell.submit(f"w{number:02}", created_s=20 - number)
     cell.settle()
     before = list(cell.offers())
-    assert before == [f"w{number:02}" for number in range(19, 3, -1)]
+    assert before == [f"w{number:02}" for number in range(19, 19 - OFFER_DEPTH, -1)]
     cell.cluster_queue(stop=policy)
     said = cell.settle()
     assert any(isinstance(event, HeadsWithdrawn) for event in said)
@@ -301,7 +301,7 @@ def test_a_deletion_of_all_offered_heads_does_not_starve_the_queue(cell: QueueCe
     for key in keys[:OFFER_DEPTH]:
         cell.delete(key)
     cell.settle()
-    assert cell.offers() == ["w16", "w17", "w18", "w19"]
+    assert cell.offers() == [f"w{number:02}" for number in range(OFFER_DEPTH, 2 * OFFER_DEPTH)]
 
 
 def test_a_higher_rank_withdraws_the_offers_and_goes_first(cell: QueueCell) -> None:

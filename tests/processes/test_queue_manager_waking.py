@@ -18,6 +18,7 @@ from headgate.events.queueing import (
     WorkloadQueued,
     WorkloadWoken,
 )
+from headgate.processes.queue_manager.offering import OFFER_DEPTH
 
 A, B, C = WorkloadKey("team/a"), WorkloadKey("team/b"), WorkloadKey("team/c")
 
@@ -79,7 +80,7 @@ def test_freed_quota_wakes_a_shape_with_one_event(cell: QueueCell) -> None:
         "quota of default/cpu freed in ClusterQueue/cq",
     )
     assert woken.by_position == cell.state.freed["ClusterQueue/cq"]["default/cpu"]
-    assert len(cell.offers()) == 16
+    assert len(cell.offers()) == OFFER_DEPTH
     assert cell.offers()[0] == "w00"
 
 

@@ -77,7 +77,7 @@ def test_a_rejected_workload_is_switched_off_until_somebody_switches_it_on(seed:
     said = f'The workload is deactivated due to AdmissionCheck in Rejected state: "{GATE}" (no)'
     assert [condition(found, "Evicted", field) for field in ("status", "reason", "message")] == [
         "True",
-        "Deactivated",
+        "DeactivatedDueToAdmissionCheck",
         said,
     ]
     assert condition(found, "QuotaReserved") == "False"
@@ -99,7 +99,7 @@ def test_a_job_that_runs_for_too_long_is_stopped_and_switched_off(seed: int | No
     run_until(world, OVER_MS)
     found = workload(world)
     assert found["spec"]["active"] is False
-    assert condition(found, "Evicted", "reason") == "Deactivated"
+    assert condition(found, "Evicted", "reason") == "DeactivatedDueToMaximumExecutionTimeExceeded"
     assert not any(world.state.index.usage.get("team-a", {}).values())
     (record,) = world.state.jobs.values()
     assert (record.job.suspended, record.job.active) == (True, 0)

@@ -163,7 +163,7 @@ def _cluster_queue(state: State, name: str, stages: dict[Stage, int]) -> Cluster
 
 def _usages(state: State, name: str) -> Iterator[Usage]:
     used = state.index.usage.get(name, {})
-    nominal = dict(nominal_quotas(state.cluster_queues[name].spec.resource_groups))
+    nominal = nominal_quotas(state.cluster_queues[name].spec.resource_groups)
     for flavor, resource in dict.fromkeys((*nominal, *used)):
         quota, in_use = nominal.get((flavor, resource), 0), used.get((flavor, resource), 0)
         yield Usage(

@@ -32,6 +32,9 @@ class Activeness(msgspec.Struct, frozen=True, gc=False):
 
 _CLUSTER_QUEUE_READY = Activeness(active=True, reason=_READY, message="Can admit new workloads")
 _LOCAL_QUEUE_READY = Activeness(active=True, reason=_READY, message="Can submit new workloads to localQueue")
+_TERMINATING = Activeness(
+    active=False, reason="Terminating", message="Can't admit new workloads; clusterQueue is terminating"
+)
 _NOT_FOUND = Activeness(active=False, reason="NotFound", message="ClusterQueue not found")
 
 
@@ -44,6 +47,8 @@ def cluster_queue_active(state: State, name: str) -> Activeness:
     record = state.cluster_queues.get(name)
     if record is None:
         return _NOT_FOUND
+    if record.deleting:
+        return _TERMINATING
     problems = _problems(state, record.spec)
     if not problems:
         return _CLUSTER_QUEUE_READY

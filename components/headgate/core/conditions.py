@@ -23,6 +23,12 @@ UNSATISFIED_CHECKS = "The workload has not all checks ready"
 AWAITS_EVALUATION = "Workload is pending evaluation in the scheduling queue"
 GATE_CLEARED = "AdmissionGatedBy cleared, waiting for quota reservation"
 
+DEACTIVATED = "Deactivated"
+"""The reason of evictions after which a workload is to stay out."""
+
+MESSAGE_BYTES_MAX = 32 * 1024
+"""What the API takes as a condition's message, and Kueue therefore cuts it to."""
+
 KEPT_OUT = frozenset({"Misconfigured", "Suspended", "AdmissionGated", "Deactivated"})
 """Reasons of QuotaReserved=False that a workload has while it stands in no queue."""
 
@@ -56,6 +62,24 @@ def is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
     return condition is not None and condition.status == "True"
 
 
+def eviction_reason(reason: str, underlying_cause: str) -> str:
+    """The reason of an Evicted condition: of a deactivation it also names the cause (Kueue's ReasonWithCause)."""
+    return f"{reason}DueTo{underlying_cause}" if reason == DEACTIVATED and underlying_cause else reason
+
+
+def is_deactivation(evicted: Condition | None) -> bool:
+    """Whether an Evicted condition says that the workload was switched off (Kueue's IsEvictedByDeactivation)."""
+    return evicted is not None and evicted.status == "True" and evicted.reason.startswith(DEACTIVATED)
+
+
+def truncated(message: str, bytes_max: int = MESSAGE_BYTES_MAX) -> str:
+    """A message cut to what the API takes."""
+    if len(message) * 4 <= bytes_max:  # no character takes more than four bytes
+        return message
+    encoded = message.encode()
+    return message if len(encoded) <= bytes_max else encoded[: bytes_max - 4].decode(errors="ignore") + " ..."
+
+
 def put(
     conditions: tuple[Condition, ...],
     kind: str,
@@ -66,16 +90,20 @@ def put(
     generation: int | None = None,
 ) -> tuple[Condition, ...]:
     """The conditions with one set (meta.SetStatusCondition): the transition time moves only when the status does."""
-    old = find(conditions, kind)
-    time = old.last_transition_time if old is not None and old.status == status else rfc3339(at_ms)
+    old, message, observed = find(conditions, kind), truncated(message), generation or None
+    since: str | None = None
+    if old is not None and old.status == status:
+        if old.reason == reason and old.message == message and old.observed_generation == observed:
+            return conditions
+        since = old.last_transition_time
     new = Condition(
         type=kind,
         status=status,
         reason=reason,
         message=message,
-        last_transition_time=time,
-        observed_generation=generation or None,
+        last_transition_time=rfc3339(at_ms) if since is None else since,
+        observed_generation=observed,
     )
     if old is None:
         return (*conditions, new)
-    return tuple(new if condition is old else condition for condition in conditions)
+    return tuple([new if condition is old else condition for condition in conditions])

@@ -34,6 +34,7 @@ import msgspec
 
 from headgate.core.amounts import UNLIMITED, add, canonical, subtract
 from headgate.core.catalog import Catalog, Queue
+from headgate.core.checks import checks_for
 from headgate.core.conditions import rfc3339
 from headgate.core.flavors import (
     WAITING_FOR_QUOTA,
@@ -415,18 +416,11 @@ def _checks(state: State, workload: Workload, queue: Queue, flavors: set[str]) -
 
     What they had written before the last eviction was about the reservation that is gone.
     """
-    strategy = queue.spec.admission_checks_strategy
-    if strategy is None:
+    if queue.spec.admission_checks_strategy is None:
         return ()
     observed = (check for check in workload.observed_checks if check not in workload.stale_checks)
     before = {check.name: check for check in (*observed, *workload.checks)}
-    names = {
-        rule.name for rule in strategy.admission_checks if not rule.on_flavors or flavors.intersection(rule.on_flavors)
-    }
-    now = rfc3339(state.now_ms)
-    return tuple(
-        before.get(name) or CheckState(name=name, state="Pending", last_transition_time=now) for name in sorted(names)
-    )
+    return checks_for(queue.spec, flavors, before, rfc3339(state.now_ms))
 
 
 # --- verdicts ------------------------------------------------------------------------------------------------------

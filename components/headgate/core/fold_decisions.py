@@ -8,6 +8,7 @@ from headgate.core import conditions
 from headgate.core.fold_objects import Apply
 from headgate.core.places import (
     enter,
+    give_back,
     leave,
     merge_checks,
     move,
@@ -19,7 +20,7 @@ from headgate.core.places import (
     take_back,
     unblock,
 )
-from headgate.core.state import REFUSED_MAX, Stage, State, Verdict
+from headgate.core.state import REFUSED_MAX, State, Verdict
 from headgate.events import decisions, effects
 from headgate.events.commit import Commit
 from headgate.events.ids import Seq
@@ -111,9 +112,9 @@ def _skipped(state: State, event: decisions.WorkloadSkipped, commit: Commit, seq
             move(state, workload, end, seq)
             sleep_of(state, workload.cluster_queue).shapes.setdefault(workload.shape, None)
             pending_of(state, workload.cluster_queue).sleep(workload.shape)
-            for key in tuple(state.index.offered.get(workload.cluster_queue, ())):
-                if state.workloads[key].shape == workload.shape:
-                    move(state, state.workloads[key], Stage.QUEUED, seq)
+            offered, shape = state.index.offered.get(workload.cluster_queue, ()), workload.shape
+            alike = [key for key in offered if state.workloads[key].shape == shape]
+            give_back(state, workload.cluster_queue, alike, seq)
         case "queue":
             move(state, workload, end, seq)
             take_back(state, workload.cluster_queue, seq)
@@ -126,6 +127,7 @@ def _status_applied(state: State, event: effects.StatusApplied, commit: Commit, 
     workload = state.workloads.get(event.workload)
     if workload is not None and workload.uid == event.uid:
         workload.applied, workload.refused, workload.refused_code = event.digest, (), 0
+        workload.finalizer = workload.finalizer and not event.finalizer_removed
 
 
 def _status_rejected(state: State, event: effects.StatusRejected, commit: Commit, seq: Seq) -> None:

@@ -8,6 +8,8 @@ workloads fit are noted in `State.freed`, from which the queue manager wakes the
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from headgate.core.checks import checks_for, flavors_of
+from headgate.core.conditions import rfc3339
 from headgate.core.state import (
     CheckRecord,
     ClusterQueueRecord,
@@ -19,6 +21,7 @@ from headgate.core.state import (
     PodRecord,
     PriorityClassRecord,
     SnapshotRecord,
+    Stage,
     State,
 )
 from headgate.core.trees import root_of, tree_of
@@ -68,8 +71,11 @@ def _informers_synced(state: State, event: facts.InformersSynced, commit: Commit
     state.synced = True
     if event.cluster_id not in {"", state.cluster_id} or event.reading not in {0, state.reading}:
         state.resource_versions = {}
+        state.anchor = ""
     state.cluster_id = event.cluster_id or state.cluster_id
     state.reading = event.reading or state.reading
+    if event.anchor is not None:
+        state.anchor = event.anchor
     for resource, version in event.resource_versions.items():
         if version:
             state.resource_versions[resource] = version
@@ -96,8 +102,22 @@ def _node_deleted(state: State, event: facts.NodeDeleted, commit: Commit, seq: S
     state.nodes.pop(event.name, None)
 
 
+def as_flavor(event: facts.ResourceFlavorObserved) -> FlavorRecord:
+    """The record that a fact about a ResourceFlavor makes."""
+    return FlavorRecord(
+        spec=event.spec,
+        generation=event.generation,
+        uid=event.uid,
+        deleting=event.deleting,
+        finalizer=event.finalizer,
+    )
+
+
 def _flavor_observed(state: State, event: facts.ResourceFlavorObserved, commit: Commit, seq: Seq) -> None:
-    state.flavors[event.name] = FlavorRecord(spec=event.spec, generation=event.generation)
+    before = state.flavors.get(event.name)
+    state.flavors[event.name] = as_flavor(event)
+    if before is not None and before.spec == event.spec:
+        return
     _free_where(state, lambda record: _uses_flavor(record.spec.resource_groups, event.name), seq)
 
 
@@ -138,15 +158,36 @@ def _free_cohort(state: State, cohort: str, seq: Seq) -> None:
 
 
 def _cluster_queue_observed(state: State, event: facts.ClusterQueueObserved, commit: Commit, seq: Seq) -> None:
-    record = state.cluster_queues.get(event.name)
-    if record is None:
-        state.cluster_queues[event.name] = ClusterQueueRecord(
-            spec=event.spec, uid=event.uid, generation=event.generation
-        )
-    else:
-        record.spec, record.uid, record.generation = event.spec, event.uid, event.generation
+    before = state.cluster_queues.get(event.name)
+    state.cluster_queues[event.name] = as_cluster_queue(event)
+    if before is not None and (before.spec, before.uid, before.deleting) == (event.spec, event.uid, event.deleting):
+        # Its finalizer, say: nothing that a workload could wait for.
+        return
     _retree(state, seq)
     free(state, state.index.trees[event.name], (ANY,), seq)
+    if before is not None and before.spec.admission_checks_strategy != event.spec.admission_checks_strategy:
+        _sync_checks(state, event, commit)
+
+
+def as_cluster_queue(event: facts.ClusterQueueObserved) -> ClusterQueueRecord:
+    """The record that a fact about a ClusterQueue makes."""
+    return ClusterQueueRecord(
+        spec=event.spec,
+        uid=event.uid,
+        generation=event.generation,
+        deleting=event.deleting,
+        finalizer=event.finalizer,
+    )
+
+
+def _sync_checks(state: State, event: facts.ClusterQueueObserved, commit: Commit) -> None:
+    """Those that hold quota need the checks that the ClusterQueue names now (Kueue's reconcileSyncAdmissionChecks)."""
+    now = rfc3339(commit.time_ms)
+    for key in state.index.holders.get(event.name, ()):
+        workload = state.workloads[key]
+        if workload.admission is not None and workload.stage in (Stage.RESERVED, Stage.ADMITTED):
+            before = {check.name: check for check in workload.checks}
+            workload.checks = checks_for(event.spec, flavors_of(workload.admission), before, now)
 
 
 def _cluster_queue_deleted(state: State, event: facts.ClusterQueueDeleted, commit: Commit, seq: Seq) -> None:

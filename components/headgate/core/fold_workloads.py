@@ -8,6 +8,7 @@ overtaken changes nothing.
 import msgspec
 
 from headgate.core import conditions
+from headgate.core.checks import reset
 from headgate.core.fold_objects import Apply
 from headgate.core.places import (
     charge,
@@ -18,6 +19,7 @@ from headgate.core.places import (
     move,
     moved,
     not_reserved,
+    offer,
     pending_of,
     rank_of,
     sleep_of,
@@ -35,10 +37,11 @@ from headgate.core.state import (
     State,
     Workload,
 )
+from headgate.core.status import status_digest, workload_status
 from headgate.events import facts, queueing
 from headgate.events.commit import Commit
 from headgate.events.ids import Seq, UnixMs, WorkloadKey, split_key
-from headgate.events.objects import CheckState, Condition, EvictionStat, WorkloadStatus
+from headgate.events.objects import Condition, EvictionStat, WorkloadStatus
 
 
 def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: Seq) -> None:
@@ -54,6 +57,8 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
         _describe(state, workload, event)
         if event.taken_over is not None:
             _take_over(state, workload, event.taken_over)
+            # What it shows is what there is: nothing has to be written until it changes.
+            workload.applied = status_digest(workload_status(state, workload))
         workload.last_seq = seq
         enter(state, workload)
         return
@@ -78,7 +83,7 @@ def _describe(state: State, workload: Workload, event: facts.WorkloadObserved) -
     workload.spec = event.spec
     workload.generation = event.generation
     workload.labels, workload.annotations = event.labels, event.annotations
-    workload.owner, workload.deleting = event.owner, event.deleting
+    workload.owner, workload.deleting, workload.finalizer = event.owner, event.deleting, event.finalizer
     workload.reclaimable_pods = event.reclaimable_pods
     workload.observed_finished = event.finished
     workload.observed_checks = event.checks
@@ -108,6 +113,7 @@ def _take_over(state: State, workload: Workload, status: WorkloadStatus) -> None
     workload.requeue_state = status.requeue_state
     workload.resource_requests = status.resource_requests
     workload.evictions = status.scheduling_stats.evictions if status.scheduling_stats is not None else ()
+    workload.past_execution_s = status.accumulated_past_execution_time_seconds
     reserved = conditions.find(status.conditions, conditions.QUOTA_RESERVED)
     if conditions.is_true(status.conditions, conditions.FINISHED):
         workload.stage = Stage.FINISHED
@@ -241,20 +247,18 @@ def _heads_offered(state: State, event: queueing.HeadsOffered, commit: Commit, s
         workload = state.workloads.get(head.workload)
         if workload is None or workload.uid != head.uid or workload.cluster_queue != head.cluster_queue:
             state.overtaken += 1
-            continue
-        if workload.stage is Stage.QUEUED and _may_not_be_offered(state, workload):
+        elif workload.stage is not Stage.QUEUED:
+            # From no other stage does an arrow lead on: this counts it as overtaken, or raises.
+            step(state, workload, queueing.HeadsOffered, seq)
+        elif _may_not_be_offered(state, workload):
             state.overtaken += 1
-            continue
-        found = step(state, workload, queueing.HeadsOffered, seq)
-        if found is not None:
-            state.offers += 1
-            workload.offered_no = state.offers
-            move(state, workload, found[1], seq)
+        else:
+            offer(state, workload, seq)
 
 
 def _may_not_be_offered(state: State, workload: Workload) -> bool:
     """Its shape went to sleep, or its queue was blocked, while the offer was on its way."""
-    queue = pending_of(state, workload.cluster_queue)
+    queue = state.index.pending[workload.cluster_queue]
     if queue.is_asleep(workload.shape):
         return True
     return queue.blocked is not None and rank_of(workload) >= queue.blocked
@@ -271,23 +275,17 @@ def _evicted(state: State, event: queueing.WorkloadEvicted, commit: Commit, seq:
         return
     workload, end = found
     at_ms = commit.time_ms
+    reason = conditions.eviction_reason(event.reason, event.underlying_cause)
     workload.conditions = conditions.put(
-        workload.conditions, conditions.EVICTED, "True", event.reason, event.message, at_ms, workload.generation
+        workload.conditions, conditions.EVICTED, "True", reason, event.message, at_ms, workload.generation
     )
-    workload.checks = tuple(
-        CheckState(
-            name=check.name,
-            state="Pending",
-            message="Reset to Pending after eviction. Previously: " + check.state,
-            last_transition_time=conditions.rfc3339(at_ms),
-            retry_count=check.retry_count,
-        )
-        for check in workload.checks
-    )
+    workload.checks = tuple(reset(check, conditions.rfc3339(at_ms)) for check in workload.checks)
     workload.stale_checks = workload.observed_checks
     workload.evictions = _count(workload.evictions, event.reason, event.underlying_cause)
     if event.requeue_state is not None:
         workload.requeue_state = event.requeue_state
+    if event.underlying_cause == "MaximumExecutionTimeExceeded":
+        workload.past_execution_s = None
     workload.parked = None
     workload.verdict = None
     workload.last_tried_flavors = ()
@@ -323,7 +321,7 @@ def _released(state: State, event: queueing.WorkloadReleased, commit: Commit, se
             at_ms,
             workload.generation,
         )
-    reason = "Pending" if had_quota else "Deactivated" if not workload.spec.active else "Pending"
+    reason = conditions.DEACTIVATED if not had_quota and not workload.spec.active else "PendingEvaluation"
     not_reserved(workload, reason, event.message, at_ms)
 
 

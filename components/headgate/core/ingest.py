@@ -88,7 +88,7 @@ RESOURCES = (
 )
 """What is watched (plural names), in the order in which facts stand in a commit: what others refer to comes first."""
 
-READING = 1
+READING = 2
 """
 The number of the rules by which `read` makes facts. Raise it whenever the same object gives another fact than before.
 
@@ -106,6 +106,10 @@ MAX_EXEC_TIME_LABEL = KUEUE + "max-exec-time-seconds"
 MIN_PARALLELISM = KUEUE + "job-min-parallelism"
 COMPLETIONS_EQUAL_PARALLELISM = KUEUE + "job-completions-equal-parallelism"
 WORKLOAD_ANNOTATION = KUEUE + "workload"
+GATED_BY = KUEUE + "admission-gated-by"
+"""The annotation that holds a job, and with it its Workload, back until whoever set it takes it away."""
+FINALIZER = KUEUE + "resource-in-use"
+"""Kueue's finalizer: of Workloads until their job has stopped, of ClusterQueues and flavors while they are in use."""
 SCHEDULER_NAME = "headgate"
 """Pods with this `spec.schedulerName` are bound by the binder."""
 
@@ -158,6 +162,7 @@ class _Meta(ApiBranch, frozen=True):
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    finalizers: tuple[str, ...] | None = None
     owner_references: tuple[_Owner, ...] | None = None
 
 
@@ -278,6 +283,7 @@ class _JobSpec(ApiBranch, frozen=True):
     suspend: bool | None = None
     parallelism: int | None = None
     completions: int | None = None
+    completion_mode: str = ""
     template: PodTemplate = PodTemplate()
 
 
@@ -292,6 +298,8 @@ class _JobStatus(ApiBranch, frozen=True):
     ready: int | None = None
     succeeded: int = 0
     failed: int = 0
+    completed_indexes: str = ""
+    failed_indexes: str = ""
     conditions: tuple[_JobCondition, ...] = ()
 
 
@@ -425,7 +433,14 @@ def _node(raw: bytes) -> tuple[_Meta, Fact | None]:
 def _flavor(raw: bytes) -> tuple[_Meta, Fact | None]:
     seen = _decode(_Flavor, raw)
     meta = seen.metadata
-    return meta, ResourceFlavorObserved(name=meta.name, spec=seen.spec, generation=meta.generation)
+    return meta, ResourceFlavorObserved(
+        name=meta.name,
+        spec=seen.spec,
+        generation=meta.generation,
+        uid=Uid(meta.uid),
+        deleting=meta.deletion_timestamp is not None,
+        finalizer=_is_held(meta),
+    )
 
 
 def _topology(raw: bytes) -> tuple[_Meta, Fact | None]:
@@ -459,7 +474,14 @@ def _cluster_queue(raw: bytes) -> tuple[_Meta, Fact | None]:
         ),
     )
     _check_quotas(spec.resource_groups)
-    return meta, ClusterQueueObserved(name=meta.name, spec=spec, uid=Uid(meta.uid), generation=meta.generation)
+    return meta, ClusterQueueObserved(
+        name=meta.name,
+        spec=spec,
+        uid=Uid(meta.uid),
+        generation=meta.generation,
+        deleting=meta.deletion_timestamp is not None,
+        finalizer=_is_held(meta),
+    )
 
 
 def _stop_or_next(policy: str, v1beta1_name: str) -> str:
@@ -526,6 +548,7 @@ def _workload(raw: bytes) -> tuple[_Meta, Fact | None]:
         annotations=_kueue_only(meta.annotations),
         owner=_controller(meta),
         deleting=meta.deletion_timestamp is not None,
+        finalizer=_is_held(meta),
         checks=tuple(check for check in status.admission_checks if check.state != "Pending"),
         reclaimable_pods=status.reclaimable_pods,
         finished=finished if finished is not None and finished.status == "True" else None,
@@ -566,16 +589,40 @@ def _job(raw: bytes) -> tuple[_Meta, Fact | None]:
         min_parallelism=_whole(annotations.get(MIN_PARALLELISM)),
         completions_equal_parallelism=annotations.get(COMPLETIONS_EQUAL_PARALLELISM, "").lower() in {"1", "t", "true"},
         max_execution_time_seconds=_whole(labels.get(MAX_EXEC_TIME_LABEL)),
+        gated_by=annotations.get(GATED_BY, ""),
         template=_trimmed(spec.template),
         active=status.active,
         ready=status.ready or 0,
         succeeded=status.succeeded,
         failed=status.failed,
+        done_indexes=_done_indexes(spec, status),
         finished=finished,
         message=message,
         deleting=meta.deletion_timestamp is not None,
     )
     return meta, JobObserved(job=JobKey(_key(meta)), spec=job)
+
+
+def _done_indexes(spec: _JobSpec, status: _JobStatus) -> int | None:
+    """
+    How many indexes of an Indexed Job are completed or have failed for good (Kueue's terminalIndexesCount).
+
+    Those beyond the completions, and those of intervals that make no sense, are none.
+    """
+    if spec.completion_mode != "Indexed":
+        return None
+    completions = spec.completions if spec.completions is not None else spec.parallelism or 1
+    intervals = []
+    for interval in f"{status.completed_indexes},{status.failed_indexes}".split(","):
+        first, dash, last = interval.partition("-")
+        if first.isdecimal() and (last.isdecimal() or not dash):
+            intervals.append((int(first), min(int(last or first), completions - 1)))
+    # They may overlap, and be too long to be spelt out.
+    done, counted = 0, -1
+    for start, end in sorted(intervals):
+        done += max(0, end - max(start, counted + 1) + 1)
+        counted = max(counted, end)
+    return done
 
 
 def _finish(status: _JobStatus) -> tuple[Literal["Complete", "Failed"] | None, str]:
@@ -654,6 +701,10 @@ def _controller(meta: _Meta) -> OwnerReference | None:
         if owner.controller:
             return OwnerReference(api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid)
     return None
+
+
+def _is_held(meta: _Meta) -> bool:
+    return FINALIZER in (meta.finalizers or ())
 
 
 def _kueue_only(labels: dict[str, str] | None) -> dict[str, str]:

@@ -2,8 +2,9 @@
 The Workload of a Job: what Kueue's batch/v1 Job integration makes of a Job that asks for a queue.
 
 `workload_of` composes the object that the informer bridge posts. It follows Kueue's job framework
-(pkg/controller/jobframework), so that clients that look a Workload up by name, label or owner find it. Its pod template
-holds what the log knows of the Job's: all that scheduling depends on, and no more.
+(pkg/controller/jobframework: ConstructWorkload, prepareWorkload), so that clients that look a Workload up by name,
+label or owner find it. Its pod template is the Job's, whole: images, environment and all. The log keeps only what
+scheduling depends on, so the Job is given as the API server has it.
 """
 
 import hashlib
@@ -11,26 +12,21 @@ from typing import Any
 
 import msgspec
 
-from headgate.core.ingest import KUEUE, WORKLOAD_ANNOTATION
-from headgate.core.state import State
+from headgate.core.ingest import FINALIZER, GATED_BY, KUEUE, WORKLOAD_ANNOTATION
+from headgate.core.state import State, Workload
 from headgate.events.ids import JobKey, WorkloadKey, split_key
-from headgate.events.objects import (
-    Job,
-    PodSet,
-    PodTemplate,
-    PriorityClassRef,
-    TemplateMeta,
-    WorkloadSpec,
-)
+from headgate.events.objects import Job, Labels, PriorityClassRef
 
 JOB_API_VERSION = "batch/v1"
-FINALIZER = KUEUE + "resource-in-use"
-"""Keeps a deleted Workload, and the quota that it holds, until its Job has stopped."""
-
 PODSET_LABEL = KUEUE + "podset"
 CLUSTER_QUEUE_LABEL = KUEUE + "cluster-queue-name"
 LOCAL_QUEUE_LABEL = KUEUE + "local-queue-name"
 """The labels that an admission puts into a pod template."""
+
+_MARKS = (WORKLOAD_ANNOTATION, PODSET_LABEL, CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL)
+_MANAGED_LABELS = ("job-name", "controller-uid", "batch.kubernetes.io/controller-uid")
+_PROVISIONING_PREFIX = "provreq.kueue.x-k8s.io/"
+"""Annotations of a Job that its Workload carries on, for the ProvisioningRequest check."""
 
 _NAME_LEN_MAX = 253
 _HASH_LEN = 5
@@ -67,28 +63,46 @@ def pods_count(job: Job) -> int:
     return job.parallelism if job.completions is None else min(job.parallelism, job.completions)
 
 
-def workload_of(state: State, key: JobKey, job: Job) -> dict[str, Any]:
+class _JobTemplate(msgspec.Struct, frozen=True):
+    template: dict[str, Any] = {}
+
+
+class _JobMeta(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class _RawJob(msgspec.Struct, frozen=True):
+    metadata: _JobMeta = _JobMeta()
+    spec: _JobTemplate = _JobTemplate()
+
+
+def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]:
     """
-    The Workload object of a Job, ready to be posted.
+    The Workload object of a Job, ready to be posted. `raw` is the JSON of the Job that `job` was read from.
 
     Raises NoSuchPriorityClassError.
     """
     namespace, name = split_key(key)
     priority, reference = _priority(state, job)
-    spec = WorkloadSpec(
-        queue_name=job.queue_name,
-        pod_sets=(
-            PodSet(name="main", count=pods_count(job), min_count=job.min_parallelism, template=_as_given(job.template)),
-        ),
-        priority=priority,
-        priority_class_ref=reference,
-        maximum_execution_time_seconds=job.max_execution_time_seconds,
-    )
-    body: dict[str, Any] = msgspec.to_builtins(spec)
-    pod_set = body["podSets"][0]
-    pod_set.setdefault("name", "main")
-    pod_set.setdefault("count", pods_count(job))
-    pod_set.setdefault("template", {}).setdefault("spec", {}).setdefault("containers", [])
+    whole = msgspec.json.decode(raw, type=_RawJob)
+    pod_set: dict[str, Any] = {
+        "name": "main",
+        "count": pods_count(job),
+        "template": _as_given(whole.spec.template),
+        "topologyRequest": topology_request(job.template.metadata.annotations),
+    }
+    if job.min_parallelism is not None:
+        pod_set["minCount"] = job.min_parallelism
+    spec: dict[str, Any] = {"queueName": job.queue_name, "podSets": [pod_set], "priority": priority}
+    if reference is not None:
+        spec["priorityClassRef"] = msgspec.to_builtins(reference)
+    if job.max_execution_time_seconds is not None:
+        spec["maximumExecutionTimeSeconds"] = job.max_execution_time_seconds
+    annotations = {KUEUE + "job-owner-gvk": "batch/v1, Kind=Job", KUEUE + "job-owner-name": name}
+    given = whole.metadata.annotations or {}
+    annotations |= {key: value for key, value in given.items() if key.startswith(_PROVISIONING_PREFIX)}
+    if job.gated_by:
+        annotations[GATED_BY] = job.gated_by
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
@@ -96,7 +110,7 @@ def workload_of(state: State, key: JobKey, job: Job) -> dict[str, Any]:
             "name": workload_name(name, job.uid),
             "namespace": namespace,
             "labels": {KUEUE + "job-uid": job.uid},
-            "annotations": {KUEUE + "job-owner-gvk": "batch/v1, Kind=Job", KUEUE + "job-owner-name": name},
+            "annotations": annotations,
             "finalizers": [FINALIZER],
             "ownerReferences": [
                 {
@@ -109,42 +123,64 @@ def workload_of(state: State, key: JobKey, job: Job) -> dict[str, Any]:
                 }
             ],
         },
-        "spec": body,
+        "spec": spec,
     }
 
 
-def workload_changes(state: State, job: Job, spec: WorkloadSpec) -> dict[str, Any]:
-    """
-    What of a pending Workload's spec has to change to follow its Job: its queue, and the class that its label names.
+def topology_request(annotations: Labels) -> dict[str, Any]:
+    """A Job's topologyRequest by the annotations of its pod template (Kueue's NewPodSetTopologyRequest)."""
+    request: dict[str, Any] = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
+    for field in ("required", "preferred", "unconstrained"):
+        value = annotations.get(f"{KUEUE}podset-{field}-topology")
+        if value is not None:
+            request[field] = value.lower() in {"1", "t", "true"} if field == "unconstrained" else value
+            break
+    slice_topology = annotations.get(KUEUE + "podset-slice-required-topology")
+    slice_size = annotations.get(KUEUE + "podset-slice-size", "")
+    if slice_topology is not None and slice_size.isdigit():
+        request |= {"podSetSliceRequiredTopology": slice_topology, "podSetSliceSize": int(slice_size)}
+    group = annotations.get(KUEUE + "podset-group-name")
+    if group is not None and ("required" in request or "preferred" in request):
+        request["podSetGroupName"] = group
+    return request
 
-    Empty when nothing has to, or when the class does not exist (yet).
+
+def workload_changes(state: State, job: Job, workload: Workload) -> dict[str, Any]:
     """
-    changes: dict[str, Any] = {}
-    if job.queue_name != spec.queue_name:
-        changes["queueName"] = job.queue_name
+    What of a pending Workload has to change to follow its Job, as a merge patch without the uid; empty: nothing.
+
+    Its queue, the class that the Job's label names (once that exists), and what holds the Job back.
+    """
+    spec: dict[str, Any] = {}
+    if job.queue_name != workload.spec.queue_name:
+        spec["queueName"] = job.queue_name
     if job.priority_class:
         try:
             priority, reference = _priority(state, job)
         except NoSuchPriorityClassError:
-            return changes
-        if reference != spec.priority_class_ref:
-            changes |= {"priority": priority, "priorityClassRef": msgspec.to_builtins(reference)}
+            reference = workload.spec.priority_class_ref
+        if reference != workload.spec.priority_class_ref:
+            spec |= {"priority": priority, "priorityClassRef": msgspec.to_builtins(reference)}
+    changes = {"spec": spec} if spec else {}
+    if job.gated_by != workload.annotations.get(GATED_BY, ""):
+        changes["metadata"] = {"annotations": {GATED_BY: job.gated_by or None}}
     return changes
 
 
-def _as_given(template: PodTemplate) -> PodTemplate:
-    """A template without the marks of an admission, should its Job's last Workload have gone while it ran."""
-    marks = (WORKLOAD_ANNOTATION, PODSET_LABEL, CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL)
-    metadata = template.metadata
-    if not any(mark in metadata.labels or mark in metadata.annotations for mark in marks):
-        return template
-    return msgspec.structs.replace(
-        template,
-        metadata=TemplateMeta(
-            labels={key: value for key, value in metadata.labels.items() if key not in marks},
-            annotations={key: value for key, value in metadata.annotations.items() if key not in marks},
-        ),
-    )
+def _as_given(template: dict[str, Any]) -> dict[str, Any]:
+    """
+    A template without what the Job controller has put into it (Kueue's cleanLabels), but for the Job's name.
+
+    And without the marks of an admission, should its Job's last Workload have gone while it ran.
+    """
+    metadata = template.get("metadata") or {}
+    cleaned: dict[str, Any] = {key: value for key, value in metadata.items() if value is not None}
+    for field, unwanted in (("labels", (*_MANAGED_LABELS, *_MARKS)), ("annotations", _MARKS)):
+        kept = {key: value for key, value in (metadata.get(field) or {}).items() if key not in unwanted}
+        cleaned.pop(field, None)
+        if kept:
+            cleaned[field] = kept
+    return {**template, "metadata": cleaned} if cleaned or metadata else template
 
 
 def _priority(state: State, job: Job) -> tuple[int, PriorityClassRef | None]:

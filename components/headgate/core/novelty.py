@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from headgate.core.fold_objects import as_cluster_queue, as_flavor
 from headgate.core.state import (
     CheckRecord,
     CohortRecord,
-    FlavorRecord,
     LocalQueueRecord,
     NamespaceRecord,
     PodRecord,
@@ -38,9 +38,10 @@ def reclaimable_count(job: Job) -> int:
 
     A Job with fewer completions left than it has parallel pods will not start all of them again.
     """
-    if job.parallelism == 1 or job.succeeded == 0:
+    done = job.succeeded if job.done_indexes is None else job.done_indexes
+    if job.parallelism == 1 or done == 0:
         return 0
-    left = (job.parallelism if job.completions is None else job.completions) - job.succeeded
+    left = (job.parallelism if job.completions is None else job.completions) - done
     return max(0, job.parallelism - max(0, left))
 
 
@@ -59,11 +60,7 @@ def news(state: State, fact: Fact) -> Fact | None:
             known = state.nodes.get(fact.name) == fact.node
         case facts.ClusterQueueObserved():
             queue = state.cluster_queues.get(fact.name)
-            known = queue is not None and (queue.spec, queue.uid, queue.generation) == (
-                fact.spec,
-                fact.uid,
-                fact.generation,
-            )
+            known = queue == as_cluster_queue(fact)
         case facts.LocalQueueObserved():
             expected = LocalQueueRecord(spec=fact.spec, uid=fact.uid, generation=fact.generation)
             known = state.local_queues.get(fact.queue) == expected
@@ -79,7 +76,7 @@ def _is_known(state: State, fact: Fact) -> bool:
             known = NamespaceRecord(labels=fact.labels, terminating=fact.terminating)
             return state.namespaces.get(fact.name) == known
         case facts.ResourceFlavorObserved():
-            return state.flavors.get(fact.name) == FlavorRecord(spec=fact.spec, generation=fact.generation)
+            return state.flavors.get(fact.name) == as_flavor(fact)
         case facts.TopologyObserved():
             return state.topologies.get(fact.name) == fact.spec
         case facts.CohortObserved():
@@ -105,9 +102,14 @@ def _workload(state: State, fact: facts.WorkloadObserved) -> Fact | None:
     if workload is None or workload.uid != fact.uid:
         return fact
     fact = replace(fact, taken_over=None)
-    if workload.stage is Stage.FINISHED:
-        fact = replace(fact, finished=workload.observed_finished)
-    return None if fact == _last_fact(workload) else fact
+    if workload.stage is not Stage.FINISHED:
+        return None if fact == _last_fact(workload) else fact
+    fact = replace(fact, finished=workload.observed_finished)
+    known = _last_fact(workload)
+    if known.finished is None and not fact.finalizer:
+        # It is the binder that has removed it, and tells so with the status that it has written.
+        known = replace(known, finalizer=False)
+    return None if fact == known else fact
 
 
 def _last_fact(workload: Workload) -> facts.WorkloadObserved:
@@ -121,6 +123,7 @@ def _last_fact(workload: Workload) -> facts.WorkloadObserved:
         annotations=dict(workload.annotations),
         owner=workload.owner,
         deleting=workload.deleting,
+        finalizer=workload.finalizer,
         checks=workload.observed_checks,
         reclaimable_pods=workload.reclaimable_pods,
         finished=workload.observed_finished,
@@ -128,7 +131,9 @@ def _last_fact(workload: Workload) -> facts.WorkloadObserved:
 
 
 def _what_matters(job: Job) -> Job:
-    return replace(job, active=min(job.active, 1), ready=0, failed=0, succeeded=reclaimable_count(job))
+    return replace(
+        job, active=min(job.active, 1), ready=0, failed=0, succeeded=reclaimable_count(job), done_indexes=None
+    )
 
 
 def _as_folded(record: PodRecord) -> Pod:

@@ -26,9 +26,19 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+class _Cause(msgspec.Struct, frozen=True):
+    reason: str = ""
+    field: str = ""
+
+
+class _Details(msgspec.Struct, frozen=True):
+    causes: tuple[_Cause, ...] = ()
+
+
 class _Status(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
+    details: _Details | None = None
 
 
 def is_success(completed: Completed) -> bool:
@@ -43,6 +53,16 @@ def refusal(completed: Completed) -> Refusal:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         status = _Status(message=completed.body[:200].decode("utf-8", "replace"))
     return Refusal(code=completed.status, reason=status.reason, message=status.message)
+
+
+def field_conflicts(completed: Completed) -> tuple[str, ...]:
+    """The fields over which a server-side apply without force was refused, `.status.admission` say; else none."""
+    try:
+        status = msgspec.json.decode(completed.body, type=_Status)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ()
+    causes = status.details.causes if status.details is not None else ()
+    return tuple(cause.field for cause in causes if cause.reason == "FieldManagerConflict")
 
 
 def backoff_ms(failures: int) -> int:

@@ -132,7 +132,8 @@ class Workload(Record):
 
     `cluster_queue` is the queue it stands in, or whose quota it holds. `priority`, `queued_at_ms` and `shape` are its
     rank and kind there. `offered_no` orders the offered heads. `stale_checks` are check states from before an eviction
-    that the API server still shows: they say nothing about the next reservation. `applied` is the digest of the
+    that the API server still shows: they say nothing about the next reservation. `past_execution_s` is for how long it
+    was admitted before, by Kueue's count. `applied` is the digest of the
     status that the API server has, `refused` those of the ones that it has refused since, with the code of the last
     refusal.
     """
@@ -149,6 +150,7 @@ class Workload(Record):
     annotations: Labels = {}
     owner: OwnerReference | None = None
     deleting: bool = False
+    finalizer: bool = False
     cluster_queue: str = ""
     priority: int = 0
     queued_at_ms: UnixMs = UnixMs(0)
@@ -169,6 +171,7 @@ class Workload(Record):
     requeue_state: RequeueState | None = None
     resource_requests: tuple[PodSetRequest, ...] = ()
     evictions: tuple[EvictionStat, ...] = ()
+    past_execution_s: int | None = None
     applied: str = ""
     refused: tuple[str, ...] = ()
     refused_code: int = 0
@@ -186,6 +189,9 @@ class FlavorRecord(Note, frozen=True):
 
     spec: ResourceFlavorSpec
     generation: int = 0
+    uid: Uid = Uid("")
+    deleting: bool = False
+    finalizer: bool = False
 
 
 class CohortRecord(Note, frozen=True):
@@ -201,6 +207,8 @@ class ClusterQueueRecord(Record):
     spec: ClusterQueueSpec
     uid: Uid = Uid("")
     generation: int = 0
+    deleting: bool = False
+    finalizer: bool = False
 
 
 class QueueSleep(Record):
@@ -321,6 +329,8 @@ class Tables(Record):
     """The cluster that gave those versions out (`headgate.core.ingest.cluster_id_of`)."""
     reading: int = 0
     """The rules by which the objects up to there were read (`headgate.core.ingest.READING`)."""
+    anchor: str = ""
+    """A change by which the history that those versions belong to is recognised (`headgate.core.anchors`)."""
 
 
 FlavorResource = tuple[str, str]

@@ -86,7 +86,7 @@ class Tally:
         record = self.state.cluster_queues.get(event.cluster_queue)
         if record is None:
             return
-        nominal = dict(nominal_quotas(record.spec.resource_groups))
+        nominal = nominal_quotas(record.spec.resource_groups)
         usage = self.state.index.usage.get(event.cluster_queue, {})
         charged = self.state.index.usage_of.get(event.workload, {})
         if any(usage.get(each, 0) > nominal.get(each, 0) for each in charged):

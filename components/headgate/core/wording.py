@@ -5,13 +5,13 @@ The explanation (`headgate.core.explain`) and the command line word things alike
 derived from a State and is pure; nothing here is parsed again by a program.
 """
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import NamedTuple, assert_never
 
 from headgate.core.amounts import amount
 from headgate.core.fold_objects import ANY as FREED_ANY
+from headgate.core.quota import quotas_of
 from headgate.core.state import FlavorResource, Parked, State, Workload
 from headgate.core.trees import root_of
 from headgate.core.waking import Unused
@@ -62,12 +62,9 @@ class Totals(NamedTuple):
     nominal: int
 
 
-def nominal_quotas(groups: tuple[ResourceGroup, ...]) -> Iterator[tuple[FlavorResource, int]]:
+def nominal_quotas(groups: tuple[ResourceGroup, ...]) -> dict[FlavorResource, int]:
     """The nominal quota of every flavor-resource of some resource groups, in manifest order."""
-    for group in groups:
-        for flavor in group.flavors:
-            for quota in flavor.resources:
-                yield (flavor.name, quota.name), amount(quota.name, quota.nominal_quota)
+    return {flavor_resource: quota.nominal for flavor_resource, quota in quotas_of(groups).items()}
 
 
 def tree_totals(state: State, tree: str) -> dict[FlavorResource, Totals]:
@@ -80,13 +77,13 @@ def tree_totals(state: State, tree: str) -> dict[FlavorResource, Totals]:
 
     for name, its_tree in state.index.trees.items():
         if its_tree == tree:
-            for flavor_resource, nominal in nominal_quotas(state.cluster_queues[name].spec.resource_groups):
+            for flavor_resource, nominal in nominal_quotas(state.cluster_queues[name].spec.resource_groups).items():
                 add(flavor_resource, 0, nominal)
             for flavor_resource, used in state.index.usage.get(name, {}).items():
                 add(flavor_resource, used, 0)
     for name, cohort in state.cohorts.items():
         if root_of(name, state.cohorts) == tree:
-            for flavor_resource, nominal in nominal_quotas(cohort.spec.resource_groups):
+            for flavor_resource, nominal in nominal_quotas(cohort.spec.resource_groups).items():
                 add(flavor_resource, 0, nominal)
     return totals
 

@@ -39,13 +39,15 @@ class InformersSynced(EventBase, frozen=True, tag="informers.synced"):
     mark up to which version everything that matters is in the log at this event; a watch may be resumed from there
     instead of listing. An empty version takes a mark back. `cluster_id` tells whose versions they are, `reading` by
     which rules the objects were read (`headgate.core.ingest.READING`); "" and 0 mean as before. When either changes,
-    all earlier marks are void.
+    all earlier marks are void. `anchor` is a change that is not older than what any mark rests on, by which the history
+    of the cluster is recognised (`headgate.core.anchors`): "" when there is none, null when it is the one before.
     """
 
     resources: tuple[str, ...] = ()
     resource_versions: dict[str, str] = {}
     cluster_id: str = ""
     reading: int = 0
+    anchor: str | None = None
 
 
 class NamespaceObserved(EventBase, frozen=True, tag="namespace.observed"):
@@ -76,11 +78,18 @@ class NodeDeleted(EventBase, frozen=True, tag="node.deleted"):
 
 
 class ResourceFlavorObserved(EventBase, frozen=True, tag="resourceflavor.observed"):
-    """Appended by the informer bridge when a ResourceFlavor appears or changes."""
+    """
+    Appended by the informer bridge when a ResourceFlavor appears or changes.
+
+    `finalizer` says that it carries Kueue's finalizer, which holds it while a ClusterQueue names it.
+    """
 
     name: str
     spec: ResourceFlavorSpec
     generation: int = 0
+    uid: Uid = Uid("")
+    deleting: bool = False
+    finalizer: bool = False
 
 
 class ResourceFlavorDeleted(EventBase, frozen=True, tag="resourceflavor.deleted"):
@@ -117,12 +126,18 @@ class CohortDeleted(EventBase, frozen=True, tag="cohort.deleted"):
 
 
 class ClusterQueueObserved(EventBase, frozen=True, tag="clusterqueue.observed"):
-    """Appended by the informer bridge when a ClusterQueue appears or changes."""
+    """
+    Appended by the informer bridge when a ClusterQueue appears or changes.
+
+    `finalizer` says that it carries Kueue's finalizer, which holds it while workloads have quota in it.
+    """
 
     name: str
     spec: ClusterQueueSpec
     uid: Uid = Uid("")
     generation: int = 0
+    deleting: bool = False
+    finalizer: bool = False
 
 
 class ClusterQueueDeleted(EventBase, frozen=True, tag="clusterqueue.deleted"):
@@ -217,6 +232,7 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     """
     Appended by the informer bridge when a Workload appears, or a part that Headgate does not write itself changes.
 
+    `finalizer` says that it carries Kueue's finalizer, which holds it until its job has stopped.
     `taken_over` is the status that the object had at first sight, when it had one: the work of another Kueue, or of a
     Headgate whose log is lost. `checks`, `reclaimable_pods` and `finished` are what others write into the status:
     check controllers, job integrations, whoever finishes a workload.
@@ -231,6 +247,7 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     annotations: dict[str, str] = {}
     owner: OwnerReference | None = None
     deleting: bool = False
+    finalizer: bool = False
     checks: tuple[CheckState, ...] = ()
     reclaimable_pods: tuple[ReclaimablePod, ...] = ()
     finished: Condition | None = None

@@ -289,6 +289,7 @@ class WorkloadStatus(ApiBranch, frozen=True):
     reclaimable_pods: tuple[ReclaimablePod, ...] = ()
     resource_requests: tuple[PodSetRequest, ...] = ()
     scheduling_stats: SchedulingStats | None = None
+    accumulated_past_execution_time_seconds: int | None = None
 
 
 class OwnerReference(ApiObject, frozen=True):
@@ -469,7 +470,8 @@ class Job(ApiBranch, frozen=True):
 
     `finished` is the type of its finishing condition, "Complete" or "Failed", and `message` that condition's message.
     `min_parallelism` and `completions_equal_parallelism` come from its annotations for partial admission,
-    `max_execution_time_seconds` from its label of that name.
+    `max_execution_time_seconds` from its label of that name, `gated_by` from its annotation that holds it back.
+    `done_indexes` counts the indexes of an Indexed Job that will not run again; None for other Jobs.
     """
 
     uid: str
@@ -482,11 +484,13 @@ class Job(ApiBranch, frozen=True):
     min_parallelism: int | None = None
     completions_equal_parallelism: bool = False
     max_execution_time_seconds: int | None = None
+    gated_by: str = ""
     template: PodTemplate = PodTemplate()
     active: int = 0
     ready: int = 0
     succeeded: int = 0
     failed: int = 0
+    done_indexes: int | None = None
     finished: Literal["Complete", "Failed"] | None = None
     message: str = ""
     deleting: bool = False

@@ -38,6 +38,7 @@ from headgate.events.commit import UnreadableCommitError
 from headgate.processes.host import Host
 from headgate.processes.http import CannotListenError, application, serving
 from headgate.processes.observing import Observing
+from headgate.processes.pace import Pace
 from headgate.processes.process import Given, Process
 from headgate.processes.settings import Settings, SettingsError
 from headgate.processes.status import Phase, Status
@@ -283,6 +284,8 @@ class Runner:
             status=self.status,
             feeder=parts.feeder,
             observer=observing,
+            pace=Pace(self.process.producer),
+            rest=given.connection.gather,
             limits=settings.limits,
             stimuli_max=parts.stimuli_max,
             splits=parts.splits,

@@ -41,6 +41,7 @@ _COUNTERS: Final[Mapping[str, str]] = {
     "verifications": "Stretches of the log that were folded again to compare.",
     "divergences": "Verifications that gave another state.",
     "feed_messages": "Messages stored in the feed.",
+    "events_dropped": "Kubernetes Events that were not written because too many were waiting.",
 }
 _SECONDS: Final[Mapping[str, str]] = {
     "fold_ns": "Time spent folding.",
@@ -124,6 +125,16 @@ class Observing:
             )
         for name, help_text in _GAUGES.items():
             self.metrics.gauge(f"headgate_{name}", help_text, lambda name=name: [(getattr(counters, name), {})])  # type: ignore[misc]
+        self.metrics.counters(
+            "headgate_kubernetes_retries_total",
+            "Requests to the API server that were made again, by cause.",
+            lambda: (each for tally in self._status.retries for each in tally()),
+        )
+        self.metrics.counters(
+            "headgate_kubernetes_watches_total",
+            "What the watches of the API server went through, by resource and what it was.",
+            lambda: (each for tally in self._status.watches for each in tally()),
+        )
         self.metrics.gauge("headgate_phase", "1 for what the process is about now.", self._phases)
         self.metrics.gauge("headgate_dependency_up", "Whether what is depended on works.", self._dependencies)
 

@@ -83,6 +83,7 @@ def makes_calls(machine: Callable[[State], Machine]) -> Build:
         assert given.transport is not None, "a process that makes calls asks for Kubernetes"
         carrier = KubernetesCarrier(given.transport, given.settings.kubernetes)
         given.status.probes.append(lambda: carrier.probe(given.status.started_ms))
+        given.status.retries.append(carrier.retries)
         yield Parts(machine=machine, carrier=carrier)
 
     return build

@@ -135,13 +135,25 @@ class BridgeSettings(Section, frozen=True):
     """
     The informer bridge. `page_items` is the size of a page when it lists, `stimuli_max` bounds what waits for it.
 
-    `resumes` lets it go on from the versions that the log marks, instead of listing everything at each start. Switch it
-    off for the first start after the API server's data were restored from a backup.
+    `resumes` lets it go on from the versions that the log marks, instead of listing everything at each start. It does
+    so only when the API server shows that its history is the one they belong to, so nothing has to be switched off
+    after its data were restored from a backup.
     """
 
     page_items: Count = 500
     stimuli_max: Count = 2_000
     resumes: bool = True
+
+
+class BinderSettings(Section, frozen=True):
+    """
+    The binder. `events` says which Kubernetes Events it writes.
+
+    `summary`: admissions, evictions, starts and stops, and why something waits, as far as the API server has nothing
+    better to do. `all`: each that Kueue writes, at a higher rate. `off`: none.
+    """
+
+    events: Literal["off", "summary", "all"] = "summary"
 
 
 class TracingSettings(Section, frozen=True):
@@ -188,6 +200,7 @@ class Settings(Section, frozen=True):
     snapshots: SnapshotSettings = SnapshotSettings()
     feed: FeedSettings = FeedSettings()
     bridge: BridgeSettings = BridgeSettings()
+    binder: BinderSettings = BinderSettings()
     tracing: TracingSettings = TracingSettings()
     limits: LimitSettings = LimitSettings()
 

@@ -7,7 +7,7 @@ that counting costs nothing on the way of an event; telemetry looks at them when
 
 import enum
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -48,6 +48,7 @@ class Counters(msgspec.Struct, kw_only=True):
     verifications: int = 0
     divergences: int = 0
     feed_messages: int = 0
+    events_dropped: int = 0
     fold_ns: int = 0
     decide_ns: int = 0
     append_ns: int = 0
@@ -56,6 +57,10 @@ class Counters(msgspec.Struct, kw_only=True):
     stimuli_waiting: int = 0
     position: int = 0
     epoch: int = 0
+
+
+Tally = Callable[[], Iterable[tuple[float, Mapping[str, str]]]]
+"""Counts since the process began, each with its labels."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +99,9 @@ class Status:
         self.log_end = 0
         self.started_ms = now_ms()
         self.probes: list[Callable[[], Dependency]] = []
+        # How often what is asked of the API server was asked again, and what its watches went through.
+        self.retries: list[Tally] = []
+        self.watches: list[Tally] = []
         self._problems: dict[str, str] = {}
 
     def problem(self, name: str, text: str | None) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from headgate.adapters.kubernetes.errors import api_error, is_operating_error
 from headgate.adapters.kubernetes.resources import RESOURCES as API
 from headgate.core import fold
 from headgate.core.appending import first_of_term, is_deposed, next_commit
@@ -403,7 +404,8 @@ class World:
             content_type=call.content_type or "application/json",
             user=instance.producer.value,
         )
-        if response.status >= 500 or response.status == 429 or self._happens(self.faults.call_lost):
+        error = api_error(response.status, {}, response.body) if response.status >= 400 else None
+        if (error is not None and is_operating_error(error)) or self._happens(self.faults.call_lost):
             return True
         instance.calls.popleft()
         instance.stimuli.append(Completed(call.id, response.status, response.body))

@@ -113,7 +113,7 @@ def queues(state: State) -> list[QueueRow]:
                 usage={
                     f"{flavor}/{resource}": f"{format_amount(resource, used.get((flavor, resource), 0))} of "
                     f"{format_amount(resource, nominal)}"
-                    for (flavor, resource), nominal in nominal_quotas(record.spec.resource_groups)
+                    for (flavor, resource), nominal in nominal_quotas(record.spec.resource_groups).items()
                 },
             )
         )

@@ -9,9 +9,9 @@ and therefore waits out whatever passes; `call_once` is for those that are not.
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import msgspec
@@ -26,9 +26,15 @@ from headgate.adapters.jetstream.health import Health
 from headgate.adapters.jetstream.requests import Requests
 from headgate.adapters.log import CommitTooLarge
 
+if TYPE_CHECKING:
+    from nats.aio.subscription import Subscription
+
 T = TypeVar("T")
 
 DEPENDENCY = "nats"
+
+_STEPS_TO_READ = 5
+"""Turns of the event loop from a readable socket to a tail's owner: the socket, its stream, the parser, that task."""
 
 
 class NatsOptions(Struct, frozen=True, kw_only=True):
@@ -100,12 +106,43 @@ _PUB_ACK = msgspec.json.Decoder(PubAck)
 _API_REPLY = msgspec.json.Decoder(_ApiReply)
 
 
+Handler = Callable[[bytes, bytes, bytes, "dict[str, str] | None"], Awaitable[None]]
+"""Takes a message at once: its subject, reply subject, payload, and the headers of a status (None without one)."""
+
+
 class _Client(Client):
     """
-    nats-py's client without the parsing of ordinary message headers.
+    nats-py's client without the parsing of ordinary message headers, and with subscriptions that are served at once.
 
-    Nobody here reads them, and parsing them halves a replay's speed.
+    Nobody here reads headers, and parsing them halves a replay's speed. A subscription of nats-py's own has a queue and
+    a task, and each message is a switch to that task; those in `handlers` are called by whoever reads the socket.
     """
+
+    handlers: dict[int, Handler]
+
+    def hold_reading(self) -> asyncio.Transport | None:
+        """Stop reading the socket; None when there is none that can be held."""
+        writer = getattr(self._transport, "_io_writer", None) if self.is_connected else None
+        transport: asyncio.Transport | None = writer.transport if writer is not None else None
+        if transport is None or transport.is_closing() or not transport.is_reading():
+            return None
+        transport.pause_reading()
+        return transport
+
+    def go_on_reading(self, transport: asyncio.Transport) -> None:
+        """Read again what `hold_reading` has stopped."""
+        if not transport.is_closing():
+            transport.resume_reading()
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
+        handler = self.handlers.get(sid)
+        if handler is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+            return
+        try:
+            await handler(subject, reply, data, await self._process_headers(headers) if headers else None)
+        except Exception as error:  # noqa: BLE001  (as nats-py does: what one handler raises must not end the reading)
+            await self._error_cb(error)
 
     async def _process_headers(self, headers: Any) -> dict[str, str] | None:
         # A status line ("NATS/1.0 503") has a blank after the version; plain headers have the line's end there.
@@ -122,6 +159,7 @@ class Connection:
         self.options = options
         self.health = health
         self.client = _Client()
+        self.client.handlers = {}
         self.api_prefix = f"$JS.{options.js_domain}.API" if options.js_domain else "$JS.API"
         self._connected = asyncio.Event()
         self._closed_because = ""
@@ -163,6 +201,38 @@ class Connection:
             self._connected.clear()
             await self._connected.wait()
 
+    async def gather(self, for_s: float) -> None:
+        """
+        Wait, leaving what the server sends in the socket; when this returns, it has been read, at once.
+
+        Ten messages that are read one by one, as they come, cost five times as much as ten that are read together. Who
+        is not going to look at any of them for a while waits here instead of in a sleep. Answers to requests wait too.
+        """
+        transport = self.client.hold_reading()
+        try:
+            await anyio.sleep(for_s)
+        finally:
+            if transport is not None:
+                self.client.go_on_reading(transport)
+        if transport is not None:
+            for _ in range(_STEPS_TO_READ):
+                await asyncio.sleep(0)
+
+    async def subscribe(self, subject: str, handler: Handler) -> "Subscription":
+        """
+        Have `handler` called for each message in order, as it is read from the socket. It must not wait for anything.
+
+        The subscription outlives reconnections; `unsubscribe` ends it.
+        """
+        subscription = await self.client.subscribe(subject, pending_msgs_limit=0, pending_bytes_limit=0)
+        self.client.handlers[subscription._id] = handler  # noqa: SLF001  (the one name by which messages name it)
+        return subscription
+
+    async def unsubscribe(self, subscription: "Subscription") -> None:
+        """End a subscription of `subscribe`: its handler is not called again."""
+        self.client.handlers.pop(subscription._id, None)  # noqa: SLF001
+        await subscription.unsubscribe()
+
     async def publish(self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None) -> PubAck:
         """
         One attempt to store a message in the stream that binds `subject`.
@@ -183,6 +253,23 @@ class Connection:
         if ack.error is not None:
             raise _refused(subject, ack.error)
         return ack
+
+    async def send(self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """
+        Send a message to the stream that binds `subject`, and ask for no answer: whether it was stored is open.
+
+        For messages that are fenced on each other: the answer to the last of them speaks for all.
+
+        :raises CommitTooLarge: NATS takes no message of this size.
+        :raises NotSent: it was not stored.
+        """
+        limit = self.client.max_payload
+        if len(payload) > limit:
+            raise CommitTooLarge(subject, len(payload), limit)
+        try:
+            await self.requests.send(subject, payload, headers)
+        except nats.errors.MaxPayloadError as error:
+            raise CommitTooLarge(subject, len(payload), limit) from error
 
     async def call_once(
         self, verb: str, body: bytes, decoder: "msgspec.json.Decoder[T]", *, timeout_s: float | None = None

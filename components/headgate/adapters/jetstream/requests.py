@@ -129,6 +129,16 @@ class Requests:
         finally:
             self._window.leave(size)
 
+    async def send(self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """
+        Sends a message that nobody answers.
+
+        :raises NotSent: it had no effect.
+        :raises BrokerClosed: the connection is gone for good.
+        """
+        self._check_connected()
+        await self._client.publish(subject, payload, headers=dict(headers) if headers else None)
+
     def connection_lost(self) -> None:
         """Ends everything in flight as unknown: no answer can come any more."""
         for waiting in self._in_flight.values():
@@ -145,10 +155,7 @@ class Requests:
             self._sweep.cancel()
 
     async def _send(self, subject: str, payload: bytes, headers: Mapping[str, str] | None, timeout_s: float) -> "Msg":
-        if self._closed or self._client.is_closed:
-            raise BrokerClosed(self._closed or "the connection to NATS is closed")
-        if not self._client.is_connected:
-            raise NotSent("not connected to NATS")
+        self._check_connected()
         loop = asyncio.get_running_loop()
         self._token += 1
         token = str(self._token)
@@ -172,6 +179,12 @@ class Requests:
         waiting = self._in_flight.get(message.subject.rpartition(".")[2])
         if waiting is not None and not waiting.future.done():
             waiting.future.set_result(message)
+
+    def _check_connected(self) -> None:
+        if self._closed or self._client.is_closed:
+            raise BrokerClosed(self._closed or "the connection to NATS is closed")
+        if not self._client.is_connected:
+            raise NotSent("not connected to NATS")
 
     def _arm(self) -> None:
         if self._sweep is None:

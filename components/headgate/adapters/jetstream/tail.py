@@ -31,7 +31,6 @@ from headgate.adapters.jetstream.stream import SECOND_NS, StreamInfo, identity_o
 from headgate.adapters.log import Entry, LogHole, LogTruncated
 
 if TYPE_CHECKING:
-    from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
 
@@ -198,15 +197,17 @@ class JetStreamTail:
     # --- what the broker sends
     # -------------------------------------------------------------------------------------------------
 
-    async def _on_message(self, generation: int, message: "Msg") -> None:
-        """Called by the client for each message of the inbox, in order."""
+    async def _on_message(
+        self, generation: int, subject: bytes, reply: bytes, payload: bytes, status: dict[str, str] | None
+    ) -> None:
+        """Called by the connection for each message of the inbox, in order."""
         if generation != self._generation or self._broken:
             return
         self._heard_at = asyncio.get_running_loop().time()
-        if message.headers is not None and "Status" in message.headers:
-            self._on_status(message, message.headers)
+        if status is not None and "Status" in status:
+            self._on_status(subject.decode(), status)
             return
-        fields = message.reply.split(".")
+        fields = reply.split(b".")
         # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>; with two more in
         # front of the stream, and one more at the end, where the server says the domain and account.
         at = 5 if len(fields) == 9 else 7
@@ -221,8 +222,7 @@ class JetStreamTail:
         self._consumer_next += 1
         self._expected = seq + 1
         self._broker_pending = int(fields[at + 3])
-        payload = message.data
-        self._buffer.append(Entry(seq, message.subject, int(fields[at + 2]) // 1_000_000, payload))
+        self._buffer.append(Entry(seq, subject.decode(), int(fields[at + 2]) // 1_000_000, payload))
         self._buffer_bytes += len(payload)
         self._wake.set()
         pulls = self._pulls
@@ -232,7 +232,7 @@ class JetStreamTail:
                 pulls.popleft()
                 await self._top_up()
 
-    def _on_status(self, message: "Msg", headers: dict[str, str]) -> None:
+    def _on_status(self, subject: str, headers: dict[str, str]) -> None:
         status, text = headers.get("Status", ""), headers.get("Description", "")
         if status == "100":
             return
@@ -240,7 +240,7 @@ class JetStreamTail:
         if not over:
             self._break(f"{status} {text}".strip())
             return
-        done = message.subject.rpartition(".")[2]
+        done = subject.rpartition(".")[2]
         self._pulls = deque(pull for pull in self._pulls if pull.token != done)
         self._wake.set()
 
@@ -318,11 +318,8 @@ class JetStreamTail:
         self._consumer = f"tail-{self._inbox.rpartition('.')[2]}"
         self._consumer_next = 1
         self._pulls.clear()
-        self._subscription = await client.subscribe(
-            f"{self._inbox}.*",
-            cb=partial(self._on_message, self._generation),
-            pending_msgs_limit=0,
-            pending_bytes_limit=0,
+        self._subscription = await self._connection.subscribe(
+            f"{self._inbox}.*", partial(self._on_message, self._generation)
         )
         config = {
             "name": self._consumer,
@@ -351,7 +348,7 @@ class JetStreamTail:
         client = self._connection.client
         if subscription is None or client.is_closed:
             return
-        await subscription.unsubscribe()
+        await self._connection.unsubscribe(subscription)
         if client.is_connected:
             await client.publish(f"{self._connection.api_prefix}.CONSUMER.DELETE.{self._stream}.{self._consumer}", b"")
 

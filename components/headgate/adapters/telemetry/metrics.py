@@ -72,6 +72,14 @@ class Metrics:
         """A counter without labels whose value is asked for."""
         self._meter.create_observable_counter(name, [lambda _: [Observation(value())]], description=help_text)
 
+    def counters(
+        self, name: str, help_text: str, values: Callable[[], Iterable[tuple[float, Mapping[str, str]]]]
+    ) -> None:
+        """A counter whose values, with their labels, are asked for."""
+        self._meter.create_observable_counter(
+            name, [lambda _: [Observation(value, dict(labels)) for value, labels in values()]], description=help_text
+        )
+
     def gauge(self, name: str, help_text: str, values: Callable[[], Iterable[tuple[float, Mapping[str, str]]]]) -> None:
         """A gauge whose values, with their labels, are asked for."""
         self._meter.create_observable_gauge(

@@ -19,18 +19,13 @@ from headgate.core import conditions
 from headgate.core.machine import Call, Command, Completed
 from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
 from headgate.core.state import PENDING, Stage, State, Workload
-from headgate.core.status import workload_path
+from headgate.core.status import MERGE_TYPE, workload_path
 from headgate.events import facts, queueing
 from headgate.events.ids import Uid, UnixMs, WorkloadKey
 from headgate.events.registry import Event
 
 CALLS_MAX: Final = 256
 """The most workloads that are being switched off at a time."""
-
-DEACTIVATED: Final = "Deactivated"
-"""The reason of evictions after which a workload is to stay out."""
-
-_MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class _Version(NamedTuple):
@@ -54,8 +49,7 @@ def is_to_be_deactivated(workload: Workload) -> bool:
     evicted = conditions.find(workload.conditions, conditions.EVICTED)
     return (
         evicted is not None
-        and evicted.status == "True"
-        and evicted.reason == DEACTIVATED
+        and conditions.is_deactivation(evicted)
         and (evicted.observed_generation or 0) == workload.generation
     )
 
@@ -125,7 +119,7 @@ class Deactivations:
                 method="PATCH",
                 path=workload_path(key),
                 body={"metadata": {"uid": workload.uid}, "spec": {"active": False}},
-                content_type=_MERGE_PATCH,
+                content_type=MERGE_TYPE,
                 lane=key,
             )
         )

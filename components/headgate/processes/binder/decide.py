@@ -1,13 +1,13 @@
 """
 The binder's machine: what was decided appears in the API server.
 
-It has four tasks, each in a module of its own: Workload statuses (`workload_statuses`), `spec.active: false` for
+It has six tasks, each in a module of its own: Workload statuses (`workload_statuses`), `spec.active: false` for
 workloads that were evicted for good (`deactivations`), the statuses of ClusterQueues and LocalQueues
-(`queue_statuses`), and nodes for the pods that Headgate schedules itself (`pod_placement`). This module hands stimuli
-to them and puts what comes back into one commit.
+(`queue_statuses`), finalizers (`finalizers`), nodes for the pods that Headgate schedules itself (`pod_placement`), and
+Kubernetes Events (`events`). This module hands stimuli to them and puts what comes back into one commit.
 
-All of it follows from the folded state, so a binder that starts anew finds what is left to do; each call bears
-repetition.
+All but the Events follow from the folded state, so a binder that starts anew finds what is left to do; each call bears
+repetition. Events tell what happens while the binder leads, and nothing of before.
 """
 
 from typing import Final
@@ -26,9 +26,13 @@ from headgate.core.machine import (
     WakeAt,
 )
 from headgate.core.state import State
+from headgate.events.commit import Position
 from headgate.events.ids import UnixMs
 from headgate.events.registry import Event
+from headgate.processes.binder.budget import Load
 from headgate.processes.binder.deactivations import Deactivations
+from headgate.processes.binder.events import Events, Told
+from headgate.processes.binder.finalizers import Finalizers
 from headgate.processes.binder.pod_placement import PodPlacement
 from headgate.processes.binder.queue_statuses import QueueStatuses
 from headgate.processes.binder.workload_statuses import WorkloadStatuses
@@ -40,28 +44,38 @@ EVENTS_MAX: Final = 2000
 class Binder:
     """The machine of the binder. See the module's text."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, told: Told = "summary") -> None:
         self.state = state
         self._effects: list[Event] = []
-        self._workloads = WorkloadStatuses(state)
+        load = Load()
+        self._finalizers = Finalizers(state)
+        self._workloads = WorkloadStatuses(state, load, self._finalizers)
         self._deactivations = Deactivations(state)
-        self._queues = QueueStatuses(state)
+        self._queues = QueueStatuses(state, load)
         self._pods = PodPlacement(state)
+        self.events = Events(state, load, told)
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """The commands that follow from a stimulus."""
         match stimulus:
             case Committed():
-                for event in stimulus.logged.commit.events:
+                commit = stimulus.logged.commit
+                for index, event in enumerate(commit.events):
                     self._workloads.on_event(event)
                     self._deactivations.on_event(event)
                     self._queues.on_event(event)
+                    self._finalizers.on_event(event)
                     self._pods.on_event(event)
+                    self.events.on_event(event, Position(stimulus.logged.seq, index), commit.time_ms)
                 return []
             case Completed():
+                done_with = self._finalizers.on_completed(stimulus)
+                if done_with is not None:
+                    self._workloads.on_finalizer(done_with, self._effects)
                 self._workloads.on_completed(stimulus, self._effects)
                 self._deactivations.on_completed(stimulus)
                 self._queues.on_completed(stimulus)
+                self.events.on_completed(stimulus)
                 self._pods.on_completed(stimulus, self._effects)
                 return []
             case Settled():
@@ -76,8 +90,10 @@ class Binder:
         wakes = (
             self._workloads.settle(now_ms, calls),
             self._deactivations.settle(now_ms, calls),
+            self._finalizers.settle(now_ms, calls),
             self._queues.settle(now_ms, calls),
             self._pods.settle(now_ms, EVENTS_MAX - len(events), events, calls),
+            self.events.settle(now_ms, calls),
         )
         commands: list[Command] = []
         if events:

@@ -1,7 +1,42 @@
-"""The binder as a process: it writes statuses and bindings to the API server, and appends what came of it."""
+"""The binder as a process: it writes statuses, bindings and Events to the API server, and appends what came of it."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from headgate.core.machine import Machine
 from headgate.events.base import Producer
 from headgate.processes.binder.decide import Binder
-from headgate.processes.process import Process, makes_calls
+from headgate.processes.outside import KubernetesCarrier
+from headgate.processes.process import Given, Parts, Process
 
-PROCESS = Process(producer=Producer.BINDER, build=makes_calls(Binder), kubernetes=True)
+
+@asynccontextmanager
+async def _build(given: Given) -> AsyncIterator[Parts]:
+    assert given.transport is not None, "the binder asks for Kubernetes"
+    carrier = KubernetesCarrier(given.transport, given.settings.kubernetes)
+    given.status.probes.append(lambda: carrier.probe(given.status.started_ms))
+    dropped = _Dropped(given)
+    yield Parts(
+        machine=partial(Binder, told=given.settings.binder.events), carrier=carrier, after_decision=dropped.note
+    )
+
+
+class _Dropped:
+    """Counts the Events that no machine of this process has written, over all its terms."""
+
+    def __init__(self, given: Given) -> None:
+        self._counters = given.status.counters
+        self._machine: Machine | None = None
+        self._seen = 0
+
+    def note(self, machine: Machine) -> None:
+        """Take over what has been dropped since the last time."""
+        assert isinstance(machine, Binder)
+        if machine is not self._machine:
+            self._machine, self._seen = machine, 0
+        self._counters.events_dropped += machine.events.dropped - self._seen
+        self._seen = machine.events.dropped
+
+
+PROCESS = Process(producer=Producer.BINDER, build=_build, kubernetes=True)

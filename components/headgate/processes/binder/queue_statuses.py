@@ -2,25 +2,36 @@
 The binder's third task: ClusterQueues and LocalQueues show how many workloads wait and run, and what is used.
 
 These statuses follow from the state, are written by server-side apply at most once in INTERVAL_MS a queue, and leave no
-event in the log: they say nothing that the log does not. The last state of a queue is always written in the end. After
-a restart each is written once.
+event in the log: they say nothing that the log does not. The last state of a queue is always written in the end.
+
+Each workload changes two queues, and nobody reads every count on the way. So all queues together have a budget that
+shrinks when the API server is busy with admissions; queues take turns in the order in which they changed, and the more
+there are, the longer each waits. Whether a queue is active is worth more than a count, and needs no budget.
+
+What a queue shows when the binder meets it is read once, so that a restart writes nothing that is there already, and a
+condition keeps the time at which it changed.
 
 Counting is incremental: `_Tally` knows for each workload what it counts as, and where, so that a change costs the same
 in a queue of ten as in one of a hundred thousand.
 """
 
+from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from headgate.core import conditions
+from headgate.core.activeness import ACTIVE
 from headgate.core.machine import Call, Command, Completed
 from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
 from headgate.core.places import local_queue_of
 from headgate.core.state import State
 from headgate.core.status import (
+    APPLY_TYPE,
     Counts,
     Json,
+    apply_query,
     cluster_queue_status,
     count_holders,
     holds_in_queue,
@@ -31,12 +42,19 @@ from headgate.core.status import (
 )
 from headgate.events import facts
 from headgate.events.ids import LocalQueueKey, UnixMs, WorkloadKey
-from headgate.events.objects import ReclaimablePod
+from headgate.events.objects import Condition, ReclaimablePod
 from headgate.events.registry import Event
-from headgate.processes.binder.workload_statuses import APPLY_QUERY, APPLY_TYPE, WORKLOAD_EVENTS
+from headgate.processes.binder.budget import Budget, BudgetSettings, Load
+from headgate.processes.binder.workload_statuses import WORKLOAD_EVENTS
 
 INTERVAL_MS: Final = 1000
 """The least time between two writes of one queue's status."""
+
+QUEUES_BUDGET: Final = BudgetSettings(rate_max=60, rate_min=5, burst=120, share=2.0)
+"""Writes of queue statuses."""
+
+LOOKS_MAX: Final = 32
+"""The most queues that are being read at a time."""
 
 _CONFIGURATION: Final = (
     facts.ClusterQueueObserved,
@@ -120,45 +138,65 @@ def _place_of(state: State, key: WorkloadKey) -> _Place | None:
 
 
 class _Written(msgspec.Struct):
-    """What was last written of a queue's status, when, and since when its condition has its status."""
+    """
+    What the API server has of a queue's status, when it may be written next, and since when its condition stands.
+
+    `status` is None when that is not known for certain, `is_read` says that it was asked for.
+    """
 
     status: Json | None = None
     due_ms: UnixMs = UnixMs(0)
     active: str = ""
     since: str = ""
     failures: int = 0
+    is_read: bool = False
 
 
 class QueueStatuses:
     """The working set of queue statuses. The binder's machine hands on what concerns them."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, load: Load) -> None:
         self._state = state
+        self._budget = Budget(QUEUES_BUDGET, load)
         self._tally = _Tally()
         for key in state.workloads:
             self._tally.recount(state, key)
-        self._dirty: dict[Queue, None] = {}
+        self._dirty: OrderedDict[Queue, None] = OrderedDict()
+        """Queues that may show something else than they should, longest first."""
+        self._pressing: dict[Queue, None] = {}
+        """Those among them that may have become active or inactive."""
         self._written: dict[Queue, _Written] = {}
         self._writes: dict[str, Queue] = {}
+        self._looks: dict[str, Queue] = {}
         self._failed: list[Queue] = []
+        self._rest_until: UnixMs | None = None
+        """When nothing else happens: the next time that something can be written."""
         self._look_at_all()
 
     def _look_at_all(self) -> None:
         for name in self._state.cluster_queues:
-            self._dirty[Queue("ClusterQueue", name)] = None
+            self._pressing[Queue("ClusterQueue", name)] = None
         for key in self._state.local_queues:
-            self._dirty[Queue("LocalQueue", key)] = None
+            self._pressing[Queue("LocalQueue", key)] = None
+        self._note(self._pressing)
+
+    def _note(self, queues: Iterable[Queue]) -> None:
+        for queue in queues:
+            if queue not in self._dirty:
+                self._dirty[queue] = None
+                self._rest_until = None
 
     def on_event(self, event: Event) -> None:
         """Note what may have changed a queue's status."""
         if isinstance(event, WORKLOAD_EVENTS):
-            self._dirty.update(dict.fromkeys(self._tally.recount(self._state, event.workload)))
+            self._note(self._tally.recount(self._state, event.workload))
         elif isinstance(event, _CONFIGURATION):
             if isinstance(event, facts.ClusterQueueObserved):
                 self._forget_if_new(Queue("ClusterQueue", event.name), event.uid)
             elif isinstance(event, facts.LocalQueueObserved):
                 self._forget_if_new(Queue("LocalQueue", event.queue), event.uid)
             self._look_at_all()
+            self._rest_until = None
 
     def _forget_if_new(self, queue: Queue, uid: str) -> None:
         """An object that was made anew under its name has no status."""
@@ -166,18 +204,28 @@ class QueueStatuses:
         if written is not None and written.status is not None and written.status["uid"] != uid:
             del self._written[queue]
 
+    # --- outcomes --------------------------------------------------------------------------------------------------
+
     def on_completed(self, completed: Completed) -> None:
-        """A write has ended. A refused one is tried again, later each time; one of a queue that is gone is not."""
-        queue = self._writes.pop(completed.call_id, None)
+        """A call has ended. A refused one is tried again, later each time; one about a queue that is gone is not."""
+        looked_at = self._looks.pop(completed.call_id, None)
+        queue = looked_at or self._writes.pop(completed.call_id, None)
         if queue is None:
             return
+        self._rest_until = None
         written = self._written.setdefault(queue, _Written())
         if is_success(completed):
             written.failures = 0
+            if looked_at is not None:
+                _read(written, completed.body)
+            return
+        written.status = None
+        if completed.status == NOT_FOUND:
+            self._dirty.pop(queue, None)
         else:
-            written.status = None
-            if completed.status != NOT_FOUND:
-                self._failed.append(queue)
+            self._failed.append(queue)
+
+    # --- writing ---------------------------------------------------------------------------------------------------
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
         """Write what is due. Returns when the next is."""
@@ -185,51 +233,83 @@ class QueueStatuses:
             failed = self._written.setdefault(queue, _Written())
             failed.failures += 1
             failed.due_ms = UnixMs(now_ms + backoff_ms(failed.failures))
-            self._dirty[queue] = None
+            self._note((queue,))
         self._failed.clear()
         if not self._state.synced:
             return None
-        wake_ms: UnixMs | None = None
-        under_way = set(self._writes.values())
+        if self._rest_until is None or self._rest_until <= now_ms:
+            self._rest_until = self._settle(now_ms, calls)
+        return self._rest_until if self._dirty and self._rest_until < _NEVER else None
+
+    def _settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs:
+        """Look at every queue that has changed. Returns when to look again if nothing happens."""
+        wake_ms = _NEVER
+        under_way = {*self._writes.values(), *self._looks.values()}
         for queue in list(self._dirty):
-            written = self._written.get(queue)
             if queue in under_way:
                 continue
-            if written is not None and written.due_ms > now_ms:
-                wake_ms = written.due_ms if wake_ms is None else min(wake_ms, written.due_ms)
-                continue
-            del self._dirty[queue]
-            self._write(queue, now_ms, calls)
+            written = self._written.get(queue) or _Written()
+            ready_ms = now_ms if queue in self._pressing else self._budget.ready_at(now_ms)
+            due_ms = max(written.due_ms, ready_ms)
+            if due_ms > now_ms:
+                wake_ms = min(wake_ms, due_ms)
+            elif not written.is_read:
+                self._look(queue, calls)
+            else:
+                del self._dirty[queue]
+                if not self._write(queue, written, now_ms, calls):
+                    self._dirty[queue] = None
+                    wake_ms = min(wake_ms, self._budget.ready_at(now_ms))
         return wake_ms
 
-    def _write(self, queue: Queue, now_ms: UnixMs, calls: list[Command]) -> None:
+    def _look(self, queue: Queue, calls: list[Command]) -> None:
+        if self._status(queue) is None:
+            self._forget(queue)
+        elif len(self._looks) < LOOKS_MAX:
+            self._written.setdefault(queue, _Written())
+            call_id = f"queue-look/{queue.kind}/{queue.key}"
+            self._looks[call_id] = queue
+            path = queue_status_path(queue.kind, queue.key).removesuffix("/status")
+            calls.append(Call(id=call_id, method="GET", path=path, lane=_call_id(queue)))
+
+    def _forget(self, queue: Queue) -> None:
+        self._dirty.pop(queue, None)
+        self._pressing.pop(queue, None)
+        self._written.pop(queue, None)
+
+    def _write(self, queue: Queue, written: _Written, now_ms: UnixMs, calls: list[Command]) -> bool:
+        """Write a queue's status if it is another one. False when there is no budget for it."""
         found = self._status(queue)
         if found is None:
-            self._written.pop(queue, None)
-            return
+            self._forget(queue)
+            return True
         uid, status = found
-        written = self._written.setdefault(queue, _Written())
+        is_pressing = self._pressing.pop(queue, _ABSENT) is None
         identity: Json = {"uid": uid, **status}
         if written.status == identity:
-            return
+            return True
         condition: dict[str, Any] = status["conditions"][0]
+        is_news = is_pressing and (written.status is None or written.status["conditions"] != status["conditions"])
+        if not self._budget.take(now_ms) and not is_news:
+            return False
         if written.active != condition["status"]:
             written.active, written.since = condition["status"], conditions.rfc3339(now_ms)
         written.status, written.due_ms = identity, UnixMs(now_ms + INTERVAL_MS)
         shown = {**status, "conditions": [{**condition, "lastTransitionTime": written.since}]}
-        call_id = f"queue-status/{queue.kind}/{queue.key}"
+        call_id = _call_id(queue)
         self._writes[call_id] = queue
         calls.append(
             Call(
                 id=call_id,
                 method="PATCH",
                 path=queue_status_path(queue.kind, queue.key),
-                query=APPLY_QUERY,
+                query=apply_query(force=True),
                 body=queue_patch(queue.kind, queue.key, uid, shown),
                 content_type=APPLY_TYPE,
                 lane=call_id,
             )
         )
+        return True
 
     def _status(self, queue: Queue) -> tuple[str, Json] | None:
         """Uid and status of a queue; None when there is no such queue."""
@@ -248,3 +328,52 @@ class QueueStatuses:
 
     def _counts(self, queue: Queue, holders: dict[WorkloadKey, None]) -> Counts:
         return count_holders(self._state, holders, self._tally.pending.get(queue, 0))
+
+
+_NEVER: Final = UnixMs(1 << 62)
+_ABSENT: Final = "absent"
+
+
+def _call_id(queue: Queue) -> str:
+    return f"queue-status/{queue.kind}/{queue.key}"
+
+
+class _Shown(msgspec.Struct, frozen=True, rename="camel"):
+    conditions: tuple[Condition, ...] = ()
+    pending_workloads: int = 0
+    reserving_workloads: int = 0
+    admitted_workloads: int = 0
+    flavors_reservation: list[Json] = []
+    flavors_usage: list[Json] = []
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    status: _Shown = _Shown()
+
+
+def _read(written: _Written, body: bytes) -> None:
+    """Take over what a queue shows. What cannot be read is written anew."""
+    written.is_read = True
+    try:
+        seen = msgspec.json.decode(body, type=_Object)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return
+    active = conditions.find(seen.status.conditions, ACTIVE)
+    if active is None:
+        return
+    written.active, written.since = active.status, active.last_transition_time
+    condition: Json = msgspec.to_builtins(msgspec.structs.replace(active, last_transition_time=""))
+    written.status = {
+        "uid": seen.metadata.uid,
+        "conditions": [{"reason": "", "message": "", **condition}],
+        "pendingWorkloads": seen.status.pending_workloads,
+        "reservingWorkloads": seen.status.reserving_workloads,
+        "admittedWorkloads": seen.status.admitted_workloads,
+        "flavorsReservation": seen.status.flavors_reservation,
+        "flavorsUsage": seen.status.flavors_usage,
+    }

@@ -3,22 +3,42 @@ The binder's first task: each Workload's status in the API server is the one tha
 
 Level-triggered: a workload that something happened to is looked at again; when the digest of its status is neither that
 of the last one applied nor of the last one refused, it is written, one write a workload at a time. What happens while a
-write is under way leads to one more write with all of it. A conflict (the object was made anew under its name) is tried
-again later with the state of then; any other refusal is final until the status changes, but for one: a reservation that
-was refused is written once more after a status without it, since a reservation may go and not change.
+write is under way leads to one more write with all of it.
+
+Not every change is worth a write of its own. What somebody acts upon (quota reserved, admitted, evicted, released,
+finished) is written at once, and what has happened by then goes with it. Why a workload waits is for people: it is
+written when it has stood for WAITING_DELAY_MS, so that nobody pays for a wait that ends in the same breath; with the
+same reason only each REPEAT_MS, since the numbers in its message change with every other workload; and within a budget
+that shrinks under load. Counts of pods that are done are gathered for WAITING_DELAY_MS too. The last state is always
+written in the end. Of a workload that somebody else has marked finished nothing is written any more.
+
+A conflict (the object was made anew under its name, or the controller of an admission check has answered meanwhile) is
+tried again later with the state of then; any other refusal is final until the status changes, but for one: a
+reservation that was refused is written once more after a status without it, since it may go and not change.
+
+The last status of a finished workload is told to the log together with its finalizer, which goes right behind it: so
+the finalizer's going is no fact of its own, and a restart does not ask for it again.
 """
 
+import heapq
 from collections import OrderedDict
 from typing import Final
 
 import msgspec
 
 from headgate.core.machine import Call, Command, Completed
-from headgate.core.outcomes import CONFLICT, backoff_ms, is_success, refusal
-from headgate.core.state import State, Workload
+from headgate.core.outcomes import CONFLICT, backoff_ms, field_conflicts, is_success, refusal
+from headgate.core.state import PENDING, State, Workload
 from headgate.core.status import (
-    FIELD_MANAGER,
+    ADMISSION_MANAGER,
+    APPLY_TYPE,
+    MERGE_TYPE,
+    Json,
+    apply_query,
+    forces,
     is_empty,
+    left_behind,
+    removal_patch,
     status_digest,
     status_patch,
     status_path,
@@ -27,59 +47,108 @@ from headgate.core.status import (
 )
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.ids import Uid, UnixMs, WorkloadKey
+from headgate.events.objects import WorkloadStatus
 from headgate.events.registry import Event
+from headgate.processes.binder.budget import Budget, BudgetSettings, Load
+from headgate.processes.binder.finalizers import Finalizers
 
 WRITES_MAX: Final = 256
 """The most writes of Workload statuses under way at a time."""
 
-WORKLOAD_EVENTS: Final = (
+WAITING_DELAY_MS: Final = 500
+"""How long a workload has waited before why is written."""
+
+REPEAT_MS: Final = 30_000
+"""How long a reason stands before it is written again with another message."""
+
+WAITING_BUDGET: Final = BudgetSettings(rate_max=50, rate_min=3, burst=100, share=2.0)
+"""Writes of why workloads wait."""
+
+_URGENT: Final = (
+    queueing.WorkloadEvicted,
+    queueing.WorkloadReleased,
+    queueing.WorkloadRequeued,
+    queueing.WorkloadFinished,
+    decisions.QuotaReserved,
+    decisions.WorkloadAdmitted,
+)
+_PATIENT: Final = (
     facts.WorkloadObserved,
     facts.WorkloadDeleted,
     queueing.WorkloadQueued,
     queueing.WorkloadParked,
     queueing.WorkloadWoken,
-    queueing.WorkloadEvicted,
-    queueing.WorkloadReleased,
-    queueing.WorkloadRequeued,
-    queueing.WorkloadFinished,
     queueing.DeadlinePassed,
-    decisions.QuotaReserved,
-    decisions.WorkloadAdmitted,
     decisions.WorkloadSkipped,
 )
+WORKLOAD_EVENTS: Final = (*_URGENT, *_PATIENT)
 """The events after which a single workload's record is another one than before."""
 
 INVALID: Final = 422
 """The HTTP status of an object that the API server finds wrong."""
-
-APPLY_QUERY: Final = {"fieldManager": FIELD_MANAGER, "force": "true"}
-APPLY_TYPE: Final = "application/apply-patch+yaml"
-"""The media type of server-side apply. JSON is YAML."""
 
 
 class _Write(msgspec.Struct, frozen=True):
     workload: WorkloadKey
     uid: Uid
     digest: str
+    status: Json
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """Why a workload waits, as it was last written, and when."""
+
+    reason: str
+    at_ms: UnixMs
 
 
 class WorkloadStatuses:
     """The working set of Workload statuses. The binder's machine hands on what concerns them."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, load: Load, finalizers: Finalizers) -> None:
         self._state = state
-        self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict.fromkeys(state.workloads)
+        self._load = load
+        self._finalizers = finalizers
+        self._budget = Budget(WAITING_BUDGET, load)
+        self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict()
+        """To be looked at now."""
+        self._news: dict[WorkloadKey, None] = {}
+        """To be looked at when it has stood for a while."""
+        for key, workload in state.workloads.items():
+            (self._news if workload.stage in PENDING else self._dirty)[key] = None
+        self._soon: OrderedDict[WorkloadKey, UnixMs] = OrderedDict()
+        """Those that do not wait for quota, with when to look at them; in that order."""
+        self._due: dict[WorkloadKey, UnixMs] = {}
+        """Those that do, with when to say why."""
+        self._line: list[tuple[UnixMs, int, WorkloadKey]] = []
+        """A heap over `_due`; may hold times that no longer count."""
+        self._count = 0
+        self._told: dict[WorkloadKey, _Told] = {}
         self._writes: dict[str, _Write] = {}
-        self._busy: dict[WorkloadKey, None] = {}
+        self._removals: list[Command] = []
+        self._busy: dict[WorkloadKey, bool] = {}
+        """Workloads with a write under way, and whether another has to follow at once."""
+        self._unreported: dict[WorkloadKey, _Write] = {}
+        """Writes that have succeeded and are told to the log with what becomes of the workload's finalizer."""
+        self._taken: dict[WorkloadKey, None] = {}
+        """Workloads of whose status others hold fields that an admission writes: the next write takes them."""
         self._conflicts: dict[WorkloadKey, int] = {}
         self._retry_at: dict[WorkloadKey, UnixMs] = {}
         self._to_retry: list[WorkloadKey] = []
 
     def on_event(self, event: Event) -> None:
         """Note what may have changed a status."""
-        if isinstance(event, WORKLOAD_EVENTS):
+        if isinstance(event, _URGENT):
+            if event.workload in self._busy:
+                self._busy[event.workload] = True
             self._dirty[event.workload] = None
-        elif isinstance(event, effects.StatusApplied | effects.StatusRejected):
+        elif isinstance(event, _PATIENT):
+            self._news[event.workload] = None
+        elif isinstance(event, effects.StatusApplied):
+            self._conflicts.pop(event.workload, None)
+            if self._busy.pop(event.workload, True):
+                self._dirty[event.workload] = None
+        elif isinstance(event, effects.StatusRejected):
             self._busy.pop(event.workload, None)
             self._conflicts.pop(event.workload, None)
             self._dirty[event.workload] = None
@@ -87,7 +156,10 @@ class WorkloadStatuses:
             # A Job's counters give its Workload's reclaimable pods.
             key = self._state.index.by_owner.get(event.spec.uid)
             if key is not None:
-                self._dirty[key] = None
+                self._news[key] = None
+        elif isinstance(event, facts.ClusterQueueObserved):
+            # With its list of admission checks those of its workloads may have changed.
+            self._news |= self._state.index.holders.get(event.name, {})
 
     def on_completed(self, completed: Completed, out: list[Event]) -> None:
         """The effect of a write that has ended. Its workload stays busy until the effect is folded."""
@@ -95,8 +167,17 @@ class WorkloadStatuses:
         if write is None:
             return
         if is_success(completed):
-            out.append(effects.StatusApplied(workload=write.workload, uid=write.uid, digest=write.digest))
+            left = left_behind(write.status, completed.body)
+            if left and not completed.call_id.endswith(_REMOVAL):
+                self._remove(write, left)
+                return
+            if self._finalizers.is_busy_with(write.workload):
+                self._unreported[write.workload] = write
+            else:
+                out.append(self._applied(write))
         elif completed.status == CONFLICT:
+            if any(not field.startswith(".status.admissionChecks") for field in field_conflicts(completed)):
+                self._taken[write.workload] = None
             del self._busy[write.workload]
             self._to_retry.append(write.workload)
         else:
@@ -112,6 +193,17 @@ class WorkloadStatuses:
                 )
             )
 
+    def on_finalizer(self, key: WorkloadKey, out: list[Event]) -> None:
+        """The effect of a write behind which the workload's finalizer was removed: both are told in one event."""
+        if key in self._unreported:
+            out.append(self._applied(self._unreported.pop(key)))
+
+    def _applied(self, write: _Write) -> Event:
+        removed = self._finalizers.has_removed(write.workload, write.uid)
+        return effects.StatusApplied(
+            workload=write.workload, uid=write.uid, digest=write.digest, finalizer_removed=removed
+        )
+
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
         """Write what has to be written, as far as there is room for calls. Returns when to look again."""
         for key in self._to_retry:
@@ -121,39 +213,134 @@ class WorkloadStatuses:
         for key in [key for key, at_ms in self._retry_at.items() if at_ms <= now_ms]:
             del self._retry_at[key]
             self._dirty[key] = None
+        calls += self._removals
+        self._removals.clear()
+        self._sort_news(UnixMs(now_ms + WAITING_DELAY_MS))
+        while self._soon and next(iter(self._soon.values())) <= now_ms:
+            self._dirty[self._soon.popitem(last=False)[0]] = None
+        begun = len(self._writes)
         while self._dirty and len(self._writes) < WRITES_MAX:
-            self._look_at(self._dirty.popitem(last=False)[0], calls)
-        return min(self._retry_at.values(), default=None)
+            self._look_at(self._dirty.popitem(last=False)[0], calls, now_ms)
+        self._load.note(now_ms, len(self._writes) - begun)
+        self._look_at_waiting(now_ms, calls)
+        soon = list(self._soon.values())[:1]
+        return min([*self._retry_at.values(), *soon, *self._next_due(now_ms)], default=None)
 
-    def _look_at(self, key: WorkloadKey, calls: list[Command]) -> None:
+    # --- what can wait ---------------------------------------------------------------------------------------------
+
+    def _sort_news(self, due_ms: UnixMs) -> None:
+        for key in self._news:
+            workload = self._state.workloads.get(key)
+            if workload is None or workload.stage not in PENDING:
+                self._soon.setdefault(key, due_ms)
+            elif key not in self._due and (workload.conditions or workload.applied):
+                self._wait(key, due_ms)
+        self._news.clear()
+
+    def _look_at_waiting(self, now_ms: UnixMs, calls: list[Command]) -> None:
+        while self._line and len(self._writes) < WRITES_MAX:
+            due_ms, _, key = self._line[0]
+            if self._due.get(key) != due_ms:
+                heapq.heappop(self._line)
+                continue
+            if due_ms > now_ms or self._budget.ready_at(now_ms) > now_ms:
+                return
+            heapq.heappop(self._line)
+            del self._due[key]
+            self._look_at(key, calls, now_ms, waiting=True)
+
+    def _wait(self, key: WorkloadKey, due_ms: UnixMs) -> None:
+        self._due[key] = due_ms
+        self._count += 1
+        heapq.heappush(self._line, (due_ms, self._count, key))
+
+    def _next_due(self, now_ms: UnixMs) -> list[UnixMs]:
+        while self._line and self._due.get(self._line[0][2]) != self._line[0][0]:
+            heapq.heappop(self._line)
+        return [max(self._line[0][0], self._budget.ready_at(now_ms))] if self._line else []
+
+    def _is_told(self, workload: Workload, status: WorkloadStatus, now_ms: UnixMs) -> bool:
+        """Whether a workload's reason to wait was written so lately that its new words have to wait."""
+        told = self._told.get(workload.key)
+        reason = _reason(status)
+        if told is not None and told.reason == reason and now_ms < told.at_ms + REPEAT_MS:
+            self._wait(workload.key, UnixMs(told.at_ms + REPEAT_MS))
+            return True
+        self._budget.take(now_ms)
+        return False
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def _look_at(self, key: WorkloadKey, calls: list[Command], now_ms: UnixMs, *, waiting: bool = False) -> None:
         workload = self._state.workloads.get(key)
         if workload is None:
-            self._retry_at.pop(key, None)
-            self._conflicts.pop(key, None)
+            for table in (self._retry_at, self._conflicts, self._told, self._taken, self._due):
+                table.pop(key, None)
             return
-        if key in self._busy or key in self._retry_at:
+        self._soon.pop(key, None)
+        self._due.pop(key, None)
+        if key in self._busy:
+            if waiting:
+                self._news[key] = None
+            return
+        if key in self._retry_at or workload.observed_finished is not None:
             return
         status = workload_status(self._state, workload)
         if is_empty(status) and not workload.applied:
             return
         digest = status_digest(status)
-        if digest in workload.refused and workload.refused_code == INVALID and status.admission is not None:
+        between = digest in workload.refused and workload.refused_code == INVALID and status.admission is not None
+        if between:
             # Perhaps the API server still has another reservation, which may only go, not change.
             status = without_reservation(status)
             digest = status_digest(status)
-        if digest not in (workload.applied, *workload.refused):
-            self._busy[key] = None
-            calls.append(self._write(workload, digest, status_patch(workload, status)))
+        if digest in (workload.applied, *workload.refused):
+            return
+        if workload.stage not in PENDING:
+            self._told.pop(key, None)
+        elif waiting and self._is_told(workload, status, now_ms):
+            return
+        else:
+            self._told[key] = _Told(_reason(status), now_ms)
+        self._busy[key] = between
+        calls.append(self._write(workload, digest, status))
 
-    def _write(self, workload: Workload, digest: str, body: object) -> Call:
+    def _write(self, workload: Workload, digest: str, status: WorkloadStatus) -> Call:
         call_id = f"status/{workload.key}"
-        self._writes[call_id] = _Write(workload.key, workload.uid, digest)
+        body = status_patch(workload, status)
+        self._writes[call_id] = _Write(workload.key, workload.uid, digest, body["status"])
+        force = workload.key in self._taken or forces(status)
+        self._taken.pop(workload.key, None)
         return Call(
             id=call_id,
             method="PATCH",
             path=status_path(workload.key),
-            query=APPLY_QUERY,
+            query=apply_query(force=force, manager=ADMISSION_MANAGER),
             body=body,
             content_type=APPLY_TYPE,
             lane=workload.key,
         )
+
+    def _remove(self, write: _Write, fields: list[str]) -> None:
+        """Remove by name what others had written into a status and what is over now."""
+        call_id = f"status/{write.workload}{_REMOVAL}"
+        self._writes[call_id] = write
+        self._removals.append(
+            Call(
+                id=call_id,
+                method="PATCH",
+                path=status_path(write.workload),
+                query={"fieldManager": ADMISSION_MANAGER},
+                body=removal_patch(write.uid, fields),
+                content_type=MERGE_TYPE,
+                lane=write.workload,
+            )
+        )
+
+
+_REMOVAL: Final = "/removal"
+
+
+def _reason(status: WorkloadStatus) -> str:
+    """Why a workload waits, without the numbers."""
+    return ", ".join(f"{each.type}={each.status}/{each.reason}" for each in status.conditions)

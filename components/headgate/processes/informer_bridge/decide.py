@@ -14,10 +14,10 @@ last fact.
 `informers.synced` also marks how far each resource has come (`headgate.processes.informer_bridge.marks`).
 
 Effects. A Job with a queue and without Workload gets one (POST; the name follows from the Job's uid, so that a repeated
-POST is answered 409 and does no harm). A pending Workload follows its Job to another queue or priority class. A
-Workload that is being deleted loses the finalizer that Kueue's Workloads carry once its Job no longer runs. All of this
-follows from the state and the objects shown, and is found again after a crash; of a Workload that was not shown since
-a resume, and has to lose its finalizer, the API server is asked for the metadata.
+POST is answered 409 and does no harm). It carries the Job's whole pod template, which the log does not have: the Job's
+JSON is kept from when it was shown until its Workload is made, and asked for where it was not shown since the start.
+A pending Workload follows its Job to another queue or priority class. All of this follows from the state and the
+objects shown, and is found again after a crash.
 
 Objects that cannot be read are kept in `problems` for the process to log; they count as absent.
 """
@@ -37,9 +37,7 @@ from headgate.core.ingest import (
     key_of,
     read,
 )
-from headgate.core.injection import needs_restoring
 from headgate.core.job_workload import (
-    FINALIZER,
     NoSuchPriorityClassError,
     workload_changes,
     workload_key,
@@ -58,10 +56,11 @@ from headgate.core.machine import (
     Settled,
     Stimulus,
 )
-from headgate.core.outcomes import CONFLICT, is_success, refusal
-from headgate.core.state import PENDING, JobRecord, State, Workload
+from headgate.core.outcomes import CONFLICT, NOT_FOUND, is_success, refusal
+from headgate.core.state import PENDING, JobRecord, State
 from headgate.events import effects, facts, queueing
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
+from headgate.events.objects import Job
 from headgate.events.registry import Event
 from headgate.processes.informer_bridge.marks import Marks
 
@@ -78,30 +77,12 @@ _GONE: Final = b""
 _COMPOSE_ERROR: Final = "ErrWorkloadCompose"
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-    finalizers: tuple[str, ...] = ()
-
-
-class _WithMetadata(msgspec.Struct, frozen=True):
-    metadata: _Metadata
-
-
 class _Creation(msgspec.Struct, frozen=True):
     """A POST under way: of which Job, which Workload."""
 
     job: JobKey
     job_uid: Uid
     workload: WorkloadKey
-
-
-class _Finalization(msgspec.Struct, frozen=True):
-    """A PATCH under way: of which Workload, at which resource version."""
-
-    workload: WorkloadKey
-    uid: Uid
-    resource_version: str
 
 
 class InformerBridge:
@@ -120,18 +101,16 @@ class InformerBridge:
         self._followed: dict[str, None] = {}
         self._unswept: dict[str, None] = {}
         self._marks = Marks(state, lambda resource: bool(self._waiting[resource]))
-        self._metadata: dict[WorkloadKey, _Metadata] = {}
+        self._raw: dict[JobKey, bytes] = {}
+        """The JSON of Jobs that have no Workload yet, as they were last shown. At most one a Job."""
         self._effects: list[Event] = []
         self._jobs: OrderedDict[JobKey, None] = OrderedDict.fromkeys(state.jobs)
         self._creating: dict[str, _Creation] = {}
         self._created: dict[Uid, None] = {}
         self._updating: dict[str, None] = {}
         self._asked: dict[Uid, object] = {}
-        self._deleting: OrderedDict[WorkloadKey, None] = OrderedDict()
-        self._finalizing: dict[str, _Finalization] = {}
-        self._finalized: dict[Uid, None] = {}
-        self._has_resumed_workloads = False
-        self._looking: dict[str, WorkloadKey] = {}
+        self._reading: dict[str, _Creation] = {}
+        """GETs of Jobs under way, for the Workload that is to be made."""
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """The commands that follow from a stimulus."""
@@ -171,8 +150,9 @@ class InformerBridge:
         self._unswept[listed.resource] = None
         self._followed[listed.resource] = None
         self._marks.listed(listed.resource, listed.resource_version)
+        if listed.resource == "jobs":
+            self._look_at(self.state.jobs)
         if listed.resource == "workloads":
-            self._has_resumed_workloads = False
             # A Workload that was made and deleted before we saw it never shows: its Job may need a new one.
             self._created.clear()
             self._look_at(self.state.jobs)
@@ -180,14 +160,11 @@ class InformerBridge:
     def _on_resumed(self, resumed: Resumed) -> None:
         self._followed[resumed.resource] = None
         self._marks.resumed(resumed.resource, resumed.resource_version)
-        if resumed.resource == "workloads":
-            self._has_resumed_workloads = True
-            for key, workload in self.state.workloads.items():
-                if workload.deleting:
-                    self._deleting[key] = None
+        if resumed.resource == "jobs":
+            self._look_at(self.state.jobs)
 
     def _on_changed(self, changed: Changed) -> None:
-        self._marks.changed(changed.resource, changed.resource_version)
+        self._marks.changed(changed.resource, changed.resource_version, changed.kind, changed.object)
         key = self._key_of(changed.resource, changed.object)
         if key is None:
             return
@@ -217,7 +194,6 @@ class InformerBridge:
         events = self._effects[:FACTS_MAX]
         del self._effects[:FACTS_MAX]
         self._take_facts(events)
-        self._drop_finalizers(calls)
         resources: tuple[str, ...] = ()
         if not self.synced and self._all_is_appended():
             self.synced = True
@@ -260,18 +236,25 @@ class InformerBridge:
 
     def _fact(self, resource: str, key: str, raw: bytes) -> facts.Fact | None:
         if raw == _GONE:
-            self._metadata.pop(WorkloadKey(key), None)
+            self._raw.pop(JobKey(key), None)
             return novelty.deleted(self.state, resource, key)
         try:
             seen = read(resource, raw)
         except UnreadableObjectError as error:
             self.problems.append(error)
             return novelty.deleted(self.state, resource, key)
-        if isinstance(seen.fact, facts.WorkloadObserved):
-            self._remember_metadata(seen.fact, raw)
+        if isinstance(seen.fact, facts.JobObserved):
+            self._keep(seen.fact, raw)
         if seen.fact is None:
             return novelty.deleted(self.state, resource, key)
         return novelty.news(self.state, seen.fact)
+
+    def _keep(self, fact: facts.JobObserved, raw: bytes) -> None:
+        """Keep the JSON of a Job as long as a Workload may have to be made of it."""
+        if fact.spec.finished is None and fact.spec.uid not in self.state.index.by_owner:
+            self._raw[fact.job] = raw
+        else:
+            self._raw.pop(fact.job, None)
 
     def _all_is_appended(self) -> bool:
         """Whether everything that was shown is in this commit or in the log."""
@@ -284,21 +267,16 @@ class InformerBridge:
             case facts.JobObserved():
                 self._asked.pop(Uid(event.spec.uid), None)
                 self._look_at((event.job,))
-                self._look_at_workload_of(event.spec.uid)
             case facts.JobDeleted():
                 self._asked.pop(event.uid, None)
-                self._look_at_workload_of(event.uid)
             case queueing.WorkloadReleased():
                 self._look_at(self._jobs_of(event.workload))
             case facts.WorkloadObserved():
                 if event.owner is not None:
                     self._asked.pop(Uid(event.owner.uid), None)
+                    self._raw.pop(JobKey(f"{split_key(event.workload)[0]}/{event.owner.name}"), None)
                     self._look_at(self._jobs_of(event.workload))
-                if event.deleting:
-                    self._deleting[event.workload] = None
             case facts.WorkloadDeleted():
-                self._finalized.pop(event.uid, None)
-                self._deleting.pop(event.workload, None)
                 for key in self._jobs_of(event.workload):
                     self._created.pop(Uid(self.state.jobs[key].job.uid), None)
                     self._look_at((key,))
@@ -306,8 +284,6 @@ class InformerBridge:
                 self._creating.pop(_creation_id(event.job, event.job_uid), None)
             case facts.WorkloadPriorityClassObserved() | facts.PriorityClassObserved():
                 self._look_at(key for key, record in self.state.jobs.items() if _COMPOSE_ERROR in record.refused)
-            case effects.JobStopped():
-                self._look_at_workload_of(event.job_uid)
             case _:
                 pass
 
@@ -322,11 +298,6 @@ class InformerBridge:
         for key in jobs:
             self._jobs[key] = None
 
-    def _look_at_workload_of(self, job_uid: str) -> None:
-        key = self.state.index.by_owner.get(job_uid)
-        if key is not None and self.state.workloads[key].deleting:
-            self._deleting[key] = None
-
     # --- calls -----------------------------------------------------------------------------------------------------
 
     def _create_workloads(self, calls: list[Command]) -> None:
@@ -335,13 +306,8 @@ class InformerBridge:
             self._create(key, calls)
             self._update(key, calls)
 
-    def _drop_finalizers(self, calls: list[Command]) -> None:
-        while self._deleting and not self._is_full():
-            self._drop_finalizer(self._deleting.popitem(last=False)[0], calls)
-
     def _is_full(self) -> bool:
-        under_way = len(self._creating) + len(self._updating) + len(self._finalizing) + len(self._looking)
-        return under_way >= CALLS_MAX
+        return len(self._creating) + len(self._reading) + len(self._updating) >= CALLS_MAX
 
     def _create(self, key: JobKey, calls: list[Command]) -> None:
         """Make a Job's Workload if it needs one."""
@@ -350,8 +316,12 @@ class InformerBridge:
             return
         creation = _Creation(key, Uid(record.job.uid), workload_key(key, record.job))
         call_id = _creation_id(creation.job, creation.job_uid)
+        job, raw = self._whole(key, record)
+        if job is None:
+            self._ask_for_job(creation, calls)
+            return
         try:
-            body = workload_of(self.state, key, record.job)
+            body = workload_of(self.state, key, job, raw)
         except NoSuchPriorityClassError as error:
             if not record.refused:
                 self._creating[call_id] = creation
@@ -360,6 +330,46 @@ class InformerBridge:
         self._creating[call_id] = creation
         path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{split_key(key)[0]}/workloads"
         calls.append(Call(id=call_id, method="POST", path=path, body=body, lane=key))
+
+    def _whole(self, key: JobKey, record: JobRecord) -> tuple[Job | None, bytes]:
+        """A Job as the API server has shown it, read and as JSON; None when that is not at hand."""
+        raw = self._raw.get(key) or self._waiting["jobs"].get(key, _GONE)
+        if raw == _GONE:
+            return None, raw
+        try:
+            fact = read("jobs", raw).fact
+        except UnreadableObjectError as error:
+            self.problems.append(error)
+            return None, raw
+        if not isinstance(fact, facts.JobObserved) or fact.spec.uid != record.job.uid:
+            return None, raw
+        return fact.spec, raw
+
+    def _ask_for_job(self, creation: _Creation, calls: list[Command]) -> None:
+        """After a resume, a Job that does not change is not shown. One that is to be listed will be."""
+        call_id = f"read/{creation.job}/{creation.job_uid}"
+        if call_id in self._reading or "jobs" not in self._followed:
+            return
+        self._reading[call_id] = creation
+        namespace, name = split_key(creation.job)
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
+        calls.append(Call(id=call_id, method="GET", path=path, lane=creation.job))
+
+    def _on_job_read(self, creation: _Creation, completed: Completed) -> None:
+        """What a watch has shown meanwhile counts. A Job that is gone or another one is told by its watch."""
+        record = self.state.jobs.get(creation.job)
+        if record is None or record.job.uid != creation.job_uid or completed.status == NOT_FOUND:
+            return
+        if not is_success(completed):
+            said = refusal(completed)
+            self._creating[_creation_id(creation.job, creation.job_uid)] = creation
+            self._effects.append(_rejected(creation, said.code, said.reason, said.message))
+            return
+        self._raw.setdefault(creation.job, completed.body)
+        if self._whole(creation.job, record)[0] is not None:
+            self._look_at((creation.job,))
+        else:
+            self._raw.pop(creation.job, None)
 
     def _update(self, key: JobKey, calls: list[Command]) -> None:
         """
@@ -373,7 +383,7 @@ class InformerBridge:
         if record is None or workload is None or workload.stage not in PENDING or workload.deleting:
             return
         uid, call_id = Uid(record.job.uid), f"update/{workload.key}"
-        changes = workload_changes(self.state, record.job, workload.spec)
+        changes = workload_changes(self.state, record.job, workload)
         if not changes or call_id in self._updating or self._asked.get(uid) == changes:
             return
         self._asked[uid] = changes
@@ -384,7 +394,7 @@ class InformerBridge:
                 id=call_id,
                 method="PATCH",
                 path=f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads/{name}",
-                body={"metadata": {"uid": workload.uid}, "spec": changes},
+                body={**changes, "metadata": {"uid": workload.uid, **changes.get("metadata", {})}},
                 content_type="application/merge-patch+json",
                 lane=key,
             )
@@ -401,72 +411,6 @@ class InformerBridge:
             return False
         return not record.refused or _COMPOSE_ERROR in record.refused
 
-    def _drop_finalizer(self, key: WorkloadKey, calls: list[Command]) -> None:
-        """Let a deleted Workload go when its Job does not run any more."""
-        workload = self.state.workloads.get(key)
-        if workload is None or not workload.deleting or workload.uid in self._finalized or self._may_run(workload):
-            return
-        metadata = self._metadata.get(key)
-        if metadata is None:
-            self._ask_for_metadata(workload, calls)
-            return
-        call_id = f"finalize/{workload.uid}"
-        if metadata.uid != workload.uid or FINALIZER not in metadata.finalizers or call_id in self._finalizing:
-            return
-        self._finalizing[call_id] = _Finalization(key, workload.uid, metadata.resource_version)
-        namespace, name = split_key(key)
-        kept = [finalizer for finalizer in metadata.finalizers if finalizer != FINALIZER]
-        body = {
-            "metadata": {
-                "uid": workload.uid,
-                "resourceVersion": metadata.resource_version,
-                "finalizers": kept or None,
-            }
-        }
-        calls.append(
-            Call(
-                id=call_id,
-                method="PATCH",
-                path=f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads/{name}",
-                body=body,
-                content_type="application/merge-patch+json",
-                lane=key,
-            )
-        )
-
-    def _ask_for_metadata(self, workload: Workload, calls: list[Command]) -> None:
-        """After a resume, a Workload that does not change is not shown. One that is to be listed will be."""
-        call_id = f"look/{workload.uid}"
-        if not self._has_resumed_workloads or call_id in self._looking:
-            return
-        self._looking[call_id] = workload.key
-        namespace, name = split_key(workload.key)
-        path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads/{name}"
-        calls.append(Call(id=call_id, method="GET", path=path, lane=workload.key))
-
-    def _may_run(self, workload: Workload) -> bool:
-        """Whether pods of a workload may still run, or its Job is not yet what it was: it has to stay for a while."""
-        if workload.owner is None:
-            return False
-        record = self.state.jobs.get(JobKey(f"{split_key(workload.key)[0]}/{workload.owner.name}"))
-        if record is None or record.job.uid != workload.owner.uid:
-            return False
-        job = record.job
-        if job.finished is not None or job.deleting:
-            return False
-        if not job.suspended or job.active > 0 or record.started_for != "":
-            return True
-        # What the admission put into the Job is taken out by what this Workload says: it must outlive that.
-        return needs_restoring(workload, job)
-
-    def _remember_metadata(self, fact: facts.WorkloadObserved, raw: bytes) -> None:
-        """Keep what it takes to remove the finalizer of a Workload that is being deleted."""
-        if not fact.deleting:
-            return
-        self._metadata[fact.workload] = msgspec.json.decode(raw, type=_WithMetadata).metadata
-        self._finalized.pop(fact.uid, None)
-        self._deleting[fact.workload] = None
-
     # --- outcomes --------------------------------------------------------------------------------------------------
 
     def _on_completed(self, completed: Completed) -> None:
@@ -476,12 +420,9 @@ class InformerBridge:
         if completed.call_id in self._updating:
             # Done or refused, the Workload and the Job show what there is to do next.
             del self._updating[completed.call_id]
-        finalization = self._finalizing.pop(completed.call_id, None)
-        if finalization is not None:
-            self._on_finalized(finalization)
-        looked_at = self._looking.pop(completed.call_id, None)
-        if looked_at is not None and is_success(completed):
-            self._on_looked_at(looked_at, completed.body)
+        reading = self._reading.pop(completed.call_id, None)
+        if reading is not None:
+            self._on_job_read(reading, completed)
 
     def _on_created(self, creation: _Creation, completed: Completed) -> None:
         """The outcome stays among the calls under way until its event is folded."""
@@ -497,28 +438,6 @@ class InformerBridge:
             return
         said = refusal(completed)
         self._effects.append(_rejected(creation, said.code, said.reason, said.message))
-
-    def _on_finalized(self, finalization: _Finalization) -> None:
-        """Whatever the answer: as long as the object does not change, there is no use in asking again."""
-        metadata = self._metadata.get(finalization.workload)
-        if metadata is not None and metadata.resource_version != finalization.resource_version:
-            self._deleting[finalization.workload] = None
-        else:
-            self._finalized[finalization.uid] = None
-
-    def _on_looked_at(self, key: WorkloadKey, body: bytes) -> None:
-        """What a watch has shown meanwhile counts. If the answer is outdated, its PATCH is refused by a conflict."""
-        if key in self._metadata:
-            return
-        try:
-            metadata = msgspec.json.decode(body, type=_WithMetadata).metadata
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            self.problems.append(UnreadableObjectError(resource="workloads", name=key, field="", why=str(error)))
-            return
-        workload = self.state.workloads.get(key)
-        if workload is not None and workload.uid == metadata.uid:
-            self._metadata[key] = metadata
-            self._deleting[key] = None
 
 
 def _creation_id(job: JobKey, uid: Uid) -> str:

@@ -10,12 +10,16 @@ A mark never runs ahead of its facts: a resource of which something still waits 
 wait for its time, and where a list shows that the server has gone back behind the mark, the mark is taken back with the
 first facts of that list. Versions of one cluster never become marks of another.
 
+With the marks goes an anchor: the last change that was shown, if it is younger than every list. By it the next term
+recognises the history that the marks belong to; without one it lists.
+
 Owned by the bridge's machine, and as pure as that.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from headgate.core.anchors import anchor_of
 from headgate.core.ingest import READING
 from headgate.core.machine import Command, WakeAt
 from headgate.core.state import State
@@ -42,6 +46,10 @@ class Marks:
         self._reached: dict[str, str] = {}
         self._relisted: dict[str, None] = {}
         self._cluster_id = ""
+        # What was proven before the term could resume; a list begins anew.
+        self._anchor = state.anchor
+        self._last_change: tuple[str, str, str, bytes] | None = None
+        self._listed_at = 0
         self._has_changed = False
         self._marked_ms = UnixMs(0)
         self._wake_at_ms: UnixMs | None = None
@@ -52,10 +60,13 @@ class Marks:
         """The cluster says which it is. What another one has shown has to be listed again before it is marked."""
         if self._cluster_id not in {"", cluster_id}:
             self._reached.clear()
+            self._anchor, self._last_change = "", None
         self._cluster_id = cluster_id
 
     def listed(self, resource: str, version: str) -> None:
         """All of a resource was shown as it is at this version."""
+        self._anchor, self._last_change = "", None
+        self._listed_at = max(self._listed_at, int(version)) if version.isdecimal() else self._listed_at
         self._reached[resource] = version
         self._relisted[resource] = None
 
@@ -64,9 +75,12 @@ class Marks:
         self._cluster_id = self._cluster_id or self._state.cluster_id
         self._reached[resource] = version
 
-    def changed(self, resource: str, version: str) -> None:
+    def changed(self, resource: str, version: str, kind: str, raw: bytes) -> None:
         """An object was shown that has become what it is with this version."""
         self._has_changed = True
+        # The digest is made when it is needed: once for a mark, not for each change.
+        if version.isdecimal() and int(version) > self._listed_at:
+            self._last_change = (resource, version, kind, raw)
         self.reached(resource, version)
 
     def reached(self, resource: str, version: str) -> None:
@@ -97,6 +111,7 @@ class Marks:
         moved = self._moved() if is_synced else {}
         self._relisted = {each: None for each in self._relisted if each in moved or self._waits(each)}
         due = bool(resources) or any(each in moved for each in self._relisted) or now_ms >= self._due_ms()
+        due = due or (is_synced and self._lacks_anchor())
         versions = moved if due else {}
         versions |= {resource: "" for resource in rewound if resource not in versions}
         if not resources and not versions:
@@ -106,12 +121,24 @@ class Marks:
         self._relisted = {each: None for each in self._relisted if self._waits(each)}
         self._has_changed = any(self._waits(each) for each in self._reached)
         self._marked_ms = now_ms
+        anchor = self._newest_anchor()
         return InformersSynced(
+            anchor=None if anchor == self._state.anchor else anchor,
             resources=resources,
             resource_versions=versions,
             cluster_id="" if self._is_same_cluster() else self._cluster_id,
             reading=0 if self._state.reading == READING else READING,
         )
+
+    def _lacks_anchor(self) -> bool:
+        """Whether the marks in the log are worth nothing for want of an anchor, and there is one to be had."""
+        return not self._state.anchor and self._last_change is not None
+
+    def _newest_anchor(self) -> str:
+        if self._last_change is not None:
+            self._anchor = str(anchor_of(*self._last_change) or "")
+            self._last_change = None
+        return self._anchor
 
     def wake(self, now_ms: UnixMs) -> list[Command]:
         """Ask for a time to mark what is not marked yet; where no mark was made, for that is not folded yet."""

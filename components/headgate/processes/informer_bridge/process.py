@@ -28,9 +28,12 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
         tuple(RESOURCES),
         page_items=settings.bridge.page_items,
         resumes=settings.bridge.resumes,
+        limiter=carrier.executor.limiter,
     )
     given.status.probes.append(lambda: carrier.probe(given.status.started_ms))
     given.status.probes.append(lambda: watching.probe(given.status.started_ms))
+    given.status.retries.append(carrier.retries)
+    given.status.watches.append(watching.counts)
     yield Parts(
         machine=InformerBridge,
         carrier=carrier,

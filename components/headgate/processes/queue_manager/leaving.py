@@ -15,13 +15,13 @@ import json
 import msgspec
 
 from headgate.core import conditions
+from headgate.core.conditions import DEACTIVATED
 from headgate.core.places import local_queue_of
 from headgate.core.state import JobRecord, Stage, State, Workload
 from headgate.events.ids import JobKey, UnixMs, split_key
 from headgate.events.objects import CheckState, RequeueState
 from headgate.events.queueing import DeadlinePassed, QueueEvent, WorkloadEvicted, WorkloadFinished, WorkloadReleased
 
-DEACTIVATED = "Deactivated"
 JOB_UID = "kueue.x-k8s.io/job-uid"
 """The label that names the job a workload was made for, also when the owner reference is gone."""
 
@@ -81,9 +81,8 @@ def is_deactivated(workload: Workload) -> bool:
         return True
     evicted = conditions.find(workload.conditions, conditions.EVICTED)
     return (
-        evicted is not None
-        and evicted.status == "True"
-        and evicted.reason == DEACTIVATED
+        conditions.is_deactivation(evicted)
+        and evicted is not None
         and (evicted.observed_generation or 0) == workload.generation
     )
 
@@ -91,7 +90,7 @@ def is_deactivated(workload: Workload) -> bool:
 def deactivation_message(workload: Workload) -> str:
     """Why a workload is switched off, in the words of its eviction."""
     evicted = conditions.find(workload.conditions, conditions.EVICTED)
-    if evicted is not None and evicted.status == "True" and evicted.reason == DEACTIVATED:
+    if evicted is not None and conditions.is_deactivation(evicted):
         return evicted.message
     return _DEACTIVATED_MESSAGE
 
@@ -119,11 +118,11 @@ def _evicted(
 
 
 def deadline_of(workload: Workload) -> UnixMs | None:
-    """When an admitted workload has run for as long as it may; None when it may run for ever."""
+    """When an admitted workload has run for as long as it may, all its admissions together; None: for ever."""
     allowed_s = workload.spec.maximum_execution_time_seconds
     if workload.stage is not Stage.ADMITTED or allowed_s is None:
         return None
-    return UnixMs(workload.admitted_at_ms + allowed_s * 1000)
+    return UnixMs(workload.admitted_at_ms + (allowed_s - (workload.past_execution_s or 0)) * 1000)
 
 
 def eviction(state: State, workload: Workload, now_ms: UnixMs) -> list[QueueEvent]:
@@ -194,7 +193,7 @@ def _by_local_queue(state: State, workload: Workload) -> WorkloadEvicted | None:
 
 def _by_cluster_queue(state: State, workload: Workload) -> WorkloadEvicted | None:
     queue = state.cluster_queues.get(workload.cluster_queue)
-    policy = queue.spec.stop_policy if queue is not None else "Missing"
+    policy = queue.spec.stop_policy if queue is not None and not queue.deleting else "Missing"
     return _by_stop(workload, "ClusterQueue", workload.cluster_queue, policy)
 
 

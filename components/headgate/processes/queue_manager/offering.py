@@ -13,8 +13,13 @@ from headgate.core.pending import Rank
 from headgate.events.queueing import Head
 from headgate.processes.queue_manager.draft import Draft
 
-OFFER_DEPTH = 16
-"""How many heads of a ClusterQueue are on offer at most. Topped up when fewer than half are left."""
+OFFER_DEPTH = 6
+"""
+How many heads of a ClusterQueue are on offer at most. Topped up when fewer than half are left.
+
+A cycle takes one, and the queue manager's answer takes about as long as two cycles, so this is enough. More would be in
+vain: whoever comes in ahead of them has them all taken back and offered anew, and each is folded by six processes.
+"""
 
 
 class Offer:

@@ -17,6 +17,8 @@ from typing import Literal, assert_never
 import msgspec
 
 from headgate.core import conditions
+from headgate.core.conditions import DEACTIVATED
+from headgate.core.ingest import GATED_BY
 from headgate.core.places import local_queue_of
 from headgate.core.requests import Limits
 from headgate.core.shape import priority_of, shape_of
@@ -34,10 +36,7 @@ from headgate.events.queueing import (
     WorkloadRequeued,
     WorkloadWoken,
 )
-from headgate.processes.queue_manager.leaving import DEACTIVATED, deactivation_message, is_deactivated
-
-GATED_BY = "kueue.x-k8s.io/admission-gated-by"
-"""The annotation that holds a workload back until whoever set it takes it away."""
+from headgate.processes.queue_manager.leaving import deactivation_message, is_deactivated
 
 MISCONFIGURED, SUSPENDED, ADMISSION_GATED = "Misconfigured", "Suspended", "AdmissionGated"
 
@@ -262,7 +261,8 @@ def _requeued(workload: Workload) -> list[QueueEvent]:
         said.append(DeadlinePassed(workload=workload.key, uid=workload.uid, deadline="RequeueAt", at_ms=until))
     requeued = conditions.find(workload.conditions, conditions.REQUEUED)
     if requeued is not None and requeued.status == "False":
-        reason, message = _REQUEUED_BY.get(requeued.reason, _BACKOFF_FINISHED)
+        by = DEACTIVATED if requeued.reason.startswith(DEACTIVATED) else requeued.reason
+        reason, message = _REQUEUED_BY.get(by, _BACKOFF_FINISHED)
         said.append(WorkloadRequeued(workload=workload.key, uid=workload.uid, reason=reason, message=message))
     return said
 

@@ -19,7 +19,7 @@ from headgate.core.cycle import decide_cycle, is_ready
 from headgate.core.machine import Append, Command, Committed, Settled, Stimulus
 from headgate.core.state import Stage, State
 from headgate.events.decisions import QuotaReserved
-from headgate.events.facts import WorkloadObserved
+from headgate.events.facts import ClusterQueueObserved, WorkloadObserved
 from headgate.events.ids import WorkloadKey
 from headgate.events.registry import Event
 
@@ -49,6 +49,9 @@ class Scheduler:
         """Keep what a commit makes worth looking at; drop what it puts out of date."""
         if type(event) in STRUCTURAL:
             self._catalog = None
+            if isinstance(event, ClusterQueueObserved):
+                # Its list of admission checks may have become shorter.
+                self._reserved |= self.state.index.reserved
         elif isinstance(event, QuotaReserved | WorkloadObserved):
             workload = self.state.workloads.get(event.workload)
             if workload is not None and workload.stage is Stage.RESERVED:

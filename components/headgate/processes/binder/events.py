@@ -1,0 +1,261 @@
+"""
+The binder's Kubernetes Events: what `kubectl describe` shows under a Workload and a Job, in Kueue's words.
+
+Events are for people who look at one object, and each costs the API server a quarter of an admission. So they are
+derived from the log as it is folded, and bounded three ways. What is told: `summary` leaves out what the conditions say
+anyway or another Event implies (QuotaReserved before Admitted in one breath, CreatedWorkload, FinishedWorkload), `all`
+is what Kueue writes, `off` is nothing. How often: the same reason about the same object once in REPEAT_MS, and why a
+workload waits only when it still waits after DELAY_MS. How many: a budget that shrinks under load; of what waits for it
+at most WAITING_MAX are kept, the newest, and `dropped` counts the others.
+
+An Event's name is that of its object and the position of what it tells in the log, so that a repeated one is answered
+409 and stays the one it was. Positions from before this binder led are not told: a restart writes no Event again. What
+the API server refuses is left: nothing depends on an Event.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final, Literal, NamedTuple
+
+from headgate.core import conditions
+from headgate.core.job_workload import JOB_API_VERSION
+from headgate.core.machine import Call, Command, Completed
+from headgate.core.state import PENDING, State, Workload
+from headgate.core.status import API_VERSION, Json
+from headgate.events import decisions, effects, queueing
+from headgate.events.commit import Position
+from headgate.events.ids import JobKey, UnixMs, WorkloadKey, split_key
+from headgate.events.registry import Event
+from headgate.processes.binder.budget import Budget, BudgetSettings, Load
+
+Told = Literal["off", "summary", "all"]
+"""How much is told."""
+
+WAITING_MAX: Final = 500
+"""The most Events that wait for the budget. Beyond it the oldest are dropped."""
+
+SAID_MAX: Final = 10_000
+"""How many reasons about objects are remembered, so that they are not repeated."""
+
+DELAY_MS: Final = 1_000
+"""How long a workload has waited before an Event says why."""
+
+REPEAT_MS: Final = 300_000
+"""How long a reason to wait stands before another Event tells it again."""
+
+CALLS_MAX: Final = 16
+"""The most Events that are being created at a time."""
+
+NOTE_BYTES_MAX: Final = 1024
+"""What the API takes as an Event's note."""
+
+BUDGETS: Final = {
+    "off": BudgetSettings(rate_max=1, rate_min=1, burst=1),
+    "summary": BudgetSettings(rate_max=20, rate_min=0.5, burst=100),
+    "all": BudgetSettings(rate_max=100, rate_min=5, burst=500),
+}
+
+_DEACTIVATED: Final = "The workload is deactivated"
+_COMPONENT: Final = "headgate"
+_NAME_LEN_MAX: Final = 253
+
+
+class Telling(NamedTuple):
+    """One Event to create."""
+
+    kind: str
+    key: str
+    uid: str
+    type: Literal["Normal", "Warning"]
+    reason: str
+    note: str
+    at: Position
+    at_ms: UnixMs
+    due_ms: UnixMs
+    nth: int = 0
+    """Of those about the same position."""
+
+
+class Events:
+    """The Events that are still to be created. The binder's machine hands on what concerns them."""
+
+    def __init__(self, state: State, load: Load, told: Told) -> None:
+        self.dropped = 0
+        """Events that were never created because too many were waiting."""
+        self._state = state
+        self._told = told
+        self._budget = Budget(BUDGETS[told], load)
+        self._waiting: deque[Telling] = deque()
+        self._calls: dict[str, None] = {}
+        self._said: OrderedDict[tuple[str, str], UnixMs] = OrderedDict()
+
+    def on_event(self, event: Event, at: Position, at_ms: UnixMs) -> None:
+        """Derive what is to be told about something that has just been folded."""
+        if self._told == "off":
+            return
+        for nth, told in enumerate(self._derive(event, at, at_ms)):
+            if len(self._waiting) >= WAITING_MAX:
+                self._waiting.popleft()
+                self.dropped += 1
+            self._waiting.append(told._replace(nth=nth))
+
+    def on_completed(self, completed: Completed) -> None:
+        """Created, there already, or refused: it is over."""
+        self._calls.pop(completed.call_id, None)
+
+    def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
+        """Create what the budget allows. Returns when to look again."""
+        while self._waiting and len(self._calls) < CALLS_MAX:
+            told = self._waiting[0]
+            if told.due_ms > now_ms:
+                return told.due_ms
+            if self._is_over(told, now_ms):
+                self._waiting.popleft()
+                continue
+            if not self._budget.take(now_ms):
+                return self._budget.ready_at(now_ms)
+            self._waiting.popleft()
+            self._remember(told, now_ms)
+            call = _call(told)
+            self._calls[call.id] = None
+            calls.append(call)
+        return None
+
+    # --- what is worth telling --------------------------------------------------------------------------------------
+
+    def _is_over(self, told: Telling, now_ms: UnixMs) -> bool:
+        """Whether a reason to wait no longer stands, or was told lately."""
+        if told.kind != "Workload" or told.type != "Warning" or told.due_ms == told.at_ms:
+            return False
+        workload = self._state.workloads.get(WorkloadKey(told.key))
+        if workload is None or workload.uid != told.uid or workload.stage not in PENDING:
+            return True
+        said_ms = self._said.get((told.uid, told.reason))
+        return said_ms is not None and now_ms < said_ms + REPEAT_MS
+
+    def _remember(self, told: Telling, now_ms: UnixMs) -> None:
+        if told.due_ms != told.at_ms:
+            self._said[told.uid, told.reason] = now_ms
+            self._said.move_to_end((told.uid, told.reason))
+            if len(self._said) > SAID_MAX:
+                self._said.popitem(last=False)
+
+    # --- what the log says ------------------------------------------------------------------------------------------
+
+    def _derive(self, event: Event, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
+        match event:
+            case effects.WorkloadCreated():
+                if self._told == "all":
+                    note = f"Created Workload: {event.workload}"
+                    yield _about_job(event.job, event.job_uid, "CreatedWorkload", note, at, at_ms)
+            case effects.WorkloadCreateRejected():
+                about = _about_job(event.job, event.job_uid, "ErrWorkloadCompose", event.message, at, at_ms)
+                yield about._replace(type="Warning")
+            case effects.JobStarted():
+                workload = self._state.workloads.get(event.workload)
+                queue = workload.cluster_queue if workload is not None else ""
+                note = f"Admitted by clusterQueue {queue}"
+                yield _about_job(event.job, event.job_uid, "Started", note, at, at_ms)
+            case effects.JobStopped():
+                yield _about_job(event.job, event.job_uid, "Stopped", self._why_stopped(event), at, at_ms)
+            case _:
+                key: WorkloadKey | None = getattr(event, "workload", None)
+                workload = self._state.workloads.get(key) if key else None
+                if workload is not None and workload.uid == getattr(event, "uid", ""):
+                    yield from self._about_workload(event, workload, at, at_ms)
+
+    def _why_stopped(self, event: effects.JobStopped) -> str:
+        """Kueue's words: those of the eviction, else of why the Job may not run."""
+        workload = self._state.workloads.get(event.workload)
+        evicted = conditions.find(workload.conditions, conditions.EVICTED) if workload is not None else None
+        if evicted is not None and event.reason == "WorkloadEvicted":
+            return evicted.message
+        return {"WorkloadDeleted": "Workload is deleted", "NoMatchingWorkload": "No matching Workload"}.get(
+            event.reason, "Not admitted by cluster queue"
+        )
+
+    def _about_workload(self, event: Event, workload: Workload, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
+        def normal(reason: str, note: str) -> Telling:
+            return Telling("Workload", workload.key, workload.uid, "Normal", reason, note, at, at_ms, at_ms)
+
+        def warning(reason: str, note: str, delay_ms: int = 0) -> Telling:
+            return normal(reason, note)._replace(type="Warning", due_ms=UnixMs(at_ms + delay_ms))
+
+        match event:
+            case decisions.QuotaReserved():
+                if self._told == "all" or event.checks:
+                    waited = _seconds(_queued_ms(workload), at_ms)
+                    note = f"Quota reserved in ClusterQueue {event.cluster_queue}, wait time since queued was {waited}s"
+                    yield normal("QuotaReserved", note)
+            case decisions.WorkloadAdmitted():
+                waited = _seconds(workload.reserved_at_ms, at_ms)
+                note = f"Admitted by ClusterQueue {event.cluster_queue}, wait time since reservation was {waited}s"
+                yield normal("Admitted", note)
+            case decisions.WorkloadSkipped() if event.status != "nominated":
+                yield warning(event.reason, event.message, 1 if self._told == "all" else DELAY_MS)
+            case queueing.WorkloadParked() if event.reason == "AdmissionGated":
+                yield normal("AdmissionGated", "Workload a" + event.message.removeprefix("A"))
+            case queueing.WorkloadQueued() if self._told == "all":
+                reserved = conditions.find(workload.conditions, conditions.QUOTA_RESERVED)
+                if reserved is not None and reserved.message == conditions.GATE_CLEARED:
+                    yield normal("AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
+            case queueing.DeadlinePassed() if event.deadline == "MaximumExecutionTime":
+                allowed_s = workload.spec.maximum_execution_time_seconds
+                yield warning("MaximumExecutionTimeExceeded", f"The maximum execution time ({allowed_s}s) exceeded")
+            case queueing.WorkloadEvicted() if workload.admission is not None:
+                if event.underlying_cause == "AdmissionCheck":
+                    yield warning("AdmissionCheckRejected", event.message.replace(_DEACTIVATED, "Deactivated", 1))
+                cause = f"DueTo{event.underlying_cause}" if event.underlying_cause else ""
+                yield normal(f"EvictedDueTo{event.reason}{cause}", event.message)
+            case queueing.WorkloadFinished() if self._told == "all" and workload.owner is not None:
+                job = JobKey(f"{split_key(workload.key)[0]}/{workload.owner.name}")
+                note = f"Workload '{workload.key}' is declared finished"
+                yield _about_job(job, workload.owner.uid, "FinishedWorkload", note, at, at_ms)
+            case _:
+                pass
+
+
+def _queued_ms(workload: Workload) -> UnixMs:
+    """Since when a workload waits, by Kueue's count: since it was requeued, or made (QueuedWaitTime)."""
+    requeued = conditions.find(workload.conditions, conditions.REQUEUED)
+    if requeued is None:
+        return workload.created_ms
+    try:
+        return conditions.parse_rfc3339(requeued.last_transition_time)
+    except ValueError:
+        return workload.created_ms
+
+
+def _seconds(since_ms: UnixMs, until_ms: UnixMs) -> int:
+    return max(0, round((until_ms - since_ms) / 1000))
+
+
+def _about_job(job: JobKey, uid: str, reason: str, note: str, at: Position, at_ms: UnixMs) -> Telling:
+    return Telling("Job", job, uid, "Normal", reason, note, at, at_ms, at_ms)
+
+
+def _call(told: Telling) -> Call:
+    namespace, name = split_key(told.key)
+    suffix = f".{told.at.seq:x}.{told.at.index:x}" + (f".{told.nth}" if told.nth else "")
+    body: Json = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": namespace, "name": name[: _NAME_LEN_MAX - len(suffix)] + suffix},
+        "eventTime": datetime.fromtimestamp(told.at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": _COMPONENT,
+        "reportingInstance": f"{_COMPONENT}-binder",
+        "action": told.reason,
+        "reason": told.reason,
+        "type": told.type,
+        "note": conditions.truncated(told.note, NOTE_BYTES_MAX),
+        "regarding": {
+            "apiVersion": JOB_API_VERSION if told.kind == "Job" else API_VERSION,
+            "kind": told.kind,
+            "namespace": namespace,
+            "name": name,
+            "uid": told.uid,
+        },
+    }
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    return Call(id=f"event/{told.at}.{told.nth}", method="POST", path=path, body=body)

@@ -1,0 +1,187 @@
+"""Kubernetes Events: Kueue's reasons and notes, each once, within a budget, and never of what is over."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.processes.test_binder_decide import BRIDGE, MANAGER, SCHEDULER, about, admitted, observed, queued, reserved
+from tests.processes.test_binder_writes import offered, skipped
+from tests.support.logs import TestLog
+
+from headgate.core.machine import Call, Committed, Completed, Settled
+from headgate.events import effects, facts
+from headgate.events.base import EventBase, Producer
+from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey
+from headgate.events.objects import CheckState, Job, OwnerReference
+from headgate.events.queueing import DeadlinePassed, WorkloadEvicted, WorkloadFinished, WorkloadParked
+from headgate.processes.binder import events as telling
+from headgate.processes.binder.decide import Binder
+
+UNGATER = Producer.UNGATER
+JOB: dict[str, Any] = {"job": JobKey("team-a/train"), "job_uid": Uid("j"), "workload": WorkloadKey("team-a/w")}
+
+
+class Teller:
+    """A binder of which only the Events are looked at. Each is answered at once."""
+
+    def __init__(self, told: telling.Told = "summary", log: TestLog | None = None) -> None:
+        self.log = log or TestLog()
+        self.machine = Binder(self.log.state, told)
+
+    def say(self, producer: Producer, *events: EventBase) -> None:
+        assert self.machine.decide(Committed(self.log.append(producer, *events))) == []
+
+    def told(self, code: int = 201) -> list[dict[str, Any]]:
+        found = []
+        for _ in range(1000):
+            commands = self.machine.decide(Settled(self.log.now_ms))
+            calls = [each for each in commands if isinstance(each, Call) and each.id.startswith("event/")]
+            for call in calls:
+                assert call.method == "POST"
+                found.append(call.body)
+                self.machine.decide(Completed(call.id, code, b"{}"))
+            if not calls:
+                return found
+        raise AssertionError("it does not come to rest")
+
+    def later(self, ms: int) -> None:
+        self.log.now_ms = UnixMs(self.log.now_ms + ms)
+
+
+def lines(events: list[dict[str, Any]]) -> list[str]:
+    """As kubectl describe shows them: type, reason, object, note."""
+    return [f"{each['type']} {each['reason']} {each['regarding']['kind']}: {each['note']}" for each in events]
+
+
+def a_life(teller: Teller) -> None:
+    """A Job's Workload is made, admitted, evicted for good, and over."""
+    created = effects.WorkloadCreated(**JOB)
+    teller.say(BRIDGE, facts.JobObserved(job=JOB["job"], spec=Job(uid="j", created_ms=UnixMs(5))), created)
+    teller.say(BRIDGE, msgspec.structs.replace(observed(), created_ms=UnixMs(teller.log.now_ms - 3000)))
+    teller.say(SCHEDULER, reserved(), admitted())
+    teller.say(UNGATER, effects.JobStarted(**JOB, workload_uid=Uid("uid-w")))
+    message = 'The workload is deactivated due to AdmissionCheck in Rejected state: "budget"'
+    evicted = WorkloadEvicted(**about(), reason="Deactivated", message=message, underlying_cause="AdmissionCheck")
+    teller.say(MANAGER, evicted)
+    teller.say(UNGATER, effects.JobStopped(**JOB, reason="WorkloadEvicted"))
+
+
+def test_the_summary_of_a_life() -> None:
+    """scheduler.recordWorkloadAdmissionEvents, reportEvictedWorkload, startJob and stopJob."""
+    teller = Teller()
+    a_life(teller)
+    rejected = 'due to AdmissionCheck in Rejected state: "budget"'
+    assert lines(teller.told()) == [
+        "Normal Admitted Workload: Admitted by ClusterQueue cq, wait time since reservation was 0s",
+        "Normal Started Job: Admitted by clusterQueue cq",
+        f"Warning AdmissionCheckRejected Workload: Deactivated {rejected}",
+        f"Normal EvictedDueToDeactivatedDueToAdmissionCheck Workload: The workload is deactivated {rejected}",
+        f"Normal Stopped Job: The workload is deactivated {rejected}",
+    ]
+
+
+def test_all_of_a_life() -> None:
+    """What the summary leaves out: CreatedWorkload, QuotaReserved, FinishedWorkload."""
+    summary, everything = Teller(), Teller("all")
+    for teller in (summary, everything):
+        a_life(teller)
+    more = [line for line in lines(everything.told()) if line not in lines(summary.told())]
+    assert more[:2] == [
+        "Normal CreatedWorkload Job: Created Workload: team-a/w",
+        "Normal QuotaReserved Workload: Quota reserved in ClusterQueue cq, wait time since queued was 3s",
+    ]
+    nothing = Teller("off")
+    a_life(nothing)
+    assert nothing.told() == []
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (
+            WorkloadParked(**about(), reason="AdmissionGated", message="Admission is gated by: a/b", wake=()),
+            "Normal AdmissionGated Workload: Workload admission is gated by: a/b",
+        ),
+        (
+            DeadlinePassed(**about(), deadline="MaximumExecutionTime", at_ms=UnixMs(0)),
+            "Warning MaximumExecutionTimeExceeded Workload: The maximum execution time (None s) exceeded",
+        ),
+    ],
+)
+def test_what_else_kueue_tells(event: EventBase, line: str) -> None:
+    """In the words of mayUpdateConditionForAdmissionGatedBy and reconcileMaxExecutionTime."""
+    teller = Teller()
+    teller.say(BRIDGE, observed())
+    teller.say(MANAGER, event)
+    assert lines(teller.told()) == [line.replace("None s", "Nones")]
+
+
+def test_quota_without_admission_is_told() -> None:
+    """While its admission checks are looked at, nothing else says that it has come so far."""
+    teller = Teller()
+    teller.say(BRIDGE, observed())
+    teller.say(SCHEDULER, msgspec.structs.replace(reserved(), checks=(CheckState(name="a", state="Pending"),)))
+    assert [each["reason"] for each in teller.told()] == ["QuotaReserved"]
+
+
+def wait(teller: Teller, name: str = "w") -> None:
+    teller.say(BRIDGE, observed(name))
+    teller.say(MANAGER, queued(name), offered(name))
+    teller.say(SCHEDULER, skipped(name))
+
+
+def test_why_a_workload_waits_is_a_warning_once_it_has_waited() -> None:
+    """Not when it is admitted in the same breath, and not again and again."""
+    teller = Teller()
+    wait(teller)
+    assert teller.told() == []
+    teller.later(telling.DELAY_MS)
+    assert lines(teller.told()) == ["Warning WaitingForQuota Workload: 1 more needed"]
+    teller.say(MANAGER, WorkloadParked(**about(), reason="r", message="m", wake=(), cluster_queue="cq"))
+    wait(teller, "v")
+    teller.say(SCHEDULER, reserved("v"), admitted("v"))
+    teller.later(telling.DELAY_MS)
+    assert [each["reason"] for each in teller.told()] == ["Admitted"]
+
+
+def test_a_restart_tells_nothing_again_and_a_repeated_one_is_the_same() -> None:
+    """The name is that of the object and the position in the log."""
+    teller, twin = Teller(), Teller()
+    for each in (teller, twin):
+        a_life(each)
+    assert teller.told() == twin.told(code=409)
+    assert Teller(log=teller.log).told() == []
+    another = Teller()
+    a_life(another)
+    names = [each["metadata"]["name"] for each in another.told()]
+    assert names == ["w.3.1", "train.4.0", "w.5.0", "w.5.0.1", "train.6.0"]
+
+
+def test_of_a_flood_the_newest_are_told_and_the_rest_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events that wait are bounded; what they cost the API server is too."""
+    monkeypatch.setattr(telling, "WAITING_MAX", 10)
+    teller = Teller()
+    for number in range(300):
+        teller.say(BRIDGE, observed(f"w{number}"))
+        teller.say(SCHEDULER, reserved(f"w{number}"), admitted(f"w{number}"))
+    assert teller.machine.events.dropped == 290
+    assert [each["regarding"]["name"] for each in teller.told()] == [f"w{number}" for number in range(290, 300)]
+    burst = telling.BUDGETS["summary"].burst
+    monkeypatch.setattr(telling, "WAITING_MAX", 1000)
+    for number in range(300, 600):
+        teller.say(BRIDGE, observed(f"w{number}"))
+        teller.say(SCHEDULER, reserved(f"w{number}"), admitted(f"w{number}"))
+    assert len(teller.told()) == burst - 10
+
+
+def test_the_end_is_told_of_the_job_when_all_is_told() -> None:
+    """reconcile: FinishedWorkload."""
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="j")
+    for told, expected in (
+        ("all", ["Normal FinishedWorkload Job: Workload 'team-a/w' is declared finished"]),
+        ("summary", []),
+    ):
+        teller = Teller(told)  # type: ignore[arg-type]
+        teller.say(BRIDGE, msgspec.structs.replace(observed(), owner=owner))
+        teller.say(MANAGER, WorkloadFinished(**about(), reason="Succeeded", message="m"))
+        assert lines(teller.told()) == expected
