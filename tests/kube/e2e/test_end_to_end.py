@@ -257,3 +257,26 @@ async def test_a_deleted_job_takes_its_workload_along_and_its_quota_is_free(depl
 
         await until(gone)
         await until(lambda: is_quiet(team)(cell))
+
+
+async def test_a_deleted_workload_of_a_waiting_job_is_made_anew_after_a_restart(deployment: Deployment) -> None:
+    """A Headgate that goes on from its log has not read the Job itself; the new Workload is whole all the same."""
+    team = deployment.fresh("team")
+    async with deployment.cell(team) as cell:
+        await deployment.apply(*furnished(team, stopPolicy="Hold"), job(team, "train"))
+        first = await workload_of(deployment, team)
+        versions = {"jobs": await deployment.get(JOBS, "train", team), "workloads": first}
+
+        def is_marked() -> bool:
+            marks = cell.state.resource_versions if cell.state is not None else {}
+            return all(
+                int(marks.get(plural, 0)) >= int(found["metadata"]["resourceVersion"])
+                for plural, found in versions.items()
+            )
+
+        await until(is_marked)
+    async with deployment.cell(team):
+        await deployment.client.delete(WORKLOADS, first["metadata"]["name"], team)
+        again = await workload_of(deployment, team, lambda found: found["metadata"]["uid"] != first["metadata"]["uid"])
+        assert again["spec"]["podSets"] == first["spec"]["podSets"]
+        assert again["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["image"] == "registry/train:1"
