@@ -12,8 +12,6 @@ import argparse
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import Final
 
@@ -22,12 +20,13 @@ import msgspec
 from tests.benchmarks import kube_profile
 from tests.benchmarks.kube_cell import KubeCell, running
 from tests.benchmarks.kube_driver import Seen
+from tests.benchmarks.kube_entry import options_of, run
 from tests.benchmarks.kube_load import CLASSES, Preemption, classes, queues, total
 from tests.benchmarks.kube_meter import Costs, Requests, load_of_machine
-from tests.benchmarks.measure import Report, Row, percentile, show
+from tests.benchmarks.measure import Report, Row, percentile
 
 from headgate.cli.supervisor import NATS, PROCESSES
-from headgate.testing.control_plane import API_SERVER, ETCD, NoAssetsError, Options
+from headgate.testing.control_plane import API_SERVER, ETCD, Options
 
 KUEUE_S: Final = 336.0
 """What Kueue itself took on two such cores, in seconds; and the rest of it."""
@@ -211,24 +210,9 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="the share of 15,000 workloads (default 1)")
     parser.add_argument("--within-cluster-queue", default="Never", help="preemption.withinClusterQueue of the queues")
     parser.add_argument("--reclaim-within-cohort", default="Never", help="preemption.reclaimWithinCohort of the queues")
-    parser.add_argument("--no-profile", dest="sampled", action="store_false", help="do not look where the time goes")
-    parser.add_argument("--save", type=Path, help="keep logs, profiles and figures in this folder")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
+    options = options_of(parser)
     classes(options.scale)
-    begun = time.perf_counter()
-    try:
-        with tempfile.TemporaryDirectory(prefix="headgate-bench-kube-") as directory:
-            measured: Measured = anyio.run(
-                measure, options.save or Path(directory), options, backend_options={"use_uvloop": True}
-            )
-    except NoAssetsError as error:
-        sys.exit(f"headgate: {error}")
-    done = report(measured, time.perf_counter() - begun)
-    if options.json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(done)) + b"\n")
-    else:
-        print(show([done]))
+    run(measure, report, options)
 
 
 if __name__ == "__main__":

@@ -29,24 +29,30 @@ ONLY_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;
 """What we want to hear back of a write: as little as possible."""
 
 
-class _Condition(msgspec.Struct):
+class Condition(msgspec.Struct):
+    """As much of a condition as is looked at."""
+
     type: str
     status: str
 
 
-class _Status(msgspec.Struct):
-    conditions: list[_Condition] = []
+class Status(msgspec.Struct):
+    """As much of a status as is looked at."""
+
+    conditions: list[Condition] = []
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class Metadata(msgspec.Struct, rename="camel"):
+    """As much of an object's metadata as is looked at."""
+
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
 
 
 class _Workload(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    status: _Status = msgspec.field(default_factory=_Status)
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
+    status: Status = msgspec.field(default_factory=Status)
 
 
 class _Event(msgspec.Struct):

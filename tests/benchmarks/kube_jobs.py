@@ -10,7 +10,6 @@ process. The audit log costs the API server a few percent.
 import argparse
 import asyncio
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,12 +22,14 @@ import msgspec
 from tests.benchmarks import kube_profile
 from tests.benchmarks.kube import DRIVER, SETTLE_S, costs_of_processes
 from tests.benchmarks.kube_cell import KubeCell, running
+from tests.benchmarks.kube_driver import Metadata, Status
+from tests.benchmarks.kube_entry import options_of, run
 from tests.benchmarks.kube_meter import Costs, load_of_machine
 from tests.benchmarks.manifests import cluster, job
-from tests.benchmarks.measure import Report, Row, show
+from tests.benchmarks.measure import Report, Row
 
 from headgate.cli.supervisor import NATS, PROCESSES
-from headgate.testing.control_plane import API_SERVER, CONTROLLERS, KWOK, NoAssetsError, Options
+from headgate.testing.control_plane import API_SERVER, CONTROLLERS, KWOK, Options
 
 JOBS: Final = 2_000
 TEAMS: Final = 10
@@ -41,29 +42,14 @@ WHO: Final = ((CONTROLLERS, "the controllers"), (KWOK, "kwok"), ("headgate", "He
 """By a part of the user agent, who it is; everybody else is the driver."""
 
 
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
-class _Status(msgspec.Struct):
-    conditions: list[_Condition] = []
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-
-
 class _Spec(msgspec.Struct):
     suspend: bool = False
 
 
 class _Job(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: Metadata = msgspec.field(default_factory=Metadata)
     spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
+    status: Status = msgspec.field(default_factory=Status)
 
 
 class _Event(msgspec.Struct):
@@ -229,23 +215,8 @@ def main() -> None:
     """Run once and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.kube_jobs", description="Measure; judge nothing.")
     parser.add_argument("--jobs", type=int, default=JOBS, help=f"how many (default {JOBS})")
-    parser.add_argument("--no-profile", dest="sampled", action="store_false", help="do not look where the time goes")
-    parser.add_argument("--save", type=Path, help="keep logs, profiles and figures in this folder")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    begun = time.perf_counter()
-    try:
-        with tempfile.TemporaryDirectory(prefix="headgate-bench-kube-jobs-") as directory:
-            measured: Measured = anyio.run(
-                measure, options.save or Path(directory), options, backend_options={"use_uvloop": True}
-            )
-    except NoAssetsError as error:
-        sys.exit(f"headgate: {error}")
-    done = report(measured, time.perf_counter() - begun)
-    if options.json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(done)) + b"\n")
-    else:
-        print(show([done]))
+    options = options_of(parser)
+    run(measure, report, options)
 
 
 if __name__ == "__main__":

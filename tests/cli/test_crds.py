@@ -1,14 +1,12 @@
 """`headgate crds` against a simulated cluster behind HTTP, and against none."""
 
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.cluster_process import running_cluster
 
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_KINDS
 
@@ -17,16 +15,9 @@ COHORTS = "cohorts.kueue.x-k8s.io"
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> Iterator[Path]:
-    """A cluster of its own process, as `headgate run cluster` starts it."""
-    file = tmp_path / "kubeconfig"
-    args = [sys.executable, "-m", "headgate.cli.main", "run", "cluster", "--kubeconfig", str(file)]
-    with subprocess.Popen(args, stdout=subprocess.PIPE) as process:
-        while not file.exists():
-            assert process.poll() is None
-            time.sleep(0.02)
+    """A cluster to talk to."""
+    with running_cluster(tmp_path) as file:
         yield file
-        process.terminate()
-        assert process.wait(10) == 0
 
 
 def changed(headgate: Callable, kubeconfig: Path, tmp_path: Path, **labels: str) -> None:

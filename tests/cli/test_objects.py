@@ -1,30 +1,21 @@
 """`headgate apply`, `get` and `delete` against a simulated cluster behind HTTP."""
 
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.cluster_process import running_cluster
 
 from headgate.cli.demo_objects import cluster_objects, job_objects
 
 
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cluster of its own process, as `headgate run cluster` starts it; ended by SIGTERM."""
-    file = tmp_path_factory.mktemp("cluster") / "kubeconfig"
-    args = [sys.executable, "-m", "headgate.cli.main", "run", "cluster", "--kubeconfig", str(file)]
-    with subprocess.Popen(args, stdout=subprocess.PIPE) as process:
-        while not file.exists():
-            assert process.poll() is None
-            time.sleep(0.02)
+    """A cluster to talk to."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as file:
         yield file
-        process.terminate()
-        assert process.wait(10) == 0
 
 
 @pytest.fixture

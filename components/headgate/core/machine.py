@@ -102,6 +102,12 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     cause: Position | None = None
 
 
+APPLY_PATCH = "application/apply-patch+yaml"
+"""The media type of server-side apply. JSON is YAML."""
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """
     Ask the API server. Operating errors are retried outside; `Completed` brings the final answer.

@@ -16,6 +16,8 @@ BACKOFF_MAX_MS: Final = 300_000
 
 CONFLICT: Final = 409
 NOT_FOUND: Final = 404
+INVALID: Final = 422
+"""The API server finds the object wrong."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,10 +55,6 @@ Server-side apply removes a field only if its manager is the only one that has w
 reservation of Kueue's can be taken back in one write, and Kueue could go on with ours.
 """
 
-APPLY_TYPE = "application/apply-patch+yaml"
-"""The media type of server-side apply. JSON is YAML."""
-MERGE_TYPE = "application/merge-patch+json"
-
 API_VERSION = "kueue.x-k8s.io/v1beta2"
 
 Json = dict[str, Any]

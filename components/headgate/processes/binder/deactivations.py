@@ -16,10 +16,10 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from headgate.core import conditions
-from headgate.core.machine import Call, Command, Completed
+from headgate.core.machine import MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
 from headgate.core.state import PENDING, Stage, State, Workload
-from headgate.core.status import MERGE_TYPE, workload_path
+from headgate.core.status import workload_path
 from headgate.events import facts, queueing
 from headgate.events.ids import Uid, UnixMs, WorkloadKey
 from headgate.events.registry import Event
@@ -119,7 +119,7 @@ class Deactivations:
                 method="PATCH",
                 path=workload_path(key),
                 body={"metadata": {"uid": workload.uid}, "spec": {"active": False}},
-                content_type=MERGE_TYPE,
+                content_type=MERGE_PATCH,
                 lane=key,
             )
         )

@@ -21,10 +21,10 @@ import msgspec
 
 from headgate.core.ingest import FINALIZER
 from headgate.core.injection import needs_restoring
-from headgate.core.machine import Call, Command, Completed
-from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
+from headgate.core.machine import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Call, Command, Completed
+from headgate.core.outcomes import INVALID, NOT_FOUND, backoff_ms, is_success
 from headgate.core.state import ClusterQueueRecord, FlavorRecord, Stage, State, Workload
-from headgate.core.status import API_VERSION, APPLY_TYPE, FIELD_MANAGER, MERGE_TYPE, Json, apply_query, workload_path
+from headgate.core.status import API_VERSION, FIELD_MANAGER, Json, apply_query, workload_path
 from headgate.events import effects, facts, queueing
 from headgate.events.ids import JobKey, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import ResourceGroup
@@ -32,9 +32,6 @@ from headgate.events.registry import Event
 
 CALLS_MAX: Final = 256
 """The most objects whose finalizer is being set or removed at a time."""
-
-JSON_PATCH: Final = "application/json-patch+json"
-_INVALID: Final = 422
 
 Held = Workload | ClusterQueueRecord | FlavorRecord
 
@@ -235,7 +232,7 @@ class Finalizers:
         call = self._calls.pop(completed.call_id, None)
         if call is None:
             return None
-        if completed.status == _INVALID and not call.reads and not call.knows and not call.wanted:
+        if completed.status == INVALID and not call.reads and not call.knows and not call.wanted:
             self._calls[completed.call_id] = msgspec.structs.replace(call, reads=True)
             self._next_calls.append(_reading(completed.call_id, call.object, call.uid))
         elif call.reads and is_success(completed):
@@ -279,7 +276,7 @@ def _setting(call_id: str, which: Object, uid: str) -> Call:
         path=_path(which),
         query=apply_query(force=True),
         body=body,
-        content_type=APPLY_TYPE,
+        content_type=APPLY_PATCH,
         lane=_lane(which),
     )
 
@@ -292,7 +289,7 @@ def _reading(call_id: str, which: Object, uid: str) -> Call:
         path=_path(which),
         query={"fieldManager": FIELD_MANAGER},
         body={"metadata": {"uid": uid}},
-        content_type=MERGE_TYPE,
+        content_type=MERGE_PATCH,
         lane=_lane(which),
     )
 

@@ -23,12 +23,11 @@ import msgspec
 
 from headgate.core import conditions
 from headgate.core.activeness import ACTIVE
-from headgate.core.machine import Call, Command, Completed
+from headgate.core.machine import APPLY_PATCH, Call, Command, Completed
 from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
 from headgate.core.places import local_queue_of
 from headgate.core.state import State
 from headgate.core.status import (
-    APPLY_TYPE,
     Counts,
     Json,
     apply_query,
@@ -305,7 +304,7 @@ class QueueStatuses:
                 path=queue_status_path(queue.kind, queue.key),
                 query=apply_query(force=True),
                 body=queue_patch(queue.kind, queue.key, uid, shown),
-                content_type=APPLY_TYPE,
+                content_type=APPLY_PATCH,
                 lane=call_id,
             )
         )

@@ -26,13 +26,11 @@ from typing import Final
 
 import msgspec
 
-from headgate.core.machine import Call, Command, Completed
-from headgate.core.outcomes import CONFLICT, backoff_ms, field_conflicts, is_success, refusal
+from headgate.core.machine import APPLY_PATCH, MERGE_PATCH, Call, Command, Completed
+from headgate.core.outcomes import CONFLICT, INVALID, backoff_ms, field_conflicts, is_success, refusal
 from headgate.core.state import PENDING, State, Workload
 from headgate.core.status import (
     ADMISSION_MANAGER,
-    APPLY_TYPE,
-    MERGE_TYPE,
     Json,
     apply_query,
     forces,
@@ -83,9 +81,6 @@ _PATIENT: Final = (
 )
 WORKLOAD_EVENTS: Final = (*_URGENT, *_PATIENT)
 """The events after which a single workload's record is another one than before."""
-
-INVALID: Final = 422
-"""The HTTP status of an object that the API server finds wrong."""
 
 
 class _Write(msgspec.Struct, frozen=True):
@@ -317,7 +312,7 @@ class WorkloadStatuses:
             path=status_path(workload.key),
             query=apply_query(force=force, manager=ADMISSION_MANAGER),
             body=body,
-            content_type=APPLY_TYPE,
+            content_type=APPLY_PATCH,
             lane=workload.key,
         )
 
@@ -332,7 +327,7 @@ class WorkloadStatuses:
                 path=status_path(write.workload),
                 query={"fieldManager": ADMISSION_MANAGER},
                 body=removal_patch(write.uid, fields),
-                content_type=MERGE_TYPE,
+                content_type=MERGE_PATCH,
                 lane=write.workload,
             )
         )

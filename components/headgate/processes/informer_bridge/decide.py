@@ -44,6 +44,7 @@ from headgate.core.job_workload import (
     workload_of,
 )
 from headgate.core.machine import (
+    MERGE_PATCH,
     Append,
     Call,
     Changed,
@@ -58,6 +59,7 @@ from headgate.core.machine import (
 )
 from headgate.core.outcomes import CONFLICT, NOT_FOUND, is_success, refusal
 from headgate.core.state import PENDING, JobRecord, State
+from headgate.core.status import workload_path
 from headgate.events import effects, facts, queueing
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Job
@@ -388,14 +390,13 @@ class InformerBridge:
             return
         self._asked[uid] = changes
         self._updating[call_id] = None
-        namespace, name = split_key(workload.key)
         calls.append(
             Call(
                 id=call_id,
                 method="PATCH",
-                path=f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads/{name}",
+                path=workload_path(workload.key),
                 body={**changes, "metadata": {"uid": workload.uid, **changes.get("metadata", {})}},
-                content_type="application/merge-patch+json",
+                content_type=MERGE_PATCH,
                 lane=key,
             )
         )

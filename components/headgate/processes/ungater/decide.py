@@ -30,6 +30,7 @@ from headgate.core.injection import (
     stop_patch,
 )
 from headgate.core.machine import (
+    MERGE_PATCH,
     Append,
     Call,
     Changed,
@@ -43,7 +44,7 @@ from headgate.core.machine import (
     Stimulus,
     WakeAt,
 )
-from headgate.core.outcomes import CONFLICT, backoff_ms, is_success, refusal
+from headgate.core.outcomes import CONFLICT, INVALID, backoff_ms, is_success, refusal
 from headgate.core.state import JobRecord, Stage, State, Workload
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
@@ -56,8 +57,6 @@ EVENTS_MAX: Final = 2000
 ACTIONS_MAX: Final = 256
 """The most Jobs that something is being done to at a time."""
 
-_MERGE_PATCH: Final = "application/merge-patch+json"
-_INVALID: Final = 422
 _UNINJECTABLE: Final = "InvalidPodSetsInfo"
 """The reason of a start that was refused by ourselves: it is tried again when a flavor appears."""
 
@@ -259,7 +258,7 @@ class Ungater:
         body = action.body
         if action.step == "reset":
             path, body = f"{path}/status", reset_start_time_patch(action.job_uid)
-        calls.append(Call(id=call_id, method="PATCH", path=path, body=body, content_type=_MERGE_PATCH, lane=action.job))
+        calls.append(Call(id=call_id, method="PATCH", path=path, body=body, content_type=MERGE_PATCH, lane=action.job))
 
     def _on_completed(self, completed: Completed) -> None:
         action = self._actions.pop(completed.call_id, None)
@@ -268,7 +267,7 @@ class Ungater:
         if action.step == "reset":
             # Whatever became of it, the patch that follows shows whether the template is open.
             self._act(action, self._next_calls, first="patch again")
-        elif action.kind == "start" and action.step == "patch" and completed.status == _INVALID:
+        elif action.kind == "start" and action.step == "patch" and completed.status == INVALID:
             self._act(action, self._next_calls, first="reset")
         elif action.kind == "restore":
             self._busy.pop(action.job, None)
