@@ -4,6 +4,7 @@ import pytest
 from tests.contract.cases import (
     APPLY,
     MERGE_PATCH,
+    UNCHECKED,
     condition,
     config_map,
     core,
@@ -312,6 +313,46 @@ async def test_status_is_applied_at_its_endpoint(server, namespace, apply):
     assert [held["type"] for held in after["status"]["conditions"]] == ["Finished"]
     ignored = await apply({**workload("w"), "status": {"requeueState": {"count": 9}}}, path=path)
     assert ignored.json["status"] == after["status"]
+
+
+@pytest.mark.parametrize(
+    ("emptied", "field", "named"),
+    [({"requeueState": {}}, "status.requeueState", "requeueState"), ({}, "status", "")],
+)
+async def test_emptying_what_one_alone_has_filled_makes_null_of_it(server, namespace, apply, emptied, field, named):
+    """An object of which an apply leaves the braces is null, which a custom resource does not take: 422, as it was."""
+    path = kueue("workloads", "w", namespace=namespace)
+    bare = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "w"}}
+    await apply(workload("w"), path=path)
+    filled = (await apply({**bare, "status": {"requeueState": {"count": 1}}}, "adm", f"{path}/status")).json
+    answer = await apply({**bare, "status": emptied}, "adm", f"{path}/status")
+    text = f'Invalid value: "null": {named} in body must be of type object: "null"'
+    details = {"name": "w", "group": "kueue.x-k8s.io", "kind": "Workload"}
+    wrong = invalid('Workload.kueue.x-k8s.io "w"', details, ("TypeInvalid", field, text), UNCHECKED)
+    assert told(answer.json) == wrong
+    assert (await server.call("GET", path)).json == filled
+    gone = (await apply(bare, "adm", f"{path}/status")).json
+    assert "status" not in gone
+
+
+async def test_an_emptied_list_of_keyed_items_goes_and_is_nobodys(namespace, apply):
+    """Its items are owned and not the list: an empty one says nothing."""
+    path = kueue("workloads", "w", namespace=namespace)
+    bare = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "w"}}
+    made = (await apply(workload("w"), path=path)).json
+    await apply({**bare, "status": {"conditions": [condition("Finished")]}}, "adm", f"{path}/status")
+    after = (await apply({**bare, "status": {"conditions": []}}, "adm", f"{path}/status")).json
+    assert "status" not in after
+    assert managers(after) == managers(made)
+
+
+async def test_an_emptied_map_of_a_builtin_is_absent(apply):
+    """What a custom resource is refused for is absent here; the applier owns the empty map."""
+    await apply(config_map("a", {"x": "1"}, labels={"l": "1"}))
+    after = (await apply(config_map("a", {}, labels={}))).json
+    assert "data" not in after
+    assert "labels" not in after["metadata"]
+    assert managers(after) == {"m1/Apply": {"f:data": {}, "f:metadata": {"f:labels": {}}}}
 
 
 async def test_status_is_not_created_by_apply(namespace, apply):

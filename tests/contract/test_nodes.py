@@ -37,6 +37,17 @@ async def test_a_nodes_amounts_have_one_spelling(server):
     assert made["status"]["capacity"] == {"cpu": "4"}
 
 
+@pytest.mark.parametrize("subresource", ["", "/status"])
+async def test_a_node_has_no_negative_amounts(server, subresource):
+    """Neither by its object nor by its status; only the latter keeps what is said of amounts."""
+    status = {"status": {"capacity": {"cpu": "-1"}}}
+    answer = await patch(server, f"{NODES}/{NODE}{subresource}", status, MERGE_PATCH, dryRun="All")
+    if subresource:
+        assert causes(answer) == ["status.capacity.cpu: must be greater than or equal to 0"]
+    else:
+        assert answer.status == 200
+
+
 @pytest.mark.parametrize(
     ("taints", "expected"),
     [

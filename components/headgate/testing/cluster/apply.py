@@ -14,7 +14,7 @@ once and shared (`_fields_v1`, `_paths_of`): they are never written into, as not
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from functools import lru_cache
 from typing import Any, Final
 
@@ -93,7 +93,8 @@ def field_set(obj: JsonObject, root: Node) -> Paths:
 def _collect(value: Any, node: Node | None, path: Path, out: set[Path]) -> None:
     if isinstance(value, dict) and value and not (node is not None and node.atomic):
         _collect_fields(value, node, path, out)
-    elif isinstance(value, list) and value and node is not None and (node.list_keys or node.set):
+    elif isinstance(value, list) and node is not None and (node.list_keys or node.set):
+        # Owned by its items alone: nobody owns an empty one.
         for item in value:
             at = (*path, step_of(item, node))
             out.add(at)
@@ -286,13 +287,19 @@ def applied(
 
 
 def _pruned(obj: JsonObject, dropped: Paths, owned: list[Paths]) -> JsonObject:
-    """Remove what the applier used to own and nobody owns now; containers of owned fields stay."""
+    """
+    Remove what the applier used to own and nobody owns now; containers of owned fields stay.
+
+    A container that somebody owns and that nothing is left in becomes null, as structured-merge-diff has it: an apply
+    of `{}` over what the applier alone has filled. Kubernetes' own kinds read null as absent; a custom resource is
+    refused.
+    """
     if not dropped:
         return obj
     held = {path[:length] for paths in owned for path in paths for length in range(1, len(path) + 1)}
     for path in sorted(dropped, key=lambda path: (len(path), path)):
         if path not in held and not _is_key(path, held):
-            obj = _without(obj, path)
+            obj = _without(obj, path, held)
     return obj
 
 
@@ -331,30 +338,30 @@ def _value(obj: Any, path: Path) -> Any:
     return obj
 
 
-def _without(obj: Any, path: Path) -> Any:
-    step, rest = path[0], path[1:]
+def _without(obj: Any, path: Path, held: Set[Path], depth: int = 1) -> Any:
+    """A value without what is at a path; its first `depth - 1` steps have led to the value."""
+    step, is_last = path[depth - 1], depth == len(path)
     if step.startswith("f:"):
         name = step[2:]
         if not isinstance(obj, dict) or name not in obj:
             return obj
-        copy = dict(obj)
-        if rest:
-            inner = _without(obj[name], rest)
-            if inner is obj[name]:
-                return obj
-            copy[name] = inner
-            if not inner and isinstance(inner, dict | list):
-                del copy[name]
-        else:
-            del copy[name]
-        return copy
+        if is_last:
+            return {key: value for key, value in obj.items() if key != name}
+        inner = _without(obj[name], path, held, depth + 1)
+        if inner is obj[name]:
+            return obj
+        if inner or not isinstance(inner, dict | list):
+            return {**obj, name: inner}
+        if path[:depth] in held:
+            return {**obj, name: None}
+        return {key: value for key, value in obj.items() if key != name}
     index = _find(obj, step)
     if index is None:
         return obj
-    if rest:
-        inner = _without(obj[index], rest)
-        return obj if inner is obj[index] else [*obj[:index], inner, *obj[index + 1 :]]
-    return [*obj[:index], *obj[index + 1 :]]
+    if is_last:
+        return [*obj[:index], *obj[index + 1 :]]
+    inner = _without(obj[index], path, held, depth + 1)
+    return obj if inner is obj[index] else [*obj[:index], inner, *obj[index + 1 :]]
 
 
 def tracked(

@@ -33,7 +33,7 @@ def isolated(kind: Kind, old: JsonObject, obj: JsonObject, subresource: str) -> 
         if not kind.custom and "ownerReferences" in stored:
             metadata["ownerReferences"] = stored["ownerReferences"]
         fresh = {**old, "metadata": metadata}
-        if obj.get("status") is not None:
+        if "status" in obj:
             fresh["status"] = obj["status"]
         else:
             fresh.pop("status", None)
@@ -69,7 +69,7 @@ def decoded(
         if field in {"apiVersion", "kind", "metadata"}:
             continue
         child = node.fields.get(field)
-        if child is None or obj[field] is None:
+        if child is None or (obj[field] is None and not (kind.custom and write.applies)):
             if child is None:
                 checker.unknown.append(field)
             obj = {key: value for key, value in obj.items() if key != field}

@@ -49,13 +49,13 @@ def bare_value(field: str, detail: str, *, shown: str = "") -> FieldError:
     return FieldError(reason="FieldValueInvalid", field=field or "<nil>", message=f"Invalid value: {value}{detail}")
 
 
-def wrong_type(field: str, value: object, expected: str, *, shown: str = "") -> FieldError:
+def wrong_type(field: str, value: object, expected: str, *, shown: str | None = None) -> FieldError:
     """The value has another JSON type than the schema says. `shown` is the field as the text names it."""
-    type_ = f'"{json_type(value)}"'
+    type_, where = f'"{json_type(value)}"', field if shown is None else shown
     return FieldError(
         reason="FieldValueTypeInvalid",
         field=field,
-        message=f"Invalid value: {type_}: {shown or field} in body must be of type {expected}: {type_}",
+        message=f"Invalid value: {type_}: {where} in body must be of type {expected}: {type_}",
     )
 
 

@@ -229,7 +229,13 @@ class Registry:
             self._check_preconditions(kind, entry, given, write)
         fresh, unknown = isolated(kind, old, obj, write.subresource)
         below = "status." if kind.custom and write.subresource == "status" else ""
-        checker = Checker(kind.kind, custom=kind.custom, below=below, former=former_version(kind, write))
+        checker = Checker(
+            kind.kind,
+            custom=kind.custom,
+            below=below,
+            former=former_version(kind, write),
+            keeps_nulls=kind.custom and write.applies,
+        )
         fresh = decoded(kind, fresh, old, unknown, checker, write)
         fresh = rules.on_update(self, kind, fresh, old, write.subresource)
         metadata = fresh["metadata"]
@@ -335,6 +341,7 @@ class Registry:
         managed = stored.get("managedFields") or []
         result, managed = applied(entry.obj, config, managed, writer, self.root(kind), force=force, time=time)
         write.patched = lambda: msgspec.json.encode(result).decode()
+        write.applies = True
         claims = {field: given[field] for field in _CLAIMS if given.get(field)}
         result = {**result, "metadata": {**result["metadata"], **claims}}
         return self._update(kind, entry, result, write, managed), False

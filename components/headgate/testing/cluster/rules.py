@@ -107,7 +107,7 @@ def update_errors(kind: Kind, obj: JsonObject, old: JsonObject, subresource: str
             return jobs.job_update_errors(obj, old)
         case ("jobs.batch", "status"):
             return jobs.job_status_errors(obj, old)
-        case (_, "status"):
+        case (resource, "status") if resource != "nodes":
             return []
         case _:
             return _content_errors(kind, obj, old)

@@ -56,7 +56,8 @@ class Checker:
 
     `custom` says which of the two ways of an API server it is. `below` is the field that messages leave out: the
     status endpoint of a custom resource checks the status alone, and its texts begin there. `former`, if not empty, is
-    the storage version that an object of a version before it is compared with.
+    the storage version that an object of a version before it is compared with. Decoding drops nulls; what an apply has
+    emptied is null and not decoded any more (`keeps_nulls`).
     """
 
     __slots__ = (
@@ -65,6 +66,7 @@ class Checker:
         "_former",
         "_former_errors",
         "_is_map_value",
+        "_keeps_nulls",
         "_kind",
         "_path",
         "_ruled",
@@ -73,13 +75,16 @@ class Checker:
         "unknown",
     )
 
-    def __init__(self, kind: str, *, custom: bool, below: str = "", former: str = "") -> None:
+    def __init__(
+        self, kind: str, *, custom: bool, below: str = "", former: str = "", keeps_nulls: bool = False
+    ) -> None:
         self._path: list[str] = []
         self._kind = kind
         self._custom = custom
         self._is_map_value = False
         self._below = below
         self._former = former
+        self._keeps_nulls = keeps_nulls
         self._former_errors: list[FieldError] = []
         self._ruled: list[tuple[Node, str, Any, Any]] = []
         self.errors: list[FieldError] = []
@@ -142,7 +147,7 @@ class Checker:
         return "".join(self._path)
 
     def _text(self, where: str) -> str:
-        return where.removeprefix(self._below)
+        return f"{where}.".removeprefix(self._below).removesuffix(".")
 
     def _mistyped(self, value: Any, expected: str, node: Node) -> None:
         where = self._where()
@@ -171,7 +176,11 @@ class Checker:
                 continue
             if child is None:
                 self._unlisted(node, name, item)
-            if child is None or item is None or (not item and self._is_left_out(node, name, child, item)):
+            if (
+                child is None
+                or (item is None and not self._keeps_nulls)
+                or (not item and self._is_left_out(node, name, child, item))
+            ):
                 if changed is None:
                     changed = dict(value)
                 del changed[name]

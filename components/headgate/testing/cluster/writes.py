@@ -20,10 +20,12 @@ class Write:
     One write's options, and the warnings that it gathers.
 
     `replaces`: it is an update of the whole object, as opposed to a patch. `patched`: for the patches that carry
-    differences, what a refusal quotes. `repeated`: paths of the fields that its body has twice.
+    differences, what a refusal quotes. `applies`: it is what an apply has made of the live object, in which nothing is
+    decoded any more. `repeated`: paths of the fields that its body has twice.
     """
 
     __slots__ = (
+        "applies",
         "dry_run",
         "manager",
         "patched",
@@ -50,6 +52,7 @@ class Write:
         self.strictness = strictness
         self.subresource = subresource
         self.replaces = False
+        self.applies = False
         self.patched: Callable[[], str] | None = None
         self.repeated: list[str] = []
         self.warnings: list[str] = []
