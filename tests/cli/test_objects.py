@@ -44,6 +44,26 @@ def test_manifests_are_created_then_unchanged_then_configured_then_deleted(clust
     assert "clusterqueue.kueue.x-k8s.io/vision deleted" in gone.out
 
 
+def test_objects_of_v1beta1_are_said_in_v1beta2(cluster: Callable, tmp_path: Path) -> None:
+    """What v1beta1 spells otherwise arrives; what contradicts itself is named with its file."""
+    old = {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "ClusterQueue",
+        "metadata": {"name": "old"},
+        "spec": {"cohort": "team", "admissionChecks": ["a"], "flavorFungibility": {"whenCanBorrow": "Borrow"}},
+    }
+    answer = cluster("apply", "-f", written(tmp_path / "old.yaml", old))
+    assert answer.code == 0, answer.err
+    spec = json.loads(cluster("get", "clusterqueue", "old", "-o", "json").out)["spec"]
+    assert spec["cohortName"] == "team"
+    assert spec["admissionChecksStrategy"] == {"admissionChecks": [{"name": "a"}]}
+    assert spec["flavorFungibility"]["whenCanBorrow"] == "MayStopSearch"
+    old["spec"] |= {"cohortName": "other"}
+    answer = cluster("apply", "-f", written(tmp_path / "twice.yaml", old))
+    assert answer.code == 2
+    assert "twice.yaml: ClusterQueue old: spec.cohort: spec.cohortName says another: keep that one only" in answer.err
+
+
 def test_a_directory_and_standard_input_are_read_too(
     cluster: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,31 @@ def test_a_wrong_key_in_the_settings_is_named_with_its_file(headgate: Callable, 
     assert "h.yaml: nats.ulr: there is no such key; did you mean url?" in answer.err
 
 
+CONFIGURATION = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+
+
+def test_a_mistake_in_kueues_configuration_is_told_before_anything_starts(headgate: Callable, tmp_path: Path) -> None:
+    """By `run` and by `up`: file, field, and what to write instead."""
+    (tmp_path / "kueue.yaml").write_text(f"{CONFIGURATION}fairSharin: {{}}\n")
+    for command in (("run", "informer-bridge"), ("up",)):
+        answer = headgate(*command, "--config", "kueue.yaml")
+        assert answer.code == 2
+        assert answer.err == "headgate: kueue.yaml: fairSharin: Kueue has no such field: did you mean 'fairSharing'?\n"
+    assert list(tmp_path.iterdir()) == [tmp_path / "kueue.yaml"]
+
+
+def test_kueues_configuration_is_for_the_bridge(headgate: Callable, tmp_path: Path) -> None:
+    """Every other process has it from the log; two of a kind contradict each other."""
+    for name in ("kueue.yaml", "other.yaml"):
+        (tmp_path / name).write_text(CONFIGURATION)
+    answer = headgate("run", "scheduler", "--config", "kueue.yaml")
+    assert answer.code == 2
+    assert "comes to the scheduler through the log: give it to `headgate run informer-bridge`" in answer.err
+    answer = headgate("up", "--config", "kueue.yaml", "--config", "other.yaml")
+    assert answer.code == 2
+    assert "--config other.yaml: kueue.yaml holds Kueue's Configuration already" in answer.err
+
+
 def test_a_moment_that_is_none_is_refused(headgate: Callable, demo_log: Path) -> None:
     """Position, time or span ago: the line shows one of each."""
     answer = headgate("state", "--at", "yesterday", "--log", demo_log)

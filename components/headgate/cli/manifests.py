@@ -1,8 +1,9 @@
 """
 Manifests: YAML and JSON from files, directories and standard input, as objects that know where they came from.
 
-A `List` is taken apart. What is no object is refused here, with file and document; what is no valid object is for the
-API server to refuse, in its words.
+A `List` is taken apart, and an object of Kueue's v1beta1 is said in v1beta2, for Headgate's CRDs convert nothing. What
+is no object is refused here, with file and document; what is no valid object is for the API server to refuse, in its
+words.
 """
 
 import sys
@@ -14,6 +15,7 @@ import msgspec
 import yaml
 
 from headgate.cli.output import CliError
+from headgate.core.versions import VersionError, to_v1beta2
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -83,6 +85,10 @@ def _manifest(origin: str, body: Any) -> Manifest:
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str):
         raise CliError(f"{origin}: {body['kind']}: metadata.name: Required value: name is required")
+    try:
+        body = to_v1beta2(body)
+    except VersionError as error:
+        raise CliError(f"{origin}: {error}") from error
     return Manifest(
         origin=origin,
         api_version=body["apiVersion"],

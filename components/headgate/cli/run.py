@@ -21,6 +21,7 @@ _EPILOG = """\b
 Examples:
   headgate run scheduler
   NATS_URL=nats://nats:4222 headgate run informer-bridge --config headgate.yaml -v
+  headgate run informer-bridge --config kueue-config.yaml
   headgate run cluster --host 0.0.0.0 --port 8443 --kubeconfig /shared/kubeconfig --data /var/lib/headgate
 Processes: informer-bridge, queue-manager, scheduler, binder, ungater, snapshotter. Their settings: a YAML file, and
 HEADGATE_<SECTION>_<KEY> in the environment.
@@ -31,7 +32,12 @@ HEADGATE_<SECTION>_<KEY> in the environment.
 def run(
     process: Annotated[str, typer.Argument(metavar="PROCESS|cluster", help="Which one.")],
     config: Annotated[
-        str | None, typer.Option("--config", metavar="FILE", help="The settings file.", envvar="HEADGATE_CONFIG")
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="The settings file (else HEADGATE_CONFIG); informer-bridge: also Kueue's Configuration.",
+        ),
     ] = None,
     verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Log more.")] = 0,
     host: Annotated[str, typer.Option(help="cluster: where to listen.")] = "127.0.0.1",
@@ -55,16 +61,28 @@ def run(
         raise CliError(
             "--host, --port, --data, --kubeconfig, --address-file and --public-url are for `headgate run cluster`"
         )
-    raise typer.Exit(_run_process(process, config, verbose))
+    raise typer.Exit(_run_process(process, config or [], verbose))
 
 
-def _run_process(name: str, config: str | None, verbose: int) -> int:
+def _run_process(name: str, config: list[str], verbose: int) -> int:
     import msgspec
 
+    from headgate.processes.configuring import load_configuration, sort_files
     from headgate.processes.entry import run_process
     from headgate.processes.settings import load
 
-    settings = load(config)
+    files = sort_files(config)
+    settings = load(files.settings)
+    if files.configuration is not None:
+        if name != Producer.INFORMER_BRIDGE:
+            raise CliError(
+                f"--config {files.configuration}: Kueue's Configuration comes to the {name} through the log: "
+                f"give it to `headgate run {Producer.INFORMER_BRIDGE.value}`"
+            )
+        bridge = msgspec.structs.replace(settings.bridge, configuration=files.configuration)
+        settings = msgspec.structs.replace(settings, bridge=bridge)
+    if name == Producer.INFORMER_BRIDGE and settings.bridge.configuration:
+        load_configuration(settings.bridge.configuration)  # a mistake shows before anything starts
     if verbose:
         level = LEVELS[min(verbose, len(LEVELS) - 1)]
         settings = msgspec.structs.replace(settings, log=msgspec.structs.replace(settings.log, level=level))

@@ -10,7 +10,7 @@ from headgate.cli.output import CliError, Output, emit, print_table
 from headgate.cli.source import open_source, parse_at, state_at
 from headgate.core import fold
 from headgate.core.state import State
-from headgate.core.wording import format_time
+from headgate.core.wording import describe_configuration, format_time
 
 app = typer.Typer(add_completion=False)
 
@@ -64,6 +64,8 @@ def _overview(folded: State) -> None:
             rows.append((name, str(len(value))))
         elif name == "now_ms":
             rows.append((name, f"{value} ({format_time(value)})"))
+        elif name == "configuration":
+            rows.append((name, describe_configuration(value)))
         elif name != "snapshot" or value is not None:
             rows.append((name, str(value) if name != "snapshot" else f"{value.name} at position {value.position}"))
     rows.append(("state_hash", fold.state_hash(folded)))

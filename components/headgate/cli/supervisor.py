@@ -70,8 +70,8 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     What to start, and where.
 
     `nats_url` "" starts a broker, its store below `data`; `sync_interval` is for that one. `kubeconfig` "" starts a
-    simulated cluster, which keeps its objects below `data`. `config` is the settings file of the processes; `env` goes
-    on top of our environment for them.
+    simulated cluster, which keeps its objects below `data`. `config` is the settings file of the processes,
+    `configuration` a file of Kueue's Configuration; `env` goes on top of our environment for them.
     """
 
     data: Path
@@ -79,6 +79,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     nats_url: str = ""
     kubeconfig: str = ""
     config: str = ""
+    configuration: str = ""
     sync_interval: str = ""
     verbose: int = 0
     processes: tuple[str, ...] = PROCESSES
@@ -252,8 +253,10 @@ class Supervisor:
         return flags + ["-v"] * self.options.verbose
 
     def _env(self, name: str) -> dict[str, str]:
+        configuration = self.options.configuration
         return {
             **os.environ,
+            **({"HEADGATE_BRIDGE_CONFIGURATION": configuration} if configuration else {}),
             "HEADGATE_CELL": self.options.cell,
             # A name of its own that outlives a restart: the process takes its own lease over at once.
             "HEADGATE_HOLDER": f"{name}-0",

@@ -16,6 +16,8 @@ from headgate.events.subjects import check_cell
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from headgate.processes.configuring import ConfigFiles
+
 app = typer.Typer(add_completion=False)
 
 REFRESH_S = 0.5
@@ -27,6 +29,7 @@ _EPILOG = """\b
 Examples:
   headgate up                                       broker, simulated cluster and processes, in ./.headgate/main
   headgate up -f queues.yaml -f nodes/              and apply these manifests
+  headgate up --config kueue-config.yaml            with a Configuration as Kueue reads it
   headgate up --kubeconfig ~/.kube/config           beside a real cluster
   headgate up --nats nats://nats.example:4222       on a broker of yours
 Ctrl-C takes everything down. Started again, it goes on from its log, and the simulated cluster from its objects
@@ -54,7 +57,10 @@ def up(
     filename: Annotated[
         list[str] | None, typer.Option("-f", "--filename", metavar="FILE|DIR", help="Manifests to apply once it is up.")
     ] = None,
-    config: Annotated[str, typer.Option("--config", metavar="FILE", help="The processes' settings.")] = "",
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="FILE", help="Kueue's Configuration, or the processes' settings, or both."),
+    ] = None,
     sync_interval: Annotated[
         str,
         typer.Option(
@@ -75,16 +81,14 @@ def up(
         from headgate.cli.manifests import read_manifests
 
         read_manifests(manifests)  # a typing error shows before anything starts
-    if config:
-        from headgate.processes.settings import load
-
-        load(config)
+    files = _check_configs(config or [])
     options = UpOptions(
         data=data or ROOT / cell,
         cell=cell,
         nats_url=nats,
         kubeconfig=str(Path(kubeconfig).expanduser().resolve()) if kubeconfig else "",
-        config=str(Path(config).resolve()) if config else "",
+        config=str(Path(files.settings).resolve()) if files.settings else "",
+        configuration=str(Path(files.configuration).resolve()) if files.configuration else "",
         sync_interval=sync_interval,
         verbose=verbose,
     )
@@ -92,6 +96,22 @@ def up(
         anyio.run(_up, options, manifests, backend_options={"use_uvloop": True})
     except KeyboardInterrupt:
         say(f"stopped; `headgate up` goes on from {options.data}")
+
+
+def _check_configs(config: list[str]) -> "ConfigFiles":
+    """What `--config` names, and no mistake in it. Raises SettingsError."""
+    from headgate.processes.configuring import ConfigFiles, load_configuration, sort_files
+
+    if not config:
+        return ConfigFiles()
+    from headgate.processes.settings import load
+
+    files = sort_files(config)
+    settings = load(files.settings)
+    configuration = files.configuration or settings.bridge.configuration
+    if configuration:
+        load_configuration(configuration)
+    return files
 
 
 async def _up(options: UpOptions, manifests: list[str]) -> None:

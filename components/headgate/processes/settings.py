@@ -137,12 +137,14 @@ class BridgeSettings(Section, frozen=True):
 
     `resumes` lets it go on from the versions that the log marks, instead of listing everything at each start. It does
     so only when the API server shows that its history is the one they belong to, so nothing has to be switched off
-    after its data were restored from a backup.
+    after its data were restored from a backup. `configuration` is a file of Kueue's Configuration
+    (`headgate.core.configuration`) for the log; "" leaves the log's as it is, and gives a new log Kueue's defaults.
     """
 
     page_items: Count = 500
     stimuli_max: Count = 2_000
     resumes: bool = True
+    configuration: str = ""
 
 
 class BinderSettings(Section, frozen=True):

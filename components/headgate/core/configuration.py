@@ -1,0 +1,321 @@
+"""
+Kueue's Configuration, read: `config.kueue.x-k8s.io` v1beta1 and v1beta2 into `headgate.events.configuration`.
+
+The informer bridge and `headgate plan` read a file with `read_configuration` before anything starts. Three kinds of
+fields are told apart (`components/README.md` lists them): those that decide something become part of the result; those
+that have no bearing on Headgate's behaviour (ports, leader election, webhooks, certificates, client limits) are read
+over; those that ask for something Headgate does not do are errors, for it would silently not happen. Defaults and rules
+are those of `apis/config/*/defaults.go` and `pkg/config/validation.go` of Kueue 0.19; v1beta1 is converted as there.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from headgate.core import gates
+from headgate.core.configuration_fields import ConfigurationError, Fields, nearest
+from headgate.core.selectors import matches_labels
+from headgate.events.configuration import (
+    AdmissionFairSharingConfiguration,
+    Configuration,
+    FairSharingConfiguration,
+    RequeuingStrategy,
+    ResourcesConfiguration,
+    ResourceTransformation,
+    RetentionPolicies,
+    WaitForPodsReady,
+)
+from headgate.events.objects import LabelSelector, Requirement
+
+__all__ = ["ConfigurationError", "read_configuration", "read_parts"]
+
+GROUP = "config.kueue.x-k8s.io"
+V1BETA1 = f"{GROUP}/v1beta1"
+V1BETA2 = f"{GROUP}/v1beta2"
+
+_STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
+
+
+_DEFAULT_WAIT_MS = 1_800_000
+_JOB_FRAMEWORK = "batch/job"
+_FRAMEWORKS = (
+    _JOB_FRAMEWORK,
+    "deployment",
+    "jobset.x-k8s.io/jobset",
+    "kubeflow.org/jaxjob",
+    "kubeflow.org/mpijob",
+    "kubeflow.org/paddlejob",
+    "kubeflow.org/pytorchjob",
+    "kubeflow.org/tfjob",
+    "kubeflow.org/xgboostjob",
+    "leaderworkerset.x-k8s.io/leaderworkerset",
+    "pod",
+    "ray.io/raycluster",
+    "ray.io/rayjob",
+    "ray.io/rayservice",
+    "sparkoperator.k8s.io/sparkapplication",
+    "statefulset",
+    "trainer.kubeflow.org/trainjob",
+    "workload.codeflare.dev/appwrapper",
+)
+_NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+
+_WITHOUT_EFFECT = (
+    "internalCertManagement",
+    "webhook",
+    "leaderElection",
+    "health",
+    "pprofBindAddress",
+    "controller",
+    "tls",
+    "clientConnection",
+    "visibilityServer",
+)
+"""How Kueue's manager runs: Headgate's processes have settings of their own for it (`headgate.processes.settings`)."""
+
+
+def read_configuration(document: Mapping[str, Any]) -> Configuration:
+    """
+    The configuration that a file of either version means, with Kueue's defaults. Raises ConfigurationError.
+
+    :param document: the file as parsed from YAML or JSON, with its apiVersion and kind.
+    """
+    root = Fields(document)
+    version, kind = root.text("apiVersion"), root.text("kind")
+    if version not in {V1BETA1, V1BETA2}:
+        raise ConfigurationError("apiVersion", f"{version!r} is not known", f"write {V1BETA2} or {V1BETA1}")
+    if kind != "Configuration":
+        raise ConfigurationError("kind", f"{kind!r} is not known", "write Configuration")
+    is_old = version == V1BETA1
+    read = _read(root, is_old=is_old)
+    if not is_old and not root.has("waitForPodsReady"):
+        read = msgspec.structs.replace(read, wait_for_pods_ready=_wait_for_pods_ready(Fields({}), is_old=False))
+    selector = read.managed_jobs_namespace_selector or _all_but("kube-system", root.text("namespace", "kueue-system"))
+    read = msgspec.structs.replace(read, managed_jobs_namespace_selector=selector)
+    return _by_gates(read)
+
+
+def read_parts(config: Mapping[str, Any] | None, features: Mapping[str, bool] | None) -> Configuration:
+    """
+    The parts of a v1beta2 Configuration that a scenario gives, and gates beside them. Raises ConfigurationError.
+
+    What it does not name is off: no pods are waited for, and Jobs of every namespace are managed.
+    """
+    parts = {**(config or {}), **({"featureGates": dict(features)} if features else {})}
+    return _by_gates(_read(Fields(parts), is_old=False))
+
+
+def _read(root: Fields, *, is_old: bool) -> Configuration:
+    configuration = Configuration(
+        feature_gates=gates.check(root.flags("featureGates")),
+        fair_sharing=_fair_sharing(root.section("fairSharing"), is_old=is_old),
+        admission_fair_sharing=_admission_fair_sharing(root.section("admissionFairSharing")),
+        wait_for_pods_ready=_wait_for_pods_ready(root.section("waitForPodsReady"), is_old=is_old),
+        resources=_resources(root.section("resources")),
+        object_retention_policies=_retention(root.section("objectRetentionPolicies")),
+        managed_jobs_namespace_selector=_managed_namespaces(root),
+    )
+    if root.flag("manageJobsWithoutQueueName"):
+        problem = "Headgate manages only Jobs that name a queue"
+        remedy = "remove it, and label Jobs with kueue.x-k8s.io/queue-name"
+        raise ConfigurationError(root.at("manageJobsWithoutQueueName"), problem, remedy)
+    _integrations(root.section("integrations"), is_old=is_old)
+    _multi_kueue(root.section("multiKueue"))
+    _metrics(root.section("metrics"))
+    root.ignore("apiVersion", "kind", "namespace", *_WITHOUT_EFFECT, *(("queueVisibility",) if is_old else ()))
+    root.done()
+    return configuration
+
+
+def _by_gates(read: Configuration) -> Configuration:
+    """Without the sections whose gate is off, which Kueue reads over."""
+    if not gates.enabled(read, gates.ADMISSION_FAIR_SHARING):
+        read = msgspec.structs.replace(read, admission_fair_sharing=None)
+    if gates.enabled(read, gates.DISABLE_WAIT_FOR_PODS_READY):
+        read = msgspec.structs.replace(read, wait_for_pods_ready=None)
+    if not gates.enabled(read, gates.QUOTA_CHECK_STRATEGY):
+        resources = msgspec.structs.replace(read.resources, quota_check_strategy="")
+        read = msgspec.structs.replace(read, resources=resources)
+    return read
+
+
+def _managed_namespaces(root: Fields) -> LabelSelector | None:
+    value = root.raw("managedJobsNamespaceSelector")
+    if value is None:
+        return None
+    at = root.at("managedJobsNamespaceSelector")
+    try:
+        selector = msgspec.convert(value, LabelSelector)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(
+            at, f"this is no label selector ({error})", "write matchLabels or matchExpressions"
+        ) from None
+    for namespace in ("kube-system", root.text("namespace", "kueue-system")):
+        if matches_labels(selector, {_NAMESPACE_LABEL: namespace}):
+            remedy = f"add an expression {{key: {_NAMESPACE_LABEL}, operator: NotIn, values: [{namespace}]}}"
+            raise ConfigurationError(at, f"it must not match the namespace {namespace}", remedy)
+    return selector
+
+
+def _all_but(*namespaces: str) -> LabelSelector:
+    return LabelSelector(match_expressions=(Requirement(key=_NAMESPACE_LABEL, operator="NotIn", values=namespaces),))
+
+
+def _integrations(section: Fields | None, *, is_old: bool) -> None:
+    """Headgate makes the Workloads of batch/v1 Jobs, and takes those that others make (`externalFrameworks`)."""
+    if section is None:
+        return
+    frameworks = section.texts("frameworks")
+    for index, framework in enumerate(frameworks):
+        at = f"{section.at('frameworks')}[{index}]"
+        if framework not in _FRAMEWORKS:
+            raise ConfigurationError(
+                at, f"Kueue has no integration {framework!r}", nearest(framework, list(_FRAMEWORKS))
+            )
+        if framework != _JOB_FRAMEWORK:
+            problem = f"Headgate has no integration {framework!r}"
+            raise ConfigurationError(
+                at, problem, f"list only {_JOB_FRAMEWORK}, or have a controller of yours make Workloads"
+            )
+    if section.texts("labelKeysToCopy"):
+        problem = "Headgate does not copy labels of Jobs to their Workloads"
+        raise ConfigurationError(section.at("labelKeysToCopy"), problem, "remove it")
+    section.texts("externalFrameworks")
+    section.ignore(*(("podOptions",) if is_old else ()))
+    section.done()
+
+
+def _multi_kueue(section: Fields | None) -> None:
+    """Headgate has no MultiKueue: what says the defaults asks for nothing, everything else would not happen."""
+    if section is None:
+        return
+    defaults = {
+        "gcInterval": 60_000,
+        "workerLostTimeout": 900_000,
+        "origin": "multikueue",
+        "dispatcherName": "kueue.x-k8s.io/multikueue-dispatcher-all-at-once",
+    }
+    for name, default in defaults.items():
+        value = section.duration_ms(name) if isinstance(default, int) else section.text(name) or None
+        if value not in {None, default}:
+            raise ConfigurationError(section.at(name), "Headgate has no MultiKueue", "remove the section multiKueue")
+    for name in ("externalFrameworks", "clusterProfile", "incrementalDispatcherConfig"):
+        if section.raw(name):
+            raise ConfigurationError(section.at(name), "Headgate has no MultiKueue", "remove the section multiKueue")
+    section.done()
+
+
+def _metrics(section: Fields | None) -> None:
+    """What Headgate's metrics show is fixed: all that Kueue's show by default, and the resources of ClusterQueues."""
+    if section is None:
+        return
+    if section.raw("customLabels"):
+        raise ConfigurationError(section.at("customLabels"), "Headgate's metrics have no custom labels", "remove it")
+    section.flag("enableClusterQueueResources")
+    section.ignore("bindAddress", "localQueueMetrics")
+    section.done()
+
+
+def _fair_sharing(section: Fields | None, *, is_old: bool) -> FairSharingConfiguration | None:
+    if section is None:
+        return None
+    is_on = section.flag("enable") if is_old else True
+    strategies = section.texts("preemptionStrategies") or _STRATEGIES
+    section.done()
+    if strategies not in {_STRATEGIES, _STRATEGIES[:1], _STRATEGIES[1:]}:
+        remedy = f"write [{', '.join(_STRATEGIES)}] or one of the two"
+        raise ConfigurationError(section.at("preemptionStrategies"), f"{list(strategies)} is not supported", remedy)
+    return FairSharingConfiguration(preemption_strategies=strategies) if is_on else None
+
+
+def _admission_fair_sharing(section: Fields | None) -> AdmissionFairSharingConfiguration | None:
+    if section is None:
+        return None
+    read = AdmissionFairSharingConfiguration(
+        usage_half_life_ms=section.duration_ms("usageHalfLifeTime") or 0,
+        usage_sampling_interval_ms=section.duration_ms("usageSamplingInterval") or 300_000,
+        resource_weights=section.weights("resourceWeights"),
+    )
+    section.done()
+    return read
+
+
+def _wait_for_pods_ready(section: Fields | None, *, is_old: bool) -> WaitForPodsReady | None:
+    if section is None:
+        return None
+    is_on = section.flag("enable") if is_old else True
+    timeout_ms = section.duration_ms("timeout") or (300_000 if is_old else _DEFAULT_WAIT_MS)
+    recovery_ms = section.duration_ms("recoveryTimeout")
+    read = WaitForPodsReady(
+        timeout_ms=timeout_ms,
+        recovery_timeout_ms=timeout_ms if recovery_ms is None else recovery_ms,
+        block_admission=section.flag("blockAdmission", default=is_old),
+        requeuing_strategy=_requeuing(section.section("requeuingStrategy")),
+    )
+    section.done()
+    return read if is_on else None
+
+
+def _requeuing(section: Fields | None) -> RequeuingStrategy:
+    if section is None:
+        return RequeuingStrategy()
+    base_s, max_s = section.count("backoffBaseSeconds"), section.count("backoffMaxSeconds")
+    read = RequeuingStrategy(
+        timestamp=section.choice("timestamp", ("Eviction", "Creation"), "Eviction"),
+        backoff_limit_count=section.count("backoffLimitCount"),
+        backoff_base_s=60 if base_s is None else base_s,
+        backoff_max_s=3600 if max_s is None else max_s,
+    )
+    section.done()
+    return read
+
+
+def _resources(section: Fields | None) -> ResourcesConfiguration:
+    if section is None:
+        return ResourcesConfiguration()
+    read = ResourcesConfiguration(
+        exclude_resource_prefixes=section.texts("excludeResourcePrefixes"),
+        transformations=tuple(_transformation(each) for each in section.sections("transformations")),
+        quota_check_strategy=section.choice("quotaCheckStrategy", ("BlockUndeclared", "IgnoreUndeclared"), ""),
+    )
+    inputs = [each.input for each in read.transformations]
+    for index, name in enumerate(inputs):
+        at = f"{section.at('transformations')}[{index}].input"
+        if not name:
+            raise ConfigurationError(at, "it is missing", "name the resource to transform")
+        if name in inputs[:index]:
+            raise ConfigurationError(at, f"{name!r} is transformed twice", "merge the two transformations")
+    if read.exclude_resource_prefixes and read.quota_check_strategy == "IgnoreUndeclared":
+        problem = "excludeResourcePrefixes is not allowed when quotaCheckStrategy is IgnoreUndeclared"
+        raise ConfigurationError(section.at("quotaCheckStrategy"), problem, "remove one of the two")
+    if section.raw("deviceClassMappings"):
+        problem = "Headgate does not count devices of dynamic resource allocation"
+        raise ConfigurationError(section.at("deviceClassMappings"), problem, "remove it")
+    section.done()
+    return read
+
+
+def _transformation(section: Fields) -> ResourceTransformation:
+    read = ResourceTransformation(
+        input=section.text("input"),
+        strategy=section.choice("strategy", ("Retain", "Replace"), "Retain"),
+        multiply_by=section.text("multiplyBy"),
+        outputs=section.quantities("outputs"),
+    )
+    section.done()
+    return read
+
+
+def _retention(section: Fields | None) -> RetentionPolicies:
+    workloads = None if section is None else section.section("workloads")
+    if section is not None:
+        section.done()
+    if workloads is None:
+        return RetentionPolicies()
+    read = RetentionPolicies(
+        after_finished_ms=workloads.duration_ms("afterFinished"),
+        after_deactivated_by_kueue_ms=workloads.duration_ms("afterDeactivatedByKueue"),
+    )
+    workloads.done()
+    return read
