@@ -11,6 +11,7 @@ from headgate.core.amounts import (
     add,
     amount,
     canonical,
+    limit_text,
     multiply,
     parse_quantity,
     subtract,
@@ -60,7 +61,10 @@ def test_what_is_no_quantity_is_refused(quantity: str) -> None:
         ("cpu", -500, "-500m"),
         ("memory", 4 << 30, "4Gi"),
         ("memory", 1536 << 20, "1536Mi"),
-        ("memory", 10**9, "1000000000"),
+        ("memory", 10**9, "1G"),
+        ("memory", 1025, "1025"),
+        ("memory", 1000 << 10, "1000Ki"),
+        ("hugepages-2Mi", 33_000, "33k"),
         ("memory", 1000, "1k"),
         ("memory", 0, "0"),
         ("ephemeral-storage", 2048, "2Ki"),
@@ -72,6 +76,13 @@ def test_what_is_no_quantity_is_refused(quantity: str) -> None:
 def test_an_amount_is_written_as_kubernetes_writes_it(resource: str, value: int, text: str) -> None:
     """The canonical form of apimachinery."""
     assert canonical(resource, value) == text
+
+
+def test_only_a_limit_can_be_unlimited() -> None:
+    """Kueue's messages name no number where there is no end to a quota; a request always has one."""
+    assert limit_text("cpu", UNLIMITED) == "<unlimited>"
+    assert canonical("cpu", UNLIMITED) == "9223372036854775807m"
+    assert limit_text("memory", 4 << 30) == "4Gi"
 
 
 @given(st.sampled_from(["cpu", "memory", "pods"]), st.integers(-(10**15), 10**15))

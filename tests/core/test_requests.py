@@ -3,9 +3,22 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headgate.core.requests import Limits, adjusted, limits_of, pod_requests, pod_set_requests, summarize, why_invalid
+from headgate.core.amounts import UNLIMITED
+from headgate.core.requests import (
+    Limits,
+    adjusted,
+    limits_of,
+    pod_requests,
+    pod_set_requests,
+    summarize,
+    why_invalid,
+    why_written_invalid,
+)
 from headgate.core.state import State, Workload
+from headgate.events.configuration import Configuration, ResourcesConfiguration, ResourceTransformation
 from headgate.events.ids import Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     Container,
@@ -73,6 +86,44 @@ def test_the_effective_request_is_kubernetes(spec: PodSpec, requests: dict[str, 
     assert pod_requests(spec) == requests
 
 
+_milli = st.integers(0, 3000)
+_asked = st.fixed_dictionaries({}, optional={"cpu": _milli, "memory": _milli, "gpu": _milli})
+_phases = st.lists(st.tuples(st.booleans(), _asked), max_size=4)
+
+
+@given(st.lists(_asked, max_size=3), _phases, _asked, _asked)
+def test_the_effective_request_is_the_most_that_a_pod_needs_at_any_moment(
+    containers: list[dict[str, int]], phases: list[tuple[bool, dict[str, int]]], at_pod: Any, overhead: Any
+) -> None:
+    """Against a pod that is started step by step: each init container in turn, then all that stays."""
+    moments: list[list[dict[str, int]]] = []
+    running: list[dict[str, int]] = []
+    for is_sidecar, asked in phases:
+        moments.append([*running, asked])
+        if is_sidecar:
+            running.append(asked)
+    moments.append(running + containers)
+    names = {name for moment in moments for asked in moment for name in asked}
+    most = {name: max(sum(asked.get(name, 0) for asked in moment) for moment in moments) for name in names}
+    most.update({name: value for name, value in at_pod.items() if name != "gpu"})
+    for name, value in overhead.items():
+        most[name] = most.get(name, 0) + value
+    spec = PodSpec(
+        containers=tuple(Container(resources=_resources(asked)) for asked in containers),
+        init_containers=tuple(
+            Container(resources=_resources(asked), restart_policy="Always" if sidecar else None)
+            for sidecar, asked in phases
+        ),
+        resources=_resources(at_pod) if at_pod else None,
+        overhead=_resources(overhead).requests,
+    )
+    assert pod_requests(spec) == {name: value if name == "cpu" else -(-value // 1000) for name, value in most.items()}
+
+
+def _resources(milli: dict[str, int]) -> Resources:
+    return Resources(requests={name: f"{value}m" for name, value in milli.items()})
+
+
 def test_missing_requests_are_filled_in_kueues_order() -> None:
     """RuntimeClass overhead, then LimitRange defaults, then limits in place of requests."""
     limits: Limits = summarize(
@@ -89,6 +140,41 @@ def test_what_a_pod_says_itself_is_not_overruled() -> None:
     assert adjusted(spec, {}, {"kata": {"cpu": "50m"}}) is spec
 
 
+def test_pod_level_resources_get_the_defaults_for_pods() -> None:
+    """Where a pod has any: defaults of LimitRanges for pods first, then its own limits."""
+    limits = summarize([LimitRangeItem(type="Pod", default_request={"cpu": "3"}, default={"cpu": "4", "memory": 9})])
+    bare = PodSpec(containers=(container(cpu="1"),))
+    full = adjusted(PodSpec(containers=bare.containers, resources=Resources(limits={"memory": 5})), limits, {})
+    assert full.resources == Resources(requests={"cpu": "3", "memory": 5}, limits={"cpu": "4", "memory": 5})
+    assert adjusted(bare, limits, {}) is bare
+
+
+def test_the_configuration_decides_what_quota_counts() -> None:
+    """Excluded prefixes first, then transformations; nodes still have to have what the pods ask for."""
+    resources = ResourcesConfiguration(
+        exclude_resource_prefixes=("networking.",),
+        transformations=(
+            ResourceTransformation(input="mig", strategy="Replace", outputs={"credits": "1500m", "debt": -3}),
+            ResourceTransformation(input="networking.example.com/vpc", outputs={"credits": 100}),
+        ),
+    )
+    asked = Resources(requests={"cpu": "100m", "mig": 3, "networking.example.com/vpc": 1})
+    spec = PodSpec(containers=(Container(resources=asked),))
+    (counted,) = pod_set_requests(workload(pod_set(spec, 4)), {}, {}, Configuration(resources=resources))
+    assert counted.per_pod == {"cpu": 100, "credits": 5, "debt": 0}
+    assert counted.total() == {"cpu": 400, "credits": 20, "debt": 0}
+    assert pod_requests(counted.spec) == {"cpu": 100, "mig": 3, "networking.example.com/vpc": 1}
+
+
+@given(st.integers(1, UNLIMITED), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_amounts_of_many_pods_saturate(each: int, count: int, fewer: int) -> None:
+    """However many pods there are, their amounts stay within 64 bits and grow with their number."""
+    spec = PodSpec(containers=(container(gpu=each),))
+    (asked,) = pod_set_requests(workload(pod_set(spec, count)), {}, {}, Configuration())
+    assert asked.total() == {"gpu": min(each * count, UNLIMITED)}
+    assert asked.total(min(count, fewer))["gpu"] <= asked.total()["gpu"]
+
+
 def test_pods_that_are_reclaimable_do_not_count() -> None:
     """The count shrinks, never below nothing; the amounts of one pod stay."""
     spec = PodSpec(containers=(container(cpu="1"),))
@@ -97,9 +183,26 @@ def test_pods_that_are_reclaimable_do_not_count() -> None:
         pod_set(spec, 2, "b"),
         reclaimable_pods=(ReclaimablePod(name="a", count=2), ReclaimablePod(name="b", count=9)),
     )
-    requests = pod_set_requests(some, {}, {})
+    requests = pod_set_requests(some, {}, {}, Configuration())
     assert [(each.count, each.total()) for each in requests] == [(3, {"cpu": 3000}), (0, {"cpu": 0})]
     assert requests[0].total(1) == {"cpu": 1000}
+    gated = Configuration(feature_gates={"ReclaimablePods": False})
+    assert [each.count for each in pod_set_requests(some, {}, {}, gated)] == [5, 2]
+
+
+def test_what_is_remembered_of_a_pod_set_is_what_it_follows_from() -> None:
+    """The same pod set has other requests in another namespace, cell or moment."""
+    spec = PodSpec(containers=(container(cpu="1"),), runtime_class_name="kata")
+    it = workload(pod_set(spec, 2))
+    limits = summarize([LimitRangeItem(type="Container", default_request={"memory": 7})])
+    some = ResourcesConfiguration(exclude_resource_prefixes=("cpu",))
+    before = pod_set_requests(it, {}, {}, Configuration())[0].per_pod
+    assert pod_set_requests(it, limits, {}, Configuration())[0].per_pod == {"cpu": 1000, "memory": 7}
+    assert pod_set_requests(it, {}, {"kata": {"cpu": "1"}}, Configuration())[0].per_pod == {"cpu": 2000}
+    assert pod_set_requests(it, {}, {}, Configuration(resources=some))[0].per_pod == {}
+    it.reclaimable_pods = (ReclaimablePod(name="main", count=1),)
+    assert pod_set_requests(it, {}, {}, Configuration())[0].count == 1
+    assert pod_set_requests(it, {}, {}, Configuration())[0].per_pod == before == {"cpu": 1000}
 
 
 def test_limit_ranges_of_a_namespace_are_one() -> None:
@@ -124,12 +227,32 @@ def test_requests_above_limits_are_refused_with_their_paths() -> None:
         init_containers=(container(cpu="2", limits={"cpu": "1"}),),
         containers=(container(cpu="1"), container(cpu="2", gpu=3, limits={"cpu": "1", "gpu": 1, "memory": "1Gi"})),
     )
-    requests = pod_set_requests(workload(pod_set(spec)), {}, {})
+    requests = pod_set_requests(workload(pod_set(spec)), {}, {}, Configuration())
     path, why = "spec.podSets[0].template.spec", "requests must not exceed its limits"
-    assert why_invalid(requests, {}) == (
+    assert why_invalid(requests) == (
         f'resources validation failed: [{path}.initContainers[0]: Invalid value: ["cpu"]: {why}, '
         f'{path}.containers[1]: Invalid value: ["cpu","gpu"]: {why}]'
     )
+
+
+def test_pod_level_requests_stay_below_pod_level_limits() -> None:
+    """As containers', with a path of their own; amounts are compared, not texts."""
+    spec = PodSpec(resources=Resources(requests={"cpu": "2", "memory": "1Ki"}, limits={"cpu": "1", "memory": 1024}))
+    assert why_invalid(pod_set_requests(workload(pod_set(spec)), {}, {}, Configuration())) == (
+        'resources validation failed: spec.podSets[0].template.spec.resources: Invalid value: ["cpu"]: '
+        "requests must not exceed its limits"
+    )
+
+
+def test_pods_as_they_are_written_may_be_valid_where_their_defaults_are_not() -> None:
+    """A default that is out of the range counts once it is filled in."""
+    limits = summarize([LimitRangeItem(type="Container", min={"cpu": "1"}, default_request={"cpu": "2"})])
+    spec = PodSpec(containers=(container(),))
+    assert why_written_invalid([spec], limits) == ""
+    high = summarize([LimitRangeItem(type="Container", max={"cpu": "1"}, default_request={"cpu": "2"})])
+    assert "limitRange max" in why_invalid(pod_set_requests(workload(pod_set(spec)), high, {}, Configuration()))
+    assert why_written_invalid([spec], high) == ""
+    assert "limitRange max" in why_written_invalid([PodSpec(containers=(container(cpu="2"),))], high)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +267,10 @@ def test_requests_above_limits_are_refused_with_their_paths() -> None:
 def test_limit_ranges_bound_containers_and_pods(kind: str, cpu: str, path: str, why: str) -> None:
     """A container range holds for each container, a pod range for the pod's effective request."""
     limits = summarize([LimitRangeItem(type=kind, max={"cpu": "2"}, min={"cpu": "100m"})])
-    requests = pod_set_requests(workload(pod_set(PodSpec(containers=(container(cpu=cpu),)))), limits, {})
-    assert why_invalid(requests, limits) == (
+    requests = pod_set_requests(
+        workload(pod_set(PodSpec(containers=(container(cpu=cpu),)))), limits, {}, Configuration()
+    )
+    assert why_invalid(requests) == (
         f'resources didn\'t satisfy LimitRange constraints: spec.podSets[0].{path}: Invalid value: ["cpu"]: {why}'
     )
 
@@ -156,4 +281,4 @@ def test_what_is_in_order_is_not_refused() -> None:
         [LimitRangeItem(type="Container", max={"cpu": "2"}), LimitRangeItem(type="Pod", max={"cpu": "4"})]
     )
     spec = PodSpec(containers=(container(cpu="2", limits={"cpu": "2"}), container(cpu="2")))
-    assert why_invalid(pod_set_requests(workload(pod_set(spec)), limits, {}), limits) == ""
+    assert why_invalid(pod_set_requests(workload(pod_set(spec)), limits, {}, Configuration())) == ""

@@ -58,6 +58,8 @@ def pod(*terms: NodeSelectorTerm, **selector: str) -> PodSpec:
         (need("cores", "Lt", "17"), True),
         (need("zone", "Gt", "8"), False),
         (need("cores", "Gt"), False),
+        (need("cores", "Gt", "1_0"), False),
+        (need("cores", "Gt", " 8"), False),
         (need("zone", "Matches", "a"), False),
     ],
 )
@@ -144,6 +146,7 @@ def test_numeric_tolerations_compare_the_taints_value() -> None:
     assert tolerates(Toleration(key="sla", operator="Gt", value="900"), sla)
     assert not tolerates(Toleration(key="sla", operator="Lt", value="900"), sla)
     assert not tolerates(Toleration(key="sla", operator="Gt", value="high"), sla)
+    assert not tolerates(Toleration(key="sla", operator="Gt", value="0900"), sla)
 
 
 def test_only_hard_taints_keep_a_pod_away() -> None:

@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from headgate.core import fold
-from headgate.core.shape import shape_of
+from headgate.core.shape import hash_of, shape_of
 from headgate.core.state import State, Workload
+from headgate.events.configuration import Configuration, ResourcesConfiguration, ResourceTransformation
 from headgate.events.ids import Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     Container,
@@ -99,14 +100,66 @@ def test_reclaimable_pods_count_no_more(state: State) -> None:
     assert shape_of(half, state) == shape_of(with_pod_set(count=1), state)
 
 
-def test_limit_ranges_tell_namespaces_apart(state: State) -> None:
-    """A LimitRange's defaults and bounds change what is asked for and what is valid."""
+def test_limit_ranges_count_by_the_requests_they_make(state: State) -> None:
+    """A LimitRange's defaults change what is asked for; its bounds make no difference to those within."""
     before = shape_of(workload(spec=pods()), state)
+    state.limit_ranges["team/limits"] = (LimitRangeItem(type="Container", max={"cpu": "2"}),)
+    assert shape_of(workload(), state) == before
     state.limit_ranges["team/limits"] = (LimitRangeItem(type="Container", default={"memory": "1Gi"}),)
     assert shape_of(workload(), state) != before
     assert shape_of(workload(namespace="elsewhere"), state) == before
+
+
+def test_who_is_not_valid_stands_for_nobody_who_is(state: State) -> None:
+    """And has another shape once it is let in. Kueue's hash does not tell them apart."""
+    before = shape_of(workload(), state), hash_of(workload(), state)
     state.limit_ranges["team/limits"] = (LimitRangeItem(type="Container", max={"cpu": "100m"}),)
-    assert shape_of(workload(), state) != before
+    assert shape_of(workload(), state) != before[0] == shape_of(workload(namespace="elsewhere"), state)
+    assert hash_of(workload(), state) == before[1]
+    above = Container(name="main", resources=Resources(requests={"cpu": "1"}, limits={"cpu": "100m"}))
+    assert shape_of(workload(namespace="elsewhere", spec=PodSpec(containers=(above,))), state) != before[0]
+
+
+def test_limits_that_give_no_request_do_not_make_a_shape(state: State) -> None:
+    """Quota counts requests."""
+    container = Container(name="main", resources=Resources(requests={"cpu": "1"}, limits={"cpu": "4"}))
+    assert shape_of(workload(spec=PodSpec(containers=(container,))), state) == shape_of(workload(), state)
+
+
+def test_a_change_of_the_configuration_changes_shapes(state: State) -> None:
+    """What transformations and excluded prefixes make of a request is what quota is asked for."""
+    before = shape_of(workload(), state)
+    priced = ResourceTransformation(input="cpu", outputs={"credits": 2})
+    for resources in (
+        ResourcesConfiguration(exclude_resource_prefixes=("cpu",)),
+        ResourcesConfiguration(transformations=(priced,)),
+    ):
+        state.configuration = Configuration(resources=resources)
+        assert shape_of(workload(), state) != before
+
+
+def test_allowed_flavors_count_under_concurrent_admission(state: State) -> None:
+    """Variants of one workload differ in nothing but the annotation of the flavors that they may get."""
+    spot = workload()
+    spot.annotations = {"kueue.x-k8s.io/workload-allowed-resource-flavors": "spot"}
+    assert shape_of(spot, state) == shape_of(workload(), state)
+    state.configuration = Configuration(feature_gates={"ConcurrentAdmission": True})
+    assert shape_of(spot, state) != shape_of(workload(), state)
+
+
+def test_without_equivalence_hashing_every_workload_has_its_own_shape(state: State) -> None:
+    """And keeps it: the shape of one says nothing of another, and nothing of what it asks for."""
+    state.configuration = Configuration(feature_gates={"SchedulingEquivalenceHashing": False})
+    assert shape_of(workload("a"), state) != shape_of(workload("b"), state)
+    assert shape_of(workload("a"), state) == shape_of(workload("a", spec=pods("2")), state)
+
+
+def test_reclaimable_pods_count_with_their_gate_off(state: State) -> None:
+    """Without the gate ReclaimablePods every pod counts to the end."""
+    half = workload()
+    half.reclaimable_pods = (ReclaimablePod(name="main", count=1),)
+    state.configuration = Configuration(feature_gates={"ReclaimablePods": False})
+    assert shape_of(half, state) == shape_of(workload(), state)
 
 
 def test_a_runtime_class_counts_only_for_those_who_name_it(state: State) -> None:

@@ -83,7 +83,8 @@ def add(left: int, right: int) -> int:
     """The sum; anything with an unlimited part is unlimited."""
     if left == UNLIMITED or right == UNLIMITED:
         return UNLIMITED
-    return _saturate(left + right)
+    value = left + right
+    return value if LOWEST < value < UNLIMITED else _saturate(value)
 
 
 def subtract(left: int, right: int) -> int:
@@ -92,7 +93,8 @@ def subtract(left: int, right: int) -> int:
         return 0 if right == UNLIMITED else UNLIMITED
     if right == UNLIMITED:
         return LOWEST
-    return _saturate(left - right)
+    value = left - right
+    return value if LOWEST < value < UNLIMITED else _saturate(value)
 
 
 def multiply(value: int, factor: int) -> int:
@@ -111,13 +113,18 @@ def canonical(resource: str, value: int) -> str:
     An amount as Kubernetes and Kueue write it: "2500m" and "60" of cpu, "4Gi" of memory, "1k" of all else.
 
     The largest suffix that leaves a whole number (apimachinery's canonical form). Memory, ephemeral storage and huge
-    pages use powers of 1024 from 1024 on.
+    pages use powers of 1024, where one leaves a whole number.
     """
     if resource == "cpu":
         return _decimal(value, -3)
-    if _is_binary(resource) and not -1024 < value < 1024:
+    if value and value % 1024 == 0 and _is_binary(resource):
         return _binary(value)
     return _decimal(value, 0)
+
+
+def limit_text(resource: str, value: int) -> str:
+    """As `canonical`, of an amount that may be without limit: Kueue's messages then say `<unlimited>`."""
+    return "<unlimited>" if value == UNLIMITED else canonical(resource, value)
 
 
 def _is_binary(resource: str) -> bool:

@@ -2,25 +2,36 @@
 Requests: what the pods of a workload ask for, as quota and nodes have to count it.
 
 `adjusted` completes a pod spec as the API server would (RuntimeClass overhead, LimitRange defaults, limits in place of
-missing requests), `pod_requests` gives Kubernetes' effective request of one such pod, `pod_set_requests` those of all
-pod sets of a workload with the number of pods that still count. The scheduler assigns flavors to them, the queue
-manager digests them into a workload's shape, the binder fits pods onto nodes with them.
+missing requests), `pod_requests` gives Kubernetes' effective request of one such pod: that is what a node has to have.
+`pod_set_requests` is what quota is charged: of all pod sets of a workload, after the configuration's excluded prefixes
+and transformations (`headgate.core.transformations`), with the number of pods that still count. The scheduler assigns
+flavors to them, the queue manager digests them into a workload's shape.
 
 `why_invalid` says in Kueue's words what of a workload no ClusterQueue could ever take: requests above limits,
 containers outside their namespace's LimitRanges.
+
+Workloads come from few templates: what follows from one pod set is worked out once for each distinct input.
 """
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 import msgspec
 
-from headgate.core.amounts import multiply, parse_quantity, to_amount
+from headgate.core import gates
+from headgate.core.amounts import amount, multiply, parse_quantity, to_amount
 from headgate.core.state import State, Workload
+from headgate.core.transformations import transformed, without_excluded
+from headgate.events.commit import digest
+from headgate.events.configuration import Configuration, ResourcesConfiguration
 from headgate.events.ids import split_key
-from headgate.events.objects import Container, LimitRangeItem, PodSpec, Resources
+from headgate.events.objects import Container, LimitRangeItem, PodSet, PodSpec, Resources
 
 Quantities = Mapping[str, str | int | float]
+
+POD_SETS_CACHED_MAX = 4096
+"""How many distinct pod sets are remembered with their requests."""
 
 _POD_LEVEL = ("cpu", "memory")
 _HUGE_PAGES = "hugepages-"
@@ -28,15 +39,20 @@ _HUGE_PAGES = "hugepages-"
 
 class PodSetRequests(msgspec.Struct, frozen=True):
     """
-    What one pod set asks for: `per_pod` amounts of `count` pods.
+    What one pod set asks of quota: `per_pod` amounts of `count` pods.
 
-    `spec` is the adjusted spec of its pods. `count` is less than the spec's when pods are reclaimable.
+    `spec` is the adjusted spec of its pods. `count` is less than the spec's when pods are reclaimable. `above_limits`
+    and `outside_ranges` are what `why_invalid` has to say of it, without where it stands. `kind` is the digest
+    of all that flavor assignment can depend on, "" when it was not made by `pod_set_requests`.
     """
 
     name: str
     count: int
     spec: PodSpec
     per_pod: dict[str, int]
+    above_limits: tuple[str, ...] = ()
+    outside_ranges: tuple[str, ...] = ()
+    kind: str = ""
 
     def total(self, count: int | None = None) -> dict[str, int]:
         """The amounts of all its pods, or of `count` of them; saturated."""
@@ -97,7 +113,8 @@ def adjusted(spec: PodSpec, limits: Limits, runtime_classes: Mapping[str, Quanti
     A pod spec as it will be once the API server has defaulted it.
 
     Overhead comes from the RuntimeClass when the spec has none; container defaults from LimitRanges; then each limit
-    without a request is taken as the request, in containers and at pod level.
+    without a request is taken as the request, in containers and at pod level. Pod-level resources, where a pod has
+    them, get the defaults of LimitRanges for pods.
     """
     overhead = spec.overhead
     if spec.runtime_class_name is not None and not overhead:
@@ -105,7 +122,7 @@ def adjusted(spec: PodSpec, limits: Limits, runtime_classes: Mapping[str, Quanti
     default = limits.get("Container")
     containers = tuple(_with_defaults(container, default) for container in spec.containers)
     init_containers = tuple(_with_defaults(container, default) for container in spec.init_containers)
-    resources = spec.resources and _limits_as_requests(spec.resources)
+    resources = spec.resources and _defaulted(spec.resources, limits.get("Pod"))
     if (
         containers == spec.containers
         and init_containers == spec.init_containers
@@ -119,14 +136,17 @@ def adjusted(spec: PodSpec, limits: Limits, runtime_classes: Mapping[str, Quanti
 
 
 def _with_defaults(container: Container, default: LimitRangeItem | None) -> Container:
-    resources = container.resources
+    resources = _defaulted(container.resources, default)
+    return container if resources is container.resources else msgspec.structs.replace(container, resources=resources)
+
+
+def _defaulted(resources: Resources, default: LimitRangeItem | None) -> Resources:
     if default is not None and (default.default or default.default_request):
         resources = Resources(
             requests={**default.default_request, **resources.requests},
             limits={**default.default, **resources.limits},
         )
-    resources = _limits_as_requests(resources)
-    return container if resources is container.resources else msgspec.structs.replace(container, resources=resources)
+    return _limits_as_requests(resources)
 
 
 def _limits_as_requests(resources: Resources) -> Resources:
@@ -139,8 +159,13 @@ def _limits_as_requests(resources: Resources) -> Resources:
 
 
 def pod_requests(spec: PodSpec) -> dict[str, int]:
+    """Kubernetes' effective request of one pod, per resource in `amounts` units: what a node has to have for it."""
+    return {resource: max(0, to_amount(resource, value)) for resource, value in effective(spec).items()}
+
+
+def effective(spec: PodSpec) -> dict[str, Fraction]:
     """
-    Kubernetes' effective request of one pod, per resource in `amounts` units.
+    Kubernetes' effective request of one pod, exactly.
 
     Containers and sidecars together, or the largest moment of the init phase (an init container with the sidecars
     started before it) if that is more; pod-level requests replace both; overhead is added. See KEP-753 and KEP-2837.
@@ -162,8 +187,7 @@ def pod_requests(spec: PodSpec) -> dict[str, int]:
         for resource, quantity in spec.resources.requests.items():
             if resource in _POD_LEVEL or resource.startswith(_HUGE_PAGES):
                 running[resource] = parse_quantity(quantity)
-    total = _sum((spec.overhead,), running) if spec.overhead else running
-    return {resource: max(0, to_amount(resource, value)) for resource, value in total.items()}
+    return _sum((spec.overhead,), running) if spec.overhead else running
 
 
 def _sum(parts: Iterable[Quantities], start: Mapping[str, Fraction] | None = None) -> dict[str, Fraction]:
@@ -175,29 +199,136 @@ def _sum(parts: Iterable[Quantities], start: Mapping[str, Fraction] | None = Non
     return total
 
 
+class _Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that the requests of a pod set follow from."""
+
+    pod_set: PodSet
+    done: int = 0
+    limits: dict[str, LimitRangeItem] = {}
+    overhead: dict[str, str | int | float] = {}
+    configuration: ResourcesConfiguration = ResourcesConfiguration()
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder: msgspec.json.Decoder[_Source] = msgspec.json.Decoder(_Source)
+
+
 def pod_set_requests(
-    workload: Workload, limits: Limits, runtime_classes: Mapping[str, Quantities]
+    workload: Workload, limits: Limits, runtime_classes: Mapping[str, Quantities], configuration: Configuration
 ) -> tuple[PodSetRequests, ...]:
-    """What each pod set of a workload asks for, in spec order. Pods that are reclaimable do not count any more."""
-    reclaimable = {pods.name: pods.count for pods in workload.reclaimable_pods}
-    requests = []
-    for pod_set in workload.spec.pod_sets:
-        spec = adjusted(pod_set.template.spec, limits, runtime_classes)
-        count = max(0, pod_set.count - reclaimable.get(pod_set.name, 0)) if reclaimable else pod_set.count
-        requests.append(PodSetRequests(pod_set.name, count, spec, pod_requests(spec)))
-    return tuple(requests)
+    """
+    What each pod set of a workload asks of quota, in spec order. Pods that are reclaimable do not count any more.
+
+    Raises QuantityError for a quantity that is none.
+    """
+    done = reclaimable(workload, configuration)
+    return tuple(
+        [
+            _requests(
+                _encoder.encode(
+                    _Source(
+                        pod_set=pod_set,
+                        done=done.get(pod_set.name, 0),
+                        limits=dict(limits),
+                        overhead=_overhead(pod_set.template.spec, runtime_classes),
+                        configuration=configuration.resources,
+                    )
+                )
+            )
+            for pod_set in workload.spec.pod_sets
+        ]
+    )
+
+
+def reclaimable(workload: Workload, configuration: Configuration) -> dict[str, int]:
+    """By pod set, how many pods have finished for good and need no quota any more."""
+    if not workload.reclaimable_pods or not gates.enabled(configuration, gates.RECLAIMABLE_PODS):
+        return {}
+    return {pods.name: pods.count for pods in workload.reclaimable_pods}
+
+
+def _overhead(spec: PodSpec, runtime_classes: Mapping[str, Quantities]) -> dict[str, str | int | float]:
+    """The overhead that a pod's RuntimeClass adds, if the pod names one and does not say itself."""
+    if spec.runtime_class_name is None or spec.overhead:
+        return {}
+    return dict(runtime_classes.get(spec.runtime_class_name, {}))
+
+
+@lru_cache(maxsize=POD_SETS_CACHED_MAX)
+def _requests(source: bytes) -> PodSetRequests:
+    given = _decoder.decode(source)
+    pod_set = given.pod_set
+    name = pod_set.template.spec.runtime_class_name
+    spec = adjusted(pod_set.template.spec, given.limits, {} if name is None else {name: given.overhead})
+    charged = transformed(
+        without_excluded(effective(spec), given.configuration.exclude_resource_prefixes),
+        given.configuration.transformations,
+    )
+    requests = PodSetRequests(
+        pod_set.name,
+        max(0, pod_set.count - given.done),
+        spec,
+        {resource: max(0, to_amount(resource, value)) for resource, value in charged.items()},
+        tuple(_above_own_limits(spec)),
+        tuple(_outside_ranges(spec, given.limits)),
+    )
+    return msgspec.structs.replace(requests, kind=_kind(pod_set, requests))
+
+
+def _kind(pod_set: PodSet, requests: PodSetRequests) -> str:
+    """What Kueue's scheduling hash takes of a pod set; quantities by amount, so that `1` and `1000m` are one."""
+    spec = requests.spec
+    shape = {
+        "name": pod_set.name,
+        "count": requests.count,
+        "minCount": pod_set.min_count,
+        "topologyRequest": pod_set.topology_request,
+        "requests": requests.total(),
+        "nodeSelector": spec.node_selector,
+        "affinity": spec.affinity,
+        "tolerations": spec.tolerations,
+        "runtimeClassName": spec.runtime_class_name,
+        "priority": spec.priority,
+        "overhead": _amounts(spec.overhead),
+        "resources": spec.resources and _amounts(spec.resources.requests),
+        "containers": [_amounts(container.resources.requests) for container in spec.containers],
+        "initContainers": [_amounts(container.resources.requests) for container in spec.init_containers],
+    }
+    return digest(_encoder.encode(shape))
+
+
+def _amounts(quantities: Quantities) -> dict[str, int]:
+    return {resource: amount(resource, quantity) for resource, quantity in quantities.items()}
 
 
 # --- validation ----------------------------------------------------------------------------------------------------
 
 
-def why_invalid(requests: Iterable[PodSetRequests], limits: Limits) -> str:
+def namespace_missing(namespace: str) -> str:
+    """Why no ClusterQueue takes a workload whose namespace is not there, in Kueue's words (ValidateAdmissibility)."""
+    return f'workload namespace "{namespace}" does not exist: Namespace "{namespace}" not found'
+
+
+def why_invalid(requests: Iterable[PodSetRequests]) -> str:
     """Why no ClusterQueue can take these pod sets, in Kueue's words; "" when nothing is wrong with them."""
-    requests = tuple(requests)
-    if errors := _above_own_limits(requests):
-        return f"resources validation failed: {_aggregate(errors)}"
-    if limits and (errors := _outside_limit_ranges(requests, limits)):
-        return f"resources didn't satisfy LimitRange constraints: {_aggregate(errors)}"
+    return _why_invalid((each.above_limits, each.outside_ranges) for each in requests)
+
+
+def why_written_invalid(specs: Iterable[PodSpec], limits: Limits) -> str:
+    """As `why_invalid`, of pods as they are written, before any default is filled in."""
+    return _why_invalid((_above_own_limits(spec), _outside_ranges(spec, limits)) for spec in specs)
+
+
+def _why_invalid(errors: Iterable[tuple[Iterable[str], Iterable[str]]]) -> str:
+    above: list[str] = []
+    outside: list[str] = []
+    for index, (above_limits, outside_ranges) in enumerate(errors):
+        above.extend(f"spec.podSets[{index}].template.spec{each}" for each in above_limits)
+        outside.extend(f"spec.podSets[{index}].template.spec{each}" for each in outside_ranges)
+    if above:
+        return f"resources validation failed: {_aggregate(above)}"
+    if outside:
+        return f"resources didn't satisfy LimitRange constraints: {_aggregate(outside)}"
     return ""
 
 
@@ -212,10 +343,10 @@ def _invalid(path: str, resources: list[str], why: str) -> str:
     return f"{path}: Invalid value: [{names}]: {why}"
 
 
-def _containers(index: int, spec: PodSpec) -> Iterable[tuple[str, Resources]]:
+def _containers(spec: PodSpec) -> Iterable[tuple[str, Resources]]:
     for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
         for place, container in enumerate(containers):
-            yield f"spec.podSets[{index}].template.spec.{kind}[{place}]", container.resources
+            yield f".{kind}[{place}]", container.resources
 
 
 def _greater(left: Quantities, right: Quantities) -> list[str]:
@@ -223,45 +354,40 @@ def _greater(left: Quantities, right: Quantities) -> list[str]:
     return sorted(
         resource
         for resource, quantity in left.items()
-        if resource in right and parse_quantity(quantity) > parse_quantity(right[resource])
+        if resource in right and amount(resource, quantity) > amount(resource, right[resource])
     )
 
 
-def _above_own_limits(requests: tuple[PodSetRequests, ...]) -> list[str]:
-    return [
-        _invalid(path, above, "requests must not exceed its limits")
-        for index, pod_set in enumerate(requests)
-        for path, resources in _containers(index, pod_set.spec)
-        if (above := _greater(resources.requests, resources.limits))
-    ]
-
-
+_ABOVE_LIMITS = "requests must not exceed its limits"
 _ABOVE_MAX = "requests must not be above the limitRange max"
 _BELOW_MIN = "requests must not be below the limitRange min"
 
 
-def _outside_limit_ranges(requests: tuple[PodSetRequests, ...], limits: Limits) -> list[str]:
-    errors = []
+def _above_own_limits(spec: PodSpec) -> Iterable[str]:
+    for path, resources in _containers(spec):
+        if above := _greater(resources.requests, resources.limits):
+            yield _invalid(path, above, _ABOVE_LIMITS)
+    if spec.resources is not None and (above := _greater(spec.resources.requests, spec.resources.limits)):
+        yield _invalid(".resources", above, _ABOVE_LIMITS)
+
+
+def _outside_ranges(spec: PodSpec, limits: Limits) -> Iterable[str]:
     container_limits, pod_limits = limits.get("Container"), limits.get("Pod")
-    for index, pod_set in enumerate(requests):
-        if container_limits is not None:
-            for path, resources in _containers(index, pod_set.spec):
-                low, high = dict(resources.requests), dict(resources.requests)
-                _keep(low, resources.limits, prefer=-1)
-                _keep(high, resources.limits, prefer=1)
-                errors.extend(_against(container_limits, path, low, high))
-        if pod_limits is not None:
-            total = {
-                resource: f"{value}m" if resource == "cpu" else value for resource, value in pod_set.per_pod.items()
-            }
-            errors.extend(_against(pod_limits, f"spec.podSets[{index}].template.spec", total, total))
-    return errors
+    if container_limits is not None:
+        for path, resources in _containers(spec):
+            low, high = dict(resources.requests), dict(resources.requests)
+            _keep(low, resources.limits, prefer=-1)
+            _keep(high, resources.limits, prefer=1)
+            yield from _against(container_limits, path, low, high)
+    if pod_limits is not None:
+        total = {
+            resource: f"{value}m" if resource == "cpu" else value for resource, value in pod_requests(spec).items()
+        }
+        yield from _against(pod_limits, "", total, total)
 
 
-def _against(item: LimitRangeItem, path: str, low: Quantities, high: Quantities) -> list[str]:
-    errors = []
+def _against(item: LimitRangeItem, path: str, low: Quantities, high: Quantities) -> Iterable[str]:
     if above := _greater(high, item.max):
-        errors.append(_invalid(path, above, _ABOVE_MAX))
+        yield _invalid(path, above, _ABOVE_MAX)
     if below := _greater(item.min, low):
-        errors.append(_invalid(path, below, _BELOW_MIN))
-    return errors
+        yield _invalid(path, below, _BELOW_MIN)

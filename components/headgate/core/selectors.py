@@ -5,6 +5,7 @@ Shared by all who ask whether something may go somewhere: quota admission matche
 against nodes, ClusterQueues their namespaces. Everything here is a question with a yes or no; nothing is looked up.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 
 from headgate.events.objects import LabelSelector, NodeSelectorTerm, PodSpec, Requirement, Taint, Toleration
@@ -31,12 +32,18 @@ def matches_requirement(requirement: Requirement, labels: Mapping[str, str]) -> 
             return False
 
 
+_INTEGER = re.compile(r"[+-]?[0-9]{1,64}")
+"""What Go's ParseInt takes, but for the range; Python's int takes more."""
+
+_PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,63}")
+"""As a person would write it: what numeric tolerations and their taints have to be."""
+
+
 def _compares(value: str, requirement: Requirement) -> bool:
     """Gt and Lt compare integers; what is none never compares."""
-    try:
-        have, bound = int(value), int(requirement.values[0])
-    except (ValueError, IndexError):
+    if not requirement.values or not _INTEGER.fullmatch(value) or not _INTEGER.fullmatch(requirement.values[0]):
         return False
+    have, bound = int(value), int(requirement.values[0])
     return have > bound if requirement.operator == "Gt" else have < bound
 
 
@@ -97,28 +104,27 @@ def matches_flavor(spec: PodSpec, labels: Mapping[str, str]) -> bool:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a toleration tolerates a taint. Without an effect it covers all, without a key (and Exists) all keys."""
+    """Whether a toleration tolerates a taint. Without an effect it covers all effects, without a key all keys."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
         return False
     match toleration.operator:
         case "" | "Equal":
-            return bool(toleration.key) and toleration.value == taint.value
+            return toleration.value == taint.value
         case "Exists":
             return True
         case "Gt" | "Lt":
-            return bool(toleration.key) and _outweighs(toleration, taint)
+            return _outweighs(toleration, taint)
         case _:
             return False
 
 
 def _outweighs(toleration: Toleration, taint: Taint) -> bool:
     """Numeric tolerations (KEP-5471): Gt tolerates a taint whose value is greater than the toleration's."""
-    try:
-        have, bound = int(taint.value), int(toleration.value)
-    except ValueError:
+    if not _PLAIN_INTEGER.fullmatch(taint.value) or not _PLAIN_INTEGER.fullmatch(toleration.value):
         return False
+    have, bound = int(taint.value), int(toleration.value)
     return have > bound if toleration.operator == "Gt" else have < bound
 
 
