@@ -1,12 +1,27 @@
 """The quota tree: Kueue's arithmetic, checked against its definitions read naively."""
 
+import random
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.cells import Cell, cluster_queue, cohort
+from tests.support.cells import NAMESPACE, Cell, cluster_queue, cohort, pod_set
 
-from headgate.core.quota import Forest, Ledger, Level, Node, Quota, QuotaTree
+from headgate.core.amounts import UNLIMITED
+from headgate.core.catalog import Catalog
+from headgate.core.forest import Forest
+from headgate.core.quota import Ledger, Level, Node, Quota, QuotaTree
+from headgate.events.base import Producer
+from headgate.events.decisions import QuotaReserved
+from headgate.events.facts import (
+    ClusterQueueDeleted,
+    CohortDeleted,
+    ResourceFlavorDeleted,
+    ResourceFlavorObserved,
+    WorkloadObserved,
+)
+from headgate.events.ids import Uid, UnixMs, WorkloadKey
+from headgate.events.objects import Admission, PodSetAssignment, ResourceFlavorSpec, WorkloadSpec
 
 FR = ("f", "gpu")
 limit = st.none() | st.integers(0, 12)
@@ -158,6 +173,22 @@ def test_the_borrowing_level_is_the_height_of_the_lowest_subtree_that_fits() -> 
     assert levels == [Level(0, True), Level(1, True), Level(2, False), Level(2, False)]
 
 
+def test_a_charge_of_less_than_nothing_stays_with_its_cluster_queue() -> None:
+    """
+    A head that waits where more is used than may be borrowed claims less than nothing; its cohort has no more for that.
+
+    `addUsage` (pkg/cache/scheduler/resource_node.go) charges a parent only for what exceeds the local quota left.
+    """
+    cell = Cell(
+        cluster_queue("a", {"f": {"gpu": 3}}, cohort_name="named"),
+        cluster_queue("b", {"f": {"gpu": 9}}, cohort_name="named"),
+    )
+    tree = Forest(cell.state).tree("named")
+    ledger, node = Ledger(tree, {"a": {FR: 8}}), tree.cluster_queues["a"]
+    ledger.add(node, FR, -4)
+    assert (ledger.usage(node, FR), ledger.usage(tree.cohorts["named"], FR)) == (4, 8)
+
+
 def test_a_lone_cluster_queue_never_borrows() -> None:
     """Without a cohort the level is 0 and there is nobody to reclaim from."""
     cell = Cell(cluster_queue("a", {"f": {"gpu": 2}}))
@@ -194,3 +225,96 @@ def test_a_cycle_of_cohorts_is_seen_and_has_no_tree() -> None:
     """Such a tree has no root; whoever is below it is not active."""
     cell = Cell(cohort("x", "y"), cohort("y", "x"), cluster_queue("a", {"f": {"gpu": 1}}, cohort_name="x"))
     assert Forest(cell.state).has_cycle(cell.state.index.trees["a"])
+
+
+# --- what is kept --------------------------------------------------------------------------------------------------
+
+
+def shown(tree: QuotaTree) -> list[tuple[Any, ...]]:
+    """A tree as plain values."""
+    return [
+        (node.name, node.parent.name if node.parent else "", node.height, node.weight, dict(node.quotas), node.active)
+        for node in tree.nodes
+    ]
+
+
+@given(st.integers(0, 2**32))
+def test_a_forest_that_is_told_of_changes_is_the_one_that_would_be_made_anew(seed: int) -> None:
+    """Trees and usage, after any changes of ClusterQueues, cohorts, flavors and reservations, asked for at any time."""
+    rng = random.Random(seed)
+    cell = Cell(cluster_queue("cq0", {"f": {"gpu": "4"}}, cohort_name="co0"))
+    log, catalog = cell.log, Catalog(cell.state)
+    for step in range(12):
+        event = _any_change(rng, cell, step)
+        producer = Producer.SCHEDULER if isinstance(event, QuotaReserved) else Producer.INFORMER_BRIDGE
+        log.append(producer, event, decided_at=log.state.position)
+        catalog.change(event)
+        anew = Catalog(cell.state)
+        for name in sorted(cell.state.cluster_queues):
+            if rng.random() < 0.5:
+                continue
+            tree = cell.state.index.trees[name]
+            assert catalog.forest.has_cycle(tree) == anew.forest.has_cycle(tree)
+            if anew.forest.has_cycle(tree):
+                continue
+            kept, fresh = catalog.forest.ledger(tree), anew.forest.ledger(tree)
+            assert shown(kept.tree) == shown(fresh.tree)
+            assert kept.column(FR) == fresh.column(FR)
+            queue = catalog.queue(name)
+            assert queue is not None
+            assert queue.node is kept.tree.cluster_queues[name]
+
+
+def _any_change(rng: random.Random, cell: Cell, step: int) -> Any:
+    name, at = f"cq{rng.randrange(4)}", f"co{rng.randrange(4)}"
+    match rng.randrange(7):
+        case 0 | 1:
+            quotas = {"f": {"gpu": (rng.randint(0, 5), rng.choice((None, 2)), rng.choice((None, 1)))}}
+            return cluster_queue(
+                name, quotas, cohort_name=rng.choice((at, "")), stop_policy=rng.choice(("None", "Hold"))
+            )
+        case 2:
+            return ClusterQueueDeleted(name=name)
+        case 3:
+            return cohort(at, rng.choice(("", f"co{rng.randrange(4)}")), {"f": {"gpu": rng.randint(0, 5)}})
+        case 4:
+            return CohortDeleted(name=at)
+        case 5:
+            return rng.choice(
+                (ResourceFlavorDeleted(name="f"), ResourceFlavorObserved(name="f", spec=ResourceFlavorSpec()))
+            )
+        case _:
+            key, uid = WorkloadKey(f"{NAMESPACE}/w{step}"), Uid(f"uid{step}")
+            name = rng.choice(sorted(cell.state.cluster_queues) or ["cq0"])
+            spec = WorkloadSpec(queue_name=name, pod_sets=(pod_set({"gpu": 1}),))
+            cell.log.append(
+                Producer.INFORMER_BRIDGE, WorkloadObserved(workload=key, uid=uid, created_ms=UnixMs(0), spec=spec)
+            )
+            usage = PodSetAssignment(
+                name="main", count=1, flavors={"gpu": "f"}, resource_usage={"gpu": rng.randint(1, 4)}
+            )
+            admission = Admission(cluster_queue=name, pod_set_assignments=(usage,))
+            return QuotaReserved(workload=key, uid=uid, cluster_queue=name, admission=admission, message="")
+
+
+def test_an_inactive_cluster_queue_keeps_its_quota_but_adds_no_height() -> None:
+    """Its cohort still has what it lends; but it is no reason to call a request borrowed from farther away."""
+    cell = Cell(
+        cohort("mid", "root"),
+        cluster_queue("a", {"f": {"gpu": 2}}, cohort_name="root"),
+        cluster_queue("b", {"f": {"gpu": 3}}, cohort_name="mid", stop_policy="Hold"),
+    )
+    tree = Forest(cell.state).tree("root")
+    assert tree.limits(FR).subtree[tree.cohorts["root"].index] == 5
+    assert (tree.cohorts["mid"].height, tree.cohorts["root"].height) == (0, 1)
+
+
+def test_usage_that_saturates_is_summed_up_again() -> None:
+    """What was added to an unlimited amount cannot be taken away from it; what is kept does not try."""
+    cell = Cell(cluster_queue("a", {"f": {"gpu": UNLIMITED}}, cohort_name="co"))
+    forest, index = Forest(cell.state), cell.state.index
+    for held in (1, UNLIMITED, 5, UNLIMITED + 3, 2):
+        index.usage["a"] = {FR: held}
+        index.changes += 1
+        index.changed["a"] = index.changes
+        assert forest.ledger("co").column(FR) == Ledger(forest.tree("co"), index.usage).column(FR)

@@ -3,23 +3,31 @@ The catalog: what follows from specs alone, worked out once and kept until a spe
 
 A cycle asks the same things of the same ClusterQueues thousands of times a minute: which resource group covers cpu,
 which taints a flavor has, is the queue active, who shares quota with whom. None of it depends on workloads. The
-scheduler's machine keeps one catalog and throws it away when a commit holds one of `STRUCTURAL`; a catalog works out
-only what it is asked for.
+scheduler's machine keeps one catalog and tells it of the events in `STRUCTURAL` (`Catalog.change`), so that it forgets
+what they have made out of date, and nothing else; a catalog works out only what it is asked for.
 Deciding with a kept catalog or with a new one gives the same events.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from headgate.core.activeness import Activeness, cluster_queue_active
-from headgate.core.quota import Forest, Node
+from headgate.core.forest import Forest
+from headgate.core.holders import Rankings
+from headgate.core.quota import Node
 from headgate.core.requests import Limits, limits_of
 from headgate.core.state import State
 from headgate.events import facts
 from headgate.events.base import EventBase
+from headgate.events.ids import split_key
 from headgate.events.objects import ClusterQueueSpec, ResourceFlavorSpec, ResourceGroup
+
+if TYPE_CHECKING:
+    from headgate.core.flavors.matching import Matching
 
 STRUCTURAL: frozenset[type[EventBase]] = frozenset(
     {
+        facts.ConfigurationObserved,
         facts.ResourceFlavorObserved,
         facts.ResourceFlavorDeleted,
         facts.TopologyObserved,
@@ -68,7 +76,17 @@ class Group:
 class Queue:
     """A ClusterQueue as flavor assignment sees it. `node` is its place in the quota tree."""
 
-    __slots__ = ("active", "group_of", "groups", "is_topology_aware", "name", "node", "spec")
+    __slots__ = (
+        "active",
+        "group_of",
+        "groups",
+        "is_topology_aware",
+        "matchings",
+        "name",
+        "node",
+        "spec",
+        "topology_flavors",
+    )
 
     def __init__(
         self, name: str, spec: ClusterQueueSpec, groups: tuple[Group, ...], node: Node | None, active: Activeness
@@ -83,18 +101,46 @@ class Queue:
         flavors = [flavor for group in groups for flavor in group.flavors]
         self.is_topology_aware = bool(flavors) and all(flavor.is_topology_aware for flavor in flavors)
         """Whether all its flavors are: then every pod set is placed within a Topology, asked for or not."""
+        self.topology_flavors = frozenset(flavor.name for flavor in flavors if flavor.levels)
+        """Those of its flavors whose pods are placed within a Topology that exists."""
+        self.matchings: dict[tuple[str, ...], Matching] = {}
+        """What `headgate.core.flavors.matching` has worked out about kinds of workloads."""
 
 
 class Catalog:
     """What follows from the specs of one state. Read it with that state, or with later ones of unchanged specs."""
 
-    __slots__ = ("_limits", "_queues", "_state", "forest")
+    __slots__ = ("_limits", "_queues", "_state", "forest", "rankings")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._queues: dict[str, Queue] = {}
         self._limits: dict[str, Limits] = {}
         self.forest = Forest(state)
+        self.rankings = Rankings(state)
+
+    def change(self, event: EventBase) -> None:
+        """Forget what an event has made out of date; the state has folded it. Of no use are all but `STRUCTURAL`."""
+        concerned = self.forest.change(event)
+        match event:
+            case (
+                facts.ClusterQueueObserved()
+                | facts.ClusterQueueDeleted()
+                | facts.CohortObserved()
+                | facts.CohortDeleted()
+            ):
+                for name in concerned:
+                    self._queues.pop(name, None)
+                    self.rankings.forget(name)
+            case facts.LimitRangeObserved() | facts.LimitRangeDeleted():
+                self._limits.pop(split_key(event.limit_range)[0], None)
+            case facts.ConfigurationObserved():
+                self._queues, self.rankings = {}, Rankings(self._state)
+            case _ if type(event) in STRUCTURAL:
+                self._queues = {}
+                self.rankings.forget_all()
+            case _:
+                pass
 
     def queue(self, name: str) -> Queue | None:
         """A ClusterQueue; None when there is none of this name."""

@@ -1,26 +1,25 @@
 """
 The quota tree: who may use how much, and who lends to whom.
 
-A tree is one root Cohort with all below it, or a ClusterQueue that stands alone. `Forest` knows the trees of a state
-and builds each when it is first asked for; it follows from specs alone and stays good until one of them changes. A
-`Ledger` is one tree with usage written in: made fresh from the state for each cycle, charged and uncharged while the
-cycle goes on, then thrown away. Flavor assignment asks it what is available, and the cycle charges it.
+A tree is one root Cohort with all below it, or a ClusterQueue that stands alone; `headgate.core.forest` has those of a
+state. A `Ledger` is one tree with usage written in: copied for each cycle, charged and uncharged while the cycle goes
+on, then thrown away. Flavor assignment asks it what is available, and the cycle charges it.
 
 The arithmetic is Kueue's (`kueue-semantics` section 5; KEP-79, hierarchical cohorts). Per flavor-resource, a node's
 `subtree` quota is its own and what its children lend, its `local` quota the part of that which it does not lend on.
 Usage above the local quota is the parent's usage. Amounts saturate as in `headgate.core.amounts`.
 
-Costs: a ledger touches only flavor-resources that somebody asks for, each once per cycle in O(nodes of the tree); after
-that every question and every charge is O(depth).
+Costs: a ledger touches only flavor-resources that somebody asks for: each is copied once per cycle, a few nanoseconds a
+node. Every question and every charge is O(depth), so is every change of usage between cycles; a change of a spec costs
+its tree.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from headgate.core.amounts import UNLIMITED, add, amount, subtract
-from headgate.core.state import FlavorResource, State
-from headgate.core.trees import in_cycle, root_of
-from headgate.events.objects import ResourceGroup
+from headgate.core.amounts import UNLIMITED, add, amount, parse_quantity, subtract
+from headgate.core.state import FlavorResource
+from headgate.events.objects import FairSharing, ResourceGroup
 
 
 class Quota(NamedTuple):
@@ -48,21 +47,50 @@ class Level(NamedTuple):
 class Node:
     """A ClusterQueue or a Cohort in its tree. `index` is its place in `QuotaTree.nodes`, where children come first."""
 
-    __slots__ = ("children", "height", "index", "is_cohort", "name", "parent", "quotas")
+    __slots__ = (
+        "active",
+        "children",
+        "cluster_queues",
+        "cohorts",
+        "height",
+        "index",
+        "is_cohort",
+        "name",
+        "parent",
+        "quotas",
+        "weight",
+    )
 
-    def __init__(self, name: str, quotas: Mapping[FlavorResource, Quota], *, is_cohort: bool) -> None:
+    def __init__(
+        self, name: str, quotas: Mapping[FlavorResource, Quota], *, is_cohort: bool, weight: float = 1.0
+    ) -> None:
         self.name = name
         self.quotas = quotas
         self.is_cohort = is_cohort
+        self.weight = weight
+        """Its weight in fair sharing."""
         self.parent: Node | None = None
         self.children: list[Node] = []
+        self.cohorts: list[Node] = []
+        """Those of its children that are cohorts, by name."""
+        self.cluster_queues: list[Node] = []
+        """Those of its children that are ClusterQueues, by name."""
         self.height = 0
-        """The longest way down to a leaf: 0 for a ClusterQueue, 1 for a cohort of ClusterQueues."""
+        """The longest way down to a leaf, active ones only: 0 for a ClusterQueue, 1 for a cohort of ClusterQueues."""
+        self.active = True
+        """Whether it is a cohort, or a ClusterQueue that is active."""
         self.index = 0
 
     def quota(self, fr: FlavorResource) -> Quota:
         """Its own quota of a flavor-resource; none is 0."""
         return self.quotas.get(fr, _NO_QUOTA)
+
+    def ancestors(self) -> Iterator["Node"]:
+        """The cohorts above it, its parent first and the root last."""
+        at = self.parent
+        while at is not None:
+            yield at
+            at = at.parent
 
 
 class _Limits(NamedTuple):
@@ -76,7 +104,7 @@ class _Limits(NamedTuple):
 class QuotaTree:
     """One tree. Immutable; shared by all ledgers that are made of it."""
 
-    __slots__ = ("_limits", "cluster_queues", "cohorts", "name", "nodes")
+    __slots__ = ("_flavor_resources", "_lendable", "_limits", "cluster_queues", "cohorts", "name", "nodes")
 
     def __init__(self, name: str, nodes: list[Node]) -> None:
         self.name = name
@@ -84,6 +112,8 @@ class QuotaTree:
         self.cluster_queues = {node.name: node for node in nodes if not node.is_cohort}
         self.cohorts = {node.name: node for node in nodes if node.is_cohort}
         self._limits: dict[FlavorResource, _Limits] = {}
+        self._flavor_resources: dict[int, Collection[FlavorResource]] = {}
+        self._lendable: dict[int, dict[str, int]] = {}
 
     def limits(self, fr: FlavorResource) -> _Limits:
         """Subtree quota, local quota and potentially available quota of every node."""
@@ -95,6 +125,27 @@ class QuotaTree:
     def potential_available(self, node: Node, fr: FlavorResource) -> int:
         """What a node could use if nobody in the tree used anything."""
         return self.limits(fr).potential[node.index]
+
+    def flavor_resources(self, node: Node) -> Collection[FlavorResource]:
+        """The flavor-resources that a node or anything below it has a quota of, were it 0."""
+        if not node.children:
+            return node.quotas.keys()
+        known = self._flavor_resources.get(node.index)
+        if known is None:
+            union = dict.fromkeys(node.quotas)
+            for child in node.children:
+                union.update(dict.fromkeys(self.flavor_resources(child)))
+            known = self._flavor_resources[node.index] = union.keys()
+        return known
+
+    def lendable(self, node: Node) -> Mapping[str, int]:
+        """Per resource, what a node could use of all flavors together if nobody in the tree used anything."""
+        lendable = self._lendable.get(node.index)
+        if lendable is None:
+            lendable = self._lendable[node.index] = {}
+            for fr in self.flavor_resources(self.nodes[-1]):
+                lendable[fr[1]] = add(lendable.get(fr[1], 0), self.limits(fr).potential[node.index])
+        return lendable
 
     def _work_out(self, fr: FlavorResource) -> _Limits:
         subtree = [node.quota(fr).nominal for node in self.nodes]
@@ -119,7 +170,7 @@ class QuotaTree:
         return _Limits(subtree, local, potential)
 
 
-# --- building ------------------------------------------------------------------------------------------------------
+# --- what specs say ------------------------------------------------------------------------------------------------
 
 
 def quotas_of(groups: tuple[ResourceGroup, ...]) -> dict[FlavorResource, Quota]:
@@ -137,84 +188,11 @@ def quotas_of(groups: tuple[ResourceGroup, ...]) -> dict[FlavorResource, Quota]:
     return quotas
 
 
-class Forest:
-    """The quota trees of a state, each built at first asking. Good until a ClusterQueue or a Cohort changes."""
-
-    __slots__ = ("_cluster_queues", "_cohorts", "_state", "_trees")
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._trees: dict[str, QuotaTree] = {}
-        self._cluster_queues: dict[str, list[str]] = {}
-        self._cohorts: dict[str, list[str]] = {}
-        for name in sorted(state.cluster_queues):
-            self._cluster_queues.setdefault(state.index.trees[name], []).append(name)
-        for name in _cohort_names(state):
-            self._cohorts.setdefault(root_of(name, state.cohorts), []).append(name)
-
-    def tree_of(self, cluster_queue: str) -> QuotaTree:
-        """The tree of a ClusterQueue. Raises KeyError when there is no such ClusterQueue."""
-        return self.tree(self._state.index.trees[cluster_queue])
-
-    def tree(self, name: str) -> QuotaTree:
-        """The tree of this name. Its cohorts must not form a cycle: ClusterQueues below one are not active."""
-        tree = self._trees.get(name)
-        if tree is None:
-            tree = self._trees[name] = self._build(name)
-        return tree
-
-    def has_cycle(self, name: str) -> bool:
-        """Whether the cohorts of this tree form a cycle, so that it has no root and no quota."""
-        return any(in_cycle(cohort, self._state.cohorts) for cohort in self._cohorts.get(name, ()))
-
-    def _build(self, name: str) -> QuotaTree:
-        state = self._state
-        nodes: list[Node] = []
-        cohorts: dict[str, Node] = {}
-        for cohort in self._cohorts.get(name, ()):
-            assert not in_cycle(cohort, state.cohorts), f"cohort {cohort} is in a cycle and has no quota tree"
-            record = state.cohorts.get(cohort)
-            groups = record.spec.resource_groups if record is not None else ()
-            cohorts[cohort] = Node(cohort, quotas_of(groups), is_cohort=True)
-        for cohort, node in cohorts.items():
-            record = state.cohorts.get(cohort)
-            if record is not None and record.spec.parent_name:
-                _adopt(cohorts[record.spec.parent_name], node)
-        for cluster_queue in self._cluster_queues.get(name, ()):
-            spec = state.cluster_queues[cluster_queue].spec
-            node = Node(cluster_queue, quotas_of(spec.resource_groups), is_cohort=False)
-            if spec.cohort_name:
-                _adopt(cohorts[spec.cohort_name], node)
-            else:
-                nodes.append(node)
-        for cohort, node in cohorts.items():
-            if node.parent is None:
-                assert cohort == name, f"cohort {cohort} has no parent, but is not the root of tree {name}"
-                _collect(node, nodes)
-        for index, node in enumerate(nodes):
-            node.index = index
-        return QuotaTree(name, nodes)
-
-
-def _cohort_names(state: State) -> list[str]:
-    """Every cohort: those with an object, and those that are only named by a member."""
-    names = set(state.cohorts)
-    names.update(record.spec.parent_name for record in state.cohorts.values() if record.spec.parent_name)
-    names.update(record.spec.cohort_name for record in state.cluster_queues.values() if record.spec.cohort_name)
-    return sorted(names)
-
-
-def _adopt(parent: Node, child: Node) -> None:
-    child.parent = parent
-    parent.children.append(child)
-
-
-def _collect(node: Node, into: list[Node]) -> None:
-    """Put a subtree into the list, children first, and measure its height."""
-    for child in node.children:
-        _collect(child, into)
-    node.height = max((child.height + 1 for child in node.children), default=0)
-    into.append(node)
+def weight_of(fair_sharing: FairSharing | None) -> float:
+    """The weight that a `fairSharing` gives: 1 when it gives none."""
+    if fair_sharing is None or fair_sharing.weight is None:
+        return 1.0
+    return float(parse_quantity(fair_sharing.weight))
 
 
 # --- usage ---------------------------------------------------------------------------------------------------------
@@ -223,21 +201,55 @@ Usage = Mapping[str, Mapping[FlavorResource, int]]
 """Per ClusterQueue, what its workloads hold of each flavor-resource."""
 
 
+_SAFE = 2**60
+"""Amounts below it, of which a few are added up, cannot saturate: there plain integers do, and cost less."""
+
+
+def _available(node: Node, fr: FlavorResource, limits: _Limits, column: list[int]) -> int:
+    i = node.index
+    used, subtree, local = column[i], limits.subtree[i], limits.local[i]
+    parent = node.parent
+    if parent is None:
+        return subtract(subtree, used)
+    shared = _available(parent, fr, limits, column)
+    borrowing_limit = node.quota(fr).borrowing_limit
+    if borrowing_limit is not None:
+        used_above = max(0, subtract(used, local))
+        shared = min(shared, add(subtract(subtract(subtree, local), used_above), borrowing_limit))
+    if local <= used:
+        return shared
+    return add(subtract(local, used), shared)
+
+
 class Ledger:
-    """One tree with its usage. Charging it changes nothing but itself."""
+    """
+    One tree with its usage. Charging it changes nothing but itself.
 
-    __slots__ = ("_columns", "_held", "tree")
+    `kept` has the usage of every node for some flavor-resources; it is copied from, and completed.
+    """
 
-    def __init__(self, tree: QuotaTree, held: Usage) -> None:
+    __slots__ = ("_columns", "_held", "_kept", "tree")
+
+    def __init__(self, tree: QuotaTree, held: Usage, kept: dict[FlavorResource, list[int]] | None = None) -> None:
         self.tree = tree
         self._held = held
+        self._kept = kept
         self._columns: dict[FlavorResource, list[int]] = {}
 
-    def _column(self, fr: FlavorResource) -> list[int]:
+    def column(self, fr: FlavorResource) -> list[int]:
+        """The usage of every node, by `Node.index`: to be read, and the same list for the ledger's whole life."""
         column = self._columns.get(fr)
         if column is None:
-            column = self._columns[fr] = self._sum_up(fr)
+            column = self._columns[fr] = self._from_kept(fr)
         return column
+
+    def _from_kept(self, fr: FlavorResource) -> list[int]:
+        if self._kept is None:
+            return self._sum_up(fr)
+        column = self._kept.get(fr)
+        if column is None:
+            column = self._kept[fr] = self._sum_up(fr)
+        return column.copy()
 
     def _sum_up(self, fr: FlavorResource) -> list[int]:
         """The usage of every node: what a ClusterQueue's workloads hold, and what overflows into each cohort."""
@@ -254,48 +266,53 @@ class Ledger:
 
     def usage(self, node: Node, fr: FlavorResource) -> int:
         """What is used at a node: by a ClusterQueue, or of what a cohort's subtree shares."""
-        return self._column(fr)[node.index]
+        return self.column(fr)[node.index]
 
     def local_available(self, node: Node, fr: FlavorResource) -> int:
         """What is left of the quota that a node does not lend."""
-        return max(0, subtract(self.tree.limits(fr).local[node.index], self._column(fr)[node.index]))
+        return max(0, subtract(self.tree.limits(fr).local[node.index], self.column(fr)[node.index]))
 
     def available(self, node: Node, fr: FlavorResource) -> int:
         """What a node could take now, borrowing included. Negative when more is used than there is."""
-        limits, used = self.tree.limits(fr), self._column(fr)[node.index]
-        subtree, local = limits.subtree[node.index], limits.local[node.index]
-        if node.parent is None:
-            return subtract(subtree, used)
-        shared = self.available(node.parent, fr)
-        borrowing_limit = node.quota(fr).borrowing_limit
-        if borrowing_limit is not None:
-            used_above = max(0, subtract(used, local))
-            shared = min(shared, add(subtract(subtract(subtree, local), used_above), borrowing_limit))
-        return add(max(0, subtract(local, used)), shared)
+        return _available(node, fr, self.tree.limits(fr), self.column(fr))
 
     def fits(self, node: Node, usage: Mapping[FlavorResource, int]) -> bool:
         """Whether a ClusterQueue can take all of this now."""
         return all(value <= max(0, self.available(node, fr)) for fr, value in usage.items())
 
     def add(self, node: Node, fr: FlavorResource, value: int) -> None:
-        """Charge a ClusterQueue; what does not find room in a node's local quota charges its parent too."""
-        column, local = self._column(fr), self.tree.limits(fr).local
+        """
+        Charge a ClusterQueue; what does not find room in a node's local quota charges its parent too.
+
+        Less than nothing changes the ClusterQueue alone (addUsage): what it holds of its parent stays with the parent.
+        """
+        column, local = self.column(fr), self.tree.limits(fr).local
         at: Node | None = node
         while at is not None and value:
             i = at.index
-            room = max(0, subtract(local[i], column[i]))
-            column[i] = add(column[i], value)
-            value = max(0, subtract(value, room))
+            used, own = column[i], local[i]
+            if -_SAFE < used < _SAFE and value < _SAFE and own < _SAFE:
+                column[i] = used + value
+                if own > used or value < 0:
+                    value = max(0, value - max(0, own - used))
+            else:
+                column[i] = add(used, value)
+                value = max(0, subtract(value, max(0, subtract(own, used))))
             at = at.parent
 
     def remove(self, node: Node, fr: FlavorResource, value: int) -> None:
         """Take a charge back; a parent gets back what it had been charged for."""
-        column, local = self._column(fr), self.tree.limits(fr).local
+        column, local = self.column(fr), self.tree.limits(fr).local
         at: Node | None = node
         while at is not None and value:
             i = at.index
-            stored_in_parent = subtract(column[i], local[i])
-            column[i] = subtract(column[i], value)
+            used, own = column[i], local[i]
+            if -_SAFE < used < _SAFE and value < _SAFE and own < _SAFE:
+                stored_in_parent = used - own
+                column[i] = used - value
+            else:
+                stored_in_parent = subtract(used, own)
+                column[i] = subtract(used, value)
             if stored_in_parent <= 0:
                 return
             value = min(value, stored_in_parent)
@@ -304,7 +321,7 @@ class Ledger:
     def borrows_with(self, node: Node, fr: FlavorResource, value: int) -> bool:
         """Whether a node would use more than its own (a cohort: its subtree's) quota with this on top."""
         quota = self.tree.limits(fr).subtree[node.index] if node.is_cohort else node.quota(fr).nominal
-        return quota < add(self._column(fr)[node.index], value)
+        return quota < add(self.column(fr)[node.index], value)
 
     def borrowing_level(self, node: Node, fr: FlavorResource, value: int) -> Level:
         """The lowest subtree that fits a request of a ClusterQueue, as far as quota goes."""

@@ -42,4 +42,9 @@ def tree_of(cluster_queue: str, state: State) -> str:
     """The tree of a ClusterQueue; also of one that does not exist, which stands alone."""
     record = state.cluster_queues.get(cluster_queue)
     cohort = record.spec.cohort_name if record is not None else ""
-    return root_of(cohort, state.cohorts) if cohort else f"ClusterQueue/{cluster_queue}"
+    return root_of(cohort, state.cohorts) if cohort else alone(cluster_queue)
+
+
+def alone(cluster_queue: str) -> str:
+    """The tree of a ClusterQueue without cohort."""
+    return f"ClusterQueue/{cluster_queue}"

@@ -1,0 +1,271 @@
+"""
+Fair preemption: borrowed quota goes back to those whose share is smaller.
+
+The preemptor's usage is counted as if it ran already. From the root down, the search goes into the child with the
+largest share that still has candidates and borrows, until it comes to a ClusterQueue. Its candidates may go if the
+preemptor's own ClusterQueue it is, or needs no more than its nominal quota; otherwise the shares of the two children
+of the lowest cohort above both are compared, by the strategies that are configured (KEP-1714, rules S2-a and S2-b):
+
+    LessThanOrEqualToFinalShare   the preemptor's share is at most the other's after the candidate has gone
+    LessThanInitialShare          the preemptor's share is less than the other's before
+
+The first strategy is applied candidate by candidate. When it does not make enough room and LessThanInitialShare is the
+second, those that it had turned down are looked at once more, one of each ClusterQueue. At last whoever is not needed
+is put back. Among equal shares a cohort comes before a ClusterQueue, ClusterQueues in the order of their candidates,
+and of cohorts the last by name (Kueue takes the last of an unordered set; the recordings, of a sorted one).
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+
+from headgate.core import gates
+from headgate.core.holders import Holder, Size
+from headgate.core.preemption.policy import NEVER
+from headgate.core.preemption.search import Found, Search
+from headgate.core.preemption.wording import IN_CLUSTER_QUEUE, IN_COHORT_FAIR_SHARING, IN_COHORT_RECLAMATION
+from headgate.core.quota import Node
+from headgate.core.shares import Share, share_of
+
+LESS_THAN_OR_EQUAL_TO_FINAL_SHARE = "LessThanOrEqualToFinalShare"
+LESS_THAN_INITIAL_SHARE = "LessThanInitialShare"
+
+
+def fair_search(search: Search) -> Found:
+    """Whom to preempt; nobody when that is not enough."""
+    candidates = _candidates(search)
+    if not any(candidates.values()):
+        return []
+    fair = search.snapshot.configuration.fair_sharing
+    strategies = fair.preemption_strategies if fair is not None else ()
+    first, *others = strategies or (LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, LESS_THAN_INITIAL_SHARE)
+    search.charge()
+    fits, retry = _first(search, _Targets(search, candidates), first)
+    if not fits and others:
+        fits = _second(search, _Targets(search, retry))
+    search.uncharge()
+    if fits:
+        search.fill_back(borrowing=True)
+    found = search.put_back()
+    return found if fits else []
+
+
+def _candidates(search: Search) -> dict[int, list[Holder]]:
+    """By the index of their ClusterQueue, in their order: of the own one, and of all that borrow what is contested."""
+    policies = search.queue.spec.preemption
+    candidates = {search.node.index: list(search.candidates(search.node, policies.within_cluster_queue))}
+    if search.node.parent is not None and policies.reclaim_within_cohort != NEVER:
+        for node in search.ledger.tree.cluster_queues.values():
+            if node is not search.node and not search.within_quota(node):
+                candidates[node.index] = list(search.candidates(node, policies.reclaim_within_cohort))
+    return {index: holders for index, holders in candidates.items() if holders}
+
+
+def _first(search: Search, targets: "_Targets", strategy: str) -> tuple[bool, dict[int, list[Holder]]]:
+    """Whether the workload fits by the first strategy, and whom it has turned down."""
+    turned_down: dict[int, list[Holder]] = {}
+    configuration = search.snapshot.configuration
+    entitled = gates.enabled(configuration, gates.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL) and search.within_nominal()
+    for cluster_queue in targets:
+        if cluster_queue is search.node:
+            targets.preempt(targets.pop(cluster_queue), IN_CLUSTER_QUEUE)
+        elif entitled:
+            targets.preempt(targets.pop(cluster_queue), IN_COHORT_RECLAMATION)
+        else:
+            refused = turned_down.setdefault(cluster_queue.index, [])
+            chosen = _first_allowed(targets, cluster_queue, strategy, refused)
+            if chosen is None:
+                continue
+            targets.preempt(chosen, IN_COHORT_FAIR_SHARING)
+        if search.fits_when_charged():
+            return True, {}
+    return False, turned_down
+
+
+def _first_allowed(targets: "_Targets", cluster_queue: Node, strategy: str, refused: list[Holder]) -> Holder | None:
+    """The first candidate of a ClusterQueue that a strategy lets go; those before it are refused."""
+    ours, theirs = targets.compared(cluster_queue)
+    our_share, their_share = targets.share(ours).key, targets.share(theirs).key
+    # An infinite share is above every finite one, and no candidate that goes makes another's share grow.
+    hopeless = our_share[0] and not their_share[0]
+    while targets.has_any(cluster_queue):
+        holder = targets.pop(cluster_queue)
+        if hopeless:
+            allowed = False
+        elif strategy == LESS_THAN_INITIAL_SHARE:
+            allowed = our_share < their_share
+        else:
+            allowed = our_share <= targets.share_without(theirs, holder).key
+        if allowed:
+            return holder
+        refused.append(holder)
+    return None
+
+
+def _second(search: Search, targets: "_Targets") -> bool:
+    """Whether it fits by rule S2-b among those turned down: one of each ClusterQueue, whichever it is."""
+    for cluster_queue in targets:
+        ours, theirs = targets.compared(cluster_queue)
+        holder = targets.pop(cluster_queue)
+        if targets.share(ours).key < targets.share(theirs).key:
+            targets.preempt(holder, IN_COHORT_FAIR_SHARING)
+            if search.fits_when_charged():
+                return True
+        targets.drop(cluster_queue)
+    return False
+
+
+Order = tuple[bool, float, bool, tuple[object, ...]]
+
+
+class _Targets:
+    """
+    The ClusterQueues to take candidates from, each time the one that is next by its share.
+
+    Whoever iterates must take a candidate of the ClusterQueue that is given, or drop it. Nodes that will not give
+    candidates any more are left out: usage only becomes less, so who does not borrow any more never will again. By
+    taking a candidate only the shares of its ClusterQueue and of the cohorts above it change: those are put in their
+    new places among their siblings, the others keep theirs.
+    """
+
+    __slots__ = ("_above_preemptor", "_children", "_left", "_orders", "_search", "_shares", "_without")
+
+    def __init__(self, search: Search, candidates: dict[int, list[Holder]]) -> None:
+        self._search = search
+        self._left = {index: deque(holders) for index, holders in candidates.items()}
+        self._shares: dict[int, Share] = {}
+        self._without: dict[tuple[int, int, Size], Share] = {}
+        self._above_preemptor = {cohort.index for cohort in search.node.ancestors()}
+        self._children: dict[int, list[Node]] = {}
+        """By the index of a cohort: its children with candidates below them."""
+        self._orders: dict[int, list[tuple[Order, Node]]] = {}
+        """By the index of a cohort, once it was looked into: the heap of its children, the next one first."""
+        listed: set[int] = set()
+        for index in self._left:
+            at = search.ledger.tree.nodes[index]
+            while at.parent is not None and at.index not in listed:
+                listed.add(at.index)
+                self._children.setdefault(at.parent.index, []).append(at)
+                at = at.parent
+
+    def __iter__(self) -> Iterator[Node]:
+        node = self._search.node
+        if node.parent is None:
+            while self.has_any(node):
+                yield node
+            return
+        root = self._search.ledger.tree.nodes[-1]
+        while self._order(root):
+            chosen = self._next_below(root)
+            if chosen is not None:
+                yield chosen
+                self._reorder(chosen)
+
+    def has_any(self, cluster_queue: Node) -> bool:
+        """Whether a ClusterQueue has candidates left."""
+        return bool(self._left.get(cluster_queue.index))
+
+    def pop(self, cluster_queue: Node) -> Holder:
+        """Take the first candidate of a ClusterQueue off the list."""
+        return self._left[cluster_queue.index].popleft()
+
+    def drop(self, cluster_queue: Node) -> None:
+        """Forget the other candidates of a ClusterQueue."""
+        self._left.pop(cluster_queue.index, None)
+
+    def preempt(self, holder: Holder, reason: str) -> None:
+        """Take a candidate out of the snapshot."""
+        self._search.preempt(holder, reason)
+        self._forget_shares(holder.node)
+
+    # --- shares ------------------------------------------------------------------------------------------------------
+
+    def share(self, node: Node) -> Share:
+        """A node's share as things stand."""
+        share = self._shares.get(node.index)
+        if share is None:
+            share = self._shares[node.index] = share_of(self._search.ledger, node)
+        return share
+
+    def share_without(self, node: Node, holder: Holder) -> Share:
+        """What the share of a node above a candidate would be if that were gone; the same for all of one size."""
+        key = (node.index, holder.node.index, holder.size)
+        share = self._without.get(key)
+        if share is None:
+            snapshot = self._search.snapshot
+            snapshot.take_out(holder)
+            share = self._without[key] = share_of(self._search.ledger, node)
+            snapshot.put_back(holder)
+        return share
+
+    def _forget_shares(self, node: Node) -> None:
+        self._without.clear()
+        self._shares.pop(node.index, None)
+        for cohort in node.ancestors():
+            self._shares.pop(cohort.index, None)
+
+    def compared(self, cluster_queue: Node) -> tuple[Node, Node]:
+        """The nodes whose shares count: the preemptor's and the other's, just below the lowest cohort above both."""
+        theirs = cluster_queue
+        while theirs.parent is not None and theirs.parent.index not in self._above_preemptor:
+            theirs = theirs.parent
+        ours = self._search.node
+        while ours.parent is not theirs.parent:
+            assert ours.parent is not None, f"{cluster_queue.name} is in another tree than {self._search.node.name}"
+            ours = ours.parent
+        return ours, theirs
+
+    # --- the way down ------------------------------------------------------------------------------------------------
+
+    def _next_below(self, cohort: Node) -> Node | None:
+        """The ClusterQueue to take from next; None after a turn in which a cohort was left out instead."""
+        at = cohort
+        while at.is_cohort:
+            order = self._order(at)
+            if not order:
+                assert at.parent is not None, "the root has children, or there is nothing to ask for"
+                heapq.heappop(self._order(at.parent))
+                return None
+            at = order[0][1]
+        return at
+
+    def _order(self, cohort: Node) -> list[tuple[Order, Node]]:
+        """The children of a cohort, as a heap."""
+        order = self._orders.get(cohort.index)
+        if order is None:
+            children = self._children.get(cohort.index, ())
+            order = [(self._place(each), each) for each in children if self._stays(each)]
+            heapq.heapify(order)
+            self._orders[cohort.index] = order
+        return order
+
+    def _reorder(self, cluster_queue: Node) -> None:
+        """Put a ClusterQueue and the cohorts above it, the first of their siblings so far, where they belong now."""
+        at = cluster_queue
+        while at.parent is not None:
+            order = self._orders[at.parent.index]
+            if self._stays(at):
+                heapq.heapreplace(order, (self._place(at), at))
+            else:
+                heapq.heappop(order)
+            at = at.parent
+
+    def _stays(self, node: Node) -> bool:
+        """Whether a node may still give candidates."""
+        if node.is_cohort:
+            return node.index in self._above_preemptor or self.share(node).borrowing
+        return self.has_any(node) and (node is self._search.node or self.share(node).borrowing)
+
+    def _place(self, node: Node) -> Order:
+        """
+        A node's place among its siblings, smaller ones first: the larger share, then a cohort before a ClusterQueue.
+
+        Of equal cohorts the last by name comes first, as Kueue lets a later one win; siblings stand by name in the
+        tree. Equal ClusterQueues come in the order of their first candidates: those evicted anyway before all others,
+        those of other ClusterQueues before the preemptor's own, then by their rank.
+        """
+        infinite, value = self.share(node).key
+        if node.is_cohort:
+            return not infinite, -value, False, (-node.index,)
+        first = self._left[node.index][0]
+        return not infinite, -value, True, (not first.evicted, node is self._search.node, *first.rank)

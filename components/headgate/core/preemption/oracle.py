@@ -1,0 +1,35 @@
+"""
+The oracle: whether somebody could be preempted for one flavor-resource of a workload (Kueue's preemption oracle).
+
+Flavor assignment asks it for each flavor-resource that lacks unused quota, to tell flavors apart in which only
+borrowers would have to go from those in which somebody of the own ClusterQueue would, and from hopeless ones.
+"""
+
+from headgate.core.catalog import Queue
+from headgate.core.flavors import Grade
+from headgate.core.preemption.target import find_targets
+from headgate.core.quota import Node
+from headgate.core.snapshot import Snapshot
+from headgate.core.state import FlavorResource, Workload
+
+
+class SnapshotOracle:
+    """Answers by a search on a snapshot (`headgate.core.flavors.PreemptionOracle`)."""
+
+    __slots__ = ("_incoming", "_queue", "_snapshot")
+
+    def __init__(self, snapshot: Snapshot, queue: Queue, incoming: Workload) -> None:
+        self._snapshot = snapshot
+        self._queue = queue
+        self._incoming = incoming
+
+    def simulate(self, node: Node, fr: FlavorResource, value: int) -> tuple[Grade, int]:
+        """NO_CANDIDATES, PREEMPT or RECLAIM, and how far up the request borrows when the targets are gone."""
+        snapshot = self._snapshot
+        targets = find_targets(snapshot, self._queue, self._incoming, {fr: value}, frozenset((fr,)))
+        if not targets:
+            return Grade.NO_CANDIDATES, snapshot.ledger.borrowing_level(node, fr, value).height
+        with snapshot.without(target.workload for target in targets):
+            height = snapshot.ledger.borrowing_level(node, fr, value).height
+        at_home = any(target.cluster_queue == node.name for target in targets)
+        return Grade.PREEMPT if at_home else Grade.RECLAIM, height

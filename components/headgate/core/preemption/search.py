@@ -1,0 +1,139 @@
+"""What both kinds of search share: the question, taking candidates out until the workload fits, filling back."""
+
+from collections.abc import Iterator, Mapping
+
+from headgate.core.catalog import Queue
+from headgate.core.holders import Holder, Size
+from headgate.core.preemption.policy import NEVER, Preemptor
+from headgate.core.quota import Node
+from headgate.core.snapshot import Snapshot
+from headgate.core.state import FlavorResource, Workload
+
+Found = list[tuple[Holder, str]]
+"""Those to preempt, each with its reason, in the order of Kueue's answer."""
+
+
+class Search:
+    """One question: whom to preempt for these requests of an incoming workload at a ClusterQueue."""
+
+    __slots__ = (
+        "_asked",
+        "_levels",
+        "contested",
+        "found",
+        "ledger",
+        "node",
+        "preemptor",
+        "queue",
+        "requests",
+        "snapshot",
+    )
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        queue: Queue,
+        incoming: Workload,
+        requests: Mapping[FlavorResource, int],
+        contested: frozenset[FlavorResource],
+    ) -> None:
+        assert queue.node is not None, f"ClusterQueue {queue.name} has no quota tree"
+        self.snapshot = snapshot
+        self.ledger = snapshot.ledger
+        self.queue = queue
+        self.node = queue.node
+        self.requests = requests
+        self.contested = contested
+        self.preemptor = Preemptor(incoming, snapshot.configuration)
+        self.found: Found = []
+        self._asked = list(requests.items())
+        limits = self.ledger.tree.limits
+        self._levels = [(self.ledger.column(fr), limits(fr).subtree) for fr in sorted(contested)]
+
+    def fits(self, *, borrowing: bool) -> bool:
+        """Whether the workload fits now; without borrowing, within its ClusterQueue's own quota."""
+        ledger, node = self.ledger, self.node
+        for i, (fr, value) in enumerate(self._asked):
+            if not borrowing and ledger.borrows_with(node, fr, value):
+                lacks = True
+            else:
+                lacks = value > max(0, ledger.available(node, fr))
+            if lacks:
+                if i:  # What lacked is asked for first the next time: it is the likeliest to lack again.
+                    self._asked.insert(0, self._asked.pop(i))
+                return False
+        return True
+
+    def charge(self) -> None:
+        """Count the incoming workload's usage as if it ran."""
+        for fr, value in self.requests.items():
+            self.ledger.add(self.node, fr, value)
+
+    def uncharge(self) -> None:
+        """Undo `charge`."""
+        for fr, value in self.requests.items():
+            self.ledger.remove(self.node, fr, value)
+
+    def fits_when_charged(self) -> bool:
+        """Whether the workload, whose usage is counted, would fit if it were not yet."""
+        self.uncharge()
+        fits = self.fits(borrowing=True)
+        self.charge()
+        return fits
+
+    def preempt(self, holder: Holder, reason: str) -> None:
+        """Take a candidate out."""
+        self.snapshot.take_out(holder)
+        self.found.append((holder, reason))
+
+    def fill_back(self, *, borrowing: bool) -> None:
+        """
+        Put those back without whom it fits as well, from the last but one to the first.
+
+        The last one stays: it was the one with whom it fitted. Whoever is put back leaves their place to the last of
+        the list, as Kueue does; so the order of the answer is Kueue's, too. Where one had to go, all of that size in
+        its ClusterQueue have to: there is never more room than there was.
+        """
+        found = self.found
+        needed: set[tuple[int, Size]] = set()
+        for i in range(len(found) - 2, -1, -1):
+            holder = found[i][0]
+            if (holder.node.index, holder.size) in needed:
+                continue
+            self.snapshot.put_back(holder)
+            if self.fits(borrowing=borrowing):
+                found[i] = found[-1]
+                found.pop()
+            else:
+                self.snapshot.take_out(holder)
+                needed.add((holder.node.index, holder.size))
+
+    def put_back(self) -> Found:
+        """Leave the snapshot as it was; gives what was found."""
+        found, self.found = self.found, []
+        for holder, _ in found:
+            self.snapshot.put_back(holder)
+        return found
+
+    def candidates(self, node: Node, policy: str) -> Iterator[Holder]:
+        """The candidates of a ClusterQueue whom a policy lets the incoming workload preempt, in their order."""
+        if policy == NEVER:
+            return iter(())
+        candidates = self.snapshot.candidates(node.name, self.contested)
+        return self.preemptor.among(candidates, policy, by_priority=self.snapshot.by_priority)
+
+    def within_quota(self, node: Node) -> bool:
+        """Whether a node uses no more than its (a cohort: its subtree's) quota of anything contested."""
+        at = node.index
+        for used, quota in self._levels:  # noqa: SIM110  (asked of every ClusterQueue of a tree)
+            if used[at] > quota[at]:
+                return False
+        return True
+
+    def within_nominal(self) -> bool:
+        """Whether the preemptor's ClusterQueue uses no more than its own quota of anything contested."""
+        return not any(self.ledger.borrows_with(self.node, fr, 0) for fr in self.contested)
+
+    def below_nominal(self) -> bool:
+        """Whether it uses less than its own quota of everything contested."""
+        return all(self.node.quota(fr).nominal > self.ledger.usage(self.node, fr) for fr in self.contested)
