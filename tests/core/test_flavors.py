@@ -1,17 +1,15 @@
 """Flavor assignment: which flavor, in which mode, and why not the others."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.assigning import assign, assigner, flavors, two_flavors
 from tests.support.cells import Cell, cluster_queue, pod_set
 
-from headgate.core.catalog import Catalog
-from headgate.core.flavors import WAYS_MAX, Assigner, Assignment, Grade, Mode, PodSetResult, reduced, visit_rank
-from headgate.core.quota import Ledger, Node
-from headgate.core.requests import PodSetRequests, pod_requests
+from headgate.core.flavors import WAYS_MAX, Assignment, Grade, Mode, PodSetResult, reduced, visit_rank
+from headgate.core.quota import Node
 from headgate.core.state import FlavorResource
+from headgate.events.configuration import Configuration, FairSharingConfiguration
 from headgate.events.objects import (
     FlavorFungibility,
     PodSet,
@@ -20,32 +18,6 @@ from headgate.events.objects import (
     Taint,
     TopologyRequest,
 )
-
-Held = dict[str, dict[FlavorResource, int]]
-
-
-def assigner(cell: Cell, *pod_sets: PodSet, held: Held | None = None, queue: str = "cq", **more: Any) -> Assigner:
-    catalog = Catalog(cell.state)
-    view = catalog.queue(queue)
-    assert view is not None
-    requests = [
-        PodSetRequests(each.name, each.count, each.template.spec, pod_requests(each.template.spec)) for each in pod_sets
-    ]
-    return Assigner(view, Ledger(catalog.forest.tree_of(queue), held or {}), pod_sets, requests, **more)
-
-
-def assign(cell: Cell, *pod_sets: PodSet, held: Held | None = None, **more: Any) -> Assignment:
-    return assigner(cell, *pod_sets, held=held, **more).assign()
-
-
-def flavors(result: PodSetResult) -> dict[str, str]:
-    return {resource: choice.flavor for resource, choice in result.flavors.items()}
-
-
-def two_flavors(**spec: Any) -> Cell:
-    """Flavors one and two with 4 gpu each, in a cohort that lends 4 more of each."""
-    quota = {"one": {"gpu": 4}, "two": {"gpu": 4}}
-    return Cell(cluster_queue("cq", quota, cohort_name="co", **spec), cluster_queue("other", quota, cohort_name="co"))
 
 
 def test_resources_are_visited_in_kueues_order() -> None:
@@ -134,7 +106,12 @@ def test_fair_sharing_lets_a_reclaiming_queue_preempt_while_it_borrows() -> None
     held = {"other": {("one", "gpu"): 8, ("two", "gpu"): 8}}
     cell = two_flavors(preemption=Preemption(reclaim_within_cohort="Any"))
     assert assign(cell, pod_set({"gpu": 5}), held=held).mode is Mode.NO_FIT
-    assert assign(cell, pod_set({"gpu": 5}), held=held, fair_sharing=True).mode is Mode.PREEMPT
+    assert (
+        assign(
+            cell, pod_set({"gpu": 5}), held=held, configuration=Configuration(fair_sharing=FairSharingConfiguration())
+        ).mode
+        is Mode.PREEMPT
+    )
 
 
 def test_pod_sets_share_what_there_is() -> None:

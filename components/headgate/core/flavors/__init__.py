@@ -1,0 +1,57 @@
+"""
+Flavor assignment: which flavor each resource of a workload gets, and how well it would fit there.
+
+The cycle calls `Assigner` once per head. Its answer, an `Assignment`, says for each pod set and resource the flavor,
+the mode (fits now; needs preemption; cannot fit), how far up the cohort tree it borrows, and for what does not fit the
+reasons, in Kueue's order and words. Nothing is charged here.
+
+    modes        what a part of a workload can be: `Mode`, `Grade`, which is preferred
+    assignment   the answer: `Assignment` and what it is made of
+    matching     what follows from specs alone: which flavors a pod set may get, kept with the ClusterQueue
+    assigner     the scan over flavors
+    reducing     partial admission: the most pods that are acceptable
+
+The rules are Kueue's (`kueue-semantics` section 4, `kueue-observed` "Flavor assignment"; KEP-79, KEP-582 flavor
+fungibility, KEP-420 partial admission). Resources are visited in the order of the FNV-1a hash of their names, as Kueue
+does since it vectorized requests: which resource group fails first, and so the message, depends on it.
+
+Whether somebody could be preempted is asked of a `PreemptionOracle`. `NobodyToPreempt` is the answer where nobody may
+be: a workload that lacks unused quota, but would fit if others left, is in mode PREEMPT without candidates.
+"""
+
+from headgate.core.flavors.assigner import WAYS_MAX, Assigner, NobodyToPreempt, PreemptionOracle, allowed_flavors
+from headgate.core.flavors.assignment import (
+    EXCEEDS_MAX_QUOTA,
+    NO_MATCHING_FLAVOR,
+    WAITING_FOR_QUOTA,
+    Assignment,
+    Attempt,
+    Choice,
+    Nomination,
+    PodSetResult,
+)
+from headgate.core.flavors.matching import visit_rank
+from headgate.core.flavors.modes import Grade, Mode
+from headgate.core.flavors.reducing import may_be_reduced, reduced, spare_pods
+
+__all__ = [
+    "EXCEEDS_MAX_QUOTA",
+    "NO_MATCHING_FLAVOR",
+    "WAITING_FOR_QUOTA",
+    "WAYS_MAX",
+    "Assigner",
+    "Assignment",
+    "Attempt",
+    "Choice",
+    "Grade",
+    "Mode",
+    "NobodyToPreempt",
+    "Nomination",
+    "PodSetResult",
+    "PreemptionOracle",
+    "allowed_flavors",
+    "may_be_reduced",
+    "reduced",
+    "spare_pods",
+    "visit_rank",
+]

@@ -1,0 +1,156 @@
+"""
+The answer of flavor assignment: what each pod set gets, and why it does not simply fit.
+
+Made by `Assigner`, read by the cycle (mode, usage, message), the preemption search (usage, contested) and whoever
+writes an admission. Messages and reasons are Kueue's.
+"""
+
+import msgspec
+
+from headgate.core.flavors.modes import Grade, Mode
+from headgate.core.state import FlavorResource
+
+NO_MATCHING_FLAVOR = "NoMatchingFlavor"
+EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
+WAITING_FOR_QUOTA = "WaitingForQuota"
+
+SEVERITY = {"": 0, WAITING_FOR_QUOTA: 1, EXCEEDS_MAX_QUOTA: 2, NO_MATCHING_FLAVOR: 3}
+"""The reasons of a NoFit, by how little waiting helps."""
+
+Nomination = dict[str, dict[str, str]]
+"""The flavors of an assignment: by the name of the pod set, resource -> flavor."""
+
+
+class Choice(msgspec.Struct, frozen=True, gc=False):
+    """The flavor of one resource. `tried` is the index that the scan stopped at, -1 when no flavor is left to try."""
+
+    flavor: str
+    mode: Mode
+    borrowing: int
+    tried: int
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One flavor that was looked at for a resource group, and why it was not simply taken."""
+
+    flavor: str
+    group: int
+    grade: Grade
+    borrowing: int
+    reasons: tuple[str, ...] = ()
+    no_fit_reason: str = ""
+
+
+class PodSetResult(msgspec.Struct, frozen=True):
+    """
+    What one pod set gets.
+
+    `requests` are the amounts of all `count` pods. No `flavors` though something is requested means that it cannot fit.
+    `error` says that its pods could not be placed within a Topology, whatever the quota.
+    """
+
+    name: str
+    count: int
+    requests: dict[str, int]
+    flavors: dict[str, Choice] = {}
+    reasons: tuple[str, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    error: str = ""
+
+    @property
+    def mode(self) -> Mode:
+        """The worst of its resources."""
+        if self.error:
+            return Mode.NO_FIT
+        if not self.reasons:
+            return Mode.FIT
+        return min((choice.mode for choice in self.flavors.values()), default=Mode.NO_FIT)
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """
+    What a whole workload gets.
+
+    `pod_sets` ends with the first one that found no flavor. `usage` is what it would be charged, `borrowing` the height
+    of the subtree that it borrows from (0: none). `no_fit_reason` is the reason of the QuotaReserved condition when it
+    cannot fit. Where the workload replaces a slice of itself, `usage` is what it needs beyond that.
+    """
+
+    pod_sets: tuple[PodSetResult, ...]
+    usage: dict[FlavorResource, int]
+    borrowing: int
+    mode: Mode
+    no_fit_reason: str = ""
+
+    @property
+    def contested(self) -> frozenset[FlavorResource]:
+        """The flavor-resources that somebody has to be preempted for: those in mode PREEMPT."""
+        return frozenset(
+            (choice.flavor, resource)
+            for pod_set in self.pod_sets
+            for resource, choice in pod_set.flavors.items()
+            if choice.mode is Mode.PREEMPT
+        )
+
+    @property
+    def nomination(self) -> Nomination:
+        """Its flavors: what a second look in the same cycle is held to."""
+        return {
+            pod_set.name: {resource: choice.flavor for resource, choice in pod_set.flavors.items()}
+            for pod_set in self.pod_sets
+        }
+
+    @property
+    def message(self) -> str:
+        """Why it does not simply fit, in Kueue's words; "" when it does. The first error of placement says it all."""
+        for pod_set in self.pod_sets:
+            if pod_set.error:
+                return f"failed to assign flavors to pod set {pod_set.name}: {pod_set.error}"
+        return "; ".join(
+            f"couldn't assign flavors to pod set {pod_set.name}: {', '.join(sorted(pod_set.reasons))}"
+            for pod_set in self.pod_sets
+            if pod_set.reasons
+        )
+
+    @property
+    def last_tried(self) -> tuple[dict[str, int], ...]:
+        """Per pod set and resource, the index that the scan stopped at; -1 when it came to the end."""
+        return tuple(
+            {resource: choice.tried for resource, choice in pod_set.flavors.items()} for pod_set in self.pod_sets
+        )
+
+    @property
+    def considered(self) -> str:
+        """The flavors that were looked at and not simply taken, as Kueue's QuotaReserved event lists them; or ""."""
+        lines = ((pod_set.name, ", ".join(_considered(pod_set.attempts))) for pod_set in self.pod_sets)
+        return " | ".join(f"{name}: {text}" for name, text in lines if text)
+
+
+def _considered(attempts: tuple[Attempt, ...]) -> list[str]:
+    """One text for each flavor, by name: its mode, how far it borrows, its reasons."""
+    texts = []
+    for attempt in sorted(attempts, key=lambda attempt: (attempt.flavor, attempt.group)):
+        if attempt.grade is Grade.FIT and not attempt.borrowing:
+            continue
+        borrowing = [f"borrow={attempt.borrowing}"] if attempt.borrowing else []
+        texts.append(f"{attempt.flavor}({';'.join([attempt.grade.label, *borrowing, *sorted(set(attempt.reasons))])})")
+    return texts
+
+
+def no_fit_reason_of(pod_sets: list[PodSetResult]) -> str:
+    """The most severe reason of the pod sets that cannot fit."""
+    reasons = (_no_fit_reason(pod_set) for pod_set in pod_sets if pod_set.mode is Mode.NO_FIT)
+    return max(reasons, key=SEVERITY.__getitem__, default="")
+
+
+def _no_fit_reason(pod_set: PodSetResult) -> str:
+    """The least severe reason among a group's alternatives, the most severe among groups that are all needed."""
+    if not pod_set.attempts:
+        return NO_MATCHING_FLAVOR
+    least: dict[int, str] = {}
+    for attempt in pod_set.attempts:
+        if attempt.grade is Grade.NO_FIT:
+            old = least.get(attempt.group)
+            if old is None or SEVERITY[attempt.no_fit_reason] < SEVERITY[old]:
+                least[attempt.group] = attempt.no_fit_reason
+    return max(least.values(), key=SEVERITY.__getitem__, default="")

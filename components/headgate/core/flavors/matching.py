@@ -1,0 +1,167 @@
+"""
+Matching: which flavors the pods of a workload may get in a ClusterQueue, whatever its quota.
+
+It follows from specs alone, so it is worked out once for all workloads whose pod sets are alike and kept with the
+ClusterQueue of the catalog (`matching_of`); a change of a spec throws the catalog away. A `Matching` says what is
+scanned for in which order: the pod sets that are assigned together, and for each of their resource groups the
+resources wanted of it, and why each of its flavors is none for them.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from headgate.core.catalog import Flavor, Group, Queue
+from headgate.core.requests import PodSetRequests, pod_requests
+from headgate.core.selectors import matches_flavor, taint_text, untolerated_taint
+from headgate.events.objects import PodSet, TopologyRequest
+
+MATCHINGS_MAX = 64
+"""How many kinds of workloads one ClusterQueue remembers the matching of; beyond it, it forgets the oldest."""
+
+_FNV_OFFSET, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
+
+
+@lru_cache(maxsize=4096)
+def visit_rank(resource: str) -> tuple[int, str]:
+    """Where a resource comes in the order of visiting: by the 64-bit FNV-1a hash of its name."""
+    value = _FNV_OFFSET
+    for byte in resource.encode():
+        value = ((value ^ byte) * _FNV_PRIME) & _MASK
+    return value, resource
+
+
+class Part(NamedTuple):
+    """
+    One scan: the requested resources of a resource group, and the one it begins at.
+
+    `mismatches` says of each flavor of the group why it is none for the pods, whatever its quota; "" when it is one.
+    No group: none covers the resource.
+    """
+
+    resource: str
+    group: Group | None
+    names: tuple[str, ...]
+    mismatches: tuple[str, ...] = ()
+
+
+class Together(NamedTuple):
+    """Pod sets that get their flavors together: those of one podSetGroupName, or one alone. Indexes, in spec order."""
+
+    members: tuple[int, ...]
+    parts: tuple[Part, ...]
+
+
+class Matching(NamedTuple):
+    """
+    How the pod sets of a workload match a ClusterQueue.
+
+    `names` are the resources that each pod set requests, in the order of visiting, with `pods` where the ClusterQueue
+    covers them. `placed` are the pod sets whose pods are placed within a Topology, asked for or not.
+    """
+
+    groups: tuple[Together, ...]
+    names: tuple[tuple[str, ...], ...]
+    placed: tuple[int, ...]
+
+
+class _Matcher:
+    """Works out one matching."""
+
+    __slots__ = ("_names", "_pod_sets", "_queue", "_requests")
+
+    def __init__(self, queue: Queue, pod_sets: Sequence[PodSet], requests: Sequence[PodSetRequests]) -> None:
+        self._queue = queue
+        self._pod_sets = pod_sets
+        self._requests = requests
+        implied = ("pods",) if "pods" in queue.group_of else ()
+        self._names = tuple(tuple(sorted({*each.per_pod, *implied}, key=visit_rank)) for each in requests)
+
+    def matching(self) -> Matching:
+        """The matching."""
+        groups: dict[str | int, list[int]] = {}
+        for i, pod_set in enumerate(self._pod_sets):
+            name = group_name(pod_set)
+            groups.setdefault(i if name is None else name, []).append(i)
+        placed = tuple(
+            i
+            for i, pod_set in enumerate(self._pod_sets)
+            if self._queue.is_topology_aware or levels_requested(pod_set.topology_request) is not None
+        )
+        together = tuple(Together(tuple(members), tuple(self._parts(members))) for members in groups.values())
+        return Matching(together, self._names, placed)
+
+    def _parts(self, members: list[int]) -> Iterator[Part]:
+        names = sorted({name for i in members for name in self._names[i]}, key=visit_rank)
+        placed: set[str] = set()
+        for name in names:
+            group = self._queue.group_of.get(name)
+            if group is None:
+                yield Part(name, None, ())
+            elif name not in placed:
+                covered = tuple(other for other in names if other in group.covered)
+                placed.update(covered)
+                mismatches = tuple(self._mismatch(flavor, group, members) for flavor in group.flavors)
+                yield Part(name, group, covered, mismatches)
+
+    def _mismatch(self, flavor: Flavor, group: Group, members: list[int]) -> str:
+        """Why a flavor is none for some pod sets, in Kueue's words; "" when it is one."""
+        if flavor.spec is None:
+            return f"flavor {flavor.name} not found"
+        for i in members:
+            if why := self._topology_mismatch(flavor, group, i):
+                return why
+            spec = self._requests[i].spec
+            taint = untolerated_taint(flavor.spec.node_taints, spec.tolerations + flavor.spec.tolerations)
+            if taint is not None:
+                return f"untolerated taint {taint_text(taint)} in flavor {flavor.name}"
+            if not matches_flavor(spec, flavor.spec.node_labels):
+                return f"flavor {flavor.name} doesn't match node affinity"
+        return ""
+
+    def _topology_mismatch(self, flavor: Flavor, group: Group, index: int) -> str:
+        """Whether a pod set that is placed within a Topology meets one that is not, or lacks a level it names."""
+        levels = levels_requested(self._pod_sets[index].topology_request)
+        if levels is None:
+            if flavor.is_topology_aware and not self._queue.is_topology_aware:
+                return f'Flavor "{flavor.name}" supports only TopologyAwareScheduling'
+            return ""
+        if not flavor.is_topology_aware:
+            # A flavor for what pods do not request themselves, but transformations make of it, is pure quota.
+            if not group.covered & pod_requests(self._requests[index].spec).keys():
+                return ""
+            return f'Flavor "{flavor.name}" does not support TopologyAwareScheduling'
+        if not flavor.levels:
+            return f'Flavor "{flavor.name}" information missing in TAS cache'
+        if not levels <= flavor.levels:
+            return f'Flavor "{flavor.name}" does not contain the requested level'
+        return ""
+
+
+def matching_of(queue: Queue, pod_sets: Sequence[PodSet], requests: Sequence[PodSetRequests]) -> Matching:
+    """The matching of pod sets with these requests, kept for the next workload of the kind."""
+    kinds = tuple([each.kind for each in requests])
+    if not all(kinds):
+        return _Matcher(queue, pod_sets, requests).matching()
+    kept = queue.matchings
+    matching = kept.get(kinds)
+    if matching is None:
+        if len(kept) >= MATCHINGS_MAX:
+            del kept[next(iter(kept))]
+        matching = kept[kinds] = _Matcher(queue, pod_sets, requests).matching()
+    return matching
+
+
+def group_name(pod_set: PodSet) -> str | None:
+    """The podSetGroupName of a pod set."""
+    return pod_set.topology_request.pod_set_group_name if pod_set.topology_request is not None else None
+
+
+def levels_requested(request: TopologyRequest | None) -> frozenset[str] | None:
+    """The topology levels that a pod set names; None when it does not ask to be placed within a Topology."""
+    if request is None:
+        return None
+    named = (request.required, request.preferred, request.pod_set_slice_required_topology)
+    if not any(named) and request.unconstrained is None and request.pod_set_slice_size is None:
+        return None
+    return frozenset(level for level in named if level)

@@ -1,0 +1,45 @@
+"""Flavor assignment in a few words: the assigner of a cell's ClusterQueue, and what it answers."""
+
+from typing import Any
+
+from tests.support.cells import Cell, cluster_queue
+
+from headgate.core.catalog import Catalog
+from headgate.core.flavors import Assigner, Assignment, PodSetResult
+from headgate.core.quota import Ledger
+from headgate.core.requests import PodSetRequests, pod_requests
+from headgate.core.state import FlavorResource
+from headgate.events.configuration import Configuration
+from headgate.events.objects import PodSet
+
+Held = dict[str, dict[FlavorResource, int]]
+"""What is used: ClusterQueue -> flavor-resource -> amount."""
+
+
+def assigner(cell: Cell, *pod_sets: PodSet, held: Held | None = None, queue: str = "cq", **more: Any) -> Assigner:
+    """The assigner of pod sets in a ClusterQueue; more of its arguments by name."""
+    catalog = Catalog(cell.state)
+    view = catalog.queue(queue)
+    assert view is not None
+    requests = [
+        PodSetRequests(each.name, each.count, each.template.spec, pod_requests(each.template.spec)) for each in pod_sets
+    ]
+    configuration = more.pop("configuration", Configuration())
+    ledger = Ledger(catalog.forest.tree_of(queue), held or {})
+    return Assigner(view, ledger, pod_sets, requests, configuration=configuration, **more)
+
+
+def assign(cell: Cell, *pod_sets: PodSet, held: Held | None = None, **more: Any) -> Assignment:
+    """Its answer with all pods."""
+    return assigner(cell, *pod_sets, held=held, **more).assign()
+
+
+def flavors(result: PodSetResult) -> dict[str, str]:
+    """Resource -> flavor."""
+    return {resource: choice.flavor for resource, choice in result.flavors.items()}
+
+
+def two_flavors(**spec: Any) -> Cell:
+    """Flavors one and two with 4 gpu each, in a cohort that lends 4 more of each."""
+    quota = {"one": {"gpu": 4}, "two": {"gpu": 4}}
+    return Cell(cluster_queue("cq", quota, cohort_name="co", **spec), cluster_queue("other", quota, cohort_name="co"))
