@@ -12,9 +12,16 @@ from headgate.core.fold import BrokenLogError
 from headgate.core.lifecycle import ARROWS, OVERTAKEN, IllegalTransitionError, next_stage
 from headgate.core.state import HOLDS_QUOTA, Stage, State
 from headgate.events.base import EventBase, Producer
+from headgate.events.configuration import Configuration
 from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadAdmitted, WorkloadSkipped
 from headgate.events.effects import LeaderElected
-from headgate.events.facts import ClusterQueueObserved, NodeObserved, WorkloadDeleted, WorkloadObserved
+from headgate.events.facts import (
+    ClusterQueueObserved,
+    ConfigurationObserved,
+    NodeObserved,
+    WorkloadDeleted,
+    WorkloadObserved,
+)
 from headgate.events.ids import Seq, Shape, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     Admission,
@@ -35,6 +42,7 @@ from headgate.events.queueing import (
     QuotaFreed,
     WorkloadEvicted,
     WorkloadFinished,
+    WorkloadFollowed,
     WorkloadParked,
     WorkloadQueued,
     WorkloadReleased,
@@ -159,6 +167,7 @@ def indexes(state: State) -> object:
     return (
         {name: queue.in_order() for name, queue in index.pending.items() if len(queue)},
         {name: list(keys) for name, keys in index.offered.items() if keys},
+        sorted(index.offers.items()),
         {name: sorted(keys) for name, keys in index.holders.items() if keys},
         {name: usage for name, usage in index.usage.items() if usage},
         index.usage_of,
@@ -166,6 +175,7 @@ def indexes(state: State) -> object:
         index.by_owner,
         {name: sorted(keys) for name, keys in index.in_local_queue.items() if keys},
         index.trees,
+        index.selecting,
     )
 
 
@@ -206,6 +216,21 @@ def test_reclaimable_pods_give_quota_back() -> None:
     assert log.state.index.usage["cq"] == {("f", "cpu"): 1500}
 
 
+def test_the_gate_of_reclaimable_pods_recharges_what_is_held() -> None:
+    """Off (ReclaimablePods), all that was reserved counts; a restored state charges the same either way."""
+    log = with_queue(W)
+    log.append(MANAGER, offered(W))
+    log.append(SCHEDULER, reserved(cpu="2"), admitted())
+    log.append(BRIDGE, observed(reclaimable_pods=(ReclaimablePod(name="main", count=1),)))
+    for is_on, expected in ((False, 2000), (True, 1500), (False, 2000)):
+        configuration = Configuration(feature_gates={"ReclaimablePods": is_on})
+        position = log.append(BRIDGE, ConfigurationObserved(configuration=configuration)).seq
+        assert log.state.index.usage["cq"] == {("f", "cpu"): expected}
+        assert log.state.freed["ClusterQueue/cq"]["*"] == position
+        restored = fold.restore("main", fold.encode(log.state))
+        assert indexes(restored) == indexes(log.state)
+
+
 def test_a_check_state_from_before_an_eviction_admits_nobody_after_it() -> None:
     """Until its controller has spoken anew, a check of a workload that was evicted is Pending again."""
     ready = CheckState(name="gate", state="Ready", last_transition_time="2026-01-01T00:00:00Z")
@@ -233,7 +258,7 @@ def test_a_shape_sleeps_together_and_wakes_together() -> None:
     log.append(SCHEDULER, skipped("a/1"))
     queue = log.state.index.pending["cq"]
     assert list(queue.ahead()) == []
-    assert list(log.state.index.offered["cq"]) == []
+    assert "cq" not in log.state.index.offered
     log.append(MANAGER, parked("a/1"))
     log.append(BRIDGE, observed("a/4"))
     log.append(MANAGER, queued("a/4"))
@@ -358,10 +383,14 @@ def test_the_lifecycle_is_unambiguous_and_reaches_every_stage() -> None:
 
 
 def test_quota_is_entered_by_reservation_only() -> None:
-    """No arrow but `workload.quota_reserved` leads from a stage without quota to one with it (or to an eviction)."""
+    """
+    No arrow but `workload.quota_reserved` leads from a stage without quota to one with it (or to an eviction).
+
+    A parent that follows its variant is charged nothing.
+    """
     for arrow in ARROWS:
         if arrow.end in HOLDS_QUOTA and not arrow.start <= HOLDS_QUOTA:
-            assert arrow.event is QuotaReserved or arrow.end is Stage.EVICTED
+            assert arrow.event in (QuotaReserved, WorkloadFollowed) or arrow.end is Stage.EVICTED
 
 
 def test_what_no_rule_foresees_is_no_transition() -> None:

@@ -136,7 +136,7 @@ def test_a_workload_is_owned_by_its_controller() -> None:
 
 
 def test_only_what_others_write_into_a_status_is_read_from_it() -> None:
-    """Check states that are decided, reclaimable pods, the end; the whole status only as what may be taken over."""
+    """Check states that are decided or say something, reclaimable pods, the end; all only to be taken over."""
     checks = [
         {"name": "a", "state": "Pending", "message": "", "lastTransitionTime": "2026-01-15T10:00:00Z"},
         {"name": "b", "state": "Ready", "message": "ok", "lastTransitionTime": "2026-01-15T10:00:00Z"},
@@ -144,6 +144,12 @@ def test_only_what_others_write_into_a_status_is_read_from_it() -> None:
     ended = {"type": "Finished", "status": "True", "reason": "Succeeded", "message": "m"}
     fact = observed("workloads", workload(admissionChecks=checks, conditions=[ended]))
     assert [check.name for check in fact.checks] == ["b"]
+    reset = "Reset to Pending after eviction. Previously: Ready"
+    says = [{**checks[0], "message": text} for text in ("two nodes to go", reset)]
+    assert observed("workloads", workload(admissionChecks=says[:1])).checks[0].message == "two nodes to go"
+    assert observed("workloads", workload(admissionChecks=says[1:])).checks == ()
+    target = {"type": "DeactivationTarget", "status": "True", "reason": "Operator", "message": "m"}
+    assert observed("workloads", workload(conditions=[target])).deactivation_target.reason == "Operator"
     assert fact.finished.reason == "Succeeded"
     assert fact.taken_over is not None
     assert observed("workloads", workload(admissionChecks=checks)).taken_over is None
@@ -310,14 +316,14 @@ def test_our_own_binding_is_no_news() -> None:
 
 
 def test_counters_without_consequence_are_no_news() -> None:
-    """A third pod becoming ready changes nothing; the first active pod, the end, and given back quota do."""
+    """A third pod becoming ready changes nothing; the first active pod, the last ready one, given back quota do."""
     log = TestLog()
     running = job(parallelism=4)
     running["spec"] |= {"suspend": False, "completions": 8}
     log.append(BRIDGE, observed("jobs", running | {"status": {"active": 1}}))
-    for status in ({"active": 4, "ready": 3}, {"active": 4, "ready": 4, "failed": 1}, {"active": 4, "succeeded": 4}):
+    for status in ({"active": 4, "ready": 3}, {"active": 4, "ready": 2, "failed": 1}, {"active": 4, "succeeded": 3}):
         assert novelty.news(log.state, observed("jobs", running | {"status": status})) is None
-    for status in ({"active": 0}, {"active": 2, "succeeded": 6}):
+    for status in ({"active": 0}, {"active": 4, "ready": 4}, {"active": 2, "succeeded": 6}):
         assert novelty.news(log.state, observed("jobs", running | {"status": status})) is not None
 
 

@@ -12,7 +12,7 @@ SHAPES = [Shape(name) for name in "abcd"]
 
 
 def rank(priority: int, queued_at: int, uid: str) -> Rank:
-    return (-priority, UnixMs(queued_at), uid, WorkloadKey(f"ns/{uid}"))
+    return (0.0, -priority, UnixMs(queued_at), uid, WorkloadKey(f"ns/{uid}"))
 
 
 class AgainstModel(RuleBasedStateMachine):
@@ -37,8 +37,8 @@ class AgainstModel(RuleBasedStateMachine):
         # Uids do not grow with time: a later arrival may come before its equals.
         uid = f"{self.count * 7919 % 1000:03}-{self.count}"
         it = rank(priority, queued_at, uid)
-        self.queue.push(it[3], it, shape)
-        self.members[it[3]] = it, shape
+        self.queue.push(it[-1], it, shape)
+        self.members[it[-1]] = it, shape
 
     @precondition(lambda self: self.members)
     @rule(data=st.data())
@@ -93,21 +93,21 @@ class AgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def ahead_is_the_sorted_line(self) -> None:
-        line = [each[3] for each in self.line()]
+        line = [each[-1] for each in self.line()]
         assert list(self.queue.ahead()) == line
         first = self.queue.first()
-        assert (first[3] if first else None) == (line[0] if line else None)
+        assert (first[-1] if first else None) == (line[0] if line else None)
 
     @invariant()
     def the_rest_agrees(self) -> None:
         assert len(self.queue) == len(self.members)
         assert self.queue.count_asleep() == sum(shape in self.asleep for _, shape in self.members.values())
         everybody = sorted((each, shape not in self.asleep) for each, shape in self.members.values())
-        assert self.queue.in_order() == [(each[3], awake) for each, awake in everybody]
+        assert self.queue.in_order() == [(each[-1], awake) for each, awake in everybody]
         for shape in SHAPES:
             assert self.queue.is_asleep(shape) == (shape in self.asleep)
             of_shape = sorted(each for each, its in self.members.values() if its == shape)
-            assert list(self.queue.members(shape)) == [each[3] for each in of_shape]
+            assert list(self.queue.members(shape)) == [each[-1] for each in of_shape]
             assert self.queue.has_members(shape) == bool(of_shape)
         for key, (its, _) in self.members.items():
             assert key in self.queue
@@ -132,9 +132,9 @@ def test_order_is_priority_then_time_then_uid(entries: list[tuple[int, int]]) ->
     queue = PendingQueue()
     everybody = [rank(priority, at, f"{number:02}") for number, (priority, at) in enumerate(entries)]
     for it in reversed(everybody):
-        queue.push(it[3], it, Shape("s"))
+        queue.push(it[-1], it, Shape("s"))
     expected = sorted(everybody, key=lambda it: (it[0], it[1], it[2]))
-    assert list(queue.ahead()) == [it[3] for it in expected]
+    assert list(queue.ahead()) == [it[-1] for it in expected]
 
 
 def test_pushing_twice_is_a_broken_invariant() -> None:
@@ -195,7 +195,7 @@ def test_putting_a_crowd_to_sleep_touches_one_entry() -> None:
         uid = Counting(f"{number:05}")
         queue.push(WorkloadKey(f"ns/{uid}"), (0, UnixMs(0), uid, WorkloadKey(f"ns/{uid}")), Shape("crowd"))
     other = rank(-1, 0, "z")
-    queue.push(other[3], other, Shape("other"))
+    queue.push(other[-1], other, Shape("other"))
     Counting.compared = 0
     queue.sleep(Shape("crowd"))
     assert queue.first() == other

@@ -7,8 +7,12 @@ workload is evicted.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from headgate.events.objects import Admission, CheckState, ClusterQueueSpec
+
+RESET_MESSAGE: Final = "Reset to Pending after eviction. Previously: "
+"""How the message of a check begins that an eviction has reset."""
 
 
 def checks_for(
@@ -45,7 +49,7 @@ def reset(check: CheckState, now: str) -> CheckState:
     return CheckState(
         name=check.name,
         state="Pending",
-        message="Reset to Pending after eviction. Previously: " + check.state,
+        message=RESET_MESSAGE + check.state,
         last_transition_time=now,
         requeue_after_seconds=check.requeue_after_seconds,
         retry_count=(check.retry_count or 0) + 1 if check.state == "Retry" else None,

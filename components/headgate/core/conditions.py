@@ -17,6 +17,9 @@ EVICTED = "Evicted"
 PREEMPTED = "Preempted"
 REQUEUED = "Requeued"
 FINISHED = "Finished"
+PODS_READY = "PodsReady"
+DEACTIVATION_TARGET = "DeactivationTarget"
+BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates"
 
 NO_RESERVATION = "The workload has no reservation"
 UNSATISFIED_CHECKS = "The workload has not all checks ready"
@@ -88,11 +91,17 @@ def put(
     message: str,
     at_ms: UnixMs,
     generation: int | None = None,
+    *,
+    anew: bool = False,
 ) -> tuple[Condition, ...]:
-    """The conditions with one set (meta.SetStatusCondition): the transition time moves only when the status does."""
+    """
+    The conditions with one set (meta.SetStatusCondition): the transition time moves only when the status does.
+
+    With `anew` it moves in any case: what the condition says has happened once more.
+    """
     old, message, observed = find(conditions, kind), truncated(message), generation or None
     since: str | None = None
-    if old is not None and old.status == status:
+    if old is not None and old.status == status and not anew:
         if old.reason == reason and old.message == message and old.observed_generation == observed:
             return conditions
         since = old.last_transition_time

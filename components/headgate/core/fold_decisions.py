@@ -4,9 +4,15 @@ The fold of what the scheduler decides about workloads, and of what became of th
 Called by `headgate.core.fold` only.
 """
 
-from headgate.core import conditions
+import msgspec
+
+from headgate.core import conditions, fold_usage
 from headgate.core.fold_objects import Apply
 from headgate.core.places import (
+    PREEMPTING,
+    become_preemptor,
+    block,
+    blocks,
     enter,
     give_back,
     leave,
@@ -15,12 +21,13 @@ from headgate.core.places import (
     moved,
     not_reserved,
     pending_of,
-    rank_of,
+    restand,
     sleep_of,
     take_back,
     unblock,
 )
-from headgate.core.state import REFUSED_MAX, State, Verdict
+from headgate.core.pods_ready import follow
+from headgate.core.state import REFUSED_MAX, Stage, State, Verdict, Workload
 from headgate.events import decisions, effects
 from headgate.events.commit import Commit
 from headgate.events.ids import Seq
@@ -56,20 +63,24 @@ def _quota_reserved(state: State, event: decisions.QuotaReserved, commit: Commit
             at_ms,
             generation,
         )
-    for kind in (conditions.EVICTED, conditions.PREEMPTED):
+    for kind in (conditions.EVICTED, conditions.PREEMPTED, conditions.BLOCKED_ON_PREEMPTION_GATES):
         old = conditions.find(workload.conditions, kind)
         if old is not None and old.status == "True":
             message = f"Previously: {old.message}"
             workload.conditions = put(workload.conditions, kind, "False", "QuotaReserved", message, at_ms, generation)
     workload.stage = end
     workload.last_seq = seq
+    follow(state, workload, at_ms)
+    fold_usage.penalise(state, workload, event.entry_penalty)
     enter(state, workload)
+    restand(state, workload)
 
 
 def _admitted(state: State, event: decisions.WorkloadAdmitted, commit: Commit, seq: Seq) -> None:
     if found := moved(state, event, seq):
         workload, end = found
         workload.admitted_at_ms = commit.time_ms
+        workload.injected = tuple(update for check in workload.checks for update in check.pod_set_updates)
         workload.conditions = conditions.put(
             workload.conditions,
             conditions.ADMITTED,
@@ -80,30 +91,56 @@ def _admitted(state: State, event: decisions.WorkloadAdmitted, commit: Commit, s
             workload.generation,
         )
         move(state, workload, end, seq)
+        fold_usage.count(state, workload, state.index.usage_of[workload.key])
+        fold_usage.settle(state, workload)
+        follow(state, workload, commit.time_ms)
 
 
 def _skipped(state: State, event: decisions.WorkloadSkipped, commit: Commit, seq: Seq) -> None:
+    """
+    A verdict, and at once what it means for its ClusterQueue.
+
+    Of a workload that is not offered only the head that blocks its ClusterQueue is decided: each cycle of its tree
+    decides it too, and says so when it comes to another verdict. Then the old one ends; but when only the words are
+    others, what it waits for and what it claims stay as they are.
+    """
     found = moved(state, event, seq)
     if found is None:
         return
     workload, end = found
+    stands = workload.stage is not Stage.OFFERED
+    if stands:
+        if not blocks(state, workload):
+            state.overtaken += 1
+            return
+        if _only_in_words(workload.verdict, event):
+            _reword(state, workload, event, commit)
+            return
+        unblock(state, workload)
+    may_go_on = bool(workload.last_tried_flavors)
     workload.resource_requests = event.resource_requests
     workload.last_tried_flavors = event.last_tried_flavors
     not_reserved(workload, event.reason, event.message, commit.time_ms)
+    if event.status == "preemptionGated":
+        workload.conditions = conditions.put(
+            workload.conditions,
+            conditions.BLOCKED_ON_PREEMPTION_GATES,
+            "True",
+            "PreemptionGated",
+            event.message,
+            commit.time_ms,
+            workload.generation,
+        )
     before = workload.verdict
-    workload.verdict = Verdict(
-        status=event.status,
-        requeue_reason=event.requeue_reason,
-        scope=event.scope,
-        reason=event.reason,
-        message=event.message,
-        decided_at=commit.decided_at,
-        at=seq,
-        since=before.since if before is not None and before.scope == "immediate" else commit.decided_at,
-        short=event.short,
-        needs=event.needs,
-    )
+    # What a scan that goes on has tried in earlier cycles, it saw as it was then.
+    goes_on = may_go_on and before is not None and before.scope == "immediate"
+    since = before.since if goes_on and before is not None else commit.decided_at
+    workload.verdict = _verdict(event, commit, seq, since)
+    if event.requeue_reason in PREEMPTING:
+        become_preemptor(state, workload)
     match event.scope:
+        case "immediate" if stands:
+            move(state, workload, Stage.QUEUED, seq)
         case "immediate":
             workload.last_seq = seq
         case "workload":
@@ -118,9 +155,43 @@ def _skipped(state: State, event: decisions.WorkloadSkipped, commit: Commit, seq
         case "queue":
             move(state, workload, end, seq)
             take_back(state, workload.cluster_queue, seq)
-            sleep = sleep_of(state, workload.cluster_queue)
-            sleep.blocked_by, sleep.blocked = workload.key, None
-            pending_of(state, workload.cluster_queue).blocked = rank_of(workload)
+            block(state, workload, None)
+
+
+def _verdict(event: decisions.WorkloadSkipped, commit: Commit, seq: Seq, since: Seq) -> Verdict:
+    return Verdict(
+        status=event.status,
+        requeue_reason=event.requeue_reason,
+        scope=event.scope,
+        reason=event.reason,
+        message=event.message,
+        decided_at=commit.decided_at,
+        at=seq,
+        since=since,
+        short=event.short,
+        needs=event.needs,
+        targets=event.targets,
+    )
+
+
+def _only_in_words(before: Verdict | None, event: decisions.WorkloadSkipped) -> bool:
+    """Whether a verdict sets aside and waits for what the one before it did."""
+    return before is not None and (
+        (before.requeue_reason, before.scope, before.short, before.needs, before.targets)
+        == (event.requeue_reason, event.scope, event.short, event.needs, event.targets)
+    )
+
+
+def _reword(state: State, workload: Workload, event: decisions.WorkloadSkipped, commit: Commit) -> None:
+    """A standing head's verdict in other words: it waits on, for what is freed after this cycle."""
+    workload.resource_requests, workload.last_tried_flavors = event.resource_requests, event.last_tried_flavors
+    not_reserved(workload, event.reason, event.message, commit.time_ms)
+    workload.verdict = _verdict(event, commit, state.position, commit.decided_at)
+    sleep = state.sleeps[workload.cluster_queue]
+    if sleep.blocked is not None:
+        sleep.blocked = msgspec.structs.replace(
+            sleep.blocked, reason=event.reason, message=event.message, decided_at=commit.decided_at
+        )
 
 
 def _status_applied(state: State, event: effects.StatusApplied, commit: Commit, seq: Seq) -> None:

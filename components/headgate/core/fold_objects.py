@@ -8,8 +8,10 @@ workloads fit are noted in `State.freed`, from which the queue manager wakes the
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from headgate.core import fold_usage
 from headgate.core.checks import checks_for, flavors_of
 from headgate.core.conditions import rfc3339
+from headgate.core.pods_ready import WAITING_FOR_PODS_READY, all_ready, follow
 from headgate.core.state import (
     CheckRecord,
     ClusterQueueRecord,
@@ -24,7 +26,8 @@ from headgate.core.state import (
     Stage,
     State,
 )
-from headgate.core.trees import root_of, tree_of
+from headgate.core.trees import alone, root_of, tree_of
+from headgate.core.usage_order import renew
 from headgate.events import decisions, effects, facts
 from headgate.events.commit import Commit
 from headgate.events.ids import JobKey, PodKey, Seq
@@ -47,7 +50,47 @@ def free(state: State, tree: str, flavor_resources: Iterable[str], seq: Seq) -> 
         state.freed[tree] = {**state.freed.pop(tree, {}), **changed}
 
 
-def _free_where(state: State, concerns: Callable[[ClusterQueueRecord], bool], seq: Seq) -> None:
+def tree_in(state: State, cluster_queue: str) -> str:
+    """The tree of a ClusterQueue as the index has it; one that is gone stands alone."""
+    return state.index.trees.get(cluster_queue) or alone(cluster_queue)
+
+
+def stand(state: State, cluster_queue: str) -> None:
+    """A head blocks this ClusterQueue: note it with its tree."""
+    state.index.standing.setdefault(tree_in(state, cluster_queue), {})[cluster_queue] = None
+
+
+def sit_down(state: State, cluster_queue: str, tree: str) -> None:
+    """No head blocks this ClusterQueue in this tree any more."""
+    standing = state.index.standing.get(tree)
+    if standing is not None:
+        standing.pop(cluster_queue, None)
+        if not standing:
+            del state.index.standing[tree]
+
+
+def wake_for_pods(state: State, seq: Seq) -> None:
+    """Whoever fits and waits for the pods of others may be tried once all of these are ready (blockAdmission)."""
+    waiting = state.configuration.wait_for_pods_ready
+    if waiting is None or not waiting.block_admission:
+        return
+    trees = [
+        tree
+        for tree in sorted(state.index.standing)
+        if any(_waits_for_pods(state, name) for name in state.index.standing[tree])
+    ]
+    if trees and all_ready(state):
+        for tree in trees:
+            free(state, tree, (ANY,), seq)
+
+
+def _waits_for_pods(state: State, cluster_queue: str) -> bool:
+    head = state.workloads.get(state.sleeps[cluster_queue].blocked_by)
+    return head is not None and head.verdict is not None and head.verdict.reason == WAITING_FOR_PODS_READY
+
+
+def free_where(state: State, concerns: Callable[[ClusterQueueRecord], bool], seq: Seq) -> None:
+    """Everything may have become free in the trees of the ClusterQueues that something concerns."""
     for tree in {state.index.trees[name]: None for name, record in state.cluster_queues.items() if concerns(record)}:
         free(state, tree, (ANY,), seq)
 
@@ -56,15 +99,62 @@ def _uses_flavor(groups: tuple[ResourceGroup, ...], flavor: str) -> bool:
     return any(quotas.name == flavor for group in groups for quotas in group.flavors)
 
 
-def _retree(state: State, seq: Seq) -> None:
-    """Find every ClusterQueue's tree again after a cohort or a ClusterQueue has changed; what moved is worth a try."""
-    before = state.index.trees
+def _list_trees(state: State) -> None:
+    """Find every ClusterQueue's tree, and in which of them namespaces are selected."""
     state.index.trees = {name: tree_of(name, state) for name in state.cluster_queues}
+    state.index.selecting = {}
+    for name in state.cluster_queues:
+        _list_selecting(state, name)
+
+
+def _list_selecting(state: State, name: str) -> None:
+    record = state.cluster_queues.get(name)
+    if record is not None and record.spec.namespace_selector is not None:
+        state.index.selecting.setdefault(state.index.trees[name], {})[name] = None
+
+
+def _unlist_selecting(state: State, name: str) -> None:
+    tree = state.index.trees.get(name, "")
+    selecting = state.index.selecting.get(tree)
+    if selecting is not None:
+        selecting.pop(name, None)
+        if not selecting:
+            del state.index.selecting[tree]
+
+
+def _retree(state: State, seq: Seq) -> None:
+    """Find every ClusterQueue's tree again after a cohort has changed; what moved is worth a try."""
+    before = state.index.trees
+    _list_trees(state)
     for name, tree in state.index.trees.items():
         if before.get(name) != tree:
             free(state, tree, (ANY,), seq)
             if name in before:
                 free(state, before[name], (ANY,), seq)
+    for name, sleep in state.sleeps.items():
+        if sleep.blocked_by and before.get(name) != state.index.trees.get(name):
+            sit_down(state, name, before.get(name, alone(name)))
+            stand(state, name)
+
+
+def _retree_one(state: State, name: str, seq: Seq) -> None:
+    """As `_retree`, after a change of one ClusterQueue: the trees of the others do not depend on it."""
+    _unlist_selecting(state, name)
+    before = state.index.trees.pop(name, None)
+    after = tree_of(name, state) if name in state.cluster_queues else None
+    if after is not None:
+        state.index.trees[name] = after
+        _list_selecting(state, name)
+    if before == after:
+        return
+    if after is not None:
+        free(state, after, (ANY,), seq)
+        if before is not None:
+            free(state, before, (ANY,), seq)
+    sleep = state.sleeps.get(name)
+    if sleep is not None and sleep.blocked_by:
+        sit_down(state, name, before or alone(name))
+        stand(state, name)
 
 
 def _informers_synced(state: State, event: facts.InformersSynced, commit: Commit, seq: Seq) -> None:
@@ -87,7 +177,8 @@ def _namespace_observed(state: State, event: facts.NamespaceObserved, commit: Co
     old = state.namespaces.get(event.name)
     state.namespaces[event.name] = NamespaceRecord(labels=event.labels, terminating=event.terminating)
     if old is None or old.labels != event.labels:
-        _free_where(state, lambda record: record.spec.namespace_selector is not None, seq)
+        for tree in state.index.selecting:
+            free(state, tree, (ANY,), seq)
 
 
 def _namespace_deleted(state: State, event: facts.NamespaceDeleted, commit: Commit, seq: Seq) -> None:
@@ -118,12 +209,12 @@ def _flavor_observed(state: State, event: facts.ResourceFlavorObserved, commit: 
     state.flavors[event.name] = as_flavor(event)
     if before is not None and before.spec == event.spec:
         return
-    _free_where(state, lambda record: _uses_flavor(record.spec.resource_groups, event.name), seq)
+    free_where(state, lambda record: _uses_flavor(record.spec.resource_groups, event.name), seq)
 
 
 def _flavor_deleted(state: State, event: facts.ResourceFlavorDeleted, commit: Commit, seq: Seq) -> None:
     state.flavors.pop(event.name, None)
-    _free_where(state, lambda record: _uses_flavor(record.spec.resource_groups, event.name), seq)
+    free_where(state, lambda record: _uses_flavor(record.spec.resource_groups, event.name), seq)
 
 
 def _topology_observed(state: State, event: facts.TopologyObserved, commit: Commit, seq: Seq) -> None:
@@ -138,7 +229,7 @@ def _topology_deleted(state: State, event: facts.TopologyDeleted, commit: Commit
 
 def _free_topology(state: State, topology: str, seq: Seq) -> None:
     flavors = {name for name, record in state.flavors.items() if record.spec.topology_name == topology}
-    _free_where(state, lambda record: any(_uses_flavor(record.spec.resource_groups, flavor) for flavor in flavors), seq)
+    free_where(state, lambda record: any(_uses_flavor(record.spec.resource_groups, flavor) for flavor in flavors), seq)
 
 
 def _cohort_observed(state: State, event: facts.CohortObserved, commit: Commit, seq: Seq) -> None:
@@ -163,7 +254,8 @@ def _cluster_queue_observed(state: State, event: facts.ClusterQueueObserved, com
     if before is not None and (before.spec, before.uid, before.deleting) == (event.spec, event.uid, event.deleting):
         # Its finalizer, say: nothing that a workload could wait for.
         return
-    _retree(state, seq)
+    _retree_one(state, event.name, seq)
+    renew(state, event.name)
     free(state, state.index.trees[event.name], (ANY,), seq)
     if before is not None and before.spec.admission_checks_strategy != event.spec.admission_checks_strategy:
         _sync_checks(state, event, commit)
@@ -194,15 +286,22 @@ def _cluster_queue_deleted(state: State, event: facts.ClusterQueueDeleted, commi
     if state.cluster_queues.pop(event.name, None) is None:
         return
     free(state, state.index.trees[event.name], (ANY,), seq)
-    _retree(state, seq)
+    _retree_one(state, event.name, seq)
+    renew(state, event.name)
 
 
 def _local_queue_observed(state: State, event: facts.LocalQueueObserved, commit: Commit, seq: Seq) -> None:
+    before = state.local_queues.get(event.queue)
+    is_new = before is None or before.uid != event.uid
+    if before is not None and is_new:
+        fold_usage.forget(state, event.queue)
     state.local_queues[event.queue] = LocalQueueRecord(spec=event.spec, uid=event.uid, generation=event.generation)
+    fold_usage.seed(state, event, is_new=is_new)
 
 
 def _local_queue_deleted(state: State, event: facts.LocalQueueDeleted, commit: Commit, seq: Seq) -> None:
     state.local_queues.pop(event.queue, None)
+    fold_usage.forget(state, event.queue)
 
 
 def _workload_priority_class_observed(
@@ -240,7 +339,7 @@ def _free_check(state: State, check: str, seq: Seq) -> None:
         strategy = record.spec.admission_checks_strategy
         return strategy is not None and any(rule.name == check for rule in strategy.admission_checks)
 
-    _free_where(state, names, seq)
+    free_where(state, names, seq)
 
 
 def _limit_range_observed(state: State, event: facts.LimitRangeObserved, commit: Commit, seq: Seq) -> None:
@@ -266,6 +365,7 @@ def _job_observed(state: State, event: facts.JobObserved, commit: Commit, seq: S
     record = state.jobs.get(event.job)
     if record is None or record.job.uid != event.spec.uid:
         state.jobs[event.job] = JobRecord(job=event.spec)
+        _follow(state, event.spec.uid, commit, seq)
         return
     if record.job.queue_name != event.spec.queue_name or record.job.template != event.spec.template:
         record.refused = ""
@@ -273,6 +373,15 @@ def _job_observed(state: State, event: facts.JobObserved, commit: Commit, seq: S
         record.started_for = ""
     record.job = event.spec
     record.action_refused = ""
+    _follow(state, event.spec.uid, commit, seq)
+
+
+def _follow(state: State, job_uid: str, commit: Commit, seq: Seq) -> None:
+    """A Job's counters say whether the pods of its workload are ready."""
+    key = state.index.by_owner.get(job_uid)
+    if key is not None:
+        follow(state, state.workloads[key], commit.time_ms)
+        wake_for_pods(state, seq)
 
 
 def _job_deleted(state: State, event: facts.JobDeleted, commit: Commit, seq: Seq) -> None:
@@ -289,6 +398,10 @@ def _job_of(state: State, job: JobKey, uid: str) -> JobRecord | None:
 def _workload_created(state: State, event: effects.WorkloadCreated, commit: Commit, seq: Seq) -> None:
     if record := _job_of(state, event.job, event.job_uid):
         record.workload, record.refused = event.workload, ""
+
+
+def _variant_changed(state: State, event: effects.VariantChanged, commit: Commit, seq: Seq) -> None:
+    """Nothing: facts show what it has come to."""
 
 
 def _workload_create_rejected(state: State, event: effects.WorkloadCreateRejected, commit: Commit, seq: Seq) -> None:
@@ -368,7 +481,8 @@ def _divergence_found(state: State, event: effects.DivergenceFound, commit: Comm
 
 def reindex(state: State) -> None:
     """Make anew what follows from the tables of this module."""
-    state.index.trees = {name: tree_of(name, state) for name in state.cluster_queues}
+    _list_trees(state)
+    fold_usage.reindex(state)
 
 
 APPLY: dict[type, Apply] = {
@@ -404,6 +518,7 @@ APPLY: dict[type, Apply] = {
     decisions.PodPlaced: _pod_placed,
     effects.WorkloadCreated: _workload_created,
     effects.WorkloadCreateRejected: _workload_create_rejected,
+    effects.VariantChanged: _variant_changed,
     effects.JobStarted: _job_started,
     effects.JobStartRejected: _job_start_rejected,
     effects.JobStopped: _job_stopped,

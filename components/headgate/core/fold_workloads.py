@@ -1,5 +1,5 @@
 """
-The fold of facts about workloads and of their queue life.
+The fold of facts about workloads and of their queue life, and of the configuration that decides over them.
 
 Called by `headgate.core.fold` only. Each event is looked up in the lifecycle table first (`moved`); one that was
 overtaken changes nothing.
@@ -7,10 +7,12 @@ overtaken changes nothing.
 
 import msgspec
 
-from headgate.core import conditions
+from headgate.core import conditions, fold_usage, gates
 from headgate.core.checks import reset
-from headgate.core.fold_objects import Apply
+from headgate.core.fold_objects import ANY, Apply, free, free_where, wake_for_pods
+from headgate.core.ordering import priority_of
 from headgate.core.places import (
+    block,
     charge,
     enter,
     leave,
@@ -22,15 +24,21 @@ from headgate.core.places import (
     offer,
     pending_of,
     rank_of,
+    restand,
     sleep_of,
     step,
     take_back,
     tidy_sleep,
+    touch,
     unblock,
     unblock_queue,
     uncharge,
 )
+from headgate.core.pods_ready import follow
+from headgate.core.preemption_gates import closed, is_closed, merged, opened
+from headgate.core.slices import SLICE_REPLACED
 from headgate.core.state import (
+    HOLDS_QUOTA,
     PENDING,
     Parked,
     Stage,
@@ -38,10 +46,28 @@ from headgate.core.state import (
     Workload,
 )
 from headgate.core.status import status_digest, workload_status
-from headgate.events import facts, queueing
+from headgate.core.usage_order import renew
+from headgate.core.variants import FLAVOR_MIGRATION, followed_message, is_followed, is_variant
+from headgate.events import decisions, facts, queueing
 from headgate.events.commit import Commit
 from headgate.events.ids import Seq, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Condition, EvictionStat, WorkloadStatus
+
+
+def _configuration_observed(state: State, event: facts.ConfigurationObserved, commit: Commit, seq: Seq) -> None:
+    """Anything may be decided otherwise from here on, and what is held may be charged otherwise."""
+    counted = gates.enabled(state.configuration, gates.RECLAIMABLE_PODS)
+    state.configuration = event.configuration
+    fold_usage.reconfigure(state)
+    for cluster_queue in state.index.pending:
+        renew(state, cluster_queue)
+    recharges = counted != gates.enabled(state.configuration, gates.RECLAIMABLE_PODS)
+    for workload in state.workloads.values():
+        follow(state, workload, commit.time_ms)
+        if recharges and workload.reclaimable_pods and workload.key in state.index.usage_of:
+            uncharge(state, workload, seq)
+            charge(state, workload)
+    free_where(state, lambda _: True, seq)
 
 
 def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: Seq) -> None:
@@ -59,6 +85,7 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
             _take_over(state, workload, event.taken_over)
             # What it shows is what there is: nothing has to be written until it changes.
             workload.applied = status_digest(workload_status(state, workload))
+            follow(state, workload, commit.time_ms)
         workload.last_seq = seq
         enter(state, workload)
         return
@@ -68,11 +95,19 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
         move(state, workload, Stage.NEW, seq)
         workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
     reclaimed = workload.reclaimable_pods != event.reclaimable_pods
+    resized = spec_changed and workload.spec.pod_sets != event.spec.pod_sets
+    was_gated, ranked = is_closed(workload), priority_of(workload, state.configuration)
     _describe(state, workload, event)
-    if reclaimed and workload.key in state.index.usage_of:
+    follow(state, workload, commit.time_ms)
+    tree = state.index.trees.get(workload.cluster_queue)
+    if workload.key in state.index.usage_of and tree and ranked != priority_of(workload, state.configuration):
+        # Others may preempt it now that could not before.
+        free(state, tree, (ANY,), seq)
+    wake_for_pods(state, seq)
+    if (reclaimed or resized) and workload.key in state.index.usage_of:
         uncharge(state, workload, seq)
         charge(state, workload)
-    elif reclaimed and workload.stage in PENDING and workload.stage is not Stage.NEW:
+    elif (reclaimed or was_gated != is_closed(workload)) and workload.stage in PENDING - {Stage.NEW}:
         unblock(state, workload)
         move(state, workload, Stage.NEW, seq)
 
@@ -80,23 +115,38 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
 def _describe(state: State, workload: Workload, event: facts.WorkloadObserved) -> None:
     """Take over what a fact says of a workload's object."""
     _unlist(state, workload)
+    queued = workload.stage in PENDING
+    if workload.spec.queue_name != event.spec.queue_name or (queued and not event.spec.active):
+        fold_usage.drop(state, workload)
     workload.spec = event.spec
     workload.generation = event.generation
     workload.labels, workload.annotations = event.labels, event.annotations
     workload.owner, workload.deleting, workload.finalizer = event.owner, event.deleting, event.finalizer
     workload.reclaimable_pods = event.reclaimable_pods
-    workload.observed_finished = event.finished
+    workload.observed_finished, workload.observed_pods_ready = event.finished, event.pods_ready
+    workload.deactivation_target = event.deactivation_target
     workload.observed_checks = event.checks
     workload.stale_checks = tuple(check for check in workload.stale_checks if check in event.checks)
     workload.checks = merge_checks(workload.checks, workload)
+    workload.preemption_gates = merged(workload.preemption_gates, event.preemption_gates)
+    workload.observed_gates = event.preemption_gates
     if workload.owner is not None:
-        state.index.by_owner[workload.owner.uid] = workload.key
+        state.index.slices.setdefault(workload.owner.uid, {})[workload.key] = None
+        restand(state, workload)
     state.index.in_local_queue.setdefault(local_queue_of(workload), {})[workload.key] = None
+    if workload.key in state.index.usage_of:
+        touch(state, workload.cluster_queue)
 
 
 def _unlist(state: State, workload: Workload) -> None:
-    if workload.owner is not None and state.index.by_owner.get(workload.owner.uid) == workload.key:
-        del state.index.by_owner[workload.owner.uid]
+    if workload.owner is not None:
+        slices = state.index.slices.get(workload.owner.uid, {})
+        slices.pop(workload.key, None)
+        if slices:
+            restand(state, workload)
+        else:
+            state.index.slices.pop(workload.owner.uid, None)
+            state.index.by_owner.pop(workload.owner.uid, None)
     queue = local_queue_of(workload)
     listed = state.index.in_local_queue.get(queue)
     if listed is not None:
@@ -107,8 +157,9 @@ def _unlist(state: State, workload: Workload) -> None:
 
 def _take_over(state: State, workload: Workload, status: WorkloadStatus) -> None:
     """Continue from the status that another Kueue, or a Headgate whose log is lost, has written."""
-    workload.conditions = status.conditions
-    workload.admission = status.admission
+    ours = is_variant(workload) or (workload.owner is not None and workload.owner.kind == "Job")
+    workload.conditions = tuple(each for each in status.conditions if ours or each.type != conditions.PODS_READY)
+    workload.admission, workload.followed = status.admission, is_followed(workload, status)
     workload.checks = status.admission_checks
     workload.requeue_state = status.requeue_state
     workload.resource_requests = status.resource_requests
@@ -147,6 +198,7 @@ def _deleted(state: State, event: facts.WorkloadDeleted, commit: Commit, seq: Se
 
 def _forget(state: State, workload: Workload, seq: Seq) -> None:
     leave(state, workload, None, seq)
+    fold_usage.drop(state, workload)
     _unlist(state, workload)
     unblock(state, workload)
     del state.workloads[workload.key]
@@ -203,13 +255,11 @@ def _parked(state: State, event: queueing.WorkloadParked, commit: Commit, seq: S
         # Its object changed, or it was set aside, while this was on its way: the verdict is no longer about it.
         state.overtaken += 1
         return
-    sleep = sleep_of(state, workload.cluster_queue)
     if event.scope == "shape":
-        sleep.shapes[workload.shape] = parked
+        sleep_of(state, workload.cluster_queue).shapes[workload.shape] = parked
         pending_of(state, workload.cluster_queue).sleep(workload.shape)
     else:
-        sleep.blocked_by, sleep.blocked = workload.key, parked
-        pending_of(state, workload.cluster_queue).blocked = rank_of(workload)
+        block(state, workload, parked)
     if workload.stage is not Stage.QUEUED:
         move(state, workload, Stage.QUEUED, seq)
 
@@ -261,7 +311,7 @@ def _may_not_be_offered(state: State, workload: Workload) -> bool:
     queue = state.index.pending[workload.cluster_queue]
     if queue.is_asleep(workload.shape):
         return True
-    return queue.blocked is not None and rank_of(workload) >= queue.blocked
+    return queue.blocked is not None and rank_of(state, workload) >= queue.blocked
 
 
 def _heads_withdrawn(state: State, event: queueing.HeadsWithdrawn, commit: Commit, seq: Seq) -> None:
@@ -274,23 +324,71 @@ def _evicted(state: State, event: queueing.WorkloadEvicted, commit: Commit, seq:
     if found is None:
         return
     workload, end = found
-    at_ms = commit.time_ms
-    reason = conditions.eviction_reason(event.reason, event.underlying_cause)
-    workload.conditions = conditions.put(
-        workload.conditions, conditions.EVICTED, "True", reason, event.message, at_ms, workload.generation
-    )
-    workload.checks = tuple(reset(check, conditions.rfc3339(at_ms)) for check in workload.checks)
-    workload.stale_checks = workload.observed_checks
-    workload.evictions = _count(workload.evictions, event.reason, event.underlying_cause)
     if event.requeue_state is not None:
         workload.requeue_state = event.requeue_state
     if event.underlying_cause == "MaximumExecutionTimeExceeded":
         workload.past_execution_s = None
+    if event.reason == conditions.DEACTIVATED:
+        # One that was taken over with the status of another Kueue: what it asked for is done.
+        others = (each for each in workload.conditions if each.type != conditions.DEACTIVATION_TARGET)
+        workload.conditions = tuple(others)
+    reason = conditions.eviction_reason(event.reason, event.underlying_cause)
+    workload.evictions = _count(workload.evictions, event.reason, event.underlying_cause)
+    _evict(state, workload, reason, event.message, commit.time_ms)
+    move(state, workload, end, seq)
+
+
+def _preempted(state: State, event: decisions.WorkloadPreempted, commit: Commit, seq: Seq) -> None:
+    found = moved(state, event, seq)
+    if found is None:
+        return
+    workload, end = found
+    workload.evictions = _count(workload.evictions, conditions.PREEMPTED, "")
+    _evict(state, workload, conditions.PREEMPTED, event.message, commit.time_ms)
+    workload.conditions = conditions.put(
+        workload.conditions,
+        conditions.PREEMPTED,
+        "True",
+        event.reason,
+        event.message,
+        commit.time_ms,
+        workload.generation,
+    )
+    move(state, workload, end, seq)
+
+
+def _migrated(state: State, event: decisions.WorkloadMigrated, commit: Commit, seq: Seq) -> None:
+    found = moved(state, event, seq)
+    if found is None:
+        return
+    workload, end = found
+    workload.evictions = _count(workload.evictions, FLAVOR_MIGRATION, "")
+    _evict(state, workload, FLAVOR_MIGRATION, event.message, commit.time_ms)
+    move(state, workload, end, seq)
+
+
+def _evict(state: State, workload: Workload, reason: str, message: str, at_ms: UnixMs) -> None:
+    """What every eviction does: its condition, its checks begun anew, its wait forgotten."""
+    workload.conditions = conditions.put(
+        workload.conditions, conditions.EVICTED, "True", reason, message, at_ms, workload.generation
+    )
+    workload.checks = tuple(reset(check, conditions.rfc3339(at_ms)) for check in workload.checks)
+    workload.stale_checks = workload.observed_checks
+    workload.preemption_gates = closed(workload.preemption_gates, conditions.rfc3339(at_ms))
+    if conditions.is_true(workload.conditions, conditions.BLOCKED_ON_PREEMPTION_GATES):
+        workload.conditions = conditions.put(
+            workload.conditions,
+            conditions.BLOCKED_ON_PREEMPTION_GATES,
+            "False",
+            reason,
+            message,
+            at_ms,
+            workload.generation,
+        )
+    unblock(state, workload)
     workload.parked = None
     workload.verdict = None
     workload.last_tried_flavors = ()
-    unblock(state, workload)
-    move(state, workload, end, seq)
 
 
 def _count(stats: tuple[EvictionStat, ...], reason: str, cause: str) -> tuple[EvictionStat, ...]:
@@ -309,8 +407,12 @@ def _released(state: State, event: queueing.WorkloadReleased, commit: Commit, se
     at_ms = commit.time_ms
     had_quota = workload.admission is not None
     move(state, workload, end, seq)
-    workload.admission = None
+    workload.admission, workload.followed = None, False
     workload.cluster_queue = ""
+    if event.cancelled:
+        not_reserved(workload, event.reason, event.message, at_ms)
+        follow(state, workload, at_ms)
+        return
     if had_quota:
         workload.conditions = conditions.put(
             workload.conditions,
@@ -320,9 +422,13 @@ def _released(state: State, event: queueing.WorkloadReleased, commit: Commit, se
             event.message,
             at_ms,
             workload.generation,
+            anew=True,
         )
     reason = conditions.DEACTIVATED if not had_quota and not workload.spec.active else "PendingEvaluation"
     not_reserved(workload, reason, event.message, at_ms)
+    if not workload.spec.active:
+        fold_usage.drop(state, workload)
+    follow(state, workload, at_ms)
 
 
 def _requeued(state: State, event: queueing.WorkloadRequeued, commit: Commit, seq: Seq) -> None:
@@ -342,27 +448,72 @@ def _requeued(state: State, event: queueing.WorkloadRequeued, commit: Commit, se
 
 def _finished(state: State, event: queueing.WorkloadFinished, commit: Commit, seq: Seq) -> None:
     if found := moved(state, event, seq):
-        workload, end = found
-        if not conditions.is_true(workload.conditions, conditions.FINISHED):
-            workload.conditions = conditions.put(
-                workload.conditions,
-                conditions.FINISHED,
-                "True",
-                event.reason,
-                event.message,
-                commit.time_ms,
-                workload.generation,
-            )
-        workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
-        unblock(state, workload)
-        move(state, workload, end, seq)
-        _unlist_queue(state, workload)
+        _finish(state, *found, event.reason, event.message, commit.time_ms, seq)
+
+
+def _replaced(state: State, event: decisions.WorkloadReplaced, commit: Commit, seq: Seq) -> None:
+    successor = state.workloads.get(event.by)
+    if successor is None or successor.uid != event.by_uid or successor.stage not in HOLDS_QUOTA:
+        # The reservation for whose sake it was to end was overtaken.
+        state.overtaken += 1
+    elif found := moved(state, event, seq):
+        _finish(state, *found, SLICE_REPLACED, event.message, commit.time_ms, seq)
+
+
+def _finish(state: State, workload: Workload, end: Stage, reason: str, message: str, at_ms: UnixMs, seq: Seq) -> None:
+    if not conditions.is_true(workload.conditions, conditions.FINISHED):
+        workload.conditions = conditions.put(
+            workload.conditions, conditions.FINISHED, "True", reason, message, at_ms, workload.generation
+        )
+    unblock(state, workload)
+    workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
+    move(state, workload, end, seq)
+    fold_usage.drop(state, workload)
+    _unlist_queue(state, workload)
 
 
 def _unlist_queue(state: State, workload: Workload) -> None:
     listed = state.index.in_local_queue.get(local_queue_of(workload))
     if listed is not None:
         listed.pop(workload.key, None)
+
+
+def _followed(state: State, event: queueing.WorkloadFollowed, commit: Commit, seq: Seq) -> None:
+    found = moved(state, event, seq)
+    if found is None:
+        return
+    workload, end = found
+    put, at_ms, generation = conditions.put, commit.time_ms, workload.generation
+    unblock(state, workload)
+    leave(state, workload, end, seq)
+    workload.cluster_queue, workload.admission, workload.followed = event.cluster_queue, event.admission, True
+    workload.reserved_at_ms = workload.admitted_at_ms = at_ms
+    workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
+    for kind, reason, message in (
+        (conditions.QUOTA_RESERVED, "QuotaReserved", f"Quota reserved in ClusterQueue {event.cluster_queue}"),
+        (conditions.ADMITTED, "Admitted", followed_message(event.variant)),
+    ):
+        workload.conditions = put(workload.conditions, kind, "True", reason, message, at_ms, generation)
+    old = conditions.find(workload.conditions, conditions.EVICTED)
+    if old is not None and old.status == "True":
+        message = f"Previously: {old.message}"
+        workload.conditions = put(
+            workload.conditions, conditions.EVICTED, "False", "QuotaReserved", message, at_ms, generation
+        )
+    workload.stage, workload.last_seq = end, seq
+    follow(state, workload, at_ms)
+    enter(state, workload)
+
+
+def _gate_opened(state: State, event: queueing.PreemptionGateOpened, commit: Commit, seq: Seq) -> None:
+    if found := moved(state, event, seq):
+        workload, _ = found
+        workload.preemption_gates = opened(workload.preemption_gates, event.gate, conditions.rfc3339(commit.time_ms))
+        workload.last_seq = seq
+        if workload.stage in PENDING - {Stage.NEW}:
+            unblock(state, workload)
+            move(state, workload, Stage.NEW, seq)
+            workload.parked, workload.verdict = None, None
 
 
 def _deadline_passed(state: State, event: queueing.DeadlinePassed, commit: Commit, seq: Seq) -> None:
@@ -373,6 +524,7 @@ def _deadline_passed(state: State, event: queueing.DeadlinePassed, commit: Commi
 
 
 APPLY: dict[type, Apply] = {
+    facts.ConfigurationObserved: _configuration_observed,
     facts.WorkloadObserved: _observed,
     facts.WorkloadDeleted: _deleted,
     queueing.WorkloadQueued: _queued,
@@ -381,8 +533,14 @@ APPLY: dict[type, Apply] = {
     queueing.HeadsOffered: _heads_offered,
     queueing.HeadsWithdrawn: _heads_withdrawn,
     queueing.WorkloadEvicted: _evicted,
+    decisions.WorkloadPreempted: _preempted,
+    decisions.WorkloadMigrated: _migrated,
+    decisions.WorkloadReplaced: _replaced,
     queueing.WorkloadReleased: _released,
     queueing.WorkloadRequeued: _requeued,
     queueing.WorkloadFinished: _finished,
     queueing.DeadlinePassed: _deadline_passed,
+    queueing.LocalQueuesSampled: fold_usage.sampled,
+    queueing.WorkloadFollowed: _followed,
+    queueing.PreemptionGateOpened: _gate_opened,
 }

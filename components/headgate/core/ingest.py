@@ -21,7 +21,9 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.core.amounts import QuantityError, parse_quantity
-from headgate.core.conditions import find, is_true, parse_rfc3339
+from headgate.core.checks import RESET_MESSAGE
+from headgate.core.conditions import DEACTIVATION_TARGET, PODS_READY, find, is_true, parse_rfc3339
+from headgate.core.versions import OLD_FIELDS, VersionError, renew
 from headgate.events.facts import (
     AdmissionCheckObserved,
     ClusterQueueObserved,
@@ -43,15 +45,15 @@ from headgate.events.facts import (
 from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     AdmissionCheckSpec,
-    AdmissionChecksStrategy,
     ApiBranch,
     ApiObject,
-    CheckRule,
+    CheckState,
     ClusterQueueSpec,
     CohortSpec,
     Condition,
     Job,
     LimitRangeItem,
+    LocalQueueFairSharingStatus,
     LocalQueueSpec,
     Node,
     OwnerReference,
@@ -59,7 +61,6 @@ from headgate.events.objects import (
     PodSet,
     PodSpec,
     PodTemplate,
-    PriorityClassRef,
     ResourceFlavorSpec,
     ResourceGroup,
     Taint,
@@ -88,7 +89,7 @@ RESOURCES = (
 )
 """What is watched (plural names), in the order in which facts stand in a commit: what others refer to comes first."""
 
-READING = 2
+READING = 3
 """
 The number of the rules by which `read` makes facts. Raise it whenever the same object gives another fact than before.
 
@@ -106,6 +107,7 @@ MAX_EXEC_TIME_LABEL = KUEUE + "max-exec-time-seconds"
 MIN_PARALLELISM = KUEUE + "job-min-parallelism"
 COMPLETIONS_EQUAL_PARALLELISM = KUEUE + "job-completions-equal-parallelism"
 WORKLOAD_ANNOTATION = KUEUE + "workload"
+ELASTIC_JOB = KUEUE + "elastic-job"
 GATED_BY = KUEUE + "admission-gated-by"
 """The annotation that holds a job, and with it its Workload, back until whoever set it takes it away."""
 FINALIZER = KUEUE + "resource-in-use"
@@ -210,22 +212,16 @@ class _Cohort(_Bare, frozen=True):
     spec: CohortSpec = CohortSpec()
 
 
-class _ClusterQueueV1Beta1(ApiBranch, frozen=True):
-    """The fields that v1beta2 has renamed."""
-
-    cohort: str = ""
-    admission_checks: tuple[str, ...] = ()
-
-
 class _ClusterQueue(_Bare, frozen=True):
     spec: ClusterQueueSpec = ClusterQueueSpec()
 
 
-class _OldClusterQueue(_Bare, frozen=True):
-    spec: _ClusterQueueV1Beta1 = _ClusterQueueV1Beta1()
+class _LocalQueueStatus(ApiBranch, frozen=True):
+    fair_sharing: LocalQueueFairSharingStatus | None = None
 
 
 class _LocalQueue(_Bare, frozen=True):
+    status: _LocalQueueStatus = _LocalQueueStatus()
     spec: LocalQueueSpec = LocalQueueSpec()
 
 
@@ -268,17 +264,6 @@ class _Workload(_Bare, frozen=True):
     status: WorkloadStatus = WorkloadStatus()
 
 
-class _WorkloadV1Beta1(ApiObject, frozen=True):
-    """The fields that v1beta2 has replaced by `priorityClassRef`."""
-
-    priority_class_name: str = ""
-    priority_class_source: str = ""
-
-
-class _OldWorkload(_Bare, frozen=True):
-    spec: _WorkloadV1Beta1 = _WorkloadV1Beta1()
-
-
 class _JobSpec(ApiBranch, frozen=True):
     suspend: bool | None = None
     parallelism: int | None = None
@@ -293,6 +278,10 @@ class _JobCondition(ApiObject, frozen=True):
     message: str = ""
 
 
+class _UncountedPods(ApiBranch, frozen=True):
+    succeeded: tuple[str, ...] = ()
+
+
 class _JobStatus(ApiBranch, frozen=True):
     active: int = 0
     ready: int | None = None
@@ -300,6 +289,7 @@ class _JobStatus(ApiBranch, frozen=True):
     failed: int = 0
     completed_indexes: str = ""
     failed_indexes: str = ""
+    uncounted_terminated_pods: _UncountedPods | None = None
     conditions: tuple[_JobCondition, ...] = ()
 
 
@@ -329,6 +319,19 @@ def _decode(kind: type[_Object], raw: bytes) -> _Object:
     decoded = decoder.decode(raw)
     assert isinstance(decoded, kind)
     return decoded
+
+
+def _renewed(kind: str, raw: bytes) -> bytes:
+    """An object in the words of v1beta2. Most are, and are not looked at twice."""
+    if not any(field in raw for field in OLD_FIELDS[kind]):
+        return raw
+    manifest = msgspec.json.decode(raw)
+    if not isinstance(manifest, dict):
+        return raw
+    try:
+        return msgspec.json.encode(renew(kind, manifest))
+    except VersionError as error:
+        raise _WrongFieldError(error.field, error.why) from error
 
 
 class _WrongFieldError(ValueError):
@@ -456,23 +459,8 @@ def _cohort(raw: bytes) -> tuple[_Meta, Fact | None]:
 
 
 def _cluster_queue(raw: bytes) -> tuple[_Meta, Fact | None]:
-    seen = _decode(_ClusterQueue, raw)
+    seen = _decode(_ClusterQueue, _renewed("ClusterQueue", raw))
     meta, spec = seen.metadata, seen.spec
-    old = _decode(_OldClusterQueue, raw).spec
-    if old.cohort and not spec.cohort_name:
-        spec = replace(spec, cohort_name=old.cohort)
-    if old.admission_checks and spec.admission_checks_strategy is None:
-        rules = tuple(CheckRule(name=name) for name in old.admission_checks)
-        spec = replace(spec, admission_checks_strategy=AdmissionChecksStrategy(admission_checks=rules))
-    fungibility = spec.flavor_fungibility
-    spec = replace(
-        spec,
-        flavor_fungibility=replace(
-            fungibility,
-            when_can_borrow=_stop_or_next(fungibility.when_can_borrow, "Borrow"),
-            when_can_preempt=_stop_or_next(fungibility.when_can_preempt, "Preempt"),
-        ),
-    )
     _check_quotas(spec.resource_groups)
     return meta, ClusterQueueObserved(
         name=meta.name,
@@ -484,15 +472,19 @@ def _cluster_queue(raw: bytes) -> tuple[_Meta, Fact | None]:
     )
 
 
-def _stop_or_next(policy: str, v1beta1_name: str) -> str:
-    return "MayStopSearch" if policy == v1beta1_name else policy
-
-
 def _local_queue(raw: bytes) -> tuple[_Meta, Fact | None]:
     seen = _decode(_LocalQueue, raw)
     meta = seen.metadata
     queue = LocalQueueKey(_key(meta))
-    return meta, LocalQueueObserved(queue=queue, spec=seen.spec, uid=Uid(meta.uid), generation=meta.generation)
+    fair = seen.status.fair_sharing
+    remembered = fair.admission_fair_sharing_status if fair is not None else None
+    return meta, LocalQueueObserved(
+        queue=queue,
+        spec=seen.spec,
+        uid=Uid(meta.uid),
+        generation=meta.generation,
+        consumed=remembered.consumed_resources if remembered is not None else {},
+    )
 
 
 def _admission_check(raw: bytes) -> tuple[_Meta, Fact | None]:
@@ -528,15 +520,14 @@ def _runtime_class(raw: bytes) -> tuple[_Meta, Fact | None]:
 
 
 def _workload(raw: bytes) -> tuple[_Meta, Fact | None]:
-    seen = _decode(_Workload, raw)
+    seen = _decode(_Workload, _renewed("Workload", raw))
     meta, spec, status = seen.metadata, seen.spec, seen.status
-    if spec.priority_class_ref is None and b'"priorityClassName"' in raw:
-        spec = replace(spec, priority_class_ref=_priority_class_ref(_decode(_OldWorkload, raw).spec))
     spec = replace(spec, pod_sets=tuple(_pod_set(number, pod_set) for number, pod_set in enumerate(spec.pod_sets)))
     if status.admission is not None:
         for assignment in status.admission.pod_set_assignments:
             _check_quantities("status.admission.podSetAssignments.resourceUsage", assignment.resource_usage)
     finished = find(status.conditions, "Finished")
+    owner = _controller(meta)
     has_history = bool(status.conditions) or status.admission is not None
     return meta, WorkloadObserved(
         workload=WorkloadKey(_key(meta)),
@@ -546,22 +537,27 @@ def _workload(raw: bytes) -> tuple[_Meta, Fact | None]:
         generation=meta.generation,
         labels=_kueue_only(meta.labels),
         annotations=_kueue_only(meta.annotations),
-        owner=_controller(meta),
+        owner=owner,
         deleting=meta.deletion_timestamp is not None,
         finalizer=_is_held(meta),
-        checks=tuple(check for check in status.admission_checks if check.state != "Pending"),
+        checks=tuple(check for check in status.admission_checks if _is_answer(check)),
         reclaimable_pods=status.reclaimable_pods,
         finished=finished if finished is not None and finished.status == "True" else None,
+        preemption_gates=status.preemption_gates,
+        pods_ready=None if _is_pods_ready_ours(owner) else find(status.conditions, PODS_READY),
+        deactivation_target=find(status.conditions, DEACTIVATION_TARGET),
         taken_over=status if has_history else None,
     )
 
 
-def _priority_class_ref(old: _WorkloadV1Beta1) -> PriorityClassRef | None:
-    if not old.priority_class_name:
-        return None
-    if old.priority_class_source == "scheduling.k8s.io/priorityclass":
-        return PriorityClassRef(group="scheduling.k8s.io", kind="PriorityClass", name=old.priority_class_name)
-    return PriorityClassRef(group="kueue.x-k8s.io", kind="WorkloadPriorityClass", name=old.priority_class_name)
+def _is_answer(check: CheckState) -> bool:
+    """Whether a check's controller has written this: a state, or why it is still pending; not how it is reset."""
+    return check.state != "Pending" or (check.message != "" and not check.message.startswith(RESET_MESSAGE))
+
+
+def _is_pods_ready_ours(owner: OwnerReference | None) -> bool:
+    """Whether Headgate writes the PodsReady condition of what this owns: a Job, or the parent of variants."""
+    return owner is not None and owner.kind in ("Job", "Workload")
 
 
 def _pod_set(number: int, pod_set: PodSet) -> PodSet:
@@ -578,6 +574,7 @@ def _job(raw: bytes) -> tuple[_Meta, Fact | None]:
         return meta, None
     _check_requests("spec.template.spec", spec.template.spec)
     finished, message = _finish(status)
+    is_elastic = annotations.get(ELASTIC_JOB) == "true"
     job = Job(
         uid=meta.uid,
         created_ms=_created(meta),
@@ -590,17 +587,29 @@ def _job(raw: bytes) -> tuple[_Meta, Fact | None]:
         completions_equal_parallelism=annotations.get(COMPLETIONS_EQUAL_PARALLELISM, "").lower() in {"1", "t", "true"},
         max_execution_time_seconds=_whole(labels.get(MAX_EXEC_TIME_LABEL)),
         gated_by=annotations.get(GATED_BY, ""),
+        elastic=is_elastic,
+        generation=meta.generation if is_elastic else 0,
         template=_trimmed(spec.template),
         active=status.active,
         ready=status.ready or 0,
         succeeded=status.succeeded,
         failed=status.failed,
         done_indexes=_done_indexes(spec, status),
+        pods_ready=_are_pods_ready(spec, status),
         finished=finished,
         message=message,
         deleting=meta.deletion_timestamp is not None,
     )
     return meta, JobObserved(job=JobKey(_key(meta)), spec=job)
+
+
+def _are_pods_ready(spec: _JobSpec, status: _JobStatus) -> bool:
+    """Whether as many pods of a Job as run at a time are ready or have succeeded (Kueue's PodsReady of a Job)."""
+    parallelism = 1 if spec.parallelism is None else spec.parallelism
+    wanted = parallelism if spec.completions is None else min(parallelism, spec.completions)
+    uncounted = status.uncounted_terminated_pods
+    succeeded = status.succeeded + (len(uncounted.succeeded) if uncounted is not None else 0)
+    return succeeded + (status.ready or 0) >= wanted
 
 
 def _done_indexes(spec: _JobSpec, status: _JobStatus) -> int | None:

@@ -36,7 +36,7 @@ def _why_forgotten(state: State, workload: Workload, unused: Unused | None) -> s
             offered = workload.key in state.index.offered.get(workload.cluster_queue, {})
             return "" if offered else f"it is not among the offers of ClusterQueue {workload.cluster_queue!r}"
         case Stage.PARKED:
-            return _never_woken(state, workload.parked, workload.cluster_queue, unused)
+            return _never_woken(state, workload.parked, workload, unused)
         case _:
             return _why_stuck(state, workload, unused)
 
@@ -56,40 +56,50 @@ def _why_stuck(state: State, workload: Workload, unused: Unused | None) -> str:
             return f"its shape sleeps in ClusterQueue {name!r} and no record says why"
         parked = sleep.shapes[workload.shape]
         if parked is not None or settled:
-            return _never_woken(state, parked, name, unused)
+            return _never_woken(state, parked, workload, unused)
     if queue.blocked is not None and queue.rank_of(workload.key) >= queue.blocked:
         if not sleep.blocked_by:
             return f"ClusterQueue {name!r} is blocked and no record says by whom"
         if sleep.blocked is not None or settled:
-            return _never_woken(state, sleep.blocked, name, unused)
+            return _never_woken(state, sleep.blocked, state.workloads[sleep.blocked_by], unused)
     return ""
 
 
-def _never_woken(state: State, parked: Parked | None, cluster_queue: str, unused: Unused | None) -> str:
+def _never_woken(state: State, parked: Parked | None, workload: Workload, unused: Unused | None) -> str:
     """Why what is parked can never be woken; "" when one of its conditions can still come true."""
     if parked is None:
         return "it waits, and nothing says for what"
     if not parked.wake:
         return f"it is parked at position {parked.since} without a wake-up condition"
-    if unused is not None and (why := _overdue(state, parked, cluster_queue, unused)):
+    if unused is not None and (why := _overdue(state, parked, workload, unused)):
         return why
+    cluster_queue = workload.cluster_queue
     for wake in parked.wake:
         if not isinstance(wake, QuotaFreed) or wake.tree == tree_of(cluster_queue, state) or wake.tree in state.freed:
             return ""
     return f"it waits for quota in trees that do not exist: {', '.join(_trees(parked))}"
 
 
-def _overdue(state: State, parked: Parked, cluster_queue: str, unused: Unused) -> str:
+def _overdue(state: State, parked: Parked, workload: Workload, unused: Unused) -> str:
     """
     Why what is parked should have been woken by now; "" when the quota that it waits for has not come.
 
-    Nor may it have been when there is enough, but others of its ClusterQueue are still to be decided.
+    Nor may it have been when there is enough, but others of its cohort tree are still to be decided, or one of its
+    ClusterQueue that nobody may pass.
     """
+    cluster_queue = workload.cluster_queue
     quota = tuple(wake for wake in parked.wake if isinstance(wake, QuotaFreed))
-    woken = came_true(quota, cluster_queue, parked.decided_at, state, state.now_ms, unused)
-    if woken is not None and woken.needs and state.index.offered.get(cluster_queue):
+    woken = came_true(quota, cluster_queue, parked.decided_at, state, state.now_ms, unused, workload)
+    sleep = state.sleeps.get(cluster_queue) or QueueSleep()
+    is_behind = bool(sleep.blocked_by) and sleep.blocked is not parked
+    if woken is not None and woken.needs and (is_behind or _is_on_offer(state, tree_of(cluster_queue, state))):
         return ""
     return "" if woken is None else f"it waits on, though at position {woken.at} came {woken.by}"
+
+
+def _is_on_offer(state: State, tree: str) -> bool:
+    """Whether somebody of a cohort tree is still to be decided."""
+    return any(offered and tree_of(name, state) == tree for name, offered in state.index.offered.items())
 
 
 def _trees(parked: Parked) -> list[str]:

@@ -12,15 +12,24 @@ from typing import NamedTuple
 
 from headgate.core.state import HOLDS_QUOTA, PENDING, Stage
 from headgate.events.base import EventBase
-from headgate.events.decisions import QuotaReserved, WorkloadAdmitted, WorkloadSkipped
+from headgate.events.decisions import (
+    QuotaReserved,
+    WorkloadAdmitted,
+    WorkloadMigrated,
+    WorkloadPreempted,
+    WorkloadReplaced,
+    WorkloadSkipped,
+)
 from headgate.events.effects import StatusApplied, StatusRejected
 from headgate.events.ids import Seq, WorkloadKey
 from headgate.events.queueing import (
     DeadlinePassed,
     HeadsOffered,
     HeadsWithdrawn,
+    PreemptionGateOpened,
     WorkloadEvicted,
     WorkloadFinished,
+    WorkloadFollowed,
     WorkloadParked,
     WorkloadQueued,
     WorkloadReleased,
@@ -63,10 +72,16 @@ ARROWS: tuple[Arrow, ...] = (
     Arrow(HeadsOffered, _of(Q), O, "it is among the next of its ClusterQueue"),
     Arrow(HeadsWithdrawn, _of(O), Q, "the offer is taken back"),
     Arrow(WorkloadSkipped, _of(O), S, "a cycle did not admit it; with scope immediate it stays offered"),
+    Arrow(WorkloadSkipped, _of(Q, S), S, "it blocks its ClusterQueue, and a cycle has come to another verdict"),
     Arrow(QuotaReserved, _of(N, Q, O, S, P), R, "a cycle reserved its quota"),
     Arrow(WorkloadAdmitted, _of(R), A, "all its admission checks are Ready"),
     Arrow(WorkloadEvicted, PENDING | _of(R, A), E, "it has to give its quota back, or may no longer wait"),
-    Arrow(WorkloadReleased, _of(E), N, "its job has stopped"),
+    Arrow(WorkloadPreempted, _of(R, A), E, "another workload needs its quota"),
+    Arrow(WorkloadMigrated, _of(R, A), E, "its sibling in a better flavor fits"),
+    Arrow(WorkloadFollowed, PENDING, A, "a variant of it is admitted"),
+    Arrow(PreemptionGateOpened, ALL, None, "it may preempt now; one that waits is looked at anew"),
+    Arrow(WorkloadReplaced, HOLDS_QUOTA, F, "a larger slice of its job has got its place"),
+    Arrow(WorkloadReleased, _of(R, E), N, "its job has stopped, or its queue before it was admitted"),
     Arrow(WorkloadRequeued, _of(N, P), None, "it may queue again"),
     Arrow(WorkloadFinished, ALL - {F}, F, "its job is over"),
     Arrow(DeadlinePassed, ALL, None, "a time written in the log is over"),
@@ -81,9 +96,14 @@ OVERTAKEN: tuple[Overtaken, ...] = (
     Overtaken(HeadsOffered, _of(S), "its verdict came while it was offered anew"),
     Overtaken(HeadsOffered, HOLDS_QUOTA | {N}, "its quota was reserved, or its object changed, while it was offered"),
     Overtaken(HeadsWithdrawn, ALL - {O}, "a cycle decided it while the offer was taken back"),
-    Overtaken(WorkloadSkipped, _of(N, Q, P, E, F), "its offer was taken back while the cycle skipped it"),
+    Overtaken(WorkloadSkipped, _of(N, P, E, F), "its offer was taken back while the cycle skipped it"),
     Overtaken(QuotaReserved, _of(E, F), "it was deactivated or finished while the cycle reserved its quota"),
     Overtaken(WorkloadAdmitted, PENDING | {E, F}, "it was evicted or finished while the cycle admitted it"),
+    Overtaken(WorkloadPreempted, PENDING | {E, F}, "it was evicted or finished while the cycle preempted it"),
+    Overtaken(WorkloadReleased, _of(A), "it was admitted while its queue stopped"),
+    Overtaken(WorkloadFollowed, HOLDS_QUOTA | {F}, "it was deactivated or finished while its variant was admitted"),
+    Overtaken(WorkloadMigrated, PENDING | {E, F}, "it was evicted or finished while the cycle migrated it"),
+    Overtaken(WorkloadReplaced, PENDING | {F}, "it was released or finished while the cycle replaced it"),
     Overtaken(WorkloadRequeued, _of(Q, O, S, R, A, E), "it moved on while its backoff ended"),
 )
 

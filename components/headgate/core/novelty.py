@@ -102,17 +102,21 @@ def _workload(state: State, fact: facts.WorkloadObserved) -> Fact | None:
     if workload is None or workload.uid != fact.uid:
         return fact
     fact = replace(fact, taken_over=None)
+    if fact.preemption_gates == workload.preemption_gates:
+        # Ours, or one that the fold has taken over.
+        fact = replace(fact, preemption_gates=workload.observed_gates)
     if workload.stage is not Stage.FINISHED:
-        return None if fact == _last_fact(workload) else fact
+        return None if fact == last_fact(workload) else fact
     fact = replace(fact, finished=workload.observed_finished)
-    known = _last_fact(workload)
+    known = last_fact(workload)
     if known.finished is None and not fact.finalizer:
         # It is the binder that has removed it, and tells so with the status that it has written.
         known = replace(known, finalizer=False)
     return None if fact == known else fact
 
 
-def _last_fact(workload: Workload) -> facts.WorkloadObserved:
+def last_fact(workload: Workload) -> facts.WorkloadObserved:
+    """The fact that says of a workload's object what the state has of it."""
     return facts.WorkloadObserved(
         workload=workload.key,
         uid=workload.uid,
@@ -127,6 +131,9 @@ def _last_fact(workload: Workload) -> facts.WorkloadObserved:
         checks=workload.observed_checks,
         reclaimable_pods=workload.reclaimable_pods,
         finished=workload.observed_finished,
+        preemption_gates=workload.observed_gates,
+        pods_ready=workload.observed_pods_ready,
+        deactivation_target=workload.deactivation_target,
     )
 
 

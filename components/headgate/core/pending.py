@@ -11,7 +11,8 @@ goes.
 
 It is an index of the state: the fold pushes and removes, the queue manager looks ahead, the read side counts places.
 
-Order (Kueue, `kueue-semantics` section 2): higher priority, earlier queue-order timestamp, lower uid.
+Order (Kueue, `kueue-semantics` section 2): less usage of its LocalQueue where that counts
+(`headgate.core.usage_order`), higher priority, earlier queue-order timestamp, lower uid.
 """
 
 import heapq
@@ -21,8 +22,12 @@ from sortedcontainers import SortedList
 
 from headgate.events.ids import Shape, UnixMs, WorkloadKey
 
-Rank = tuple[int, UnixMs, str, WorkloadKey]
-"""(-priority, queue-order timestamp, uid, key): smaller is nearer to the head. Unique, since keys are."""
+Rank = tuple[float, int, UnixMs, str, WorkloadKey]
+"""
+(usage of its LocalQueue, -priority, queue-order timestamp, uid, key): smaller is nearer to the head.
+
+Unique, since keys are. The usage is 0 but in ClusterQueues that order by it.
+"""
 
 
 class PendingQueue:
@@ -113,7 +118,11 @@ class PendingQueue:
 
     def members(self, shape: Shape) -> Iterator[WorkloadKey]:
         """The workloads of a shape, in order."""
-        return (rank[3] for rank in self._shapes.get(shape, ()) if rank[3] not in self._out)
+        return (rank[-1] for rank in self.member_ranks(shape))
+
+    def member_ranks(self, shape: Shape) -> Iterator[Rank]:
+        """The ranks of `members()`."""
+        return (rank for rank in self._shapes.get(shape, ()) if rank[-1] not in self._out)
 
     def has_members(self, shape: Shape) -> bool:
         """Whether a workload of a shape is in the queue."""
@@ -125,7 +134,7 @@ class PendingQueue:
 
         Lazy: the first n cost O(n log shapes), and as much for each that has stepped out from between them.
         """
-        return (rank[3] for rank in self.ranks_ahead())
+        return (rank[-1] for rank in self.ranks_ahead())
 
     def ranks_ahead(self, also: Iterable[Shape] = (), *, unblocked: bool = False) -> Iterator[Rank]:
         """
@@ -146,7 +155,7 @@ class PendingQueue:
             rank, nth_shape, shape, nth = heapq.heappop(heap)
             if blocked is not None and rank >= blocked:
                 return
-            if rank[3] not in self._out:
+            if rank[-1] not in self._out:
                 yield rank
             members = self._shapes[shape]
             if nth + 1 < len(members):
@@ -165,8 +174,19 @@ class PendingQueue:
 
     def in_order(self) -> list[tuple[WorkloadKey, bool]]:
         """Every workload in queue order, with whether its shape is awake."""
-        ordered = sorted((rank, shape) for rank, shape in self._ranks.values() if rank[3] not in self._out)
-        return [(rank[3], shape not in self._asleep) for rank, shape in ordered]
+        return [(rank[-1], shape not in self._asleep) for rank, shape in self.ordered()]
+
+    def ordered(self) -> list[tuple[Rank, Shape]]:
+        """Every workload's rank and shape, in queue order."""
+        return sorted((rank, shape) for rank, shape in self._ranks.values() if rank[-1] not in self._out)
+
+    def places(self) -> Iterator[tuple[Rank, Shape, bool]]:
+        """Everybody who has a place, in no order: rank, shape, and whether they have stepped out of it."""
+        return ((rank, shape, key in self._out) for key, (rank, shape) in self._ranks.items())
+
+    def shapes_asleep(self) -> tuple[Shape, ...]:
+        """The shapes that sleep, with members or without, in no order."""
+        return tuple(self._asleep)
 
     def count_asleep(self) -> int:
         """How many workloads belong to a sleeping shape."""

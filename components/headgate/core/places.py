@@ -9,20 +9,27 @@ charged usage in step. `reindex` makes all of it anew from the tables.
 from collections.abc import Iterable
 from typing import Any
 
-from headgate.core import conditions
+from headgate.core import conditions, fold_usage
+from headgate.core.admission_fair_sharing import local_queue_usage, orders_by_usage
 from headgate.core.amounts import amount
-from headgate.core.fold_objects import ANY, free
+from headgate.core.fold_objects import ANY, free, sit_down, stand, tree_in, wake_for_pods
+from headgate.core.ingest import ELASTIC_JOB
 from headgate.core.lifecycle import IllegalTransitionError, next_stage
 from headgate.core.pending import PendingQueue, Rank
+from headgate.core.requests import reclaimable
+from headgate.core.slices import standing
 from headgate.core.state import (
     HOLDS_QUOTA,
     FlavorResource,
+    Parked,
     QueueSleep,
     Stage,
     State,
     Workload,
 )
+from headgate.core.usage_order import new_queue
 from headgate.events.base import EventBase
+from headgate.events.configuration import Configuration
 from headgate.events.ids import LocalQueueKey, Seq, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Admission, CheckState
 
@@ -30,9 +37,30 @@ IN_LINE = frozenset({Stage.QUEUED, Stage.OFFERED, Stage.SKIPPED})
 """Stages that have a place in the pending queue; in all but QUEUED it has been stepped out of."""
 
 
-def rank_of(workload: Workload) -> Rank:
-    """A workload's place in its ClusterQueue: higher priority, then earlier queue-order timestamp, then uid."""
-    return (-workload.priority, workload.queued_at_ms, workload.uid, workload.key)
+PREEMPTING = frozenset({"PendingPreemption", "PendingMigration"})
+"""The verdicts on workloads that wait for others to leave on their behalf: each makes its ClusterQueue's preemptor."""
+
+_FIRST = -(1 << 62)
+"""Before every priority."""
+
+
+def rank_of(state: State, workload: Workload) -> Rank:
+    """
+    A workload's place in its ClusterQueue: higher priority, then earlier queue-order timestamp, then uid.
+
+    Before all of them comes a sticky preemptor: what was freed for it must not go to others of its queue (Kueue #6929).
+    And before that, where it counts, the usage of their LocalQueues.
+    """
+    priority = _FIRST if workload.sticky else -workload.priority
+    usage = usage_in(state, workload.cluster_queue, workload)
+    return (usage, priority, workload.queued_at_ms, workload.uid, workload.key)
+
+
+def usage_in(state: State, cluster_queue: str, workload: Workload) -> float:
+    """What a workload's LocalQueue has used, where a ClusterQueue orders by that; else 0."""
+    if not orders_by_usage(state, cluster_queue):
+        return 0.0
+    return local_queue_usage(state, local_queue_of(workload))
 
 
 def local_queue_of(workload: Workload) -> LocalQueueKey:
@@ -50,17 +78,17 @@ def usage_of(admission: Admission) -> dict[FlavorResource, int]:
     return usage
 
 
-def charged_usage(workload: Workload) -> dict[FlavorResource, int]:
+def charged_usage(workload: Workload, configuration: Configuration) -> dict[FlavorResource, int]:
     """
-    What a workload's reservation is charged now: less what its reclaimable pods have given back.
+    What a workload's reservation is charged now: less what its reclaimable pods, or a scale-down, have given back.
 
     Usage is divided by the admitted count and multiplied by what is left (`kueue-semantics` section 1).
     """
     if workload.admission is None:
         return {}
-    if not workload.reclaimable_pods:
+    done = reclaimable(workload, configuration)
+    if not done and ELASTIC_JOB not in workload.annotations:
         return usage_of(workload.admission)
-    done = {pods.name: pods.count for pods in workload.reclaimable_pods}
     spec_counts = {pod_set.name: pod_set.count for pod_set in workload.spec.pod_sets}
     usage: dict[FlavorResource, int] = {}
     for assignment in workload.admission.pod_set_assignments:
@@ -78,15 +106,18 @@ def enter(state: State, workload: Workload) -> None:
     index, stage = state.index, workload.stage
     if stage in IN_LINE:
         queue = pending_of(state, workload.cluster_queue)
-        queue.push(workload.key, rank_of(workload), workload.shape)
+        queue.push(workload.key, rank_of(state, workload), workload.shape)
         if stage is not Stage.QUEUED:
             queue.step_out(workload.key)
         if stage is Stage.OFFERED:
             index.offered.setdefault(workload.cluster_queue, {})[workload.key] = None
+            index.offers[workload.offered_no] = workload.key
+        if workload.preemptor:
+            index.preemptors[workload.cluster_queue] = workload.key
     elif stage in HOLDS_QUOTA:
         if stage is Stage.RESERVED:
             index.reserved[workload.key] = None
-        if workload.admission is not None and workload.key not in index.usage_of:
+        if workload.admission is not None and not workload.followed and workload.key not in index.usage_of:
             index.holders.setdefault(workload.cluster_queue, {})[workload.key] = None
             charge(state, workload)
 
@@ -98,9 +129,11 @@ def leave(state: State, workload: Workload, end: Stage | None, seq: Seq) -> None
         queue = pending_of(state, workload.cluster_queue)
         queue.remove(workload.key)
         if stage is Stage.OFFERED:
-            index.offered[workload.cluster_queue].pop(workload.key, None)
+            _withdraw(state, workload.cluster_queue, workload.key)
         elif stage is Stage.QUEUED:
             _forget_shape(state, queue, workload)
+        if workload.preemptor:
+            _resign(state, workload)
     elif stage in HOLDS_QUOTA:
         if stage is Stage.RESERVED:
             index.reserved.pop(workload.key, None)
@@ -119,11 +152,10 @@ def _move_in_line(state: State, workload: Workload, end: Stage) -> None:
         queue.step_out(key)
         _forget_shape(state, queue, workload)
     elif start is Stage.OFFERED:
-        state.index.offered[workload.cluster_queue].pop(key, None)
+        _withdraw(state, workload.cluster_queue, key)
     if end is Stage.QUEUED:
         queue.step_back(key)
-    elif end is Stage.OFFERED:
-        state.index.offered.setdefault(workload.cluster_queue, {})[key] = None
+    assert end is not Stage.OFFERED, f"{key} is offered by `offer`, which numbers the offers"
 
 
 def _forget_shape(state: State, queue: PendingQueue, workload: Workload) -> None:
@@ -141,21 +173,25 @@ def pending_of(state: State, cluster_queue: str) -> PendingQueue:
     """The pending queue of a ClusterQueue, made when there is none."""
     queue = state.index.pending.get(cluster_queue)
     if queue is None:
-        queue = state.index.pending[cluster_queue] = PendingQueue()
+        queue = state.index.pending[cluster_queue] = new_queue(state, cluster_queue)
     return queue
 
 
 def charge(state: State, workload: Workload) -> None:
     """Charge a workload's ClusterQueue for what it holds."""
-    charged = state.index.usage_of[workload.key] = charged_usage(workload)
+    charged = state.index.usage_of[workload.key] = charged_usage(workload, state.configuration)
+    if workload.stage is not Stage.RESERVED and conditions.is_true(workload.conditions, conditions.ADMITTED):
+        fold_usage.count(state, workload, charged)
     total = state.index.usage.setdefault(workload.cluster_queue, {})
     for flavor_resource, value in charged.items():
         total[flavor_resource] = total.get(flavor_resource, 0) + value
+    touch(state, workload.cluster_queue)
 
 
 def uncharge(state: State, workload: Workload, seq: Seq) -> None:
     """Give back what a workload held, and note that it is free."""
     charged = state.index.usage_of.pop(workload.key)
+    fold_usage.uncount(state, workload.key)
     total = state.index.usage[workload.cluster_queue]
     for flavor_resource, value in charged.items():
         left = total.get(flavor_resource, 0) - value
@@ -164,12 +200,21 @@ def uncharge(state: State, workload: Workload, seq: Seq) -> None:
         else:
             # A charge of nothing, all its pods being reclaimable, may have left no entry.
             total.pop(flavor_resource, None)
+    touch(state, workload.cluster_queue)
     _free(state, workload.cluster_queue, charged, seq)
+    wake_for_pods(state, seq)
+
+
+def touch(state: State, cluster_queue: str) -> None:
+    """Note that who holds a ClusterQueue's quota, how much or in which stage, has changed (`Index.changed`)."""
+    index = state.index
+    index.changes += 1
+    index.changed.pop(cluster_queue, None)
+    index.changed[cluster_queue] = index.changes
 
 
 def _free(state: State, cluster_queue: str, charged: dict[FlavorResource, int], seq: Seq) -> None:
-    tree = state.index.trees.get(cluster_queue, f"ClusterQueue/{cluster_queue}")
-    free(state, tree, [f"{flavor}/{resource}" for flavor, resource in charged], seq)
+    free(state, tree_in(state, cluster_queue), [f"{flavor}/{resource}" for flavor, resource in charged], seq)
 
 
 def move(state: State, workload: Workload, end: Stage, seq: Seq) -> None:
@@ -179,9 +224,23 @@ def move(state: State, workload: Workload, end: Stage, seq: Seq) -> None:
         _move_in_line(state, workload, end)
         workload.stage = end
         return
+    if end in HOLDS_QUOTA and workload.stage in HOLDS_QUOTA:
+        touch(state, workload.cluster_queue)
     leave(state, workload, end, seq)
     workload.stage = end
     enter(state, workload)
+    if workload.owner is not None and len(state.index.slices.get(workload.owner.uid, ())) > 1:
+        restand(state, workload)
+
+
+def restand(state: State, workload: Workload) -> None:
+    """Note which of the Workloads of a workload's owner stands for it. An elastic Job may have several."""
+    owner = workload.owner
+    slices = state.index.slices.get(owner.uid) if owner is not None else None
+    if owner is None or not slices:
+        return
+    stands = standing(state, owner.uid) if len(slices) > 1 else None
+    state.index.by_owner[owner.uid] = stands.key if stands is not None else next(iter(slices))
 
 
 def moved(state: State, event: Any, seq: Seq) -> tuple[Workload, Stage] | None:
@@ -227,21 +286,81 @@ def tidy_sleep(state: State, cluster_queue: str) -> None:
         del state.sleeps[cluster_queue]
 
 
+def blocks(state: State, workload: Workload) -> bool:
+    """Whether a workload is the head that nobody of its ClusterQueue may pass."""
+    sleep = state.sleeps.get(workload.cluster_queue)
+    return sleep is not None and sleep.blocked_by == workload.key
+
+
+def block(state: State, workload: Workload, parked: Parked | None) -> None:
+    """Let nobody of its ClusterQueue pass a workload. `parked` is what it waits for, None while that is not said."""
+    cluster_queue = workload.cluster_queue
+    sleep = sleep_of(state, cluster_queue)
+    sleep.blocked_by, sleep.blocked = workload.key, parked
+    pending_of(state, cluster_queue).blocked = rank_of(state, workload)
+    stand(state, cluster_queue)
+
+
 def unblock_queue(state: State, cluster_queue: str) -> None:
-    """Let a StrictFIFO ClusterQueue go on behind its head."""
+    """Let a ClusterQueue go on behind its head."""
     sleep = state.sleeps[cluster_queue]
     sleep.blocked_by, sleep.blocked = WorkloadKey(""), None
     pending_of(state, cluster_queue).blocked = None
+    sit_down(state, cluster_queue, tree_in(state, cluster_queue))
     tidy_sleep(state, cluster_queue)
 
 
 def unblock(state: State, workload: Workload) -> None:
     """A head that leaves its queue blocks it no longer, nor does it claim quota against others of its tree."""
-    sleep = state.sleeps.get(workload.cluster_queue)
-    if sleep is not None and sleep.blocked_by == workload.key:
+    if blocks(state, workload):
         unblock_queue(state, workload.cluster_queue)
-        tree = state.index.trees.get(workload.cluster_queue, f"ClusterQueue/{workload.cluster_queue}")
-        free(state, tree, (ANY,), state.position)
+    end_claim(state, workload)
+
+
+def end_claim(state: State, workload: Workload) -> None:
+    """
+    Whoever was set aside because of what a head claimed may have it now. To be told before its verdict is forgotten.
+
+    A head that blocks its ClusterQueue holds its claim on quota in every cycle, but uses none: what ends the claim is
+    for those behind it what freed quota is. A verdict that no quota fits claims nothing.
+    """
+    verdict = workload.verdict
+    if verdict is None or verdict.scope != "queue" or verdict.requeue_reason == "NoFit":
+        return
+    claimed = {flavor_resource: None for way in verdict.needs for flavor_resource in way}
+    claimed.update(dict.fromkeys(verdict.short))
+    free(state, tree_in(state, workload.cluster_queue), claimed or (ANY,), state.position)
+
+
+def become_preemptor(state: State, workload: Workload) -> None:
+    """
+    Mark the workload in line that its ClusterQueue preempts for; the one before it is that no longer.
+
+    In a BestEffortFIFO queue it also comes first, as in Kueue, until it leaves the line or another takes its part.
+    """
+    before = state.workloads.get(state.index.preemptors.get(workload.cluster_queue, WorkloadKey("")))
+    if before is not None and before is not workload:
+        _resign(state, before)
+        _rank_again(state, before)
+    record = state.cluster_queues.get(workload.cluster_queue)
+    workload.preemptor = True
+    workload.sticky = record is not None and record.spec.queueing_strategy != "StrictFIFO"
+    state.index.preemptors[workload.cluster_queue] = workload.key
+    _rank_again(state, workload)
+
+
+def _resign(state: State, workload: Workload) -> None:
+    workload.preemptor = workload.sticky = False
+    state.index.preemptors.pop(workload.cluster_queue, None)
+
+
+def _rank_again(state: State, workload: Workload) -> None:
+    """Put a workload in line at the place that its rank has become."""
+    queue = state.index.pending[workload.cluster_queue]
+    queue.remove(workload.key)
+    queue.push(workload.key, rank_of(state, workload), workload.shape)
+    if workload.stage is not Stage.QUEUED:
+        queue.step_out(workload.key)
 
 
 def take_back(state: State, cluster_queue: str, seq: Seq) -> None:
@@ -253,9 +372,20 @@ def offer(state: State, workload: Workload, seq: Seq) -> None:
     """Bring a queued workload whose shape is awake to OFFERED: `move` for the event that names the most workloads."""
     state.offers += 1
     workload.offered_no = state.offers
+    state.index.offers[state.offers] = workload.key
     workload.stage, workload.last_seq = Stage.OFFERED, seq
     state.index.pending[workload.cluster_queue].step_out(workload.key)
     state.index.offered.setdefault(workload.cluster_queue, {})[workload.key] = None
+
+
+def _withdraw(state: State, cluster_queue: str, key: WorkloadKey) -> None:
+    """Forget an offer; a ClusterQueue without any has no entry, so that a cycle looks only at those that have some."""
+    state.index.offers.pop(state.workloads[key].offered_no, None)
+    offered = state.index.offered.get(cluster_queue)
+    if offered is not None:
+        offered.pop(key, None)
+        if not offered:
+            del state.index.offered[cluster_queue]
 
 
 def give_back(state: State, cluster_queue: str, keys: Iterable[WorkloadKey], seq: Seq) -> None:
@@ -263,7 +393,7 @@ def give_back(state: State, cluster_queue: str, keys: Iterable[WorkloadKey], seq
     for key in keys:
         workload = state.workloads[key]
         workload.stage, workload.last_seq = Stage.QUEUED, seq
-        del state.index.offered[cluster_queue][key]
+        _withdraw(state, cluster_queue, key)
         state.index.pending[cluster_queue].step_back(key)
 
 
@@ -271,11 +401,13 @@ def reindex(state: State) -> None:
     """Make anew what follows from the workloads' records. Needs `State.index.trees`."""
     for workload in state.workloads.values():
         if workload.owner is not None:
-            state.index.by_owner[workload.owner.uid] = workload.key
+            state.index.slices.setdefault(workload.owner.uid, {})[workload.key] = None
         if workload.stage is not Stage.FINISHED:
             state.index.in_local_queue.setdefault(local_queue_of(workload), {})[workload.key] = None
         if workload.stage is not Stage.OFFERED:
             enter(state, workload)
+    for workload in state.workloads.values():
+        restand(state, workload)
     offered = [workload for workload in state.workloads.values() if workload.stage is Stage.OFFERED]
     for workload in sorted(offered, key=lambda each: each.offered_no):
         enter(state, workload)
@@ -285,7 +417,8 @@ def reindex(state: State) -> None:
             queue.sleep(shape)
         head = state.workloads.get(sleep.blocked_by)
         if head is not None:
-            queue.blocked = rank_of(head)
+            queue.blocked = rank_of(state, head)
+            stand(state, cluster_queue)
 
 
 def merge_checks(ours: tuple[CheckState, ...], workload: Workload) -> tuple[CheckState, ...]:

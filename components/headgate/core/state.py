@@ -10,11 +10,13 @@ them are the frozen objects of the facts.
 """
 
 import enum
+from decimal import Decimal
 
 import msgspec
 
 from headgate.core.pending import PendingQueue
 from headgate.events.base import Producer
+from headgate.events.configuration import Configuration
 from headgate.events.ids import (
     Epoch,
     JobKey,
@@ -42,6 +44,8 @@ from headgate.events.objects import (
     OwnerReference,
     Pod,
     PodSetRequest,
+    PodSetUpdate,
+    PreemptionGateState,
     ReclaimablePod,
     RequeueState,
     ResourceFlavorSpec,
@@ -120,6 +124,7 @@ class Verdict(Note, frozen=True):
     short: tuple[str, ...] = ()
     needs: Needs = ()
     since: Seq = Seq(0)
+    targets: tuple[WorkloadKey, ...] = ()
 
 
 REFUSED_MAX = 8
@@ -131,11 +136,14 @@ class Workload(Record):
     One Workload and its life so far.
 
     `cluster_queue` is the queue it stands in, or whose quota it holds. `priority`, `queued_at_ms` and `shape` are its
-    rank and kind there. `offered_no` orders the offered heads. `stale_checks` are check states from before an eviction
-    that the API server still shows: they say nothing about the next reservation. `past_execution_s` is for how long it
-    was admitted before, by Kueue's count. `applied` is the digest of the
-    status that the API server has, `refused` those of the ones that it has refused since, with the code of the last
-    refusal.
+    rank and kind there. `preemptor` says that it was the last of its ClusterQueue to preempt others, and is still
+    pending; `sticky` that it ranks first there for that (BestEffortFIFO). `offered_no` orders the offered heads.
+    `stale_checks` are check states from before an eviction that the API server still shows: they say nothing about the
+    next reservation. `past_execution_s` is for how long it was admitted before, by Kueue's count. `preemption_gates`
+    has the positions that count, `observed_gates`, `observed_pods_ready` and `deactivation_target` what others have
+    written; `injected` is what the checks of its last admission have had changed in its pods. `followed` says that it
+    runs on the quota of one of its variants, and holds none of its own. `applied` is the digest of the status that the
+    API server has, `refused` those of the ones that it has refused since, with the code of the last refusal.
     """
 
     key: WorkloadKey
@@ -155,6 +163,8 @@ class Workload(Record):
     priority: int = 0
     queued_at_ms: UnixMs = UnixMs(0)
     shape: Shape = Shape("")
+    preemptor: bool = False
+    sticky: bool = False
     offered_no: int = 0
     parked: Parked | None = None
     verdict: Verdict | None = None
@@ -168,6 +178,12 @@ class Workload(Record):
     stale_checks: tuple[CheckState, ...] = ()
     reclaimable_pods: tuple[ReclaimablePod, ...] = ()
     observed_finished: Condition | None = None
+    observed_pods_ready: Condition | None = None
+    deactivation_target: Condition | None = None
+    injected: tuple[PodSetUpdate, ...] = ()
+    followed: bool = False
+    preemption_gates: tuple[PreemptionGateState, ...] = ()
+    observed_gates: tuple[PreemptionGateState, ...] = ()
     requeue_state: RequeueState | None = None
     resource_requests: tuple[PodSetRequest, ...] = ()
     evictions: tuple[EvictionStat, ...] = ()
@@ -215,7 +231,8 @@ class QueueSleep(Record):
     """
     What sleeps in one ClusterQueue's pending queue. Kept apart from its record: it outlives a deleted ClusterQueue.
 
-    `shapes` sleep because one of their kind did not fit. `blocked` is a StrictFIFO head's wait, `blocked_by` its key.
+    `shapes` sleep because one of their kind did not fit. `blocked` is the wait of a head that nobody may pass, in a
+    StrictFIFO queue or while those that it preempted leave; `blocked_by` is its key.
     A `None` means that the scheduler's verdict is in, and the queue manager has not yet said what would wake it.
     """
 
@@ -230,6 +247,19 @@ class LocalQueueRecord(Note, frozen=True):
     spec: LocalQueueSpec
     uid: Uid = Uid("")
     generation: int = 0
+
+
+class UsageRecord(Record):
+    """
+    What admission fair sharing remembers of a LocalQueue: amounts in base units, exact to nine digits.
+
+    `consumed` is what its admitted workloads used, less and less of what is long ago, as it stood at `last_update_ms`.
+    `penalties` are those of reservations that are not admitted yet, by workload.
+    """
+
+    last_update_ms: UnixMs
+    consumed: dict[str, Decimal] = {}
+    penalties: dict[WorkloadKey, dict[str, Decimal]] = {}
 
 
 class CheckRecord(Note, frozen=True):
@@ -322,6 +352,9 @@ class Tables(Record):
     freed: dict[str, dict[str, Seq]] = {}
     """Per cohort tree (`headgate.core.trees`): the last position that freed or raised quota, by `<flavor>/<resource>`;
     "*" for changes that may help any workload of the tree (a quota, flavor, check or namespace changed)."""
+    configuration: Configuration = Configuration()
+    local_queue_usage: dict[LocalQueueKey, UsageRecord] = {}
+    """Those that have used anything, while admission fair sharing is on."""
     snapshot: SnapshotRecord | None = None
     resource_versions: dict[str, str] = {}
     """Per watched resource: the version up to which everything that matters is in the log, to resume a watch from."""
@@ -342,19 +375,42 @@ class Index:
     Answers that follow from the tables. Kept current by the fold; `headgate.core.fold.restore` makes it anew.
 
     `pending`: ClusterQueue -> its queue of QUEUED workloads. `offered`: ClusterQueue -> OFFERED workloads in the order
-    in which they were offered. `holders`: ClusterQueue -> workloads that hold its quota. `usage`: ClusterQueue ->
-    flavor-resource -> amount held; `usage_of` the same by workload. `reserved`: RESERVED workloads. `by_owner`: uid
-    of a job -> its workload. `trees`: ClusterQueue -> cohort tree.
-    `in_local_queue`: LocalQueue -> its unfinished workloads.
+    in which they were offered; `offers` has all of them in that order, by `Workload.offered_no`. `holders`:
+    ClusterQueue -> workloads that hold its quota. `usage`: ClusterQueue -> flavor-resource -> amount held; `usage_of`
+    the same by workload. `reserved`: RESERVED workloads. `by_owner`: uid of a job -> its workload. `trees`:
+    ClusterQueue -> cohort tree; `selecting`: cohort tree -> those of its ClusterQueues that have a namespace selector.
+    `in_local_queue`: LocalQueue -> its unfinished workloads. `preemptors`: ClusterQueue -> its workload that is
+    marked as `Workload.preemptor`.
+
+    `slices`: uid of a job -> all its workloads, of which `by_owner` has the one that stands for it.
+    `admitted_usage`: LocalQueue -> resource -> amount that its admitted workloads hold; `admitted_in` the same by
+    workload. `local_queue_usage`: LocalQueue -> its usage by weight, where it is not 0.
+
+    `standing`: cohort tree -> its ClusterQueues that a head blocks, `State.sleeps[...].blocked_by`: a StrictFIFO head
+    with a verdict, or a workload that waits for those it preempted. Those heads stand at their place in every cycle of
+    the tree, offered or not. A head that has just been woken stands here no longer: it is offered.
+
+    `changes` counts the changes to who holds quota and how much, `changed` has the number of the last one by
+    ClusterQueue, the newest last: who keeps something of it finds out what is out of date without looking at all.
     """
 
     __slots__ = (
+        "admitted_in",
+        "admitted_usage",
         "by_owner",
+        "changed",
+        "changes",
         "holders",
         "in_local_queue",
+        "local_queue_usage",
         "offered",
+        "offers",
         "pending",
+        "preemptors",
         "reserved",
+        "selecting",
+        "slices",
+        "standing",
         "trees",
         "usage",
         "usage_of",
@@ -363,6 +419,7 @@ class Index:
     def __init__(self) -> None:
         self.pending: dict[str, PendingQueue] = {}
         self.offered: dict[str, dict[WorkloadKey, None]] = {}
+        self.offers: dict[int, WorkloadKey] = {}
         self.holders: dict[str, dict[WorkloadKey, None]] = {}
         self.usage: dict[str, dict[FlavorResource, int]] = {}
         self.usage_of: dict[WorkloadKey, dict[FlavorResource, int]] = {}
@@ -370,6 +427,15 @@ class Index:
         self.by_owner: dict[str, WorkloadKey] = {}
         self.in_local_queue: dict[LocalQueueKey, dict[WorkloadKey, None]] = {}
         self.trees: dict[str, str] = {}
+        self.selecting: dict[str, dict[str, None]] = {}
+        self.slices: dict[str, dict[WorkloadKey, None]] = {}
+        self.admitted_usage: dict[LocalQueueKey, dict[str, int]] = {}
+        self.admitted_in: dict[WorkloadKey, tuple[LocalQueueKey, dict[FlavorResource, int]]] = {}
+        self.local_queue_usage: dict[LocalQueueKey, float] = {}
+        self.preemptors: dict[str, WorkloadKey] = {}
+        self.standing: dict[str, dict[str, None]] = {}
+        self.changes = 0
+        self.changed: dict[str, int] = {}
 
 
 class State(Tables):

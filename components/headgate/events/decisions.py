@@ -31,7 +31,8 @@ class QuotaReserved(EventBase, frozen=True, tag="workload.quota_reserved"):
     Appended by the scheduler when a workload's usage fits: from this position on its quota is charged.
 
     `checks` are the admission checks that have to be Ready before it is admitted, with the state they start in.
-    `message` is that of Kueue's QuotaReserved condition.
+    `message` is that of Kueue's QuotaReserved condition. `entry_penalty` is what it costs the workload's LocalQueue at
+    once under admission fair sharing, decimals of base units by resource.
     """
 
     workload: WorkloadKey
@@ -40,6 +41,7 @@ class QuotaReserved(EventBase, frozen=True, tag="workload.quota_reserved"):
     admission: Admission
     message: str
     checks: tuple[CheckState, ...] = ()
+    entry_penalty: dict[str, str] = {}
 
 
 class WorkloadAdmitted(EventBase, frozen=True, tag="workload.admitted"):
@@ -56,20 +58,21 @@ class WorkloadSkipped(EventBase, frozen=True, tag="workload.skipped"):
     Appended by the scheduler when a head was not admitted in a cycle, with Kueue's reason and message.
 
     `status` says how far it came: "notNominated" (no assignment fits), "nominated", "skipped" (it did fit, until
-    another head of the cycle took the quota). `requeue_reason` is Kueue's: NoFit, NamespaceMismatch,
-    FailedAfterNomination and the like. `scope` is what the verdict covers at once: "immediate" leaves the workload
-    at its place for the next cycle; "workload" sets it aside alone; "shape" puts its shape in its ClusterQueue to
-    sleep; "queue" blocks its StrictFIFO ClusterQueue. `short` names the flavor-resources, `<flavor>/<resource>`,
-    whose quota was not enough: what its waking depends on; `*` says that no freed quota can help, only a change of
-    the ClusterQueue, its cohort, flavors or checks. `needs` has what must be available at once before a cycle
-    can admit it. `last_tried_flavors` has, per pod set, resource to the index of the flavor that the scan stopped at,
-    where flavors are left to try.
+    another head of the cycle took the quota), "preemptionGated" (one of its preemption gates is closed).
+    `requeue_reason` is Kueue's: NoFit, NamespaceMismatch, FailedAfterNomination and the like. `scope` is what the
+    verdict covers at once: "immediate" leaves the workload at its place for the next cycle; "workload" sets it aside
+    alone; "shape" puts its shape in its ClusterQueue to sleep; "queue" blocks its ClusterQueue. `short` names the
+    flavor-resources, `<flavor>/<resource>`, whose quota was not enough: what its waking depends on; none means any, `*`
+    that no freed quota can help, only a change of the ClusterQueue, its cohort, flavors or checks. `needs` has what
+    must be available at once before a cycle can admit it. `last_tried_flavors` has, per pod set, resource to the index
+    of the flavor that the scan stopped at, where flavors are left to try. `targets` are the workloads whose leaving it
+    waits for, when it has preempted.
     """
 
     workload: WorkloadKey
     uid: Uid
     cluster_queue: str
-    status: Literal["notNominated", "nominated", "skipped"]
+    status: Literal["notNominated", "nominated", "skipped", "preemptionGated"]
     requeue_reason: str
     scope: Literal["immediate", "workload", "shape", "queue"]
     reason: str
@@ -78,6 +81,54 @@ class WorkloadSkipped(EventBase, frozen=True, tag="workload.skipped"):
     resource_requests: tuple[PodSetRequest, ...] = ()
     last_tried_flavors: tuple[dict[str, int], ...] = ()
     needs: Needs = ()
+    targets: tuple[WorkloadKey, ...] = ()
+
+
+class WorkloadPreempted(EventBase, frozen=True, tag="workload.preempted"):
+    """
+    Appended by the scheduler when a workload has to give its quota back to another: it is evicted from here on.
+
+    `reason` is that of Kueue's Preempted condition: InClusterQueue, InCohortReclamation, InCohortFairSharing or
+    InCohortReclaimWhileBorrowing; `message` is the one of both conditions. `preemptor` waits until its job has stopped.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    cluster_queue: str
+    preemptor: WorkloadKey
+    preemptor_uid: Uid
+    reason: str
+    message: str
+
+
+class WorkloadMigrated(EventBase, frozen=True, tag="workload.migrated"):
+    """
+    Appended by the scheduler when an admitted variant has to make way for its sibling in a better flavor.
+
+    It is evicted from here on, with reason FlavorMigration. `by` waits until its job has stopped.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    cluster_queue: str
+    by: WorkloadKey
+    by_uid: Uid
+    message: str
+
+
+class WorkloadReplaced(EventBase, frozen=True, tag="workload.replaced"):
+    """
+    Appended by the scheduler when a larger workload slice reserves quota, right after that: whose place it takes.
+
+    It is finished with reason WorkloadSliceReplaced, and its quota is free, if `by` has got its reservation.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    cluster_queue: str
+    by: WorkloadKey
+    by_uid: Uid
+    message: str
 
 
 class PodPlaced(EventBase, frozen=True, tag="pod.placed"):
@@ -88,4 +139,13 @@ class PodPlaced(EventBase, frozen=True, tag="pod.placed"):
     node: str
 
 
-Decision = CycleDecided | QuotaReserved | WorkloadAdmitted | WorkloadSkipped | PodPlaced
+Decision = (
+    CycleDecided
+    | QuotaReserved
+    | WorkloadAdmitted
+    | WorkloadSkipped
+    | WorkloadPreempted
+    | WorkloadMigrated
+    | WorkloadReplaced
+    | PodPlaced
+)

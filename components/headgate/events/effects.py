@@ -5,6 +5,8 @@ Each is appended by the process that carried the decision out, after the API ser
 answered for good: applied, or rejected with its reason. Operating errors are not effects; they are retried.
 """
 
+from typing import Literal
+
 from headgate.events.base import EventBase
 from headgate.events.ids import JobKey, PodKey, Seq, Uid, WorkloadKey
 
@@ -82,6 +84,23 @@ class WorkloadCreateRejected(EventBase, frozen=True, tag="workload.create_reject
     message: str
 
 
+class VariantChanged(EventBase, frozen=True, tag="variant.changed"):
+    """
+    Appended by the informer bridge when the API server has made, deleted or switched a variant of a parent workload.
+
+    `variant` and `uid` are the variant's, `flavor` is the one that it may use. `why` is why it was switched, in Kueue's
+    words; "" for one that was made or deleted, which follow from the flavors of the ClusterQueue.
+    """
+
+    variant: WorkloadKey
+    uid: Uid
+    parent: WorkloadKey
+    parent_uid: Uid
+    flavor: str
+    change: Literal["created", "deleted", "activated", "deactivated"]
+    why: str = ""
+
+
 class JobStarted(EventBase, frozen=True, tag="job.started"):
     """Appended by the ungater when it has resumed an admitted workload's job on its flavors."""
 
@@ -154,6 +173,7 @@ Effect = (
     | PodBindRejected
     | WorkloadCreated
     | WorkloadCreateRejected
+    | VariantChanged
     | JobStarted
     | JobStartRejected
     | JobStopped

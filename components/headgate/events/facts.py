@@ -7,6 +7,7 @@ like this now; `...Deleted` that it is gone. One commit carries a burst of them.
 """
 
 from headgate.events.base import EventBase
+from headgate.events.configuration import Configuration
 from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     AdmissionCheckSpec,
@@ -20,6 +21,7 @@ from headgate.events.objects import (
     Node,
     OwnerReference,
     Pod,
+    PreemptionGateState,
     ReclaimablePod,
     ResourceFlavorSpec,
     TopologySpec,
@@ -48,6 +50,12 @@ class InformersSynced(EventBase, frozen=True, tag="informers.synced"):
     cluster_id: str = ""
     reading: int = 0
     anchor: str | None = None
+
+
+class ConfigurationObserved(EventBase, frozen=True, tag="configuration.observed"):
+    """Appended by the informer bridge when the configuration it was started with differs from what the log has."""
+
+    configuration: Configuration
 
 
 class NamespaceObserved(EventBase, frozen=True, tag="namespace.observed"):
@@ -147,12 +155,18 @@ class ClusterQueueDeleted(EventBase, frozen=True, tag="clusterqueue.deleted"):
 
 
 class LocalQueueObserved(EventBase, frozen=True, tag="localqueue.observed"):
-    """Appended by the informer bridge when a LocalQueue appears or changes."""
+    """
+    Appended by the informer bridge when a LocalQueue appears or changes.
+
+    `consumed` is what its status says it has consumed, with its half-life: admission fair sharing goes on from there
+    when the log knows nothing of it.
+    """
 
     queue: LocalQueueKey
     spec: LocalQueueSpec
     uid: Uid = Uid("")
     generation: int = 0
+    consumed: dict[str, str | int | float] = {}
 
 
 class LocalQueueDeleted(EventBase, frozen=True, tag="localqueue.deleted"):
@@ -234,8 +248,9 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
 
     `finalizer` says that it carries Kueue's finalizer, which holds it until its job has stopped.
     `taken_over` is the status that the object had at first sight, when it had one: the work of another Kueue, or of a
-    Headgate whose log is lost. `checks`, `reclaimable_pods` and `finished` are what others write into the status:
-    check controllers, job integrations, whoever finishes a workload.
+    Headgate whose log is lost. `checks`, `reclaimable_pods`, `finished`, `preemption_gates`, `pods_ready` (the
+    PodsReady condition of a workload that no Job of ours owns) and `deactivation_target` are what others write into the
+    status: check controllers, job integrations, whoever finishes a workload, opens its gates or wants it switched off.
     """
 
     workload: WorkloadKey
@@ -251,6 +266,9 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     checks: tuple[CheckState, ...] = ()
     reclaimable_pods: tuple[ReclaimablePod, ...] = ()
     finished: Condition | None = None
+    preemption_gates: tuple[PreemptionGateState, ...] = ()
+    pods_ready: Condition | None = None
+    deactivation_target: Condition | None = None
     taken_over: WorkloadStatus | None = None
 
 
@@ -295,6 +313,7 @@ class PodDeleted(EventBase, frozen=True, tag="pod.deleted"):
 
 Fact = (
     InformersSynced
+    | ConfigurationObserved
     | NamespaceObserved
     | NamespaceDeleted
     | NodeObserved

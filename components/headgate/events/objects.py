@@ -184,6 +184,20 @@ class PriorityClassRef(ApiObject, frozen=True):
     name: str
 
 
+class PreemptionGate(ApiObject, frozen=True):
+    """`spec.preemptionGates[]`: while it is closed the workload may not preempt."""
+
+    name: str
+
+
+class PreemptionGateState(ApiObject, frozen=True):
+    """`status.preemptionGates[]`. Position: Open or Closed; a gate without a state is closed."""
+
+    name: str
+    position: str = ""
+    last_transition_time: str = ""
+
+
 class WorkloadSpec(ApiBranch, frozen=True):
     """`kueue.x-k8s.io/v1beta2` Workload spec. A missing priority counts as 0."""
 
@@ -193,6 +207,7 @@ class WorkloadSpec(ApiBranch, frozen=True):
     priority_class_ref: PriorityClassRef | None = None
     active: bool = True
     maximum_execution_time_seconds: int | None = None
+    preemption_gates: tuple[PreemptionGate, ...] = ()
 
 
 class Condition(ApiObject, frozen=True):
@@ -290,6 +305,7 @@ class WorkloadStatus(ApiBranch, frozen=True):
     resource_requests: tuple[PodSetRequest, ...] = ()
     scheduling_stats: SchedulingStats | None = None
     accumulated_past_execution_time_seconds: int | None = None
+    preemption_gates: tuple[PreemptionGateState, ...] = ()
 
 
 class OwnerReference(ApiObject, frozen=True):
@@ -373,6 +389,31 @@ class FairSharing(ApiObject, frozen=True):
     weight: str | int | float | None = None
 
 
+class AdmissionScope(ApiObject, frozen=True):
+    """`admissionScope`: UsageBasedAdmissionFairSharing, NoAdmissionFairSharing, or "" for none."""
+
+    admission_mode: str = ""
+
+
+class ConcurrentAdmissionConstraints(ApiObject, frozen=True):
+    """`concurrentAdmissionPolicy.migration.constraints`."""
+
+    last_acceptable_flavor_name: str | None = None
+
+
+class ConcurrentAdmissionMigration(ApiObject, frozen=True):
+    """`concurrentAdmissionPolicy.migration`. Mode: TryPreferredFlavors or RetainFirstAdmission."""
+
+    mode: str = "TryPreferredFlavors"
+    constraints: ConcurrentAdmissionConstraints | None = None
+
+
+class ConcurrentAdmissionPolicy(ApiObject, frozen=True):
+    """`concurrentAdmissionPolicy`: present means that each workload is tried in every flavor at once."""
+
+    migration: ConcurrentAdmissionMigration = ConcurrentAdmissionMigration()
+
+
 class ClusterQueueSpec(ApiBranch, frozen=True):
     """`kueue.x-k8s.io/v1beta2` ClusterQueue spec. An absent namespace selector admits no namespace, {} admits all."""
 
@@ -385,6 +426,8 @@ class ClusterQueueSpec(ApiBranch, frozen=True):
     admission_checks_strategy: AdmissionChecksStrategy | None = None
     stop_policy: str = "None"
     fair_sharing: FairSharing | None = None
+    admission_scope: AdmissionScope | None = None
+    concurrent_admission_policy: ConcurrentAdmissionPolicy | None = None
 
 
 class CohortSpec(ApiBranch, frozen=True):
@@ -401,6 +444,20 @@ class LocalQueueSpec(ApiObject, frozen=True):
     cluster_queue: str = ""
     stop_policy: str = "None"
     fair_sharing: FairSharing | None = None
+
+
+class AdmissionFairSharingStatus(ApiBranch, frozen=True):
+    """`status.fairSharing.admissionFairSharingStatus` of a LocalQueue: its usage with its half-life, as quantities."""
+
+    consumed_resources: dict[str, str | int | float] = {}
+    last_update: str = ""
+
+
+class LocalQueueFairSharingStatus(ApiBranch, frozen=True):
+    """`status.fairSharing` of a LocalQueue."""
+
+    weighted_share: int = 0
+    admission_fair_sharing_status: AdmissionFairSharingStatus | None = None
 
 
 class ResourceFlavorSpec(ApiBranch, frozen=True):
@@ -471,7 +528,9 @@ class Job(ApiBranch, frozen=True):
     `finished` is the type of its finishing condition, "Complete" or "Failed", and `message` that condition's message.
     `min_parallelism` and `completions_equal_parallelism` come from its annotations for partial admission,
     `max_execution_time_seconds` from its label of that name, `gated_by` from its annotation that holds it back.
-    `done_indexes` counts the indexes of an Indexed Job that will not run again; None for other Jobs.
+    `done_indexes` counts the indexes of an Indexed Job that will not run again; None for other Jobs. `pods_ready` says
+    that as many of its pods as run at a time are ready or have succeeded. An `elastic` one may be scaled while it runs
+    (annotation `kueue.x-k8s.io/elastic-job`); `generation` is kept for those only: it names their Workloads.
     """
 
     uid: str
@@ -485,12 +544,15 @@ class Job(ApiBranch, frozen=True):
     completions_equal_parallelism: bool = False
     max_execution_time_seconds: int | None = None
     gated_by: str = ""
+    elastic: bool = False
+    generation: int = 0
     template: PodTemplate = PodTemplate()
     active: int = 0
     ready: int = 0
     succeeded: int = 0
     failed: int = 0
     done_indexes: int | None = None
+    pods_ready: bool = False
     finished: Literal["Complete", "Failed"] | None = None
     message: str = ""
     deleting: bool = False

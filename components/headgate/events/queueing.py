@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 
 from headgate.events.base import EventBase
-from headgate.events.ids import Seq, Shape, Uid, UnixMs, WorkloadKey
-from headgate.events.objects import RequeueState
+from headgate.events.ids import LocalQueueKey, Seq, Shape, Uid, UnixMs, WorkloadKey
+from headgate.events.objects import Admission, RequeueState
 
 Needs = tuple[dict[str, str], ...]
 """
@@ -28,13 +28,15 @@ class QuotaFreed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     `tree` is the root Cohort's name, or `ClusterQueue/<name>` for a ClusterQueue without cohort. `flavor_resources`
     are those that were short, `<flavor>/<resource>`; none means that any may help, `*` that no freed quota can, only
     a change of the ClusterQueue, its cohort, flavors or checks. With `needs`, freed quota wakes only when all of one
-    of these ways is available to the ClusterQueue at once; without, any freed amount of what was short does. A changed
-    spec wakes in either case.
+    of these ways is available to the ClusterQueue at once, or could become so by preemption; without, any freed amount
+    of what was short does. `targets` are workloads that are leaving for it: when the last of them is gone it wakes
+    whatever is available. A changed spec wakes in either case.
     """
 
     tree: str
     flavor_resources: tuple[str, ...] = ()
     needs: Needs = ()
+    targets: tuple[WorkloadKey, ...] = ()
 
 
 class ObjectChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="ObjectChanged", tag_field="on"):
@@ -161,7 +163,8 @@ class WorkloadReleased(EventBase, frozen=True, tag="workload.released"):
     """
     Appended by the queue manager when an evicted workload's job has stopped: its reservation and quota are given back.
 
-    `requeued` with its reason is Kueue's Requeued condition.
+    `requeued` with its reason is Kueue's Requeued condition. `cancelled`: it was not evicted, its queue has stopped or
+    gone before it was admitted; the reason is that of QuotaReserved then.
     """
 
     workload: WorkloadKey
@@ -169,6 +172,7 @@ class WorkloadReleased(EventBase, frozen=True, tag="workload.released"):
     requeued: bool
     reason: str
     message: str
+    cancelled: bool = False
 
 
 class WorkloadRequeued(EventBase, frozen=True, tag="workload.requeued"):
@@ -198,8 +202,40 @@ class DeadlinePassed(EventBase, frozen=True, tag="deadline.passed"):
 
     workload: WorkloadKey
     uid: Uid
-    deadline: Literal["RequeueAt", "MaximumExecutionTime"]
+    deadline: Literal["RequeueAt", "MaximumExecutionTime", "PodsReady"]
     at_ms: UnixMs
+
+
+class WorkloadFollowed(EventBase, frozen=True, tag="workload.followed"):
+    """
+    Appended by the queue manager when a variant is admitted: its parent is too, with the variant's admission.
+
+    The parent holds no quota of its own.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    cluster_queue: str
+    variant: WorkloadKey
+    admission: Admission
+
+
+class PreemptionGateOpened(EventBase, frozen=True, tag="workload.gate_opened"):
+    """Appended by the queue manager when a variant may preempt from here on; its siblings wait for five minutes."""
+
+    workload: WorkloadKey
+    uid: Uid
+    gate: str
+
+
+class LocalQueuesSampled(EventBase, frozen=True, tag="localqueue.sampled"):
+    """
+    Appended by the queue manager when the sampling interval of admission fair sharing is over for these LocalQueues.
+
+    What they have consumed is brought up to the time of the commit: it decays, and what is in use is added.
+    """
+
+    queues: tuple[LocalQueueKey, ...]
 
 
 QueueEvent = (
@@ -213,4 +249,7 @@ QueueEvent = (
     | WorkloadRequeued
     | WorkloadFinished
     | DeadlinePassed
+    | LocalQueuesSampled
+    | WorkloadFollowed
+    | PreemptionGateOpened
 )
