@@ -8,9 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.logs import TestLog
 
-from headgate.core.injection import InjectionError, injected, needs_restoring, restore_patch, start_patch
-from headgate.core.job_workload import NoSuchPriorityClassError, workload_name, workload_of
-from headgate.core.state import State, Workload
+from headgate.core.injection import (
+    InjectionError,
+    UpdateConflictError,
+    injected,
+    needs_restoring,
+    restore_patch,
+    start_patch,
+)
+from headgate.core.job_workload import NoSuchPriorityClassError, workload_changes, workload_name, workload_of
+from headgate.core.state import Stage, State, Workload
+from headgate.core.variants import variant_name
 from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.decisions import QuotaReserved
@@ -61,6 +69,30 @@ def test_a_workload_is_named_as_kueue_names_it() -> None:
     long = workload_name("x" * 300, "u")
     assert len(long) == 253
     assert long.startswith("job-xxx")
+
+
+@pytest.mark.parametrize(
+    ("generation", "name"), [(1, "job-sample-4fc87"), (2, "job-sample-d9567"), (17, "job-sample-89d0f")]
+)
+def test_a_slice_is_named_as_kueue_names_it(generation: int, name: str) -> None:
+    """The names are those of Kueue 0.19.2's GetWorkloadNameForOwnerWithGVKAndGeneration for Job sample of uid 1a2b."""
+    assert workload_name("sample", "1a2b", generation) == name
+    assert workload_name("x" * 300, "u", 3) == f"job-{'x' * 243}-c8b2e"
+
+
+@pytest.mark.parametrize(
+    ("parent", "uid", "flavor", "name"),
+    [
+        ("job-sample-f6e71", "5c", "spot", "job-sample-variant-spot-27eb4"),
+        ("job-sample-f6e71", "5c", "reserved", "job-sample-variant-reserved-2606c"),
+        ("wl-a", "5c", "on-demand", "wl-variant-on-demand-f7e29"),
+        ("wl-a", "5d", "on-demand", "wl-variant-on-demand-aeccb"),
+        ("x" * 240 + "-abcde", "u", "spot-flavor", "x" * 240 + "-varian-d55d6"),
+    ],
+)
+def test_a_variant_is_named_as_kueue_names_it(parent: str, uid: str, flavor: str, name: str) -> None:
+    """The names are those of Kueue 0.19.2's GetWorkloadNameForVariant."""
+    assert variant_name(parent, uid, flavor) == name
 
 
 def test_a_workload_counts_the_pods_that_run_at_a_time() -> None:
@@ -149,6 +181,35 @@ def test_the_priority_comes_from_the_label_or_the_pods_or_the_default(
     assert PriorityClassRef(**reference).name == reference["name"]
 
 
+HIGH = PriorityClassRef(group="kueue.x-k8s.io", kind="WorkloadPriorityClass", name="high")
+PODS = PriorityClassRef(group="scheduling.k8s.io", kind="PriorityClass", name="pods")
+
+
+@pytest.mark.parametrize(
+    ("stage", "before", "label", "priority"),
+    [
+        (Stage.QUEUED, None, "high", 100),
+        (Stage.ADMITTED, None, "high", None),
+        (Stage.ADMITTED, HIGH, "low", 1),
+        (Stage.ADMITTED, HIGH, "high", None),
+        (Stage.QUEUED, HIGH, "", 5),
+        (Stage.QUEUED, PODS, "high", None),
+        (Stage.QUEUED, HIGH, "not there yet", None),
+    ],
+)
+def test_a_workload_follows_the_class_of_its_job(
+    stage: Stage, before: PriorityClassRef | None, label: str, priority: int | None
+) -> None:
+    """Kueue's UpdateWorkloadPriority: also while it runs, but not from none then; never away from its pods' class."""
+    state = with_classes()
+    state.workload_priority_classes["low"] = 1
+    spec = WorkloadSpec(queue_name="main", priority=50, priority_class_ref=before)
+    workload = Workload(key=WorkloadKey("team-a/w"), uid=Uid("u"), created_ms=UnixMs(5), spec=spec, stage=stage)
+    changes = workload_changes(state, job(priority_class=label), workload)
+    assert changes.get("spec", {}).get("priority") == priority
+    assert ("spec" in changes) == (priority is not None)
+
+
 def test_a_missing_priority_class_is_named() -> None:
     """The Workload waits for the class, and the error is the API server's wording."""
     with pytest.raises(NoSuchPriorityClassError, match=r'workloadpriorityclasses\.kueue\.x-k8s\.io "low" not found'):
@@ -215,14 +276,14 @@ def merged(target: Any, patch: Any) -> Any:
     return result
 
 
-def test_what_the_user_gave_wins_over_flavors_and_these_over_checks() -> None:
-    """Kueue merges keep-first; tolerations are added once each."""
+def test_what_the_user_gave_wins_over_flavors_and_checks_add_to_both() -> None:
+    """Tolerations are added once each; what another pod set is to get is left out."""
     template = PodTemplate(spec=PodSpec(node_selector={"zone": "mine"}, tolerations=(GPU,)))
     update = PodSetUpdate(
         name="main",
         labels={"a": "1"},
         annotations={"b": "2"},
-        node_selector={"tier": "other", "pool": "p"},
+        node_selector={"tier": "spot", "pool": "p"},
         tolerations=(SPOT, Toleration(key="new", operator="Exists")),
     )
     state, workload = admitted(template, updates=(update, PodSetUpdate(name="other", labels={"no": "1"})))
@@ -237,6 +298,46 @@ def test_what_the_user_gave_wins_over_flavors_and_these_over_checks() -> None:
         "kueue.x-k8s.io/cluster-queue-name": "cq",
         "kueue.x-k8s.io/local-queue-name": "main",
     }
+
+
+@pytest.mark.parametrize(
+    ("field", "update"),
+    [
+        ("nodeSelector", PodSetUpdate(name="main", node_selector={"tier": "other"})),
+        ("labels", PodSetUpdate(name="main", labels={"kueue.x-k8s.io/x": "2"})),
+        ("annotations", PodSetUpdate(name="main", annotations={"kueue.x-k8s.io/y": "2"})),
+    ],
+)
+def test_a_check_that_wants_something_else_is_an_error_for_good(field: str, update: PodSetUpdate) -> None:
+    """Kueue's ErrInvalidPodSetUpdate: modifications of existing keys are not allowed."""
+    metadata = TemplateMeta(labels={"kueue.x-k8s.io/x": "1"}, annotations={"kueue.x-k8s.io/y": "1"})
+    state, workload = admitted(PodTemplate(metadata=metadata), updates=(update,))
+    with pytest.raises(UpdateConflictError, match=f"^invalid admission check PodSetUpdate: conflict for {field}: "):
+        injected(state, workload)
+
+
+def test_what_a_check_has_added_is_taken_back() -> None:
+    """Labels and annotations of any prefix, by what the last admission put in, though the check is reset by then."""
+    update = PodSetUpdate(name="main", labels={"a": "1"}, annotations={"b": "2"}, node_selector={"pool": "p"})
+    state, workload = admitted(PodTemplate(), updates=(update,))
+    given = {"metadata": {"labels": {"mine": "1"}, "annotations": {}}, "spec": {"nodeSelector": {"arch": "arm"}}}
+    workload.injected = (update,)
+    started = merged(given, start_patch(state, workload, job())["spec"]["template"])
+    assert started["metadata"]["labels"]["a"] == "1"
+    assert started["spec"]["nodeSelector"]["pool"] == "p"
+    workload.checks = ()
+    restored = merged(started, restore_patch(state, workload, job(template=marked(started)))["spec"]["template"])
+    assert restored["metadata"] == {"labels": {"mine": "1"}, "annotations": {}}
+    assert restored["spec"] == {"nodeSelector": {"arch": "arm"}}
+
+
+def marked(template: Any) -> PodTemplate:
+    """A template as the log has it: of labels and annotations only Kueue's own."""
+    kueue = {
+        field: {key: value for key, value in template["metadata"][field].items() if "kueue.x-k8s.io/" in key}
+        for field in ("labels", "annotations")
+    }
+    return PodTemplate(metadata=TemplateMeta(**kueue))
 
 
 def test_a_missing_flavor_is_named() -> None:

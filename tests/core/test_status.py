@@ -35,10 +35,11 @@ from headgate.events.objects import (
     PodSet,
     PodSetAssignment,
     ReclaimablePod,
+    RequeueState,
     WorkloadSpec,
     WorkloadStatus,
 )
-from headgate.events.queueing import WorkloadEvicted, WorkloadParked, WorkloadQueued
+from headgate.events.queueing import DeadlinePassed, WorkloadEvicted, WorkloadParked, WorkloadQueued
 
 BRIDGE, MANAGER, SCHEDULER = Producer.INFORMER_BRIDGE, Producer.QUEUE_MANAGER, Producer.SCHEDULER
 recorded = pytest.mark.skipif(
@@ -181,6 +182,19 @@ def test_required_fields_are_written_even_when_empty() -> None:
     written = status_json(status)
     assert {"type", "status", "reason", "message", "lastTransitionTime"} <= written["conditions"][0].keys()
     assert {"name", "state", "message", "lastTransitionTime"} <= written["admissionChecks"][0].keys()
+
+
+def test_a_requeue_state_that_says_nothing_is_not_written() -> None:
+    """Where a time was written before, an apply that leaves empty braces makes null of the field, which is invalid."""
+    log = TestLog()
+    log.append(BRIDGE, observed())
+    log.append(SCHEDULER, reserved())
+    about: Json = {"workload": W, "uid": Uid("u")}
+    backoff = RequeueState(requeue_at="2026-01-01T00:00:00Z")
+    log.append(MANAGER, WorkloadEvicted(**about, reason="AdmissionCheck", message="m", requeue_state=backoff))
+    assert status_json(status_of(log))["requeueState"] == {"requeueAt": "2026-01-01T00:00:00Z"}
+    log.append(MANAGER, DeadlinePassed(**about, deadline="RequeueAt", at_ms=UnixMs(0)))
+    assert "requeueState" not in status_json(status_of(log))
 
 
 def test_a_patch_names_the_very_object() -> None:

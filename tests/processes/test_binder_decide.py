@@ -15,7 +15,7 @@ from headgate.events import effects, facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.decisions import PodPlaced, QuotaReserved, WorkloadAdmitted
 from headgate.events.ids import LocalQueueKey, PodKey, Shape, Uid, UnixMs, WorkloadKey
-from headgate.events.objects import Admission, PodSet, PodSetAssignment, WorkloadSpec
+from headgate.events.objects import Admission, Condition, PodSet, PodSetAssignment, WorkloadSpec
 from headgate.events.queueing import WorkloadEvicted, WorkloadFinished, WorkloadParked, WorkloadQueued, WorkloadReleased
 from headgate.processes.binder.decide import Binder
 from headgate.processes.binder.events import Told
@@ -279,6 +279,32 @@ def test_an_eviction_for_good_switches_the_workload_off() -> None:
     assert deactivations(bound) == []
     bound.say(BRIDGE, version(2, active=False))
     assert deactivations(bound) == []
+    assert deactivations(Bound(bound.log)) == []
+
+
+@pytest.mark.parametrize("is_admitted", [False, True])
+def test_a_workload_is_switched_off_for_whoever_asks_for_it(is_admitted: bool) -> None:
+    """A DeactivationTarget condition of somebody else's that is True; again when it was switched on and still asks."""
+
+    def asking(generation: int, status: str, *, active: bool = True) -> facts.WorkloadObserved:
+        target = Condition(type="DeactivationTarget", status=status, reason="Operator", message="m")
+        return msgspec.structs.replace(version(generation, active=active), deactivation_target=target)
+
+    bound = Bound()
+    bound.say(BRIDGE, asking(1, "False"))
+    if is_admitted:
+        bound.say(SCHEDULER, reserved(), admitted())
+    assert deactivations(bound) == []
+    bound.say(BRIDGE, asking(1, "True"))
+    (call,) = deactivations(bound)
+    assert call.body == {"metadata": {"uid": "uid-w"}, "spec": {"active": False}}
+    bound.answer(call)
+    assert deactivations(bound) == []
+    bound.say(BRIDGE, asking(2, "True", active=False))
+    assert deactivations(bound) == []
+    bound.say(BRIDGE, asking(3, "True"))
+    assert len(deactivations(bound)) == 1
+    bound.say(MANAGER, WorkloadFinished(**about(), reason="Succeeded", message="m"))
     assert deactivations(Bound(bound.log)) == []
 
 

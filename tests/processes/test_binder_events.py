@@ -11,6 +11,8 @@ from tests.support.logs import TestLog
 from headgate.core.machine import Call, Committed, Completed, Settled
 from headgate.events import effects, facts
 from headgate.events.base import EventBase, Producer
+from headgate.events.configuration import Configuration, RetentionPolicies
+from headgate.events.decisions import WorkloadPreempted
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import CheckState, Job, OwnerReference
 from headgate.events.queueing import DeadlinePassed, WorkloadEvicted, WorkloadFinished, WorkloadParked
@@ -116,6 +118,34 @@ def test_what_else_kueue_tells(event: EventBase, line: str) -> None:
     assert lines(teller.told()) == [line.replace("None s", "Nones")]
 
 
+def test_a_preemption_is_told_of_both() -> None:
+    """IssuePreemptions' words, with the effective priorities; everything tells of the eviction besides."""
+    notes = "preemptor effective priority: 7 (base: 7, boost: 0); preemptee effective priority: 0 (base: 0, boost: 0)"
+    expected = [
+        f"Normal Preempted Workload: Preempted to accommodate a workload; {notes}",
+        f"Normal PreemptedWorkload Workload: Preempted workload team-a/w (UID: uid-w) in ClusterQueue cq; {notes}",
+    ]
+    for told, more in (
+        ("summary", []),
+        ("all", ["Normal EvictedDueToPreempted Workload: Preempted to accommodate a workload"]),
+    ):
+        teller = Teller(told)  # type: ignore[arg-type]
+        big = observed("big")
+        teller.say(BRIDGE, observed(), msgspec.structs.replace(big, spec=msgspec.structs.replace(big.spec, priority=7)))
+        teller.say(SCHEDULER, reserved(), admitted())
+        teller.told()
+        preempted = WorkloadPreempted(
+            **about(),
+            cluster_queue="cq",
+            preemptor=WorkloadKey("team-a/big"),
+            preemptor_uid=Uid("uid-big"),
+            reason="InClusterQueue",
+            message="Preempted to accommodate a workload",
+        )
+        teller.say(SCHEDULER, preempted)
+        assert lines(teller.told()) == more + expected
+
+
 def test_quota_without_admission_is_told() -> None:
     """While its admission checks are looked at, nothing else says that it has come so far."""
     teller = Teller()
@@ -185,3 +215,71 @@ def test_the_end_is_told_of_the_job_when_all_is_told() -> None:
         teller.say(BRIDGE, msgspec.structs.replace(observed(), owner=owner))
         teller.say(MANAGER, WorkloadFinished(**about(), reason="Succeeded", message="m"))
         assert lines(teller.told()) == expected
+
+
+@pytest.mark.parametrize(
+    ("ended", "line"),
+    [
+        (
+            WorkloadFinished(**about(), reason="Succeeded", message="m"),
+            "Normal Deleted Workload: Deleted finished workload due to elapsed retention",
+        ),
+        (
+            WorkloadEvicted(
+                **about(), reason="Deactivated", message="m", underlying_cause="MaximumExecutionTimeExceeded"
+            ),
+            "Normal Deleted Job: Deleted job: deactivation retention period expired",
+        ),
+    ],
+)
+def test_what_is_no_longer_kept_is_told(ended: EventBase, line: str) -> None:
+    """The Workload's Reconcile and handleWorkloadAfterDeactivatedPolicy: once it is gone, not when that is refused."""
+    teller = Teller()
+    policies = RetentionPolicies(after_finished_ms=1000, after_deactivated_by_kueue_ms=1000)
+    teller.say(BRIDGE, facts.ConfigurationObserved(configuration=Configuration(object_retention_policies=policies)))
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="j")
+    teller.say(BRIDGE, facts.JobObserved(job=JOB["job"], spec=Job(uid="j", created_ms=UnixMs(5), suspended=True)))
+    teller.say(BRIDGE, msgspec.structs.replace(observed(), owner=owner))
+    teller.say(MANAGER, ended)
+    assert teller.told() == []
+
+    def delete(code: int) -> None:
+        for _ in range(10):
+            for each in teller.machine.decide(Settled(teller.log.now_ms)):
+                if isinstance(each, Call) and each.id.startswith("retention/"):
+                    teller.machine.decide(Completed(each.id, code, b"{}"))
+                    return
+            teller.later(1000)
+        raise AssertionError("nothing is deleted")
+
+    delete(403)
+    assert teller.told() == []
+    delete(200)
+    assert lines(teller.told()) == [line]
+
+
+def test_what_pending_checks_say_is_told_of_the_job() -> None:
+    """recordAdmissionCheckUpdate: while quota is reserved; a check that says nothing, or was reset, tells nothing."""
+
+    def said(*states: tuple[str, str, str]) -> facts.WorkloadObserved:
+        checks = tuple(CheckState(name=name, state=state, message=message) for name, state, message in states)
+        owner = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="j")
+        return msgspec.structs.replace(observed(), owner=owner, checks=checks)
+
+    teller = Teller()
+    teller.say(BRIDGE, said())
+    teller.say(BRIDGE, said(("a", "Pending", "too early")))
+    assert teller.told() == []
+    needs = tuple(CheckState(name=name, state="Pending") for name in ("a", "b"))
+    teller.say(SCHEDULER, msgspec.structs.replace(reserved(), checks=needs))
+    teller.told()
+    teller.say(BRIDGE, said(("a", "Pending", "waits for nodes"), ("b", "Pending", "asks")))
+    note = "a: waits for nodes; b: asks"
+    assert lines(teller.told()) == [f"Normal UpdatedAdmissionCheck Job: {note}"]
+    teller.say(
+        BRIDGE,
+        msgspec.structs.replace(said(("a", "Pending", "waits for nodes"), ("b", "Pending", "asks")), generation=2),
+    )
+    assert teller.told() == []
+    teller.say(BRIDGE, said(("a", "Ready", "there they are"), ("b", "Pending", "asks")))
+    assert lines(teller.told()) == ["Normal UpdatedAdmissionCheck Job: b: asks"]

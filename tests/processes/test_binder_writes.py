@@ -23,8 +23,16 @@ from tests.support.playing import cluster_queue
 from headgate.core.machine import Call
 from headgate.events import facts
 from headgate.events.decisions import WorkloadSkipped
-from headgate.events.ids import UnixMs
-from headgate.events.objects import Admission, CheckState, Condition, PodSetAssignment, WorkloadStatus
+from headgate.events.ids import JobKey, UnixMs
+from headgate.events.objects import (
+    Admission,
+    CheckState,
+    Condition,
+    Job,
+    OwnerReference,
+    PodSetAssignment,
+    WorkloadStatus,
+)
 from headgate.events.queueing import (
     Head,
     HeadsOffered,
@@ -35,7 +43,14 @@ from headgate.events.queueing import (
     WorkloadWoken,
 )
 from headgate.processes.binder.budget import Budget, BudgetSettings, Load
-from headgate.processes.binder.workload_statuses import REPEAT_MS, WAITING_BUDGET, WAITING_DELAY_MS
+from headgate.processes.binder.workload_statuses import (
+    REPEAT_MS,
+    RUNNING_BUDGET,
+    RUNNING_DELAY_MS,
+    WAITING_BUDGET,
+    WAITING_DELAY_MS,
+)
+from headgate.processes.configuring import KUEUES_DEFAULTS
 
 Json = dict[str, Any]
 
@@ -152,6 +167,90 @@ def test_under_load_waits_are_written_within_a_budget_and_all_of_them_in_the_end
             rest.append(call)
     assert len(first) + len(rest) == count
     assert len({call.id for call in (*first, *rest)}) == count
+
+
+def runs(bound: Bound, *names: str) -> list[Call]:
+    """Jobs of which the pods are waited for, admitted and started; the writes of their admissions, still under way."""
+    bound.say(BRIDGE, facts.ConfigurationObserved(configuration=KUEUES_DEFAULTS))
+    for name in names:
+        owner = OwnerReference(api_version="batch/v1", kind="Job", name=name, uid=f"job-{name}")
+        bound.say(BRIDGE, counted(name), msgspec.structs.replace(observed(name), owner=owner))
+    for name in names:
+        bound.say(SCHEDULER, reserved(name), admitted(name))
+    return statuses(bound.rest()[1])
+
+
+def counted(name: str, **counters: Any) -> facts.JobObserved:
+    spec = Job(uid=f"job-{name}", created_ms=UnixMs(5), queue_name="main", active=1, **counters)
+    return facts.JobObserved(job=JobKey(f"team-a/{name}"), spec=spec)
+
+
+def pods_ready(call: Call) -> tuple[str, str]:
+    found = next(each for each in call.body["status"]["conditions"] if each["type"] == "PodsReady")
+    return found["status"], found["reason"]
+
+
+def test_pods_that_start_are_one_write_and_none_when_their_end_is_near() -> None:
+    """That they are waited for goes with the admission; that they are ready is written when it has stood."""
+    bound = Bound()
+    first, second = runs(bound, "long", "short")
+    assert pods_ready(first) == pods_ready(second) == ("False", "WaitForStart")
+    bound.answer(first)
+    bound.answer(second)
+    bound.rest()
+    bound.say(BRIDGE, counted("long", pods_ready=True), counted("short", pods_ready=True))
+    assert statuses(bound.rest()[1]) == []
+    assert bound.wake_at == bound.log.now_ms + RUNNING_DELAY_MS
+    bound.later(RUNNING_DELAY_MS - 1)
+    bound.say(MANAGER, WorkloadFinished(**about("short"), reason="Succeeded", message="m"))
+    (end,) = statuses(bound.rest()[1])
+    assert pods_ready(end) == ("True", "Started")
+    bound.answer(end)
+    bound.later(1)
+    (ready,) = statuses(bound.rest()[1])
+    assert (ready.id, pods_ready(ready)) == ("status/team-a/long", ("True", "Started"))
+    bound.answer(ready)
+    bound.later(60_000)
+    assert statuses(bound.rest()[1]) == []
+
+
+def test_under_load_ready_pods_are_told_within_a_budget_and_all_of_them_in_the_end() -> None:
+    """Whoever reads them waits, and admissions do not."""
+    bound = Bound()
+    names = [f"w{number}" for number in range(int(RUNNING_BUDGET.burst) + 30)]
+    for call in runs(bound, *names):
+        bound.answer(call)
+    for call in statuses(bound.rest()[1]):
+        bound.answer(call)
+    bound.rest()
+    bound.say(BRIDGE, *(counted(name, pods_ready=True) for name in names))
+    bound.rest()
+    bound.later(RUNNING_DELAY_MS)
+    told = statuses(bound.rest()[1])
+    assert len(told) == RUNNING_BUDGET.burst
+    assert bound.wake_at is not None
+    bound.say(BRIDGE, observed("x"))
+    bound.say(SCHEDULER, reserved("x"), admitted("x"))
+    assert [call.id for call in statuses(bound.rest()[1])] == ["status/team-a/x"]
+    for call in told:
+        bound.answer(call)
+    bound.later(1000)
+    told += statuses(bound.rest()[1])
+    assert {call.id for call in told} == {f"status/team-a/{name}" for name in names}
+    assert len(told) == len(names)
+
+
+def test_what_comes_during_a_write_that_takes_long_is_written_after_it() -> None:
+    """A write holds what was known when it began."""
+    bound = Bound()
+    (first,) = runs(bound, "w")
+    bound.say(BRIDGE, counted("w", pods_ready=True))
+    bound.rest()
+    bound.later(RUNNING_DELAY_MS)
+    assert statuses(bound.rest()[1]) == []
+    bound.answer(first)
+    (second,) = statuses(bound.rest()[1])
+    assert pods_ready(second) == ("True", "Started")
 
 
 def finished_by_others(name: str = "w") -> facts.WorkloadObserved:

@@ -13,9 +13,11 @@ from headgate.core.ingest import RESOURCES
 from headgate.core.machine import Call, Changed, Committed, Completed, Listed, Resumed, Settled
 from headgate.events import effects, facts
 from headgate.events.base import EventBase, Producer
+from headgate.events.configuration import Configuration, FairSharingConfiguration
 from headgate.events.decisions import QuotaReserved
-from headgate.events.objects import Admission, PodSetAssignment
+from headgate.events.objects import Admission, LabelSelector, PodSetAssignment
 from headgate.events.queueing import WorkloadEvicted, WorkloadReleased
+from headgate.processes.configuring import KUEUES_DEFAULTS
 from headgate.processes.informer_bridge import decide
 from headgate.processes.informer_bridge.decide import InformerBridge
 
@@ -31,9 +33,14 @@ def raw(manifest: Json, **metadata: Any) -> bytes:
 class Bridge:
     """A bridge and its log: `settle` appends what it wants and tells it so."""
 
-    def __init__(self, log: TestLog | None = None) -> None:
+    def __init__(
+        self,
+        log: TestLog | None = None,
+        configuration: Configuration | None = None,
+        new_log: Configuration | None = None,
+    ) -> None:
         self.log = log or TestLog()
-        self.machine = InformerBridge(self.log.state)
+        self.machine = InformerBridge(self.log.state, configuration, new_log=new_log)
 
     def change(self, resource: str, manifest: Json, kind: str = "MODIFIED", **metadata: Any) -> None:
         assert self.machine.decide(Changed(resource, kind, raw(manifest, **metadata), "")) == []
@@ -112,6 +119,65 @@ def test_configuration_stands_before_workloads_and_these_before_jobs() -> None:
         facts.LocalQueueObserved,
         facts.JobObserved,
     ]
+
+
+def test_a_configuration_that_is_news_is_told_before_everything() -> None:
+    """What the facts after it lead to is decided by it; told again it would say nothing."""
+    configuration = Configuration(fair_sharing=FairSharingConfiguration())
+    bridge = Bridge(configuration=configuration)
+    bridge.change("namespaces", namespace())
+    events, _ = bridge.settle()
+    assert [type(event) for event in events] == [facts.ConfigurationObserved, facts.NamespaceObserved]
+    assert bridge.log.state.configuration == configuration
+    bridge.change("nodes", node("n1"))
+    assert [type(event) for event in bridge.settle()[0]] == [facts.NodeObserved]
+    again = Bridge(bridge.log, configuration)
+    assert again.settle() == ((), [])
+
+
+def test_without_a_configuration_the_logs_stays() -> None:
+    """A bridge that is started again without its file resets nothing."""
+    configuration = Configuration(feature_gates={"PartialAdmission": False})
+    first = Bridge(configuration=configuration)
+    first.settle()
+    again = Bridge(first.log)
+    again.list_all()
+    events, _ = again.settle()
+    assert facts.ConfigurationObserved not in {type(event) for event in events}
+    assert again.log.state.configuration == configuration
+    changed = Bridge(first.log, Configuration())
+    changed.settle()
+    assert changed.log.state.configuration == Configuration()
+
+
+def test_a_new_log_begins_with_kueues_defaults() -> None:
+    """What Kueue does without a Configuration, before everything; a file that is given counts instead, and stays."""
+    bridge = Bridge(new_log=KUEUES_DEFAULTS)
+    bridge.change("namespaces", namespace())
+    assert [type(event) for event in bridge.settle()[0]] == [facts.ConfigurationObserved, facts.NamespaceObserved]
+    assert bridge.log.state.configuration == KUEUES_DEFAULTS
+    assert Bridge(bridge.log, new_log=KUEUES_DEFAULTS).settle() == ((), [])
+    given = Configuration(fair_sharing=FairSharingConfiguration())
+    named = Bridge(configuration=given, new_log=KUEUES_DEFAULTS)
+    named.settle()
+    assert named.log.state.configuration == given
+    again = Bridge(named.log, new_log=KUEUES_DEFAULTS)
+    again.list_all()
+    again.settle()
+    assert again.log.state.configuration == given
+
+
+def test_a_log_from_before_there_were_configurations_decides_as_it_has() -> None:
+    """Objects were observed and no configuration: an upgrade does not start to wait for pods; a file does."""
+    former = synced()
+    assert former.log.state.configuration == Configuration()
+    upgraded = Bridge(former.log, new_log=KUEUES_DEFAULTS)
+    upgraded.list_all()
+    upgraded.settle()
+    assert upgraded.log.state.configuration == Configuration()
+    named = Bridge(former.log, KUEUES_DEFAULTS, new_log=KUEUES_DEFAULTS)
+    named.settle()
+    assert named.log.state.configuration == KUEUES_DEFAULTS
 
 
 def test_a_burst_is_cut_into_commits_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,6 +277,18 @@ def test_a_job_gets_one_workload(status: int) -> None:
     assert bridge.all_calls() == []
     bridge.change("jobs", {**job(), "status": {"active": 1}})
     assert bridge.all_calls() == []
+
+
+def test_jobs_get_workloads_only_in_managed_namespaces() -> None:
+    """managedJobsNamespaceSelector; a namespace whose labels come to match has its Jobs looked at again."""
+    selector = LabelSelector(match_labels={"batch": "yes"})
+    bridge = Bridge(configuration=Configuration(managed_jobs_namespace_selector=selector))
+    bridge.list_all(jobs=[raw(job())], namespaces=[raw(namespace())])
+    assert bridge.all_calls() == []
+    labelled = namespace()
+    labelled["metadata"]["labels"] = {"batch": "yes"}
+    bridge.change("namespaces", labelled)
+    assert [call.method for call in bridge.all_calls()] == ["POST"]
 
 
 def test_a_refused_workload_is_recorded_and_tried_again_when_the_job_changes() -> None:

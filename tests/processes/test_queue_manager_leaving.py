@@ -1,16 +1,21 @@
 """Evictions, their releases, what comes after, deadlines, and the end of workloads."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 from tests.support.queueing import UNGATER, QueueCell
 
 from headgate.core.conditions import rfc3339
 from headgate.core.invariants import forgotten
+from headgate.core.novelty import news
+from headgate.core.preemption_gates import is_closed
 from headgate.core.state import Stage
 from headgate.events import facts
+from headgate.events.decisions import WorkloadPreempted
 from headgate.events.effects import JobStarted, JobStopped
-from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey
-from headgate.events.objects import CheckState
+from headgate.events.ids import JobKey, LocalQueueKey, Uid, UnixMs, WorkloadKey
+from headgate.events.objects import CheckState, Condition, PodSetUpdate, PreemptionGate, PreemptionGateState
 from headgate.events.queueing import (
     DeadlinePassed,
     HeadsOffered,
@@ -92,6 +97,53 @@ def test_hold_lets_admitted_workloads_run_and_cancels_reservations(cell: QueueCe
     assert cell.stage(A) is Stage.ADMITTED
     assert (cell.stage(b), cell[b].admission) == (Stage.PARKED, None)
     assert cell.condition(b, "QuotaReserved") == ("False", "Suspended", "ClusterQueue cq is inactive")
+    assert (cell.condition(b, "Evicted"), cell[b].evictions) == (None, ()), "nothing has run: no eviction"
+
+
+@pytest.mark.parametrize(
+    ("happens", "reason", "message"),
+    [
+        (lambda cell: cell.local_queue(stop="Hold"), "Suspended", "LocalQueue main is stopped"),
+        (lambda cell: cell.cluster_queue(stop="HoldAndDrain"), "Suspended", "ClusterQueue cq is stopped"),
+        (
+            lambda cell: cell.see(facts.LocalQueueDeleted(queue=LocalQueueKey("team/main"))),
+            "Misconfigured",
+            "LocalQueue main is terminating or missing",
+        ),
+        (
+            lambda cell: cell.see(facts.ClusterQueueDeleted(name="cq")),
+            "Misconfigured",
+            "ClusterQueue cq is terminating or missing",
+        ),
+    ],
+)
+def test_a_reservation_is_cancelled_with_its_queue(
+    cell: QueueCell, happens: Callable[[QueueCell], object], reason: str, message: str
+) -> None:
+    """In Kueue's words, without an eviction and without a Requeued condition."""
+    cell.ready()
+    cell.submit("a")
+    cell.settle()
+    cell.admit(A, checks=("budget",))
+    happens(cell)
+    cancelled, *_ = cell.settle()
+    assert isinstance(cancelled, WorkloadReleased)
+    assert (cancelled.cancelled, cancelled.reason, cancelled.message) == (True, reason, message)
+    assert (cell.stage(A), cell[A].admission, cell.condition(A, "Requeued")) == (Stage.PARKED, None, None)
+    assert forgotten(cell.state, settled=True) == []
+
+
+def test_a_cancellation_that_an_admission_has_overtaken_changes_nothing(cell: QueueCell) -> None:
+    """The queue manager saw a reservation; the cycle had admitted it by then. Hold lets it run."""
+    cell.ready()
+    cell.submit("a")
+    cell.settle()
+    cell.admit(A, checks=("budget",))
+    cell.cluster_queue(stop="Hold")
+    cancelling = cell.decide()
+    cell.cycle_of(cell.admitted(A))
+    cell.until_rest(cancelling)
+    assert cell.stage(A) is Stage.ADMITTED
 
 
 def test_a_reservation_that_lands_on_a_stopped_queue_is_taken_back(cell: QueueCell) -> None:
@@ -158,6 +210,23 @@ def test_deactivation_evicts_a_workload_that_was_never_admitted(cell: QueueCell)
     cell.submit("a")
     cell.settle()
     assert cell.offers() == ["a"]
+
+
+def test_what_asked_for_a_deactivation_is_its_cause(cell: QueueCell) -> None:
+    """A DeactivationTarget changes nothing until the spec is switched off; then the eviction has its words."""
+    cell.ready()
+    cell.submit("a")
+    cell.settle()
+    target = Condition(type="DeactivationTarget", status="True", reason="Operator", message="the budget is spent")
+    cell.submit("a", deactivation_target=target)
+    cell.settle()
+    assert cell.offers() == ["a"]
+    cell.submit("a", active=False, deactivation_target=target)
+    cell.settle()
+    message = "The workload is deactivated due to the budget is spent"
+    assert cell.condition(A, "Evicted") == ("True", "DeactivatedDueToOperator", message)
+    (stat,) = cell[A].evictions
+    assert (stat.reason, stat.underlying_cause, stat.count) == ("Deactivated", "Operator", 1)
 
 
 def test_reactivation_after_a_run_is_said(cell: QueueCell) -> None:
@@ -321,6 +390,122 @@ def test_an_owner_of_another_kind_is_not_missed(cell: QueueCell) -> None:
     cell.see(msgspec.structs.replace(event, owner=msgspec.structs.replace(event.owner, kind="JobSet")))
     cell.settle()
     assert cell.stage(A) is Stage.OFFERED
+
+
+def preempt(cell: QueueCell, preemptor: WorkloadKey, message: str = "Preempted to accommodate b") -> None:
+    cell.cycle_of(
+        WorkloadPreempted(
+            workload=A,
+            uid=cell[A].uid,
+            cluster_queue="cq",
+            preemptor=preemptor,
+            preemptor_uid=cell[preemptor].uid,
+            reason="InClusterQueue",
+            message=message,
+        )
+    )
+
+
+def test_a_preempted_workload_gives_its_quota_back_when_its_job_has_stopped_and_queues_again(cell: QueueCell) -> None:
+    """Evicted and Preempted, Requeued with the reason Preempted, at its old place; False again when it is admitted."""
+    admitted(cell.ready())
+    b = cell.submit("b", priority=5)
+    cell.settle()
+    preempt(cell, b)
+    assert cell.settle() == []
+    assert cell.stage(A) is Stage.EVICTED
+    assert cell.condition(A, "Evicted") == ("True", "Preempted", "Preempted to accommodate b")
+    assert cell.condition(A, "Preempted") == ("True", "InClusterQueue", "Preempted to accommodate b")
+    assert [(stat.reason, stat.underlying_cause, stat.count) for stat in cell[A].evictions] == [("Preempted", "", 1)]
+    stop_job(cell)
+    cell.settle()
+    assert cell.state.index.usage.get("cq", {}) == {}
+    assert cell.condition(A, "Requeued") == ("True", "Preempted", "Preempted to accommodate b")
+    assert cell.condition(A, "QuotaReserved") == ("False", "PendingEvaluation", "Preempted to accommodate b")
+    assert cell.condition(A, "Admitted") == ("False", "NoReservation", "The workload has no reservation")
+    assert cell[A].queued_at_ms == cell[A].created_ms
+    assert cell.offers() == ["b", "a"]
+    cell.admit(A)
+    for kind in ("Evicted", "Preempted"):
+        assert cell.condition(A, kind) == ("False", "QuotaReserved", "Previously: Preempted to accommodate b")
+
+
+def test_a_preempted_workload_without_a_job_is_released_at_once(cell: QueueCell) -> None:
+    """Nothing runs for it."""
+    cell.ready()
+    cell.submit("a")
+    b = cell.submit("b", priority=5)
+    cell.settle()
+    cell.admit(A)
+    preempt(cell, b)
+    assert WorkloadReleased in [type(event) for event in cell.settle()]
+    assert cell[A].admission is None
+
+
+def test_a_check_that_wants_the_impossible_finishes_the_workload(cell: QueueCell) -> None:
+    """Kueue's FailedToStart: trying again would not help. A job that has been started stays."""
+    cell.job("j", suspended=True)
+    cell.submit("a", job="j")
+    cell.ready()
+    cell.admit(A, checks=("budget", "other"))
+    updates = [(PodSetUpdate(name="main", labels={"tier": tier}),) for tier in ("gold", "iron")]
+    ready = [
+        CheckState(name=name, state="Ready", pod_set_updates=update)
+        for name, update in zip(("budget", "other"), updates, strict=True)
+    ]
+    cell.see(cell.observed("a", job="j", generation=cell.generations[A], checks=tuple(ready)))
+    cell.settle()
+    cell.cycle_of(cell.admitted(A))
+    cell.settle()
+    assert cell.condition(A, "Finished") == (
+        "True",
+        "FailedToStart",
+        "invalid admission check PodSetUpdate: conflict for labels: conflict for key=tier, value1=gold, value2=iron",
+    )
+    assert cell.state.index.usage.get("cq", {}) == {}
+
+
+def test_a_running_workload_of_another_priority_wakes_its_tree(cell: QueueCell) -> None:
+    """Who could not preempt it before may now; its quota stays charged."""
+    admitted(cell.ready())
+    before = dict(cell.state.freed["ClusterQueue/cq"])
+    cell.submit("a", job="j")
+    assert cell.state.freed["ClusterQueue/cq"] == before
+    cell.submit("a", job="j", priority=-5)
+    assert cell.state.freed["ClusterQueue/cq"]["*"] == cell.state.position
+    assert cell.stage(A) is Stage.ADMITTED
+    assert cell.state.index.usage["cq"] == {("default", "cpu"): 1000}
+
+
+def test_an_eviction_closes_the_gates(cell: QueueCell) -> None:
+    """What others have opened counts until then; what was opened later counts again."""
+    cell.ready()
+    opened = PreemptionGateState(name="g", position="Open", last_transition_time=rfc3339(cell.now_ms))
+    gated = cell.observed("a", preemption_gates=(PreemptionGate(name="g"),))
+    cell.see(gated)
+    assert is_closed(cell[A])
+    cell.settle()
+    seen = msgspec.structs.replace(gated, preemption_gates=(opened,))
+    cell.see(seen)
+    assert not is_closed(cell[A])
+    cell.settle()
+    cell.admit(A)
+    cell.pass_s(10)
+    cell.cluster_queue(stop="HoldAndDrain")
+    cell.settle()
+    closed = msgspec.structs.replace(opened, position="Closed", last_transition_time=rfc3339(cell.now_ms))
+    assert cell[A].preemption_gates == (closed,)
+    cell.see(seen)
+    assert is_closed(cell[A]), "what the API server still shows is older"
+    assert news(cell.state, msgspec.structs.replace(seen, preemption_gates=(closed,))) is None, "that is our own write"
+    cell.pass_s(5)
+    cell.see(
+        msgspec.structs.replace(
+            seen,
+            preemption_gates=(msgspec.structs.replace(opened, last_transition_time=rfc3339(cell.now_ms)),),
+        )
+    )
+    assert not is_closed(cell[A])
 
 
 def test_an_evicted_workload_is_released_once(cell: QueueCell) -> None:

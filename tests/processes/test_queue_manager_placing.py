@@ -256,7 +256,9 @@ def test_a_limit_range_gives_pending_workloads_of_its_namespace_a_new_shape(cell
     assert cell.offers() == ["b"]
     before = cell[A].shape
     cell.see(
-        facts.LimitRangeObserved(limit_range="team/l", limits=(LimitRangeItem(type="Container", max={"cpu": "1"}),))
+        facts.LimitRangeObserved(
+            limit_range="team/l", limits=(LimitRangeItem(type="Container", default_request={"memory": "1Gi"}),)
+        )
     )
     cell.settle()
     assert cell[A].shape != before

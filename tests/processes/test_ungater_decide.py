@@ -9,7 +9,7 @@ from tests.support.logs import TestLog
 from headgate.core.machine import Append, Call, Committed, Completed, Settled, WakeAt
 from headgate.events import effects, facts
 from headgate.events.base import EventBase, Producer
-from headgate.events.decisions import QuotaReserved, WorkloadAdmitted
+from headgate.events.decisions import QuotaReserved, WorkloadAdmitted, WorkloadPreempted
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     Admission,
@@ -239,6 +239,15 @@ def test_an_evicted_job_is_suspended_once_and_then_restored() -> None:
     assert made.rest() == ([], [])
     made.say(BRIDGE, job())
     assert Gate(made.log).rest() == ([], [])
+
+
+def test_a_preempted_job_is_suspended() -> None:
+    """The scheduler's word is enough, as the queue manager's is for other evictions."""
+    made = started()
+    made.say(BRIDGE, job(suspended=False, active=1, template=MARKED))
+    more: dict[str, Any] = {"cluster_queue": "cq", "reason": "InClusterQueue", "message": "m"}
+    made.say(SCHEDULER, WorkloadPreempted(**ABOUT, preemptor=WorkloadKey("team-a/x"), preemptor_uid=Uid("x"), **more))
+    assert made.call().body == {"metadata": {"uid": "j"}, "spec": {"suspend": True}}
 
 
 def test_a_job_that_was_resumed_and_evicted_before_it_showed_is_stopped() -> None:

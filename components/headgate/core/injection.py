@@ -18,6 +18,7 @@ import msgspec
 
 from headgate.core.ingest import WORKLOAD_ANNOTATION
 from headgate.core.job_workload import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL, PODSET_LABEL
+from headgate.core.slices import ELASTIC_GATE, is_elastic
 from headgate.core.state import State, Workload
 from headgate.events.ids import split_key
 from headgate.events.objects import Job, PodSet, PodSetAssignment, PodTemplate, Toleration
@@ -40,6 +41,20 @@ class InjectionError(Exception):
     """Raised when a workload cannot be started as it was admitted: a flavor is gone, or its Job has no such pod set."""
 
 
+class UpdateConflictError(InjectionError):
+    """
+    Raised when admission checks want pods otherwise than the user, a flavor or another check does.
+
+    It is for good: the workload is finished as FailedToStart (Kueue's ErrInvalidPodSetUpdate).
+    """
+
+    def __init__(self, field: str, key: str, have: str, want: str) -> None:
+        super().__init__(
+            f"invalid admission check PodSetUpdate: conflict for {field}: "
+            f"conflict for key={key}, value1={have}, value2={want}"
+        )
+
+
 def original(pod_set: PodSet) -> Directives:
     """What the user gave."""
     template = pod_set.template
@@ -55,7 +70,8 @@ def injected(state: State, workload: Workload) -> tuple[Directives, int]:
     """
     What the template of an admitted workload's only pod set becomes, and how many pods were admitted.
 
-    What the user gave wins over flavors, and flavors over admission checks. Raises InjectionError.
+    What the user gave wins over flavors; admission checks may only add. Raises InjectionError, and the
+    UpdateConflictError among them when a check wants something else.
     """
     pod_set, assignment = _only_pod_set(workload)
     directives = original(pod_set)
@@ -68,9 +84,9 @@ def injected(state: State, workload: Workload) -> tuple[Directives, int]:
     for check in workload.checks:
         for update in check.pod_set_updates:
             if update.name == pod_set.name:
-                _keep_first(directives.labels, update.labels)
-                _keep_first(directives.annotations, update.annotations)
-                _keep_first(directives.node_selector, update.node_selector)
+                _add("annotations", directives.annotations, update.annotations)
+                _add("labels", directives.labels, update.labels)
+                _add("nodeSelector", directives.node_selector, update.node_selector)
                 _extend(directives.tolerations, update.tolerations)
     queues = {CLUSTER_QUEUE_LABEL: workload.cluster_queue, LOCAL_QUEUE_LABEL: workload.spec.queue_name}
     for label, value in ({PODSET_LABEL: pod_set.name} | queues).items():
@@ -93,6 +109,12 @@ def _keep_first(into: dict[str, str], more: Mapping[str, str]) -> None:
         into.setdefault(key, value)
 
 
+def _add(field: str, into: dict[str, str], more: Mapping[str, str]) -> None:
+    for key, value in sorted(more.items()):
+        if into.setdefault(key, value) != value:
+            raise UpdateConflictError(field, key, into[key], value)
+
+
 def _extend(tolerations: list[Toleration], more: Iterable[Toleration]) -> None:
     tolerations.extend(toleration for toleration in dict.fromkeys(more) if toleration not in tolerations)
 
@@ -107,7 +129,16 @@ def start_patch(state: State, workload: Workload, job: Job) -> Json:
     Raises InjectionError.
     """
     directives, count = injected(state, workload)
-    return _patch(job, {"suspend": False, **_parallelism(job, count)}, directives, _flavor_keys(state, workload))
+    patch = _patch(job, {"suspend": False, **_parallelism(job, count)}, directives, _left_behind(state, workload))
+    if is_elastic(state.configuration, workload.annotations):
+        patch["spec"]["template"]["spec"]["schedulingGates"] = _gated(job)
+    return patch
+
+
+def _gated(job: Job) -> list[Json]:
+    """The scheduling gates of an elastic Job's template: with the one behind which pods wait for their slice."""
+    names = [gate.name for gate in job.template.spec.scheduling_gates]
+    return [{"name": name} for name in dict.fromkeys([*names, ELASTIC_GATE])]
 
 
 def stop_patch(job: Job) -> Json:
@@ -123,7 +154,7 @@ def reset_start_time_patch(job_uid: str) -> Json:
 def restore_patch(state: State, workload: Workload, job: Job) -> Json:
     """The merge patch that gives a stopped Job back the template and parallelism that its user gave."""
     pod_set = workload.spec.pod_sets[0]
-    return _patch(job, _parallelism(job, pod_set.count), original(pod_set), _flavor_keys(state, workload))
+    return _patch(job, _parallelism(job, pod_set.count), original(pod_set), _left_behind(state, workload))
 
 
 def needs_restoring(workload: Workload, job: Job) -> bool:
@@ -145,21 +176,37 @@ def _parallelism(job: Job, count: int) -> Json:
     return {"parallelism": count} | ({"completions": count} if job.completions_equal_parallelism else {})
 
 
-def _flavor_keys(state: State, workload: Workload) -> list[str]:
-    """The node labels that an earlier admission in this ClusterQueue may have left in a node selector."""
+class _LeftBehind(msgspec.Struct, frozen=True):
+    """The keys that an earlier admission may have left in a pod template."""
+
+    labels: tuple[str, ...]
+    annotations: tuple[str, ...]
+    node_selector: tuple[str, ...]
+
+
+def _left_behind(state: State, workload: Workload) -> _LeftBehind:
+    """By the flavors of the ClusterQueue, and what the checks of the last admission have asked for."""
     record = state.cluster_queues.get(workload.cluster_queue)
     groups = record.spec.resource_groups if record is not None else ()
     flavors = [state.flavors.get(quotas.name) for group in groups for quotas in group.flavors]
-    return [label for flavor in flavors if flavor is not None for label in flavor.spec.node_labels]
+    injected = workload.injected
+    return _LeftBehind(
+        labels=tuple(key for update in injected for key in update.labels),
+        annotations=tuple(key for update in injected for key in update.annotations),
+        node_selector=(
+            *(label for flavor in flavors if flavor is not None for label in flavor.spec.node_labels),
+            *(key for update in injected for key in update.node_selector),
+        ),
+    )
 
 
-def _patch(job: Job, spec: Json, wanted: Directives, left_behind: Iterable[str]) -> Json:
+def _patch(job: Job, spec: Json, wanted: Directives, left: _LeftBehind) -> Json:
     template = job.template
     metadata = {
-        "labels": _merged(template.metadata.labels, wanted.labels),
-        "annotations": _merged(template.metadata.annotations, wanted.annotations),
+        "labels": _merged([*template.metadata.labels, *left.labels], wanted.labels),
+        "annotations": _merged([*template.metadata.annotations, *left.annotations], wanted.annotations),
     }
-    selector = _merged([*template.spec.node_selector, *left_behind], wanted.node_selector)
+    selector = _merged([*template.spec.node_selector, *left.node_selector], wanted.node_selector)
     changes: Json = {"metadata": {key: value for key, value in metadata.items() if value}, "spec": {}}
     if selector:
         changes["spec"]["nodeSelector"] = selector

@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
-from headgate.core.ingest import FINALIZER, GATED_BY, KUEUE, WORKLOAD_ANNOTATION
-from headgate.core.state import State, Workload
+from headgate.core import gates, slices
+from headgate.core.gates import enabled
+from headgate.core.ingest import ELASTIC_JOB, FINALIZER, GATED_BY, KUEUE, WORKLOAD_ANNOTATION
+from headgate.core.state import PENDING, State, Workload
 from headgate.events.ids import JobKey, WorkloadKey, split_key
 from headgate.events.objects import Job, Labels, PriorityClassRef
 
@@ -41,21 +43,23 @@ class NoSuchPriorityClassError(Exception):
         self.name = name
 
 
-def workload_name(job_name: str, job_uid: str) -> str:
+def workload_name(job_name: str, job_uid: str, generation: int = 0) -> str:
     """
     The name of a Job's Workload, as Kueue's GetWorkloadNameForOwnerWithGVK gives it.
 
     `job-<name>-<hash>`, the hash being the first five hex digits of the SHA-1 of kind, group, name and uid, one a line.
+    An elastic Job has several in its life: the generation that each was made of comes behind.
     """
-    hashed = hashlib.sha1("\n".join(("Job", "batch", job_name, job_uid)).encode(), usedforsecurity=False).hexdigest()
+    parts = ["Job", "batch", job_name, job_uid, *([str(generation)] if generation else [])]
+    hashed = hashlib.sha1("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
     prefix = f"job-{job_name}"[: _NAME_LEN_MAX - 1 - _HASH_LEN]
     return f"{prefix}-{hashed[:_HASH_LEN]}"
 
 
 def workload_key(key: JobKey, job: Job) -> WorkloadKey:
-    """The key of a Job's Workload."""
+    """The key of a Job's Workload; of an elastic one, that which its present generation would get."""
     namespace, name = split_key(key)
-    return WorkloadKey(f"{namespace}/{workload_name(name, job.uid)}")
+    return WorkloadKey(f"{namespace}/{workload_name(name, job.uid, job.generation)}")
 
 
 def pods_count(job: Job) -> int:
@@ -103,11 +107,13 @@ def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, An
     annotations |= {key: value for key, value in given.items() if key.startswith(_PROVISIONING_PREFIX)}
     if job.gated_by:
         annotations[GATED_BY] = job.gated_by
+    if is_sliced(state, job):
+        annotations |= _slice_annotations(state, key, job)
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
         "metadata": {
-            "name": workload_name(name, job.uid),
+            "name": workload_name(name, job.uid, job.generation),
             "namespace": namespace,
             "labels": {KUEUE + "job-uid": job.uid},
             "annotations": annotations,
@@ -125,6 +131,37 @@ def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, An
         },
         "spec": spec,
     }
+
+
+def is_sliced(state: State, job: Job) -> bool:
+    """Whether a Job that is scaled gets workload slices."""
+    return job.elastic and enabled(state.configuration, gates.ELASTIC_JOBS)
+
+
+def wanted_slice(state: State, job: Job) -> slices.Wanted:
+    """What an elastic Job of its present size needs of its slices."""
+    return slices.wanted(slices.slices_of(state, job.uid), {"main": pods_count(job)})
+
+
+def _slice_annotations(state: State, key: JobKey, job: Job) -> dict[str, str]:
+    """The marks of a slice: whose place it takes, and the first of its chain (Kueue's prepareWorkloadSlice)."""
+    replaced = wanted_slice(state, job).selected
+    if replaced is None:
+        return {ELASTIC_JOB: "true", slices.SLICE_NAME: split_key(workload_key(key, job))[1]}
+    return {
+        ELASTIC_JOB: "true",
+        slices.SLICE_NAME: slices.slice_name(replaced),
+        slices.REPLACEMENT_FOR: replaced.key,
+    }
+
+
+def resize_patch(workload: Workload, job: Job) -> list[dict[str, Any]]:
+    """The JSON patch that gives an elastic Job's Workload the Job's size, and nothing else."""
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": workload.uid},
+        {"op": "test", "path": "/spec/podSets/0/name", "value": "main"},
+        {"op": "replace", "path": "/spec/podSets/0/count", "value": pods_count(job)},
+    ]
 
 
 def topology_request(annotations: Labels) -> dict[str, Any]:
@@ -147,22 +184,27 @@ def topology_request(annotations: Labels) -> dict[str, Any]:
 
 def workload_changes(state: State, job: Job, workload: Workload) -> dict[str, Any]:
     """
-    What of a pending Workload has to change to follow its Job, as a merge patch without the uid; empty: nothing.
+    What of an unfinished Workload has to change to follow its Job, as a merge patch without the uid; empty: nothing.
 
-    Its queue, the class that the Job's label names (once that exists), and what holds the Job back.
+    The class that the Job's label names (once that exists); and while it is pending its queue, and what holds the Job
+    back. A Workload whose priority comes from its pods' class does not follow the label, and one that has reserved
+    quota without a class gets none any more (Kueue's UpdateWorkloadPriority). A class whose value changes is no news.
     """
+    is_pending = workload.stage in PENDING
     spec: dict[str, Any] = {}
-    if job.queue_name != workload.spec.queue_name:
+    if is_pending and job.queue_name != workload.spec.queue_name:
         spec["queueName"] = job.queue_name
-    if job.priority_class:
+    before = workload.spec.priority_class_ref
+    follows = is_pending if before is None else before.kind == "WorkloadPriorityClass"
+    if follows and job.priority_class != (before.name if before is not None else ""):
         try:
             priority, reference = _priority(state, job)
         except NoSuchPriorityClassError:
-            reference = workload.spec.priority_class_ref
-        if reference != workload.spec.priority_class_ref:
+            priority, reference = workload.spec.priority or 0, before
+        if reference != before:
             spec |= {"priority": priority, "priorityClassRef": msgspec.to_builtins(reference)}
     changes = {"spec": spec} if spec else {}
-    if job.gated_by != workload.annotations.get(GATED_BY, ""):
+    if is_pending and job.gated_by != workload.annotations.get(GATED_BY, ""):
         changes["metadata"] = {"annotations": {GATED_BY: job.gated_by or None}}
     return changes
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from headgate.core import conditions
+from headgate.core import admission_fair_sharing, conditions, gates
 from headgate.core.activeness import ACTIVE, Activeness, cluster_queue_active, local_queue_active
 from headgate.core.amounts import amount, canonical
 from headgate.core.novelty import reclaimable_count
@@ -32,12 +32,14 @@ from headgate.core.state import (
     State,
     Workload,
 )
+from headgate.core.variants import NEVER_QUEUES
 from headgate.events.commit import digest
 from headgate.events.ids import JobKey, LocalQueueKey, Uid, WorkloadKey, split_key
 from headgate.events.objects import (
     CheckState,
     Condition,
     ReclaimablePod,
+    RequeueState,
     ResourceGroup,
     ResourceQuota,
     SchedulingStats,
@@ -62,16 +64,17 @@ Json = dict[str, Any]
 WRITTEN_CONDITIONS = frozenset(
     {
         conditions.QUOTA_RESERVED,
-        "BlockedOnPreemptionGates",
+        conditions.BLOCKED_ON_PREEMPTION_GATES,
         conditions.EVICTED,
         conditions.ADMITTED,
         conditions.PREEMPTED,
         conditions.REQUEUED,
-        "DeactivationTarget",
+        conditions.DEACTIVATION_TARGET,
         conditions.FINISHED,
+        conditions.PODS_READY,
     }
 )
-"""The conditions that are written to Workloads: Kueue's admissionManagedConditions, without PodsReady."""
+"""The conditions that are written to Workloads: Kueue's admissionManagedConditions. PodsReady is ours for Jobs only."""
 
 REMOVABLE = ("admission", "requeueState", "resourceRequests", "accumulatedPastExecutionTimeSeconds")
 """
@@ -99,29 +102,33 @@ def workload_status(state: State, workload: Workload) -> WorkloadStatus:
     """
     The status that a Workload has by the state, all of it.
 
-    Resource requests are shown only while there is no reservation, whose assignments have them then.
+    Resource requests are shown only while there is no reservation, whose assignments have them then. A requeue state
+    that says nothing is none: an apply that leaves of an object nothing but the empty braces makes null of it.
     """
     stats = SchedulingStats(evictions=workload.evictions) if workload.evictions else None
     return WorkloadStatus(
         conditions=workload.conditions,
         admission=workload.admission,
         admission_checks=workload.checks,
-        requeue_state=workload.requeue_state,
+        requeue_state=workload.requeue_state if workload.requeue_state != _NOT_REQUEUED else None,
         reclaimable_pods=_reclaimable_pods(state, workload),
         resource_requests=workload.resource_requests if workload.admission is None else (),
         scheduling_stats=stats,
         accumulated_past_execution_time_seconds=workload.past_execution_s,
+        preemption_gates=workload.preemption_gates,
     )
 
 
 def _reclaimable_pods(state: State, workload: Workload) -> tuple[ReclaimablePod, ...]:
     """
-    The reclaimable pods that others have reported, and those that the workload's Job shows.
+    The reclaimable pods that others have reported, and those that the workload's Job shows (gate ReclaimablePods).
 
     A count never falls (Kueue's rule while quota is reserved), since the quota may be in use elsewhere already. A Job
     that has finished gives all of it back anyway.
     """
     if workload.owner is None or workload.owner.kind != "Job" or not workload.spec.pod_sets:
+        return workload.reclaimable_pods
+    if not gates.enabled(state.configuration, gates.RECLAIMABLE_PODS):
         return workload.reclaimable_pods
     record = state.jobs.get(JobKey(f"{split_key(workload.key)[0]}/{workload.owner.name}"))
     if record is None or record.job.uid != workload.owner.uid or record.job.finished is not None:
@@ -162,6 +169,7 @@ def _taken_back(condition: Condition) -> Condition:
 
 
 _NOTHING = WorkloadStatus()
+_NOT_REQUEUED = RequeueState()
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -282,9 +290,15 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     admitted_usage: dict[FlavorResource, int] = {}
 
 
+_IN_NO_QUEUE = frozenset({NEVER_QUEUES, conditions.DEACTIVATED})
+"""Why a workload is set aside that is in no pending queue of Kueue's, though it may name the one it was in."""
+
+
 def is_pending_in_queue(workload: Workload) -> bool:
     """Whether a workload counts among the pending ones of its ClusterQueue and LocalQueue."""
-    return workload.stage in PENDING and workload.stage is not Stage.NEW and workload.cluster_queue != ""
+    if workload.stage not in PENDING or workload.stage is Stage.NEW or not workload.cluster_queue:
+        return False
+    return workload.parked is None or workload.parked.reason not in _IN_NO_QUEUE
 
 
 def count_holders(state: State, holders: Iterable[WorkloadKey], pending: int) -> Counts:
@@ -334,7 +348,7 @@ def count_local_queue(state: State, key: LocalQueueKey) -> Counts:
 
 def holds_in_queue(workload: Workload) -> bool:
     """Whether a workload counts among those with a reservation."""
-    return workload.stage in HOLDS_QUOTA and workload.admission is not None
+    return workload.stage in HOLDS_QUOTA and workload.admission is not None and not workload.followed
 
 
 def cluster_queue_status(state: State, name: str, counts: Counts | None = None) -> Json:
@@ -366,7 +380,7 @@ def local_queue_status(state: State, key: LocalQueueKey, counts: Counts | None =
     counts = count_local_queue(state, key) if counts is None else counts
     queue = state.cluster_queues.get(record.spec.cluster_queue)
     groups = queue.spec.resource_groups if queue is not None else ()
-    return {
+    status: Json = {
         "conditions": [_active(local_queue_active(state, key), record.generation)],
         "pendingWorkloads": counts.pending if record.spec.stop_policy == "None" else 0,
         "reservingWorkloads": counts.reserving,
@@ -374,21 +388,32 @@ def local_queue_status(state: State, key: LocalQueueKey, counts: Counts | None =
         "flavorsReservation": _local_queue_usage(groups, counts.reserved_usage),
         "flavorsUsage": _local_queue_usage(groups, counts.admitted_usage),
     }
+    used = state.local_queue_usage.get(key)
+    if used is not None:
+        # Kueue leaves a LocalQueue's weighted share at 0: it has one by usage only.
+        status["fairSharing"] = {
+            "weightedShare": 0,
+            "admissionFairSharingStatus": {
+                "consumedResources": admission_fair_sharing.shown(used.consumed.items()),
+                "lastUpdate": conditions.rfc3339(used.last_update_ms),
+            },
+        }
+    return status
 
 
 def queue_patch(kind: str, key: str, uid: str, status: Json) -> Json:
-    """The body of the server-side apply that writes a queue's status. `kind` is ClusterQueue or LocalQueue."""
+    """The body of the server-side apply that writes the status of a ClusterQueue, LocalQueue or Cohort (no uid)."""
     namespace, name = split_key(key)
-    metadata = {"name": name, "uid": uid}
+    metadata = {"name": name, "uid": uid} if uid else {"name": name}
     if namespace:
         metadata["namespace"] = namespace
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "status": status}
 
 
 def queue_status_path(kind: str, key: str) -> str:
-    """The path of a queue's status subresource."""
+    """The path of the status subresource of a ClusterQueue, LocalQueue or Cohort."""
     namespace, name = split_key(key)
-    where = f"namespaces/{namespace}/localqueues" if kind == "LocalQueue" else "clusterqueues"
+    where = f"namespaces/{namespace}/localqueues" if kind == "LocalQueue" else f"{kind.lower()}s"
     return f"/apis/{API_VERSION}/{where}/{name}/status"
 
 

@@ -6,16 +6,20 @@ somebody who switches it on again makes it queue anew. The queue manager decides
 reason Deactivated) and keeps the workload out from there on, as long as its object has the generation that the
 eviction saw; this task makes the object say so.
 
+So it does for whoever asks by a DeactivationTarget condition, as Kueue does: that workload's eviction follows from its
+spec.
+
 Level-triggered: a workload is switched off when its record says that it is evicted as Deactivated and its spec, at
-that same generation, is still active. Once the API server has taken it, the new spec comes back as a fact, and that is
-the only trace in the log; until then the answer is remembered, and after a restart the call is repeated, which changes
-nothing. The uid in it keeps it from a Workload that was made anew under its name.
+that same generation, is still active, or that it is such a target. Once the API server has taken it, the new spec comes
+back as a fact, and that is the only trace in the log; until then the answer is remembered, and after a restart the call
+is repeated, which changes nothing. The uid in it keeps it from a Workload that was made anew under its name.
 """
 
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from headgate.core import conditions
+from headgate.core.leaving import is_target
 from headgate.core.machine import MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
 from headgate.core.state import PENDING, Stage, State, Workload
@@ -41,9 +45,11 @@ class _Call(NamedTuple):
 
 
 def is_to_be_deactivated(workload: Workload) -> bool:
-    """Whether a workload's eviction has switched it off, and its object does not show it yet."""
+    """Whether a workload's eviction, or a request, has switched it off, and its object does not show it yet."""
     if not workload.spec.active or workload.deleting:
         return False
+    if is_target(workload):
+        return True
     if workload.stage is not Stage.EVICTED and workload.stage not in PENDING:
         return False
     evicted = conditions.find(workload.conditions, conditions.EVICTED)

@@ -1,10 +1,11 @@
 """
 The binder's machine: what was decided appears in the API server.
 
-It has six tasks, each in a module of its own: Workload statuses (`workload_statuses`), `spec.active: false` for
+It has seven tasks, each in a module of its own: Workload statuses (`workload_statuses`), `spec.active: false` for
 workloads that were evicted for good (`deactivations`), the statuses of ClusterQueues and LocalQueues
-(`queue_statuses`), finalizers (`finalizers`), nodes for the pods that Headgate schedules itself (`pod_placement`), and
-Kubernetes Events (`events`). This module hands stimuli to them and puts what comes back into one commit.
+(`queue_statuses`), finalizers (`finalizers`), the end of what was kept long enough (`retention`), nodes for the pods
+that Headgate schedules itself (`pod_placement`), and Kubernetes Events (`events`). This module hands stimuli to them
+and puts what comes back into one commit.
 
 All but the Events follow from the folded state, so a binder that starts anew finds what is left to do; each call bears
 repetition. Events tell what happens while the binder leads, and nothing of before.
@@ -35,6 +36,7 @@ from headgate.processes.binder.events import Events, Told
 from headgate.processes.binder.finalizers import Finalizers
 from headgate.processes.binder.pod_placement import PodPlacement
 from headgate.processes.binder.queue_statuses import QueueStatuses
+from headgate.processes.binder.retention import Retention
 from headgate.processes.binder.workload_statuses import WorkloadStatuses
 
 EVENTS_MAX: Final = 2000
@@ -52,6 +54,7 @@ class Binder:
         self._workloads = WorkloadStatuses(state, load, self._finalizers)
         self._deactivations = Deactivations(state)
         self._queues = QueueStatuses(state, load)
+        self._retention = Retention(state)
         self._pods = PodPlacement(state)
         self.events = Events(state, load, told)
 
@@ -65,6 +68,7 @@ class Binder:
                     self._deactivations.on_event(event)
                     self._queues.on_event(event)
                     self._finalizers.on_event(event)
+                    self._retention.on_event(event)
                     self._pods.on_event(event)
                     self.events.on_event(event, Position(stimulus.logged.seq, index), commit.time_ms)
                 return []
@@ -75,6 +79,7 @@ class Binder:
                 self._workloads.on_completed(stimulus, self._effects)
                 self._deactivations.on_completed(stimulus)
                 self._queues.on_completed(stimulus)
+                self._retention.on_completed(stimulus)
                 self.events.on_completed(stimulus)
                 self._pods.on_completed(stimulus, self._effects)
                 return []
@@ -92,8 +97,9 @@ class Binder:
             self._deactivations.settle(now_ms, calls),
             self._finalizers.settle(now_ms, calls),
             self._queues.settle(now_ms, calls),
+            self._retention.settle(now_ms, calls),
             self._pods.settle(now_ms, EVENTS_MAX - len(events), events, calls),
-            self.events.settle(now_ms, calls),
+            self._tell(now_ms, calls),
         )
         commands: list[Command] = []
         if events:
@@ -103,3 +109,9 @@ class Binder:
         if due:
             commands.append(WakeAt(min(due)))
         return commands
+
+    def _tell(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
+        for deleted in self._retention.deleted:
+            self.events.on_deleted(deleted, now_ms)
+        self._retention.deleted.clear()
+        return self.events.settle(now_ms, calls)

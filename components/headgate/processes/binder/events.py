@@ -16,18 +16,24 @@ the API server refuses is left: nothing depends on an Event.
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, assert_never
 
-from headgate.core import conditions
+from headgate.core import conditions, event_notes
+from headgate.core.event_notes import JOB_KEPT, WORKLOAD_KEPT
+from headgate.core.families import NO_VARIANT, VARIANT_EVICTED
 from headgate.core.job_workload import JOB_API_VERSION
 from headgate.core.machine import Call, Command, Completed
-from headgate.core.state import PENDING, State, Workload
+from headgate.core.preemption import preempted_event_message, preemptor_event_message
+from headgate.core.slices import SLICE_REPLACED
+from headgate.core.state import PENDING, Stage, State, Workload
 from headgate.core.status import API_VERSION, Json
-from headgate.events import decisions, effects, queueing
+from headgate.core.variants import GATE
+from headgate.events import decisions, effects, facts, queueing
 from headgate.events.commit import Position
 from headgate.events.ids import JobKey, UnixMs, WorkloadKey, split_key
 from headgate.events.registry import Event
 from headgate.processes.binder.budget import Budget, BudgetSettings, Load
+from headgate.processes.binder.retention import Deleted
 
 Told = Literal["off", "summary", "all"]
 """How much is told."""
@@ -47,9 +53,6 @@ REPEAT_MS: Final = 300_000
 CALLS_MAX: Final = 16
 """The most Events that are being created at a time."""
 
-NOTE_BYTES_MAX: Final = 1024
-"""What the API takes as an Event's note."""
-
 BUDGETS: Final = {
     "off": BudgetSettings(rate_max=1, rate_min=1, burst=1),
     "summary": BudgetSettings(rate_max=20, rate_min=0.5, burst=100),
@@ -59,6 +62,8 @@ BUDGETS: Final = {
 _DEACTIVATED: Final = "The workload is deactivated"
 _COMPONENT: Final = "headgate"
 _NAME_LEN_MAX: Final = 253
+_AFTERWARDS: Final = 99
+"""The number of an Event about what was done after a position, behind those about what stands there."""
 
 
 class Telling(NamedTuple):
@@ -95,10 +100,23 @@ class Events:
         if self._told == "off":
             return
         for nth, told in enumerate(self._derive(event, at, at_ms)):
-            if len(self._waiting) >= WAITING_MAX:
-                self._waiting.popleft()
-                self.dropped += 1
-            self._waiting.append(told._replace(nth=nth))
+            self._wait(told._replace(nth=nth))
+
+    def _wait(self, told: Telling) -> None:
+        if len(self._waiting) >= WAITING_MAX:
+            self._waiting.popleft()
+            self.dropped += 1
+        self._waiting.append(told)
+
+    def on_deleted(self, deleted: Deleted, now_ms: UnixMs) -> None:
+        """An object was kept for as long as it had to be. Its deletion has no position but where the log is now."""
+        if self._told == "off":
+            return
+        kind, note = ("Job", JOB_KEPT) if deleted.what == "job" else ("Workload", WORKLOAD_KEPT)
+        at = Position(self._state.position)
+        self._wait(
+            Telling(kind, deleted.key, deleted.uid, "Normal", "Deleted", note, at, now_ms, now_ms, nth=_AFTERWARDS)
+        )
 
     def on_completed(self, completed: Completed) -> None:
         """Created, there already, or refused: it is over."""
@@ -136,10 +154,13 @@ class Events:
 
     def _remember(self, told: Telling, now_ms: UnixMs) -> None:
         if told.due_ms != told.at_ms:
-            self._said[told.uid, told.reason] = now_ms
-            self._said.move_to_end((told.uid, told.reason))
-            if len(self._said) > SAID_MAX:
-                self._said.popitem(last=False)
+            self._say((told.uid, told.reason), now_ms)
+
+    def _say(self, what: tuple[str, str], now_ms: UnixMs) -> None:
+        self._said[what] = now_ms
+        self._said.move_to_end(what)
+        if len(self._said) > SAID_MAX:
+            self._said.popitem(last=False)
 
     # --- what the log says ------------------------------------------------------------------------------------------
 
@@ -152,6 +173,8 @@ class Events:
             case effects.WorkloadCreateRejected():
                 about = _about_job(event.job, event.job_uid, "ErrWorkloadCompose", event.message, at, at_ms)
                 yield about._replace(type="Warning")
+            case effects.VariantChanged():
+                yield from self._about_variant(event, at, at_ms)
             case effects.JobStarted():
                 workload = self._state.workloads.get(event.workload)
                 queue = workload.cluster_queue if workload is not None else ""
@@ -164,6 +187,28 @@ class Events:
                 workload = self._state.workloads.get(key) if key else None
                 if workload is not None and workload.uid == getattr(event, "uid", ""):
                     yield from self._about_workload(event, workload, at, at_ms)
+
+    def _about_variant(self, event: effects.VariantChanged, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
+        """Kueue tells of a variant that was made or deleted about its parent."""
+        its_own = Telling("Workload", event.variant, event.uid, "Normal", "", "", at, at_ms, at_ms)
+        of_parent = its_own._replace(key=event.parent, uid=event.parent_uid)
+        match event.change:
+            case "created":
+                if self._told == "all":
+                    yield of_parent._replace(
+                        reason="CreatedVariant", note=f'Variant Workload "{event.variant}" created'
+                    )
+            case "deleted":
+                note = f'Variant Workload "{event.variant}" deleted; flavor "{event.flavor}" no longer in ClusterQueue'
+                yield of_parent._replace(reason="DeletedVariant", note=note)
+            case "activated":
+                yield its_own._replace(reason="ActivatedVariant", note=f"Variant Workload activated due to {event.why}")
+            case "deactivated":
+                yield its_own._replace(
+                    reason="DeactivatedVariant", note=f"Variant Workload deactivated due to {event.why}"
+                )
+            case _:
+                assert_never(event.change)
 
     def _why_stopped(self, event: effects.JobStopped) -> str:
         """Kueue's words: those of the eviction, else of why the Job may not run."""
@@ -183,15 +228,13 @@ class Events:
             return normal(reason, note)._replace(type="Warning", due_ms=UnixMs(at_ms + delay_ms))
 
         match event:
+            case facts.WorkloadObserved() if workload.stage is Stage.RESERVED:
+                yield from self._about_checks(workload, at, at_ms)
             case decisions.QuotaReserved():
                 if self._told == "all" or event.checks:
-                    waited = _seconds(_queued_ms(workload), at_ms)
-                    note = f"Quota reserved in ClusterQueue {event.cluster_queue}, wait time since queued was {waited}s"
-                    yield normal("QuotaReserved", note)
+                    yield normal("QuotaReserved", event_notes.quota_reserved(workload, event, at_ms))
             case decisions.WorkloadAdmitted():
-                waited = _seconds(workload.reserved_at_ms, at_ms)
-                note = f"Admitted by ClusterQueue {event.cluster_queue}, wait time since reservation was {waited}s"
-                yield normal("Admitted", note)
+                yield normal("Admitted", event_notes.admitted(workload, event, at_ms))
             case decisions.WorkloadSkipped() if event.status != "nominated":
                 yield warning(event.reason, event.message, 1 if self._told == "all" else DELAY_MS)
             case queueing.WorkloadParked() if event.reason == "AdmissionGated":
@@ -203,11 +246,22 @@ class Events:
             case queueing.DeadlinePassed() if event.deadline == "MaximumExecutionTime":
                 allowed_s = workload.spec.maximum_execution_time_seconds
                 yield warning("MaximumExecutionTimeExceeded", f"The maximum execution time ({allowed_s}s) exceeded")
+            case queueing.PreemptionGateOpened() if self._told == "all" and event.gate == GATE:
+                note = f'Opened preemption gate for variant workload "{workload.key}"'
+                yield normal("PreemptionUngatedVariant", note)
+            case queueing.WorkloadEvicted() if event.reason in (VARIANT_EVICTED, NO_VARIANT):
+                # Kueue tells of the variant's eviction only.
+                return
             case queueing.WorkloadEvicted() if workload.admission is not None:
                 if event.underlying_cause == "AdmissionCheck":
                     yield warning("AdmissionCheckRejected", event.message.replace(_DEACTIVATED, "Deactivated", 1))
-                cause = f"DueTo{event.underlying_cause}" if event.underlying_cause else ""
-                yield normal(f"EvictedDueTo{event.reason}{cause}", event.message)
+                yield normal(event_notes.evicted_reason(event), event.message)
+            case decisions.WorkloadPreempted():
+                yield from self._about_preemption(event, workload, at, at_ms)
+            case decisions.WorkloadMigrated():
+                yield normal(event_notes.MIGRATED, event.message)
+            case decisions.WorkloadReplaced():
+                yield normal(SLICE_REPLACED, event.message)
             case queueing.WorkloadFinished() if self._told == "all" and workload.owner is not None:
                 job = JobKey(f"{split_key(workload.key)[0]}/{workload.owner.name}")
                 note = f"Workload '{workload.key}' is declared finished"
@@ -215,20 +269,33 @@ class Events:
             case _:
                 pass
 
+    def _about_checks(self, workload: Workload, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
+        """What pending checks say while a Job waits for them, about the Job; Kueue repeats it, here it is news once."""
+        owner, note = workload.owner, event_notes.checks_pending(workload)
+        if not note or owner is None or owner.kind != "Job":
+            return
+        said_ms = self._said.get((owner.uid, note))
+        if said_ms is None or at_ms >= said_ms + REPEAT_MS:
+            self._say((owner.uid, note), at_ms)
+            job = JobKey(f"{split_key(workload.key)[0]}/{owner.name}")
+            yield _about_job(job, owner.uid, "UpdatedAdmissionCheck", note, at, at_ms)
 
-def _queued_ms(workload: Workload) -> UnixMs:
-    """Since when a workload waits, by Kueue's count: since it was requeued, or made (QueuedWaitTime)."""
-    requeued = conditions.find(workload.conditions, conditions.REQUEUED)
-    if requeued is None:
-        return workload.created_ms
-    try:
-        return conditions.parse_rfc3339(requeued.last_transition_time)
-    except ValueError:
-        return workload.created_ms
-
-
-def _seconds(since_ms: UnixMs, until_ms: UnixMs) -> int:
-    return max(0, round((until_ms - since_ms) / 1000))
+    def _about_preemption(
+        self, event: decisions.WorkloadPreempted, victim: Workload, at: Position, at_ms: UnixMs
+    ) -> Iterator[Telling]:
+        """What Kueue tells of a preemption: about the preempted workload, and about the one that takes its place."""
+        preempted = event_notes.PREEMPTED
+        about = Telling("Workload", victim.key, victim.uid, "Normal", preempted, event.message, at, at_ms, at_ms)
+        if self._told == "all":
+            yield about._replace(reason=event_notes.EVICTED_BY_PREEMPTION)
+        preemptor = self._state.workloads.get(event.preemptor)
+        if preemptor is None or preemptor.uid != event.preemptor_uid:
+            yield about
+            return
+        configuration = self._state.configuration
+        yield about._replace(note=preempted_event_message(event.message, preemptor, victim, configuration))
+        note = preemptor_event_message(preemptor, victim, event.cluster_queue, configuration)
+        yield about._replace(key=preemptor.key, uid=preemptor.uid, reason=event_notes.PREEMPTED_WORKLOAD, note=note)
 
 
 def _about_job(job: JobKey, uid: str, reason: str, note: str, at: Position, at_ms: UnixMs) -> Telling:
@@ -248,7 +315,7 @@ def _call(told: Telling) -> Call:
         "action": told.reason,
         "reason": told.reason,
         "type": told.type,
-        "note": conditions.truncated(told.note, NOTE_BYTES_MAX),
+        "note": event_notes.cut(told.note),
         "regarding": {
             "apiVersion": JOB_API_VERSION if told.kind == "Job" else API_VERSION,
             "kind": told.kind,

@@ -1,6 +1,8 @@
 """
 The binder's third task: ClusterQueues and LocalQueues show how many workloads wait and run, and what is used.
 
+With fair sharing on, ClusterQueues and Cohorts show their shares as well.
+
 These statuses follow from the state, are written by server-side apply at most once in INTERVAL_MS a queue, and leave no
 event in the log: they say nothing that the log does not. The last state of a queue is always written in the end.
 
@@ -26,6 +28,8 @@ from headgate.core.activeness import ACTIVE
 from headgate.core.machine import APPLY_PATCH, Call, Command, Completed
 from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
 from headgate.core.places import local_queue_of
+from headgate.core.queue_shares import QueueShares
+from headgate.core.shares import Share
 from headgate.core.state import State
 from headgate.core.status import (
     Counts,
@@ -39,7 +43,7 @@ from headgate.core.status import (
     queue_patch,
     queue_status_path,
 )
-from headgate.events import facts
+from headgate.events import facts, queueing
 from headgate.events.ids import LocalQueueKey, UnixMs, WorkloadKey
 from headgate.events.objects import Condition, ReclaimablePod
 from headgate.events.registry import Event
@@ -68,12 +72,17 @@ _CONFIGURATION: Final = (
     facts.CohortDeleted,
     facts.AdmissionCheckObserved,
     facts.AdmissionCheckDeleted,
+    facts.ConfigurationObserved,
 )
 """The events that may change whether a queue is active, or what it shows. Rare, so all queues are looked at."""
 
 
 class Queue(NamedTuple):
-    """A queue: `kind` is ClusterQueue or LocalQueue, `key` its name or `<namespace>/<name>`."""
+    """
+    A queue, or what takes part in fair sharing like one.
+
+    `kind` is ClusterQueue, LocalQueue or Cohort, `key` its name or `<namespace>/<name>`.
+    """
 
     kind: str
     key: str
@@ -157,6 +166,7 @@ class QueueStatuses:
     def __init__(self, state: State, load: Load) -> None:
         self._state = state
         self._budget = Budget(QUEUES_BUDGET, load)
+        self._shares = QueueShares(state)
         self._tally = _Tally()
         for key in state.workloads:
             self._tally.recount(state, key)
@@ -178,6 +188,7 @@ class QueueStatuses:
         for key in self._state.local_queues:
             self._pressing[Queue("LocalQueue", key)] = None
         self._note(self._pressing)
+        self._note(Queue("Cohort", name) for name in self._state.cohorts)
 
     def _note(self, queues: Iterable[Queue]) -> None:
         for queue in queues:
@@ -188,14 +199,29 @@ class QueueStatuses:
     def on_event(self, event: Event) -> None:
         """Note what may have changed a queue's status."""
         if isinstance(event, WORKLOAD_EVENTS):
-            self._note(self._tally.recount(self._state, event.workload))
+            changed = self._tally.recount(self._state, event.workload)
+            self._note(changed)
+            if self._shares.is_on:
+                self._note_cohorts(changed)
+        elif isinstance(event, queueing.LocalQueuesSampled):
+            self._note(Queue("LocalQueue", key) for key in event.queues)
         elif isinstance(event, _CONFIGURATION):
             if isinstance(event, facts.ClusterQueueObserved):
                 self._forget_if_new(Queue("ClusterQueue", event.name), event.uid)
             elif isinstance(event, facts.LocalQueueObserved):
                 self._forget_if_new(Queue("LocalQueue", event.queue), event.uid)
+            elif isinstance(event, facts.CohortDeleted):
+                self._forget(Queue("Cohort", event.name))
+            self._shares.forget()
             self._look_at_all()
             self._rest_until = None
+
+    def _note_cohorts(self, changed: Iterable[Queue]) -> None:
+        """The shares of the cohorts above change with the usage of a ClusterQueue."""
+        for queue in changed:
+            if queue.kind == "ClusterQueue":
+                above = self._shares.cohorts_above(queue.key)
+                self._note(Queue("Cohort", name) for name in above if name in self._state.cohorts)
 
     def _forget_if_new(self, queue: Queue, uid: str) -> None:
         """An object that was made anew under its name has no status."""
@@ -216,7 +242,7 @@ class QueueStatuses:
         if is_success(completed):
             written.failures = 0
             if looked_at is not None:
-                _read(written, completed.body)
+                _read(queue.kind, written, completed.body)
             return
         written.status = None
         if completed.status == NOT_FOUND:
@@ -287,14 +313,16 @@ class QueueStatuses:
         identity: Json = {"uid": uid, **status}
         if written.status == identity:
             return True
-        condition: dict[str, Any] = status["conditions"][0]
+        shown = dict(status)
         is_news = is_pressing and (written.status is None or written.status["conditions"] != status["conditions"])
         if not self._budget.take(now_ms) and not is_news:
             return False
-        if written.active != condition["status"]:
-            written.active, written.since = condition["status"], conditions.rfc3339(now_ms)
+        if "conditions" in status:
+            condition: dict[str, Any] = status["conditions"][0]
+            if written.active != condition["status"]:
+                written.active, written.since = condition["status"], conditions.rfc3339(now_ms)
+            shown["conditions"] = [{**condition, "lastTransitionTime": written.since}]
         written.status, written.due_ms = identity, UnixMs(now_ms + INTERVAL_MS)
-        shown = {**status, "conditions": [{**condition, "lastTransitionTime": written.since}]}
         call_id = _call_id(queue)
         self._writes[call_id] = queue
         calls.append(
@@ -311,14 +339,17 @@ class QueueStatuses:
         return True
 
     def _status(self, queue: Queue) -> tuple[str, Json] | None:
-        """Uid and status of a queue; None when there is no such queue."""
+        """Uid and status of a queue; None when there is no such queue. Cohorts have no uid, and nothing but shares."""
         state = self._state
+        if queue.kind == "Cohort":
+            return ("", _fair_sharing(self._shares.of_cohort(queue.key))) if queue.key in state.cohorts else None
         if queue.kind == "ClusterQueue":
             record = state.cluster_queues.get(queue.key)
             if record is None:
                 return None
             counts = self._counts(queue, state.index.holders.get(queue.key, {}))
-            return record.uid, cluster_queue_status(state, queue.key, counts)
+            shares = _fair_sharing(self._shares.of_cluster_queue(queue.key))
+            return record.uid, {**cluster_queue_status(state, queue.key, counts), **shares}
         local = state.local_queues.get(LocalQueueKey(queue.key))
         if local is None:
             return None
@@ -333,6 +364,11 @@ _NEVER: Final = UnixMs(1 << 62)
 _ABSENT: Final = "absent"
 
 
+def _fair_sharing(share: Share | None) -> Json:
+    """The part of a status that shows a share; nothing of none."""
+    return {} if share is None else {"fairSharing": {"weightedShare": share.rounded}}
+
+
 def _call_id(queue: Queue) -> str:
     return f"queue-status/{queue.kind}/{queue.key}"
 
@@ -344,6 +380,7 @@ class _Shown(msgspec.Struct, frozen=True, rename="camel"):
     admitted_workloads: int = 0
     flavors_reservation: list[Json] = []
     flavors_usage: list[Json] = []
+    fair_sharing: Json | None = None
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -355,12 +392,16 @@ class _Object(msgspec.Struct, frozen=True):
     status: _Shown = _Shown()
 
 
-def _read(written: _Written, body: bytes) -> None:
+def _read(kind: str, written: _Written, body: bytes) -> None:
     """Take over what a queue shows. What cannot be read is written anew."""
     written.is_read = True
     try:
         seen = msgspec.json.decode(body, type=_Object)
     except (msgspec.MsgspecError, UnicodeDecodeError):
+        return
+    fair_sharing: Json = {} if seen.status.fair_sharing is None else {"fairSharing": seen.status.fair_sharing}
+    if kind == "Cohort":
+        written.status = {"uid": "", **fair_sharing}
         return
     active = conditions.find(seen.status.conditions, ACTIVE)
     if active is None:
@@ -375,4 +416,5 @@ def _read(written: _Written, body: bytes) -> None:
         "admittedWorkloads": seen.status.admitted_workloads,
         "flavorsReservation": seen.status.flavors_reservation,
         "flavorsUsage": seen.status.flavors_usage,
+        **fair_sharing,
     }

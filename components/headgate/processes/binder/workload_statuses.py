@@ -9,8 +9,10 @@ Not every change is worth a write of its own. What somebody acts upon (quota res
 finished) is written at once, and what has happened by then goes with it. Why a workload waits is for people: it is
 written when it has stood for WAITING_DELAY_MS, so that nobody pays for a wait that ends in the same breath; with the
 same reason only each REPEAT_MS, since the numbers in its message change with every other workload; and within a budget
-that shrinks under load. Counts of pods that are done are gathered for WAITING_DELAY_MS too. The last state is always
-written in the end. Of a workload that somebody else has marked finished nothing is written any more.
+that shrinks under load. What a running Job's counters say (PodsReady, reclaimable pods) is read by people and tools,
+while what Headgate itself does about it follows from the log: it is written when it has stood for RUNNING_DELAY_MS,
+within a budget of its own, and goes with the end of a Job that is over before. The last state is always written in the
+end. Of a workload that somebody else has marked finished nothing is written any more.
 
 A conflict (the object was made anew under its name, or the controller of an admission check has answered meanwhile) is
 tried again later with the state of then; any other refusal is final until the status changes, but for one: a
@@ -26,6 +28,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.core.families import relatives
 from headgate.core.machine import APPLY_PATCH, MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import CONFLICT, INVALID, backoff_ms, field_conflicts, is_success, refusal
 from headgate.core.state import PENDING, State, Workload
@@ -43,6 +46,7 @@ from headgate.core.status import (
     without_reservation,
     workload_status,
 )
+from headgate.core.variants import is_parent
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.ids import Uid, UnixMs, WorkloadKey
 from headgate.events.objects import WorkloadStatus
@@ -56,11 +60,20 @@ WRITES_MAX: Final = 256
 WAITING_DELAY_MS: Final = 500
 """How long a workload has waited before why is written."""
 
+RUNNING_DELAY_MS: Final = 2_000
+"""
+How long a Job's counters have stood before what they say is written: longer than the second for which the Job
+controller gathers changes of pods, so that a short Job's PodsReady goes with its end.
+"""
+
 REPEAT_MS: Final = 30_000
 """How long a reason stands before it is written again with another message."""
 
 WAITING_BUDGET: Final = BudgetSettings(rate_max=50, rate_min=3, burst=100, share=2.0)
 """Writes of why workloads wait."""
+
+RUNNING_BUDGET: Final = BudgetSettings(rate_max=100, rate_min=10, burst=200)
+"""Writes of what the counters of running Jobs say."""
 
 _URGENT: Final = (
     queueing.WorkloadEvicted,
@@ -69,6 +82,11 @@ _URGENT: Final = (
     queueing.WorkloadFinished,
     decisions.QuotaReserved,
     decisions.WorkloadAdmitted,
+    decisions.WorkloadPreempted,
+    decisions.WorkloadMigrated,
+    queueing.WorkloadFollowed,
+    queueing.PreemptionGateOpened,
+    decisions.WorkloadReplaced,
 )
 _PATIENT: Final = (
     facts.WorkloadObserved,
@@ -105,6 +123,7 @@ class WorkloadStatuses:
         self._load = load
         self._finalizers = finalizers
         self._budget = Budget(WAITING_BUDGET, load)
+        self._running_budget = Budget(RUNNING_BUDGET, load)
         self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict()
         """To be looked at now."""
         self._news: dict[WorkloadKey, None] = {}
@@ -113,6 +132,10 @@ class WorkloadStatuses:
             (self._news if workload.stage in PENDING else self._dirty)[key] = None
         self._soon: OrderedDict[WorkloadKey, UnixMs] = OrderedDict()
         """Those that do not wait for quota, with when to look at them; in that order."""
+        self._counted: dict[WorkloadKey, None] = {}
+        """Those whose Job has been observed, to be looked at when it has stood for a while."""
+        self._running: OrderedDict[WorkloadKey, UnixMs] = OrderedDict()
+        """Those of them that do not wait for quota, with when to look at them; in that order."""
         self._due: dict[WorkloadKey, UnixMs] = {}
         """Those that do, with when to say why."""
         self._line: list[tuple[UnixMs, int, WorkloadKey]] = []
@@ -148,13 +171,22 @@ class WorkloadStatuses:
             self._conflicts.pop(event.workload, None)
             self._dirty[event.workload] = None
         elif isinstance(event, facts.JobObserved):
-            # A Job's counters give its Workload's reclaimable pods.
+            # A Job's counters give its Workload's reclaimable pods, and say whether the pods are ready.
             key = self._state.index.by_owner.get(event.spec.uid)
             if key is not None:
-                self._news[key] = None
+                self._counted[key] = None
+                self._note_variants(key)
         elif isinstance(event, facts.ClusterQueueObserved):
             # With its list of admission checks those of its workloads may have changed.
             self._news |= self._state.index.holders.get(event.name, {})
+        if isinstance(event, queueing.WorkloadFollowed | facts.WorkloadObserved):
+            self._note_variants(event.workload)
+
+    def _note_variants(self, key: WorkloadKey) -> None:
+        """The variants of a workload show whether its pods are ready, as it does."""
+        workload = self._state.workloads.get(key)
+        if workload is not None and is_parent(workload) and self._state.configuration.wait_for_pods_ready is not None:
+            self._news.update((each.key, None) for each in relatives(self._state, workload))
 
     def on_completed(self, completed: Completed, out: list[Event]) -> None:
         """The effect of a write that has ended. Its workload stays busy until the effect is folded."""
@@ -210,20 +242,30 @@ class WorkloadStatuses:
             self._dirty[key] = None
         calls += self._removals
         self._removals.clear()
-        self._sort_news(UnixMs(now_ms + WAITING_DELAY_MS))
+        self._sort_news(now_ms)
         while self._soon and next(iter(self._soon.values())) <= now_ms:
             self._dirty[self._soon.popitem(last=False)[0]] = None
         begun = len(self._writes)
         while self._dirty and len(self._writes) < WRITES_MAX:
             self._look_at(self._dirty.popitem(last=False)[0], calls, now_ms)
         self._load.note(now_ms, len(self._writes) - begun)
+        self._look_at_running(now_ms, calls)
         self._look_at_waiting(now_ms, calls)
         soon = list(self._soon.values())[:1]
-        return min([*self._retry_at.values(), *soon, *self._next_due(now_ms)], default=None)
+        running = [max(due_ms, self._running_budget.ready_at(now_ms)) for due_ms in list(self._running.values())[:1]]
+        return min([*self._retry_at.values(), *soon, *running, *self._next_due(now_ms)], default=None)
 
     # --- what can wait ---------------------------------------------------------------------------------------------
 
-    def _sort_news(self, due_ms: UnixMs) -> None:
+    def _sort_news(self, now_ms: UnixMs) -> None:
+        for key in self._counted:
+            workload = self._state.workloads.get(key)
+            if workload is not None and workload.stage in PENDING:
+                self._news[key] = None
+            else:
+                self._running.setdefault(key, UnixMs(now_ms + RUNNING_DELAY_MS))
+        self._counted.clear()
+        due_ms = UnixMs(now_ms + WAITING_DELAY_MS)
         for key in self._news:
             workload = self._state.workloads.get(key)
             if workload is None or workload.stage not in PENDING:
@@ -231,6 +273,15 @@ class WorkloadStatuses:
             elif key not in self._due and (workload.conditions or workload.applied):
                 self._wait(key, due_ms)
         self._news.clear()
+
+    def _look_at_running(self, now_ms: UnixMs, calls: list[Command]) -> None:
+        while self._running and len(self._writes) < WRITES_MAX:
+            if next(iter(self._running.values())) > now_ms or self._running_budget.ready_at(now_ms) > now_ms:
+                return
+            begun = len(self._writes)
+            self._look_at(self._running.popitem(last=False)[0], calls, now_ms)
+            if len(self._writes) > begun:
+                self._running_budget.take(now_ms)
 
     def _look_at_waiting(self, now_ms: UnixMs, calls: list[Command]) -> None:
         while self._line and len(self._writes) < WRITES_MAX:
@@ -273,10 +324,14 @@ class WorkloadStatuses:
                 table.pop(key, None)
             return
         self._soon.pop(key, None)
+        self._running.pop(key, None)
         self._due.pop(key, None)
         if key in self._busy:
             if waiting:
                 self._news[key] = None
+            else:
+                # The write under way may be older than what it was to be looked at for.
+                self._busy[key] = True
             return
         if key in self._retry_at or workload.observed_finished is not None:
             return

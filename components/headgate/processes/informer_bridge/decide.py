@@ -16,8 +16,9 @@ last fact.
 Effects. A Job with a queue and without Workload gets one (POST; the name follows from the Job's uid, so that a repeated
 POST is answered 409 and does no harm). It carries the Job's whole pod template, which the log does not have: the Job's
 JSON is kept from when it was shown until its Workload is made, and asked for where it was not shown since the start.
-A pending Workload follows its Job to another queue or priority class. All of this follows from the state and the
-objects shown, and is found again after a crash.
+A pending Workload follows its Job to another queue or priority class, and the slices of an elastic Job its size.
+Variants are made by `variant_maker`. All of this follows from the state and the objects shown, and is found again
+after a crash.
 
 Objects that cannot be read are kept in `problems` for the process to log; they count as absent.
 """
@@ -31,6 +32,7 @@ import msgspec
 from headgate.core import novelty
 from headgate.core.ingest import (
     CLUSTER_NAMESPACE,
+    ELASTIC_JOB,
     RESOURCES,
     UnreadableObjectError,
     cluster_id_of,
@@ -39,11 +41,15 @@ from headgate.core.ingest import (
 )
 from headgate.core.job_workload import (
     NoSuchPriorityClassError,
+    is_sliced,
+    resize_patch,
+    wanted_slice,
     workload_changes,
     workload_key,
     workload_of,
 )
 from headgate.core.machine import (
+    JSON_PATCH,
     MERGE_PATCH,
     Append,
     Call,
@@ -58,13 +64,16 @@ from headgate.core.machine import (
     Stimulus,
 )
 from headgate.core.outcomes import CONFLICT, NOT_FOUND, is_success, refusal
-from headgate.core.state import PENDING, JobRecord, State
+from headgate.core.selectors import matches_labels
+from headgate.core.state import JobRecord, Stage, State
 from headgate.core.status import workload_path
 from headgate.events import effects, facts, queueing
+from headgate.events.configuration import Configuration
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Job
 from headgate.events.registry import Event
 from headgate.processes.informer_bridge.marks import Marks
+from headgate.processes.informer_bridge.variant_maker import VariantMaker
 
 FACTS_MAX: Final = 2000
 """The most facts of one commit. The rest follows in the next."""
@@ -93,10 +102,20 @@ class InformerBridge:
 
     `problems` are the unreadable objects since it was last emptied; `synced` says whether everything was listed and
     appended since the start.
+
+    A `configuration` that differs from the log's is appended first. Without one the log's stays, so that a restart
+    without the file changes nothing, and a log that goes on without any since before there were configurations decides
+    as it always has: whoever wants Kueue's defaults there names a file that holds no more than apiVersion and kind. A
+    log in which nothing was ever observed has nothing to change, and gets `new_log`.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(
+        self, state: State, configuration: Configuration | None = None, *, new_log: Configuration | None = None
+    ) -> None:
         self.state = state
+        if configuration is None and not state.synced and state.configuration == Configuration():
+            configuration = new_log
+        self._configuration = configuration
         self.synced = False
         self.problems: deque[UnreadableObjectError] = deque(maxlen=PROBLEMS_MAX)
         self._waiting: dict[str, OrderedDict[str, bytes]] = {resource: OrderedDict() for resource in RESOURCES}
@@ -111,6 +130,7 @@ class InformerBridge:
         self._created: dict[Uid, None] = {}
         self._updating: dict[str, None] = {}
         self._asked: dict[Uid, object] = {}
+        self._variants = VariantMaker(state)
         self._reading: dict[str, _Creation] = {}
         """GETs of Jobs under way, for the Workload that is to be made."""
 
@@ -193,8 +213,14 @@ class InformerBridge:
         if self.state.synced:
             # Until everything was listed once, a Workload may exist of which the state does not know.
             self._create_workloads(calls)
-        events = self._effects[:FACTS_MAX]
-        del self._effects[:FACTS_MAX]
+            self._variants.settle(calls)
+        events: list[Event] = []
+        if self._configuration is not None and self._configuration != self.state.configuration:
+            # Before anything that is decided by it.
+            events.append(facts.ConfigurationObserved(configuration=self._configuration))
+        effects_now = self._effects[: FACTS_MAX - len(events)]
+        del self._effects[: len(effects_now)]
+        events += effects_now
         self._take_facts(events)
         resources: tuple[str, ...] = ()
         if not self.synced and self._all_is_appended():
@@ -253,7 +279,7 @@ class InformerBridge:
 
     def _keep(self, fact: facts.JobObserved, raw: bytes) -> None:
         """Keep the JSON of a Job as long as a Workload may have to be made of it."""
-        if fact.spec.finished is None and fact.spec.uid not in self.state.index.by_owner:
+        if fact.spec.finished is None and (fact.spec.elastic or fact.spec.uid not in self.state.index.by_owner):
             self._raw[fact.job] = raw
         else:
             self._raw.pop(fact.job, None)
@@ -265,6 +291,7 @@ class InformerBridge:
     # --- what the log says -----------------------------------------------------------------------------------------
 
     def _on_event(self, event: Event) -> None:
+        self._variants.on_event(event)
         match event:
             case facts.JobObserved():
                 self._asked.pop(Uid(event.spec.uid), None)
@@ -276,6 +303,10 @@ class InformerBridge:
             case facts.WorkloadObserved():
                 if event.owner is not None:
                     self._asked.pop(Uid(event.owner.uid), None)
+                    self._asked.pop(event.uid, None)
+                    if ELASTIC_JOB in event.annotations:
+                        # Its Job may need another one when it is scaled again.
+                        self._created.pop(Uid(event.owner.uid), None)
                     self._raw.pop(JobKey(f"{split_key(event.workload)[0]}/{event.owner.name}"), None)
                     self._look_at(self._jobs_of(event.workload))
             case facts.WorkloadDeleted():
@@ -286,6 +317,11 @@ class InformerBridge:
                 self._creating.pop(_creation_id(event.job, event.job_uid), None)
             case facts.WorkloadPriorityClassObserved() | facts.PriorityClassObserved():
                 self._look_at(key for key, record in self.state.jobs.items() if _COMPOSE_ERROR in record.refused)
+            case facts.NamespaceObserved():
+                if self.state.configuration.managed_jobs_namespace_selector is not None:
+                    self._look_at(key for key in self.state.jobs if split_key(key)[0] == event.name)
+            case facts.ConfigurationObserved():
+                self._look_at(self.state.jobs)
             case _:
                 pass
 
@@ -294,7 +330,10 @@ class InformerBridge:
         namespace, name = split_key(workload)
         key = JobKey(f"{namespace}/{name.removeprefix('job-').rpartition('-')[0]}")
         record = self.state.jobs.get(key)
-        return [key] if record is not None and workload_key(key, record.job) == workload else []
+        if record is None:
+            return []
+        # An elastic Job has Workloads of several generations.
+        return [key] if record.job.elastic or workload_key(key, record.job) == workload else []
 
     def _look_at(self, jobs: Iterable[JobKey]) -> None:
         for key in jobs:
@@ -375,14 +414,16 @@ class InformerBridge:
 
     def _update(self, key: JobKey, calls: list[Command]) -> None:
         """
-        Let a pending Workload follow its Job.
+        Let a Workload follow its Job.
 
         What was asked for once is not asked for again until either of the two has changed.
         """
         record = self.state.jobs.get(key)
+        if record is not None and is_sliced(self.state, record.job):
+            self._resize(key, record, calls)
         workload_of_job = self.state.index.by_owner.get(record.job.uid) if record is not None else None
         workload = self.state.workloads.get(workload_of_job) if workload_of_job is not None else None
-        if record is None or workload is None or workload.stage not in PENDING or workload.deleting:
+        if record is None or workload is None or workload.stage is Stage.FINISHED or workload.deleting:
             return
         uid, call_id = Uid(record.job.uid), f"update/{workload.key}"
         changes = workload_changes(self.state, record.job, workload)
@@ -401,9 +442,36 @@ class InformerBridge:
             )
         )
 
+    def _resize(self, key: JobKey, record: JobRecord, calls: list[Command]) -> None:
+        """Give a slice of an elastic Job the Job's size: it holds no quota yet, or the Job was scaled down."""
+        wanted = wanted_slice(self.state, record.job)
+        slice_ = wanted.selected
+        if slice_ is None or not wanted.resize or slice_.deleting or record.job.finished is not None:
+            return
+        body, call_id = resize_patch(slice_, record.job), f"resize/{slice_.key}"
+        asked = {"resize": body}
+        if call_id in self._updating or self._asked.get(slice_.uid) == asked:
+            return
+        self._asked[slice_.uid] = asked
+        self._updating[call_id] = None
+        calls.append(
+            Call(
+                id=call_id,
+                method="PATCH",
+                path=workload_path(slice_.key),
+                body=body,
+                content_type=JSON_PATCH,
+                lane=key,
+            )
+        )
+
     def _needs_workload(self, key: JobKey, record: JobRecord) -> bool:
         job, uid = record.job, Uid(record.job.uid)
-        if job.finished is not None or job.deleting or uid in self._created or uid in self.state.index.by_owner:
+        if not self._is_managed(split_key(key)[0]):
+            return False
+        if job.finished is not None or job.deleting or uid in self._created:
+            return False
+        if uid in self.state.index.by_owner and not self._needs_slice(key, job):
             return False
         if _creation_id(key, uid) in self._creating:
             return False
@@ -412,9 +480,24 @@ class InformerBridge:
             return False
         return not record.refused or _COMPOSE_ERROR in record.refused
 
+    def _needs_slice(self, key: JobKey, job: Job) -> bool:
+        """Whether a Job that has a Workload was scaled up while that holds quota."""
+        if not is_sliced(self.state, job) or workload_key(key, job) in self.state.workloads:
+            return False
+        return wanted_slice(self.state, job).replace
+
+    def _is_managed(self, namespace: str) -> bool:
+        """Whether Jobs of a namespace get Workloads. One that was not seen yet is looked at again when it is."""
+        selector = self.state.configuration.managed_jobs_namespace_selector
+        record = self.state.namespaces.get(namespace)
+        return selector is None or (record is not None and matches_labels(selector, record.labels))
+
     # --- outcomes --------------------------------------------------------------------------------------------------
 
     def _on_completed(self, completed: Completed) -> None:
+        self._variants.on_completed(completed)
+        self._effects += self._variants.effects
+        self._variants.effects.clear()
         creation = self._creating.get(completed.call_id)
         if creation is not None:
             self._on_created(creation, completed)

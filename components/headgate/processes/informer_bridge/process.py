@@ -3,12 +3,14 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from headgate.adapters.kubernetes.resources import RESOURCES as ADDRESSES
 from headgate.core.ingest import RESOURCES
 from headgate.core.machine import Machine
 from headgate.events.base import Producer
+from headgate.processes.configuring import KUEUES_DEFAULTS, load_configuration
 from headgate.processes.informer_bridge.decide import InformerBridge
 from headgate.processes.outside import KubernetesCarrier
 from headgate.processes.process import Given, Parts, Process
@@ -21,6 +23,8 @@ _LOG: Final = logging.getLogger(__name__)
 async def _build(given: Given) -> AsyncIterator[Parts]:
     assert given.transport is not None, "the bridge asks for Kubernetes"
     settings = given.settings
+    file = settings.bridge.configuration
+    configuration = load_configuration(file) if file else None
     carrier = KubernetesCarrier(given.transport, settings.kubernetes)
     watching = Watching(
         given.transport,
@@ -35,7 +39,7 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
     given.status.retries.append(carrier.retries)
     given.status.watches.append(watching.counts)
     yield Parts(
-        machine=InformerBridge,
+        machine=partial(InformerBridge, configuration=configuration, new_log=KUEUES_DEFAULTS),
         carrier=carrier,
         feeder=watching,
         after_decision=_report_problems,

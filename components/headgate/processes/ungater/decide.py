@@ -1,10 +1,11 @@
 """
 The ungater's machine: a Job runs exactly while its workload is admitted.
 
-Level-triggered on the state, three rules a Job:
+Level-triggered on the state, four rules a Job:
 
 - Its workload is admitted and it is suspended: resume it, with the node selectors and tolerations of its flavors.
 - It is not suspended, or was resumed by us, and no workload of its is admitted: suspend it.
+- An elastic Job whose slice is not admitted may go on: its pods wait behind a gate (`pod_gates`).
 - It has stopped and still carries what an admission has put into it: restore what the user gave. This leaves no event;
   the Job that comes back through the watch shows it.
 
@@ -45,11 +46,13 @@ from headgate.core.machine import (
     WakeAt,
 )
 from headgate.core.outcomes import CONFLICT, INVALID, backoff_ms, is_success, refusal
+from headgate.core.slices import is_elastic
 from headgate.core.state import JobRecord, Stage, State, Workload
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Job
 from headgate.events.registry import Event
+from headgate.processes.ungater.pod_gates import PodGates
 
 EVENTS_MAX: Final = 2000
 """The most events of one commit. The rest follows in the next."""
@@ -68,6 +71,10 @@ _WORKLOAD_EVENTS: Final = (
     queueing.WorkloadFinished,
     decisions.QuotaReserved,
     decisions.WorkloadAdmitted,
+    decisions.WorkloadPreempted,
+    decisions.WorkloadMigrated,
+    queueing.WorkloadFollowed,
+    decisions.WorkloadReplaced,
 )
 """The events that may change whether a workload is admitted."""
 
@@ -104,6 +111,7 @@ class Ungater:
         self._to_retry: list[JobKey] = []
         self._retry_at: dict[JobKey, UnixMs] = {}
         self._next_calls: list[Command] = []
+        self._pod_gates = PodGates(state)
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """The commands that follow from a stimulus."""
@@ -123,6 +131,7 @@ class Ungater:
     # --- what the log says -----------------------------------------------------------------------------------------
 
     def _on_event(self, event: Event) -> None:
+        self._pod_gates.on_event(event)
         if isinstance(event, _WORKLOAD_EVENTS):
             self._look_at_job_of(event.workload)
             return
@@ -154,6 +163,7 @@ class Ungater:
     def _look_at_job_of(self, key: WorkloadKey) -> None:
         workload = self.state.workloads.get(key)
         if workload is not None and workload.owner is not None:
+            self._pod_gates.look_at(workload.owner.uid)
             self._dirty[JobKey(f"{split_key(key)[0]}/{workload.owner.name}")] = None
         elif workload is None:
             # A Job's Workload is named after it: `job-<name>-<hash>`.
@@ -173,14 +183,18 @@ class Ungater:
         calls, self._next_calls = self._next_calls, []
         while self._dirty and len(self._actions) < ACTIONS_MAX:
             self._look_at(self._dirty.popitem(last=False)[0], calls)
+        retry_at = [*self._retry_at.values()]
+        ungate_at = self._pod_gates.settle(now_ms, calls)
+        if ungate_at is not None:
+            retry_at.append(ungate_at)
         events = self._effects[:EVENTS_MAX]
         del self._effects[:EVENTS_MAX]
         commands: list[Command] = []
         if events:
             commands.append(Append(events=tuple(events), decided_at=self.state.position))
         commands.extend(calls)
-        if self._retry_at:
-            commands.append(WakeAt(min(self._retry_at.values())))
+        if retry_at:
+            commands.append(WakeAt(min(retry_at)))
         return commands
 
     def _back_off(self, now_ms: UnixMs) -> None:
@@ -206,6 +220,8 @@ class Ungater:
             return
         if not self.state.synced or (workload is not None and workload.stage is Stage.FINISHED):
             return
+        if workload is not None and workload.stage is not Stage.EVICTED and self._waits_gated(job, workload):
+            return
         if (not job.suspended and key not in self._stopped) or record.started_for:
             if not record.action_refused:
                 self._stop(key, record, workload, calls)
@@ -213,6 +229,10 @@ class Ungater:
             self._restored[key] = job
             body = restore_patch(self.state, workload, job)
             self._act(_action("restore", key, job, workload, body), calls, first="reset")
+
+    def _waits_gated(self, job: Job, workload: Workload) -> bool:
+        """An elastic Job that runs need not stop for a slice that is not admitted: its pods wait behind their gate."""
+        return not job.suspended and is_elastic(self.state.configuration, workload.annotations)
 
     def _workload_of(self, job: Job) -> Workload | None:
         key = self.state.index.by_owner.get(job.uid)
@@ -262,6 +282,7 @@ class Ungater:
 
     def _on_completed(self, completed: Completed) -> None:
         action = self._actions.pop(completed.call_id, None)
+        self._pod_gates.on_completed(completed)
         if action is None:
             return
         if action.step == "reset":

@@ -18,12 +18,16 @@ import msgspec
 
 from headgate.core import conditions
 from headgate.core.conditions import DEACTIVATED
+from headgate.core.families import never_queues
 from headgate.core.ingest import GATED_BY
+from headgate.core.leaving import deactivation_message, is_deactivated
+from headgate.core.ordering import priority_of, queued_at
 from headgate.core.places import local_queue_of
 from headgate.core.requests import Limits
-from headgate.core.shape import priority_of, shape_of
+from headgate.core.shape import shape_of
 from headgate.core.state import Parked, Stage, State, Workload
-from headgate.core.waking import Unused, came_true, wakes_for
+from headgate.core.variants import NEVER_QUEUES
+from headgate.core.waking import Unused, Woken, came_true, wakes_for
 from headgate.events.ids import Shape, UnixMs
 from headgate.events.queueing import (
     DeadlinePassed,
@@ -36,12 +40,8 @@ from headgate.events.queueing import (
     WorkloadRequeued,
     WorkloadWoken,
 )
-from headgate.processes.queue_manager.leaving import deactivation_message, is_deactivated
 
 MISCONFIGURED, SUSPENDED, ADMISSION_GATED = "Misconfigured", "Suspended", "AdmissionGated"
-
-_RANKED_BY_EVICTION = frozenset({"AdmissionCheck", "PodsReadyTimeout"})
-"""Evictions after which a workload queues behind those that waited longer."""
 
 _REQUEUED_BY = {
     "Deactivated": ("Reactivated", "The workload was reactivated"),
@@ -82,19 +82,11 @@ def requeue_at(workload: Workload) -> UnixMs | None:
         return UnixMs(0)
 
 
-def queued_at(workload: Workload) -> UnixMs:
-    """Kueue's queue-order timestamp: creation, or the eviction if that was by an admission check or slow pods."""
-    evicted = conditions.find(workload.conditions, conditions.EVICTED)
-    if evicted is None or evicted.status != "True" or evicted.reason not in _RANKED_BY_EVICTION:
-        return workload.created_ms
-    try:
-        return conditions.parse_rfc3339(evicted.last_transition_time)
-    except ValueError:
-        return workload.created_ms
-
-
 IsActive = Callable[[str], bool]
 """Whether a ClusterQueue that exists is active."""
+
+MayGoOn = Callable[[Workload, Woken], bool]
+"""Whether it is the turn of a workload for which something has come true."""
 
 
 def place_of(state: State, workload: Workload, now_ms: UnixMs, limits: Limits, is_active: IsActive) -> Entry | Held:
@@ -122,12 +114,16 @@ def place_of(state: State, workload: Workload, now_ms: UnixMs, limits: Limits, i
     if not is_active(name):
         message = f"ClusterQueue {name} is inactive"
         return Held(reason=SUSPENDED, message=message, wake=its_queue, cluster_queue=name)
+    if never_queues(state, workload):
+        message = "Its variants, one per flavor, stand in line in its place"
+        return Held(reason=NEVER_QUEUES, message=message, wake=itself, cluster_queue=name, silent=True)
     until = requeue_at(workload)
     if until is not None and until > now_ms:
         message = f"Waits until {conditions.rfc3339(until)} before it queues again"
         wake = (TimePassed(at_ms=until),)
         return Held(reason="Backoff", message=message, wake=wake, cluster_queue=name, silent=True)
-    return Entry(name, priority_of(workload), queued_at(workload), shape_of(workload, state, limits))
+    priority, at_ms = priority_of(workload, state.configuration), queued_at(workload, state.configuration)
+    return Entry(name, priority, at_ms, shape_of(workload, state, limits))
 
 
 def stands_at(workload: Workload, entry: Entry) -> bool:
@@ -146,24 +142,33 @@ def by_verdict(parked: Parked) -> bool:
 
 
 def steps(
-    state: State, workload: Workload, now_ms: UnixMs, limits: Limits, is_active: IsActive, unused: Unused
+    state: State,
+    workload: Workload,
+    now_ms: UnixMs,
+    limits: Limits,
+    is_active: IsActive,
+    unused: Unused,
+    may_go_on: MayGoOn,
 ) -> list[QueueEvent]:
     """
     What has to be said so that a pending workload stands where it belongs. Nothing when it does.
 
-    `unused` is asked whether what a parked workload waits for is there.
+    `unused` is asked whether what a parked workload waits for is there; `may_go_on` whether it is the turn of one that
+    a cycle has skipped, and that has been overtaken by what it waits for.
     """
     place = place_of(state, workload, now_ms, limits, is_active)
     match place:
         case Held():
             return [] if _is_held(workload, place) else [_parked(workload, place)]
         case Entry():
-            return _towards(state, workload, place, now_ms, unused)
+            return _towards(state, workload, place, now_ms, unused, may_go_on)
         case _:
             assert_never(place)
 
 
-def _towards(state: State, workload: Workload, entry: Entry, now_ms: UnixMs, unused: Unused) -> list[QueueEvent]:
+def _towards(
+    state: State, workload: Workload, entry: Entry, now_ms: UnixMs, unused: Unused, may_go_on: MayGoOn
+) -> list[QueueEvent]:
     match workload.stage:
         case Stage.NEW:
             return [*_requeued(workload), _queued(workload, entry)]
@@ -172,7 +177,8 @@ def _towards(state: State, workload: Workload, entry: Entry, now_ms: UnixMs, unu
             by, at = _what_held(workload.parked), state.position
             if by_verdict(workload.parked) and stands_at(workload, entry):
                 parked = workload.parked
-                woken = came_true(parked.wake, workload.cluster_queue, parked.decided_at, state, now_ms, unused)
+                since = parked.decided_at
+                woken = came_true(parked.wake, workload.cluster_queue, since, state, now_ms, unused, workload)
                 if woken is None:
                     return []
                 by, at = woken.by, woken.at
@@ -183,7 +189,7 @@ def _towards(state: State, workload: Workload, entry: Entry, now_ms: UnixMs, unu
         case Stage.QUEUED | Stage.OFFERED:
             return [] if stands_at(workload, entry) else _replaced(state, workload, entry)
         case Stage.SKIPPED if stands_at(workload, entry):
-            return [_after_verdict(state, workload, now_ms, unused)]
+            return [_after_verdict(state, workload, now_ms, unused, may_go_on)]
         case Stage.SKIPPED:
             return _replaced(state, workload, entry)
         case _:
@@ -267,14 +273,14 @@ def _requeued(workload: Workload) -> list[QueueEvent]:
     return said
 
 
-def _after_verdict(state: State, workload: Workload, now_ms: UnixMs, unused: Unused) -> QueueEvent:
+def _after_verdict(state: State, workload: Workload, now_ms: UnixMs, unused: Unused, may_go_on: MayGoOn) -> QueueEvent:
     """Carry out the scheduler's verdict; or wake what it covers, when it has been overtaken by what it waits for."""
     verdict = workload.verdict
     assert verdict is not None, f"{workload.key} was skipped without a verdict"
     wake = wakes_for(verdict, workload.key, workload.cluster_queue, state)
-    woken = came_true(wake, workload.cluster_queue, verdict.since, state, now_ms, unused)
+    woken = came_true(wake, workload.cluster_queue, verdict.since, state, now_ms, unused, workload)
     scope: Scope = "shape" if verdict.scope == "shape" else "queue" if verdict.scope == "queue" else "workload"
-    if woken is not None:
+    if woken is not None and (scope == "workload" or may_go_on(workload, woken)):
         return WorkloadWoken(
             workload=workload.key,
             uid=workload.uid,

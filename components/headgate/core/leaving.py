@@ -2,23 +2,27 @@
 Leaving: when a workload has to give up its place or its quota, and when it has.
 
 A workload finishes with its job. It is evicted when it is deactivated, when an admission check says Retry or
-Rejected, when its LocalQueue or ClusterQueue is drained, when its maximum execution time is over; it is released when
-its job has stopped. Each function looks at the state and answers for one workload, with Kueue's reasons and messages;
-asked again it gives the same until the answer has been folded.
+Rejected, when its LocalQueue or ClusterQueue is drained, when its pods are not ready in time
+(`headgate.core.pods_ready`), when its maximum execution time is over; it is released when its job has stopped. Each
+function looks at the state and answers for one workload, with Kueue's reasons and messages; asked again it gives the
+same until the answer has been folded.
 
-A stop policy cancels a reservation that is not yet an admission, as Kueue does; here that is an eviction too,
-released at once since the job has never run.
+A queue that stops, or goes, cancels a reservation that is not yet an admission: no eviction, as in Kueue, for nothing
+has run.
 """
 
 import json
 
 import msgspec
 
-from headgate.core import conditions
+from headgate.core import conditions, families, pods_ready, slices
 from headgate.core.conditions import DEACTIVATED
+from headgate.core.injection import InjectionError, UpdateConflictError, injected
 from headgate.core.places import local_queue_of
+from headgate.core.pods_ready import job_of
 from headgate.core.state import JobRecord, Stage, State, Workload
-from headgate.events.ids import JobKey, UnixMs, split_key
+from headgate.events.configuration import Configuration
+from headgate.events.ids import UnixMs
 from headgate.events.objects import CheckState, RequeueState
 from headgate.events.queueing import DeadlinePassed, QueueEvent, WorkloadEvicted, WorkloadFinished, WorkloadReleased
 
@@ -30,15 +34,6 @@ _REQUEUES = frozenset({"Preempted", "NodeFailures"})
 """Evictions after which a workload may queue again at once; the others wait for what ended them to be over."""
 
 
-def job_of(state: State, workload: Workload) -> JobRecord | None:
-    """The Job that owns a workload, when the state has it."""
-    owner = workload.owner
-    if owner is None or owner.kind != "Job":
-        return None
-    record = state.jobs.get(JobKey(f"{split_key(workload.key)[0]}/{owner.name}"))
-    return record if record is not None and record.job.uid == owner.uid else None
-
-
 # --- finishing -----------------------------------------------------------------------------------------------------
 
 
@@ -47,19 +42,37 @@ def finish(state: State, workload: Workload) -> WorkloadFinished | None:
     if workload.observed_finished is not None:
         observed = workload.observed_finished
         return _finished(workload, observed.reason, observed.message)
+    end = slices.surplus_of(state, workload) or families.parent_end(state, workload)
+    if end is not None:
+        return _finished(workload, *end)
     record = job_of(state, workload)
     if record is not None:
         if record.job.finished == "Complete":
             return _finished(workload, "Succeeded", "Job finished successfully")
         if record.job.finished == "Failed":
             return _finished(workload, "Failed", record.job.message)
-        return None
+        return _failed_to_start(state, workload, record)
     if (
         workload.labels.get(JOB_UID)
         and not workload.deleting
         and (workload.owner is None or workload.owner.kind == "Job")
     ):
         return _finished(workload, "OwnerNotFound", "The workload's owner no longer exists")
+    return None
+
+
+def _failed_to_start(state: State, workload: Workload, record: JobRecord) -> WorkloadFinished | None:
+    """An admitted workload that its checks want in a way in which its job cannot be started: trying again is no use."""
+    if workload.stage is not Stage.ADMITTED or record.started_for == workload.uid or not record.job.suspended:
+        return None
+    if not any(check.pod_set_updates for check in workload.checks):
+        return None
+    try:
+        injected(state, workload)
+    except UpdateConflictError as error:
+        return _finished(workload, "FailedToStart", str(error))
+    except InjectionError:
+        return None
     return None
 
 
@@ -85,6 +98,16 @@ def is_deactivated(workload: Workload) -> bool:
         and evicted is not None
         and (evicted.observed_generation or 0) == workload.generation
     )
+
+
+def is_target(workload: Workload) -> bool:
+    """
+    Whether somebody asks for a workload to be switched off: by a DeactivationTarget condition that is True.
+
+    As in Kueue its spec is switched off first, and its eviction follows from that, with the condition's words.
+    """
+    target = workload.deactivation_target
+    return target is not None and target.status == "True" and workload.stage is not Stage.FINISHED
 
 
 def deactivation_message(workload: Workload) -> str:
@@ -117,7 +140,14 @@ def _evicted(
 # --- eviction ------------------------------------------------------------------------------------------------------
 
 
-def deadline_of(workload: Workload) -> UnixMs | None:
+def deadline_of(workload: Workload, configuration: Configuration) -> UnixMs | None:
+    """When an admitted workload has to leave, or to be looked at again: the first of its deadlines. None: never."""
+    slow = pods_ready.deadline(workload, configuration)
+    due = (_execution_deadline(workload), slow.at_ms if slow is not None else None)
+    return min((at_ms for at_ms in due if at_ms is not None), default=None)
+
+
+def _execution_deadline(workload: Workload) -> UnixMs | None:
     """When an admitted workload has run for as long as it may, all its admissions together; None: for ever."""
     allowed_s = workload.spec.maximum_execution_time_seconds
     if workload.stage is not Stage.ADMITTED or allowed_s is None:
@@ -128,13 +158,38 @@ def deadline_of(workload: Workload) -> UnixMs | None:
 def eviction(state: State, workload: Workload, now_ms: UnixMs) -> list[QueueEvent]:
     """What drives a workload out now; nothing when it may stay. A pending one only leaves by deactivation."""
     if not workload.spec.active and not conditions.is_true(workload.conditions, conditions.EVICTED):
-        return [_deactivated(workload)]
+        # By whom, and for what, the one may have said who has asked for it (`is_target`).
+        target = workload.deactivation_target
+        return [_deactivated(workload, target.reason, target.message) if target else _deactivated(workload)]
     if workload.stage is not Stage.RESERVED and workload.stage is not Stage.ADMITTED:
         return []
     driven_out = _by_checks(workload) or _by_local_queue(state, workload) or _by_cluster_queue(state, workload)
     if driven_out is not None:
         return [driven_out]
-    deadline = deadline_of(workload)
+    return _by_slow_pods(state, workload, now_ms) or _by_execution_time(workload, now_ms)
+
+
+def _by_slow_pods(state: State, workload: Workload, now_ms: UnixMs) -> list[QueueEvent]:
+    slow, waiting = pods_ready.deadline(workload, state.configuration), state.configuration.wait_for_pods_ready
+    if slow is None or waiting is None or slow.at_ms > now_ms:
+        return []
+    passed = DeadlinePassed(workload=workload.key, uid=workload.uid, deadline="PodsReady", at_ms=slow.at_ms)
+    strategy = waiting.requeuing_strategy
+    if pods_ready.is_limit_reached(workload, strategy):
+        due_to = "exceeding the maximum number of re-queuing retries"
+        return [passed, _deactivated(workload, cause=pods_ready.LIMIT_EXCEEDED, due_to=due_to)]
+    evicted = _evicted(
+        workload,
+        pods_ready.TIMEOUT,
+        f"Exceeded the PodsReady timeout {workload.key}",
+        cause=slow.cause,
+        requeue_state=pods_ready.requeue_state(workload, strategy, now_ms),
+    )
+    return [passed, evicted]
+
+
+def _by_execution_time(workload: Workload, now_ms: UnixMs) -> list[QueueEvent]:
+    deadline = _execution_deadline(workload)
     if deadline is None or deadline > now_ms:
         return []
     due_to = "exceeding the maximum execution time"
@@ -184,26 +239,34 @@ def _transition_ms(check: CheckState) -> int:
         return 0
 
 
-def _by_local_queue(state: State, workload: Workload) -> WorkloadEvicted | None:
+def _by_local_queue(state: State, workload: Workload) -> QueueEvent | None:
     name = workload.spec.queue_name
     queue = state.local_queues.get(local_queue_of(workload))
     policy = queue.spec.stop_policy if queue is not None else "Missing"
     return _by_stop(workload, "LocalQueue", name, policy)
 
 
-def _by_cluster_queue(state: State, workload: Workload) -> WorkloadEvicted | None:
+def _by_cluster_queue(state: State, workload: Workload) -> QueueEvent | None:
     queue = state.cluster_queues.get(workload.cluster_queue)
     policy = queue.spec.stop_policy if queue is not None and not queue.deleting else "Missing"
     return _by_stop(workload, "ClusterQueue", workload.cluster_queue, policy)
 
 
-def _by_stop(workload: Workload, kind: str, name: str, policy: str) -> WorkloadEvicted | None:
-    if policy == "HoldAndDrain":
-        return _evicted(workload, f"{kind}Stopped", f"The {kind} is stopped")
-    if workload.stage is Stage.ADMITTED or policy == "None":
+def _by_stop(workload: Workload, kind: str, name: str, policy: str) -> QueueEvent | None:
+    """What a stop policy, or a queue that is not there, does to a holder of quota: evict it, or cancel what it has."""
+    if workload.stage is Stage.ADMITTED:
+        return _evicted(workload, f"{kind}Stopped", f"The {kind} is stopped") if policy == "HoldAndDrain" else None
+    if policy == "None":
         return None
-    what = "terminating or missing" if policy == "Missing" else "stopped"
-    return _evicted(workload, f"{kind}Stopped", f"{kind} {name} is {what}")
+    missing = policy == "Missing"
+    return WorkloadReleased(
+        workload=workload.key,
+        uid=workload.uid,
+        requeued=False,
+        reason="Misconfigured" if missing else "Suspended",
+        message=f"{kind} {name} is {'terminating or missing' if missing else 'stopped'}",
+        cancelled=True,
+    )
 
 
 # --- release -------------------------------------------------------------------------------------------------------
@@ -215,6 +278,8 @@ def release(state: State, workload: Workload) -> WorkloadReleased | None:
 
     `started_for` says that the ungater has resumed the job and nobody has yet seen it suspended again.
     """
+    if families.waits_for_parent(state, workload):
+        return None
     record = job_of(state, workload)
     if record is not None:
         job = record.job
