@@ -262,6 +262,47 @@ def test_a_reservation_beyond_quota_is_found_where_it_happened() -> None:
     assert "2.5 cpu of f are in use in ClusterQueue a; 2 are allowed" in finding.text
 
 
+def preempt(history: History, *targets: str) -> int:
+    """`one` runs; `two` preempts it, with a verdict that names `targets`."""
+    offer(history, "one")
+    cycle(history, *reserve("one", "2"))
+    offer(history, "two")
+    preempted = decisions.WorkloadPreempted(
+        workload="n/one", uid="u-one", cluster_queue="a", preemptor="n/two", preemptor_uid="u-two",
+        reason="InClusterQueue", message="m",
+    )  # fmt: skip
+    verdict = decisions.WorkloadSkipped(
+        workload="n/two", uid="u-two", cluster_queue="a", status="notNominated", requeue_reason="PendingPreemption",
+        scope="queue", reason="WaitingForPreemptedWorkloads", message="m", targets=targets,
+    )  # fmt: skip
+    return cycle(history, preempted, verdict)
+
+
+def test_a_preemption_that_no_verdict_names_is_found() -> None:
+    """Nobody loses its quota but for a workload that waits for just that."""
+    history = a_cell()
+    at = preempt(history, "n/three")
+    findings = [finding for finding in audited(history.entries).findings if finding.check == "preemption"]
+    assert [(finding.position.seq, finding.about) for finding in findings] == [(at, "n/one")]
+    assert "was preempted for n/two, and no verdict on that one names it" in findings[0].text
+    history = a_cell()
+    preempt(history, "n/one")
+    assert "preemption" not in found(history)
+
+
+def test_one_that_was_preempted_may_be_admitted_again_once_released() -> None:
+    """And not before: the lifecycle has no way from evicted to reserved."""
+    history = a_cell()
+    preempt(history, "n/one")
+    released = queueing.WorkloadReleased(workload="n/one", uid="u-one", reason="Pending", message="m", requeued=True)
+    history.put(QUEUES, released)
+    ids = {"workload": "n/one", "uid": "u-one", "cluster_queue": "a"}
+    history.put(QUEUES, queueing.WorkloadQueued(**ids, priority=0, queued_at_ms=1, shape="one"))
+    history.put(QUEUES, queueing.HeadsOffered(heads=(queueing.Head(**ids),)))
+    cycle(history, *reserve("one", "2"))
+    assert not {"preemption", "admitted-twice", "quota", "lifecycle"} & set(found(history))
+
+
 def test_borrowing_up_to_the_limit_is_fine_and_beyond_it_is_found() -> None:
     """A member may use its own quota and so much of the cohort's."""
 
@@ -318,6 +359,12 @@ def test_a_cycle_that_could_have_seen_the_lower_quota_is_found() -> None:
         (effects.PodBound(pod="n/p", uid="up", node="node"), BINDER),
         (effects.StatusApplied(workload="n/x", uid="u-x", digest="d"), BINDER),
         (effects.WorkloadCreated(workload="n/x", job="n/x", job_uid="ux"), BRIDGE),
+        (
+            effects.VariantChanged(
+                variant="n/v", uid="u-v", parent="n/x", parent_uid="u-x", flavor="spot", change="created"
+            ),
+            BRIDGE,
+        ),
         (effects.JobStopped(job="n/x", job_uid="ux", workload="n/x", reason="r"), UNGATER),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, EventBase) else "",

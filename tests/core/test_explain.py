@@ -7,6 +7,7 @@ from headgate.core import fold
 from headgate.core.explain import Explainer, Lookup, Story, Target, UnknownWorkloadError, condensed, explain
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
+from headgate.events.configuration import Configuration
 from headgate.events.objects import (
     Admission,
     ClusterQueueSpec,
@@ -358,3 +359,71 @@ def test_a_few_rounds_are_told_in_full() -> None:
     """Condensing begins where it saves something."""
     lines = list(explain(many_rounds(3).commits, "job-w").lines)
     assert condensed(lines) == lines
+
+
+def preempted(name: str, by: str) -> decisions.WorkloadPreempted:
+    return decisions.WorkloadPreempted(
+        workload=f"a/job-{name}", uid=f"w-{name}", cluster_queue="team-a", preemptor=f"a/job-{by}",
+        preemptor_uid=f"w-{by}", reason="InClusterQueue", message=f"Preempted to accommodate {by}",
+    )  # fmt: skip
+
+
+def a_preemption() -> History:
+    """One runs, two comes with a higher priority and preempts it."""
+    history = a_cell()
+    history.put(BRIDGE, workload_of("one"), workload_of("two"))
+    history.put(QUEUES, queued("one", shape="1"), offered("one"))
+    cycle(history, *reserved("one"))
+    history.put(BRIDGE, facts.ConfigurationObserved(configuration=Configuration(feature_gates={"PriorityBoost": True})))
+    history.put(QUEUES, queued("two", shape="2"), offered("two"))
+    verdict = decisions.WorkloadSkipped(
+        workload="a/job-two", uid="w-two", cluster_queue="team-a", status="notNominated",
+        requeue_reason="PendingPreemption", scope="queue", reason="WaitingForPreemptedWorkloads", message="m",
+        targets=("a/job-one",),
+    )  # fmt: skip
+    cycle(history, preempted("one", "two"), verdict)
+    return history
+
+
+def test_a_preemption_is_told_to_both() -> None:
+    """Who goes is told for whom and why; who waits is told for whom it waits, until that one has left."""
+    history = a_preemption()
+    victim = explain(history.commits, "job-one")
+    line = next(line for line in victim.lines if line.event == "workload.preempted")
+    assert line.text == "preempted by a/job-two: its quota in ClusterQueue team-a is needed"
+    assert (line.reason, line.message) == ("InClusterQueue", "Preempted to accommodate two")
+    assert victim.standing.stage == "Evicted"
+    winner = explain(history.commits, "job-two")
+    told = [line.text for line in winner.lines]
+    assert "preempts a/job-one in ClusterQueue team-a, and waits until it has left" in told
+    assert "not admitted by ClusterQueue team-a; it waits for a/job-one to leave" in told
+    assert "a/job-one having left" in winner.standing.would_change
+
+
+def test_what_becomes_of_a_variant_is_told_to_it_and_to_its_parent() -> None:
+    """Why it is switched off stands in the log, in Kueue's words."""
+    history = a_cell()
+    history.put(BRIDGE, workload_of("first"), workload_of("second"))
+    why = 'being lower priority than admitted Variant "a/best"'
+    history.put(
+        BRIDGE,
+        effects.VariantChanged(
+            variant="a/job-second", uid="w-second", parent="a/job-first", parent_uid="w-first", flavor="spot",
+            change="deactivated", why=why,
+        ),
+    )  # fmt: skip
+    texts = {name: explain(history.commits, name).lines[-1].text for name in ("first", "second")}
+    assert texts == {
+        "first": f"its variant a/job-second was switched off for flavor spot: {why}",
+        "second": f"switched off as the variant of a/job-first for flavor spot: {why}",
+    }
+
+
+def test_a_configuration_that_changes_under_a_workload_is_in_its_story() -> None:
+    """And the story ends with the one that counts; who came later is not told of changes before."""
+    history = a_preemption()
+    story = explain(history.commits, "job-one")
+    texts = [line.text for line in story.lines if line.event == "configuration.observed"]
+    assert texts == ["the configuration is now: PriorityBoost=true"]
+    assert story.configuration == "PriorityBoost=true"
+    assert explain(many_rounds(1).commits, "job-w").configuration == "defaults"

@@ -9,15 +9,27 @@ from headgate.adapters.telemetry import Metrics, open_traces
 from headgate.core.machine import Append
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import Position
-from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadAdmitted, WorkloadSkipped
-from headgate.events.facts import ClusterQueueObserved, NamespaceObserved, WorkloadObserved
+from headgate.events.configuration import Configuration, FairSharingConfiguration
+from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadAdmitted, WorkloadPreempted, WorkloadSkipped
+from headgate.events.facts import (
+    ClusterQueueObserved,
+    CohortObserved,
+    ConfigurationObserved,
+    NamespaceObserved,
+    WorkloadObserved,
+)
 from headgate.events.ids import Seq, Shape, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     Admission,
     ClusterQueueSpec,
+    CohortSpec,
+    FairSharing,
+    FlavorQuotas,
     PodSet,
     PodSetAssignment,
     PriorityClassRef,
+    ResourceGroup,
+    ResourceQuota,
     WorkloadSpec,
 )
 from headgate.events.queueing import Head, HeadsOffered, WorkloadEvicted, WorkloadFinished, WorkloadQueued
@@ -144,6 +156,60 @@ def test_ends_count_with_their_reasons() -> None:
     assert 'kueue_evicted_workloads_total{cluster_queue="cq",reason="ClusterQueueStopped"' in text
     assert f"kueue_finished_workloads_total{{{LABELS}}} 1" in text
     assert f"kueue_execution_time_seconds_sum{{{LABELS}}} 7" in text
+
+
+def test_a_preemption_counts_for_who_goes_and_for_who_comes() -> None:
+    """Evicted with reason Preempted in its own ClusterQueue, preempted by the ClusterQueue of the other."""
+    observed = with_two_queued()
+    admit(observed, "a", after_ms=1_000)
+    preempted = WorkloadPreempted(
+        workload=key("a"), uid=Uid("a"), cluster_queue="cq", preemptor=key("b"), preemptor_uid=Uid("b"),
+        reason="InClusterQueue", message="m",
+    )  # fmt: skip
+    observed.append(SCHEDULER, preempted)
+    text = observed.metrics.render()
+    assert (
+        'kueue_evicted_workloads_total{cluster_queue="cq",reason="Preempted",underlying_cause="",'
+        'priority_class="high",replica_role="leader"} 1' in text
+    )
+    assert (
+        'kueue_preempted_workloads_total{preempting_cluster_queue="cq",reason="InClusterQueue",replica_role="leader"} 1'
+        in text
+    )
+
+
+def test_shares_are_served_while_fair_sharing_is_on() -> None:
+    """By ClusterQueue with its cohort, and by Cohort; a borrower of weight 0 has none."""
+    observed = with_two_queued()
+    cohort = 'kueue_cohort_weighted_share{cohort="c",replica_role="leader"}'
+    share = 'kueue_cluster_queue_weighted_share{cluster_queue="cq",cohort="c",replica_role="leader"}'
+    queues = {
+        name: ClusterQueueSpec(
+            cohort_name="c",
+            fair_sharing=FairSharing(weight=weight),
+            resource_groups=(
+                ResourceGroup(
+                    covered_resources=("cpu",),
+                    flavors=(FlavorQuotas(name="f", resources=(ResourceQuota(name="cpu", nominal_quota=nominal),)),),
+                ),
+            ),
+        )
+        for name, nominal, weight in (("cq", "0.5", "0.5"), ("other", "7.5", "1"))
+    }
+    observed.append(
+        BRIDGE,
+        CohortObserved(name="c", spec=CohortSpec()),
+        *(ClusterQueueObserved(name=name, spec=spec) for name, spec in queues.items()),
+    )
+    admit(observed, "a", after_ms=1_000)
+    assert share not in observed.metrics.render()
+    observed.append(BRIDGE, ConfigurationObserved(configuration=Configuration(fair_sharing=FairSharingConfiguration())))
+    text = observed.metrics.render()
+    assert f"{share} 250" in text
+    assert f"{cohort} 0" in text
+    weightless = msgspec.structs.replace(queues["cq"], fair_sharing=FairSharing(weight="0"))
+    observed.append(BRIDGE, ClusterQueueObserved(name="cq", spec=weightless))
+    assert share not in observed.metrics.render()
 
 
 def test_a_standby_counts_nothing_of_kueues() -> None:

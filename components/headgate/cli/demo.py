@@ -282,13 +282,14 @@ def _final_table(tally: Tally) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in ("TEAM", "JOBS", "WAIT P50", "WAIT P90", "WAIT MAX", "ADMITTED ON BORROWED QUOTA"):
+    for column in ("TEAM", "JOBS", "WAIT P50", "WAIT P90", "WAIT MAX", "ADMITTED ON BORROWED QUOTA", "PREEMPTED"):
         table.add_column(column, justify="left" if column == "TEAM" else "right")
     for team in TEAMS:
         each = tally.of(team)
         waits = each.waits_ms
         spans = (format_span(percentile(waits, share)) for share in (0.5, 0.9))
-        table.add_row(team, str(each.finished), *spans, format_span(max(waits, default=0)), str(each.borrowed))
+        counts = (str(each.borrowed), str(each.preempted))
+        table.add_row(team, str(each.finished), *spans, format_span(max(waits, default=0)), *counts)
     out = console()
     out.print()
     out.print(table)

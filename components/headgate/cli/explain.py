@@ -81,6 +81,7 @@ def show(story: Story, *, verbose: bool = False) -> None:
     out.print(f"\nNow [bold]{standing.stage}[/bold]{since}{waited}: {escape(standing.why)}")
     for change in standing.would_change:
         out.print(f"  what would change it: {escape(change)}")
+    out.print(f"Configuration: {escape(story.configuration)}")
 
 
 def _lines(line: Line) -> list[str]:

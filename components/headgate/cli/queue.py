@@ -10,10 +10,11 @@ import typer
 from headgate.cli import options
 from headgate.cli.output import CliError, Output, console, emit, print_table
 from headgate.cli.source import open_source, parse_at, state_at
-from headgate.core.activeness import cluster_queue_active
+from headgate.core.lines import QueueSummary, aside_of, line_of, summaries
 from headgate.core.standing import standing
 from headgate.core.state import Stage, State, Workload
-from headgate.core.wording import format_amount, format_span, nominal_quotas
+from headgate.core.wording import format_amount, format_span
+from headgate.events.ids import LocalQueueKey
 
 app = typer.Typer(name="queue", add_completion=False, no_args_is_help=True, help="Show how the queues stand.")
 
@@ -126,59 +127,43 @@ async def _state(where: options.SourceOptions, at: str | None) -> State:
 
 def queue_status(state: State) -> QueueStatus:
     """How all queues stand in a state."""
-    counts: dict[str, dict[Stage, int]] = {}
-    for workload in state.workloads.values():
-        of_queue = counts.setdefault(workload.cluster_queue, {})
-        of_queue[workload.stage] = of_queue.get(workload.stage, 0) + 1
     return QueueStatus(
         position=state.position,
-        cluster_queues=tuple(
-            _cluster_queue(state, name, counts.get(name, {})) for name in sorted(state.cluster_queues)
-        ),
+        cluster_queues=tuple(_cluster_queue(each) for each in summaries(state)),
         local_queues=tuple(_local_queue(state, name) for name in sorted(state.local_queues)),
     )
 
 
-def _cluster_queue(state: State, name: str, stages: dict[Stage, int]) -> ClusterQueueStatus:
-    spec = state.cluster_queues[name].spec
-    activeness = cluster_queue_active(state, name)
-    queue = state.index.pending.get(name)
-    awake = sum(1 for _ in queue.ahead()) if queue is not None else 0
+def _cluster_queue(summary: QueueSummary) -> ClusterQueueStatus:
     return ClusterQueueStatus(
-        name=name,
-        strategy=spec.queueing_strategy,
-        cohort=spec.cohort_name,
-        active=activeness.active,
-        message=activeness.message,
-        awake=awake,
-        asleep=len(queue) - awake if queue is not None else 0,
-        parked=stages.get(Stage.PARKED, 0),
-        offered=stages.get(Stage.OFFERED, 0) + stages.get(Stage.SKIPPED, 0),
-        reserved=stages.get(Stage.RESERVED, 0),
-        admitted=stages.get(Stage.ADMITTED, 0),
-        evicted=stages.get(Stage.EVICTED, 0),
-        usage=tuple(_usages(state, name)),
+        name=summary.name,
+        strategy=summary.strategy,
+        cohort=summary.cohort,
+        active=summary.activeness.active,
+        message=summary.activeness.message,
+        awake=summary.awake,
+        asleep=summary.asleep,
+        parked=summary.parked,
+        offered=summary.offered,
+        reserved=summary.reserved,
+        admitted=summary.admitted,
+        evicted=summary.evicted,
+        usage=tuple(
+            Usage(
+                flavor=flavor,
+                resource=resource,
+                used=format_amount(resource, used),
+                nominal=format_amount(resource, nominal),
+                borrowed=format_amount(resource, max(0, used - nominal)),
+            )
+            for (flavor, resource), (used, nominal) in summary.quotas.items()
+        ),
     )
 
 
-def _usages(state: State, name: str) -> Iterator[Usage]:
-    used = state.index.usage.get(name, {})
-    nominal = nominal_quotas(state.cluster_queues[name].spec.resource_groups)
-    for flavor, resource in dict.fromkeys((*nominal, *used)):
-        quota, in_use = nominal.get((flavor, resource), 0), used.get((flavor, resource), 0)
-        yield Usage(
-            flavor=flavor,
-            resource=resource,
-            used=format_amount(resource, in_use),
-            nominal=format_amount(resource, quota),
-            borrowed=format_amount(resource, max(0, in_use - quota)),
-        )
-
-
-def _local_queue(state: State, name: str) -> LocalQueueStatus:
-    record = next(each for key, each in state.local_queues.items() if key == name)
-    keys = next((each for key, each in state.index.in_local_queue.items() if key == name), {})
-    stages = [state.workloads[key].stage for key in keys]
+def _local_queue(state: State, name: LocalQueueKey) -> LocalQueueStatus:
+    record = state.local_queues[name]
+    stages = [state.workloads[key].stage for key in state.index.in_local_queue.get(name, ())]
     return LocalQueueStatus(
         name=name,
         cluster_queue=record.spec.cluster_queue,
@@ -189,14 +174,11 @@ def _local_queue(state: State, name: str) -> LocalQueueStatus:
 
 
 def pending_in(state: State, cluster_queue: str) -> Iterator[PendingWorkload]:
-    """Who waits in a ClusterQueue: first those offered to the scheduler, then in queue order, then those set aside."""
-    queue = state.index.pending.get(cluster_queue)
-    line = list(state.index.offered.get(cluster_queue, ()))
-    line += [key for key, _ in queue.in_order()] if queue is not None else []
-    for place, key in enumerate(line, 1):
-        yield _pending(state, state.workloads[key], place)
-    for workload in state.workloads.values():
-        if workload.cluster_queue == cluster_queue and workload.stage in (Stage.SKIPPED, Stage.PARKED):
+    """Who waits in a ClusterQueue, in the order of the visibility API, and then those that stand in no line."""
+    for place, workload in enumerate(line_of(state, cluster_queue), 1):
+        yield _pending(state, workload, place)
+    for workload in aside_of(state, cluster_queue):
+        if workload.stage is Stage.PARKED:
             yield _pending(state, workload, 0)
 
 

@@ -16,6 +16,7 @@ tells all there is to tell. A finding names the check, the position and the obje
 | authority      | each event is written by the process whose event it is                                    |
 | lifecycle      | every event can follow on the stage of its workload                                       |
 | quota          | no reservation exceeds the quota that its cycle saw, in its queue or any cohort above     |
+| preemption     | who is preempted makes way for a pending workload whose verdict names it                  |
 | admitted-twice | nothing reserves quota or is admitted again without a release between                     |
 | durable        | every effect has its decision earlier in the log, in another commit                       |
 | divergence     | no process has found that folding again gives another state                               |
@@ -28,11 +29,10 @@ from collections.abc import Iterable
 import msgspec
 
 from headgate.core import fold
-from headgate.core.audit_quota import Quotas, queue_node
+from headgate.core.audit_quota import QuotaAudit, took_effect
 from headgate.core.invariants import forgotten
 from headgate.core.lifecycle import IllegalTransitionError
-from headgate.core.state import HOLDS_QUOTA, FlavorResource, Stage
-from headgate.core.wording import describe_tree, format_amount
+from headgate.core.state import HOLDS_QUOTA, Stage
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import EventBase, Producer, tag_of
 from headgate.events.commit import (
@@ -58,6 +58,7 @@ CHECKS = (
     "authority",
     "lifecycle",
     "quota",
+    "preemption",
     "admitted-twice",
     "durable",
     "divergence",
@@ -66,9 +67,6 @@ CHECKS = (
 
 LOG_HASHES_KEPT = 100_000
 """A snapshot is announced soon after the position it was taken at: so many positions back its log hash is checked."""
-
-QUOTAS_KEPT = 64
-"""A cycle is judged by the quotas it saw: so many changes of quotas back they are remembered."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -113,6 +111,7 @@ _AUTHOR_OF: dict[type, Producer] = {
     effects.PodBindRejected: Producer.BINDER,
     effects.WorkloadCreated: Producer.INFORMER_BRIDGE,
     effects.WorkloadCreateRejected: Producer.INFORMER_BRIDGE,
+    effects.VariantChanged: Producer.INFORMER_BRIDGE,
     effects.JobStarted: Producer.UNGATER,
     effects.JobStartRejected: Producer.UNGATER,
     effects.JobStopped: Producer.UNGATER,
@@ -158,9 +157,7 @@ class Audit:
         self._terms: dict[Producer, _Term] = {}
         self._log_hash = ""
         self._log_hashes: deque[tuple[int, str]] = deque(maxlen=LOG_HASHES_KEPT)
-        self._quotas: Quotas | None = None
-        self._older_quotas: deque[tuple[Seq, Quotas]] = deque(maxlen=QUOTAS_KEPT)
-        self._raised: dict[str, Seq] = {}
+        self._quota = QuotaAudit(self.state)
         self._reserved: dict[Uid, Position] = {}
         self._admitted: dict[Uid, Position] = {}
         self._ever_admitted: dict[Uid, Seq] = {}
@@ -194,17 +191,19 @@ class Audit:
         self._commits += 1
         self._events += len(commit.events)
         self._envelope(logged)
-        before = self._usage_before(commit) if self._folds else {}
+        before = self._quota.usage_before(commit) if self._folds else {}
         stages = self._stages(commit) if self._folds else {}
         for index, event in enumerate(commit.events):
             self._authority(Position(logged.seq, index), commit, event)
             self._durable(Position(logged.seq, index), event)
         if self._folds:
-            self._keep_quotas(logged)
+            self._quota.keep(logged)
             self._fold(logged)
         if self._folds:
             self._admissions(logged, stages)
-            self._quota(logged, before, stages)
+            self._preemptions(logged)
+            for each in self._quota.judge(logged, before, stages):
+                self._find("quota", each.at, each.text, each.workload)
             self._keep_raises(logged)
 
     def report(self) -> Report:
@@ -294,7 +293,7 @@ class Audit:
                 self._known_jobs.setdefault(Uid(event.spec.uid), at.seq)
             case facts.PodDeleted():
                 self._placed.pop(event.uid, None)
-            case decisions.WorkloadAdmitted():
+            case decisions.WorkloadAdmitted() | queueing.WorkloadFollowed():
                 self._ever_admitted[event.uid] = at.seq
             case decisions.PodPlaced():
                 self._placed[event.uid] = (event.node, at.seq)
@@ -310,6 +309,9 @@ class Audit:
             case effects.WorkloadCreated() | effects.WorkloadCreateRejected():
                 made = f"a Workload was made for Job {event.job}"
                 self._after(at, event, self._known_jobs.get(event.job_uid), made)
+            case effects.VariantChanged():
+                changed = f"variant {event.variant} was {event.change}"
+                self._after(at, event, self._known_workloads.get(event.parent_uid), changed)
             case effects.JobStopped() | effects.JobStopRejected():
                 stopped = f"Job {event.job} was suspended"
                 self._after(at, event, self._known_jobs.get(event.job_uid), stopped)
@@ -378,20 +380,42 @@ class Audit:
         for index, event in enumerate(logged.commit.events):
             at = Position(logged.seq, index)
             match event:
-                case decisions.QuotaReserved() if self._took_effect(event, stages):
+                case decisions.QuotaReserved() if took_effect(event, stages):
                     self._reservations += 1
                     self._once(at, event, self._reserved, "reserved quota")
                 case decisions.WorkloadAdmitted() if self._holds(event.workload, event.uid):
                     self._once(at, event, self._admitted, "was admitted")
-                case queueing.WorkloadReleased() | queueing.WorkloadFinished() | facts.WorkloadDeleted():
+                case (
+                    queueing.WorkloadReleased()
+                    | queueing.WorkloadFinished()
+                    | decisions.WorkloadReplaced()
+                    | facts.WorkloadDeleted()
+                ):
                     self._reserved.pop(event.uid, None)
                     self._admitted.pop(event.uid, None)
                 case _:
                     pass
 
-    def _took_effect(self, event: decisions.QuotaReserved, stages: dict[WorkloadKey, tuple[Uid, Stage]]) -> bool:
-        uid, stage = stages.get(event.workload, (Uid(""), Stage.FINISHED))
-        return uid == event.uid and stage not in (Stage.EVICTED, Stage.FINISHED)
+    def _preemptions(self, logged: LoggedCommit) -> None:
+        """Nobody is preempted but for the verdict of its own cycle, which says so."""
+        preempted = [event for event in logged.commit.events if type(event) is decisions.WorkloadPreempted]
+        if not preempted:
+            return
+        named = {
+            (event.uid, target)
+            for event in logged.commit.events
+            if type(event) is decisions.WorkloadSkipped
+            for target in event.targets
+        }
+        for index, event in enumerate(logged.commit.events):
+            if type(event) is not decisions.WorkloadPreempted or (event.preemptor_uid, event.workload) in named:
+                continue
+            preemptor = self.state.workloads.get(event.preemptor)
+            verdict = preemptor.verdict if preemptor is not None and preemptor.uid == event.preemptor_uid else None
+            if verdict is not None and event.workload in verdict.targets:
+                continue  # a standing one, whose verdict did not change
+            text = f"{event.workload} was preempted for {event.preemptor}, and no verdict on that one names it"
+            self._find("preemption", Position(logged.seq, index), text, event.workload)
 
     def _holds(self, key: WorkloadKey, uid: Uid) -> bool:
         workload = self.state.workloads.get(key)
@@ -409,97 +433,18 @@ class Audit:
             text = f"{event.workload} {what} at {earlier} and again, without a release between"
             self._find("admitted-twice", at, text, event.workload)
 
-    def _usage_before(self, commit: Commit) -> dict[str, dict[FlavorResource, int]]:
-        """The usage of every ClusterQueue in the trees that a commit's reservations charge."""
-        trees = {
-            self._tree(event.cluster_queue): None for event in commit.events if type(event) is decisions.QuotaReserved
-        }
-        if not trees:
-            return {}
-        usage = self.state.index.usage
-        return {name: dict(usage.get(name, {})) for name, tree in self.state.index.trees.items() if tree in trees}
-
-    def _quota(
-        self,
-        logged: LoggedCommit,
-        before: dict[str, dict[FlavorResource, int]],
-        stages: dict[WorkloadKey, tuple[Uid, Stage]],
-    ) -> None:
-        """No node of a tree whose usage a cycle has raised is above its limit."""
-        decided_at = logged.commit.decided_at
-        judged: set[tuple[str, FlavorResource]] = set()
-        for index, event in enumerate(logged.commit.events):
-            if type(event) is not decisions.QuotaReserved or not self._took_effect(event, stages):
-                continue
-            tree = self._tree(event.cluster_queue)
-            if self._raised.get(tree, 0) > decided_at:
-                continue  # facts raised usage after the cycle had looked; it could not know
-            quotas = self._quotas_at(decided_at)
-            for flavor_resource in self.state.index.usage_of.get(event.workload, {}):
-                now = {
-                    queue_node(name): self.state.index.usage.get(name, {}).get(flavor_resource, 0) for name in before
-                }
-                was = {queue_node(name): used.get(flavor_resource, 0) for name, used in before.items()}
-                for node in quotas.path(event.cluster_queue):
-                    if (node, flavor_resource) not in judged:
-                        judged.add((node, flavor_resource))
-                        self._judge(Position(logged.seq, index), event, quotas, node, flavor_resource, was, now)
-
-    def _judge(
-        self,
-        at: Position,
-        event: decisions.QuotaReserved,
-        quotas: Quotas,
-        node: str,
-        flavor_resource: FlavorResource,
-        was: dict[str, int],
-        now: dict[str, int],
-    ) -> None:
-        limit = quotas.limit(node, flavor_resource)
-        used = quotas.in_use(node, flavor_resource, now)
-        if limit is None or used <= limit or used <= quotas.in_use(node, flavor_resource, was):
-            return
-        flavor, resource = flavor_resource
-        where = f"cohort {node.removeprefix('Cohort/')}" if node.startswith("Cohort/") else describe_tree(node)
-        self._find(
-            "quota",
-            at,
-            f"with {event.workload}, {format_amount(resource, used)} {resource} of {flavor} are in use in {where}; "
-            f"{format_amount(resource, limit)} are allowed",
-            event.workload,
-        )
-
-    def _quotas_at(self, decided_at: Seq) -> Quotas:
-        """The quotas as a cycle decided at a position saw them."""
-        for changed_at, older in self._older_quotas:
-            if changed_at > decided_at:
-                return older
-        if self._quotas is None:
-            self._quotas = Quotas(self.state)
-        return self._quotas
-
-    def _keep_quotas(self, logged: LoggedCommit) -> None:
-        """Before quotas change: keep them for cycles that are on their way. There are none before the first sync."""
-        if any(type(event) in _QUOTA_FACTS for event in logged.commit.events):
-            if self.state.synced:
-                self._older_quotas.append((logged.seq, self._quotas or Quotas(self.state)))
-            self._quotas = None
-
     def _keep_raises(self, logged: LoggedCommit) -> None:
-        """Note where facts may have raised what is in use: work taken over, pods that are no longer done."""
+        """Note where facts may have raised what is in use: work taken over, pods that are, or count, no longer done."""
         for event in logged.commit.events:
+            if type(event) is facts.ConfigurationObserved:
+                for cluster_queue in self.state.cluster_queues:
+                    self._quota.raised(cluster_queue, logged.seq)
             if type(event) is not facts.WorkloadObserved:
                 continue
             workload = self.state.workloads.get(event.workload)
             if workload is not None and workload.stage in HOLDS_QUOTA:
-                self._raised[self._tree(workload.cluster_queue)] = logged.seq
+                self._quota.raised(workload.cluster_queue, logged.seq)
                 self._reserved.setdefault(event.uid, Position(logged.seq))
-
-    def _tree(self, cluster_queue: str) -> str:
-        return self.state.index.trees.get(cluster_queue, queue_node(cluster_queue))
-
-
-_QUOTA_FACTS = (facts.ClusterQueueObserved, facts.ClusterQueueDeleted, facts.CohortObserved, facts.CohortDeleted)
 
 
 def audit(entries: Iterable[LoggedCommit], cell: str = "main") -> Report:

@@ -12,76 +12,31 @@ first looked up with `headgate.core.lookup`, in a pass of its own: a job's event
 is made for it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import assert_never
 
 import msgspec
 
 from headgate.core import fold
+from headgate.core.explain_jobs import JobNotes
 from headgate.core.lifecycle import next_stage
 from headgate.core.lookup import Lookup, Target, UnknownWorkloadError
 from headgate.core.places import rank_of
 from headgate.core.standing import Standing, standing
 from headgate.core.state import Parked, Stage, State, Workload
-from headgate.core.wording import describe_short, describe_wake, describe_wakes, place_in_line, sleep_of
+from headgate.core.story_lines import At, Line, Mark, Notes, Story, condensed
+from headgate.core.wording import (
+    describe_admission,
+    describe_configuration,
+    describe_short,
+    describe_wake,
+    describe_wakes,
+    place_in_line,
+    sleep_of,
+)
 from headgate.events import decisions, effects, facts, queueing
-from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, Position
-from headgate.events.ids import JobKey, PodKey, UnixMs, WorkloadKey, split_key
-from headgate.events.objects import Admission
 from headgate.events.registry import Event
-
-
-class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """
-    One thing that happened.
-
-    `event` is its tag, `about` the object it happened to. `waited_for` and `waited_ms` say what the workload had been
-    waiting for until then, and how long. `detail` marks bookkeeping that most readers leave out. The same thing
-    happening again and again is one line with `times` and the position and time of the last.
-    """
-
-    position: Position
-    time_ms: UnixMs
-    producer: str
-    event: str
-    about: str
-    text: str
-    reason: str = ""
-    message: str = ""
-    waited_for: str = ""
-    waited_ms: int | None = None
-    detail: bool = False
-    times: int = 1
-    until: Position | None = None
-    until_ms: UnixMs | None = None
-
-
-class Story(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A workload's whole story, up to `position`."""
-
-    workload: WorkloadKey
-    job: JobKey
-    position: int
-    now_ms: UnixMs
-    lines: tuple[Line, ...]
-    standing: Standing
-
-
-class _Mark(msgspec.Struct, frozen=True):
-    """Since when something is being waited for."""
-
-    position: Position
-    time_ms: UnixMs
-    waiting_for: str
-
-
-class _At(msgspec.Struct, frozen=True):
-    """The event at hand and its place."""
-
-    position: Position
-    time_ms: UnixMs
-    producer: str
 
 
 class Explainer:
@@ -95,12 +50,13 @@ class Explainer:
     def __init__(self, state: State, target: Target) -> None:
         self.state = state
         self._target = target
-        self._lines: list[Line] = []
+        self._notes = Notes(target.workload)
+        self._add = self._notes.add
+        self._jobs = JobNotes(state, target, self._notes)
         self._stage: Stage | None = None
-        self._queue_wait: _Mark | None = None
-        self._sleep: _Mark | None = None
-        self._running: _Mark | None = None
-        self._placed: dict[PodKey, _Mark] = {}
+        self._queue_wait: Mark | None = None
+        self._sleep: Mark | None = None
+        self._running: Mark | None = None
 
     def feed(self, logged: LoggedCommit) -> None:
         """
@@ -116,10 +72,10 @@ class Explainer:
         fold.apply(self.state, logged)
         commit = logged.commit
         for index, event in enumerate(commit.events):
-            at = _At(Position(logged.seq, index), commit.time_ms, commit.producer.value)
+            at = At(Position(logged.seq, index), commit.time_ms, commit.producer.value)
             if type(event) is facts.JobObserved:
                 if event.job == self._target.job:
-                    self._job_observed(at, event, job_was)
+                    self._jobs.on_job(at, event, job_was)
                     job_was = event.spec
             else:
                 self._note(at, event, stood)
@@ -131,8 +87,9 @@ class Explainer:
             job=self._target.job,
             position=self.state.position,
             now_ms=self.state.now_ms,
-            lines=tuple(self._lines),
+            lines=tuple(self._notes.lines),
             standing=standing(self.state, self._target.workload, self._target.job),
+            configuration=describe_configuration(self.state.configuration),
         )
 
     # --- what concerns us ------------------------------------------------------------------------------------------
@@ -140,7 +97,7 @@ class Explainer:
     def _workload(self) -> Workload | None:
         return self.state.workloads.get(self._target.workload)
 
-    def _note(self, at: _At, event: Event, stood: "_Stood") -> None:
+    def _note(self, at: At, event: Event, stood: "_Stood") -> None:
         match event:
             case (
                 facts.WorkloadObserved()
@@ -151,6 +108,8 @@ class Explainer:
                 | queueing.WorkloadRequeued()
                 | queueing.WorkloadFinished()
                 | queueing.DeadlinePassed()
+                | queueing.WorkloadFollowed()
+                | queueing.PreemptionGateOpened()
                 | decisions.QuotaReserved()
                 | decisions.WorkloadAdmitted()
                 | effects.StatusApplied()
@@ -164,6 +123,9 @@ class Explainer:
             ):
                 if event.workload == self._target.workload:
                     self._own(at, event)
+            case effects.VariantChanged():
+                if self._target.workload in (event.variant, event.parent):
+                    self._variant_changed(at, event)
             case queueing.WorkloadParked() | queueing.WorkloadWoken() | decisions.WorkloadSkipped():
                 if event.workload == self._target.workload:
                     self._own(at, event)
@@ -176,50 +138,24 @@ class Explainer:
                 if stood.stage is Stage.OFFERED and stood.cluster_queue in event.cluster_queues:
                     text = f"taken back from the scheduler into ClusterQueue {stood.cluster_queue}: {event.reason}"
                     self._add(at, event, text, reason=event.reason, detail=True)
+            case decisions.WorkloadPreempted() | decisions.WorkloadMigrated() | decisions.WorkloadReplaced():
+                if event.workload == self._target.workload:
+                    self._own(at, event)
+                else:
+                    self._made_way(at, event)
+            case facts.ConfigurationObserved():
+                if stood.stage is not None:
+                    text = f"the configuration is now: {describe_configuration(event.configuration)}"
+                    self._add(at, event, text, about="configuration")
             case facts.JobDeleted():
                 if event.job == self._target.job:
                     self._add(at, event, "the Job was deleted", about=event.job)
             case facts.PodObserved() | facts.PodDeleted() | decisions.PodPlaced() | effects.PodBound():
-                self._pod(at, event)
+                self._jobs.on_pod(at, event)
             case effects.PodBindRejected():
-                self._pod(at, event)
+                self._jobs.on_pod(at, event)
             case _:
                 pass
-
-    def _add(
-        self,
-        at: _At,
-        event: Event,
-        text: str,
-        *,
-        about: str = "",
-        reason: str = "",
-        message: str = "",
-        waited: _Mark | None = None,
-        detail: bool = False,
-    ) -> None:
-        if waited is not None and waited.position.seq == at.position.seq:
-            waited = None  # decided in one commit: nobody waited
-        line = Line(
-            position=at.position,
-            time_ms=at.time_ms,
-            producer=at.producer,
-            event=tag_of(event),
-            about=about or self._target.workload,
-            text=text,
-            reason=reason,
-            message=message,
-            waited_for=waited.waiting_for if waited is not None else "",
-            waited_ms=max(0, at.time_ms - waited.time_ms) if waited is not None else None,
-            detail=detail,
-        )
-        last = self._lines[-1] if self._lines else None
-        if last is not None and _same(last, line):
-            self._lines[-1] = msgspec.structs.replace(
-                last, times=last.times + 1, until=at.position, until_ms=at.time_ms
-            )
-        else:
-            self._lines.append(line)
 
     def _overtaken(self, event: Event) -> bool:
         """Whether the fold let the event pass without effect; keeps our idea of the stage in step with it."""
@@ -246,12 +182,14 @@ class Explainer:
 
     # --- its own events --------------------------------------------------------------------------------------------
 
-    def _own(self, at: _At, event: Event) -> None:
+    def _own(self, at: At, event: Event) -> None:
         match event:
             case facts.WorkloadObserved():
                 self._observed(at, event)
             case facts.WorkloadDeleted():
                 self._add(at, event, "the Workload was deleted")
+            case queueing.PreemptionGateOpened():
+                self._add(at, event, f"it may preempt others from now on: its gate {event.gate} was opened")
             case effects.WorkloadCreated():
                 self._add(at, event, f"the Workload was created for Job {event.job}")
             case effects.WorkloadCreateRejected():
@@ -277,7 +215,15 @@ class Explainer:
                 else:
                     self._moved(at, event)
 
-    def _observed(self, at: _At, event: facts.WorkloadObserved) -> None:
+    def _variant_changed(self, at: At, event: effects.VariantChanged) -> None:
+        verb = {"activated": "switched on", "deactivated": "switched off"}.get(event.change, event.change)
+        why = f": {event.why}" if event.why else ""
+        its_own = event.variant == self._target.workload
+        whose = f"as the variant of {event.parent}" if its_own else f"its variant {event.variant} was {verb}"
+        text = f"{verb} {whose} for flavor {event.flavor}" if its_own else f"{whose} for flavor {event.flavor}"
+        self._add(at, event, text + why)
+
+    def _observed(self, at: At, event: facts.WorkloadObserved) -> None:
         if self._stage is None:
             self._stage = Stage.NEW
             pods = ", ".join(f"{each.count} x {each.name}" for each in event.spec.pod_sets) or "no pods"
@@ -295,11 +241,15 @@ class Explainer:
             said.append("it is deactivated")
         if event.deleting:
             said.append("it is being deleted")
+        if event.deactivation_target is not None:
+            said.append(
+                f"DeactivationTarget is {event.deactivation_target.status}: {event.deactivation_target.message}"
+            )
         said += [f"check {check.name} is {check.state}" for check in event.checks]
         said += [f"{pods.count} pods of {pods.name} are done" for pods in event.reclaimable_pods]
         self._add(at, event, f"changed: {', '.join(said) or 'its spec or metadata'}")
 
-    def _moved(self, at: _At, event: Event) -> None:
+    def _moved(self, at: At, event: Event) -> None:
         match event:
             case queueing.WorkloadQueued():
                 self._queued(at, event)
@@ -314,28 +264,43 @@ class Explainer:
             case decisions.WorkloadAdmitted():
                 text = f"admitted by ClusterQueue {event.cluster_queue}: its job may run"
                 self._add(at, event, text, message=event.message, waited=self._running)
-                self._running = _Mark(at.position, at.time_ms, "its Job to be resumed")
+                self._running = Mark(at.position, at.time_ms, "its Job to be resumed")
+            case queueing.WorkloadFollowed():
+                text = f"admitted as its variant {event.variant} is, by ClusterQueue {event.cluster_queue}"
+                self._add(at, event, f"{text}: its job may run", waited=self._queue_wait)
+                self._queue_wait = None
+                self._running = Mark(at.position, at.time_ms, "its Job to be resumed")
             case queueing.WorkloadEvicted():
                 cause = f" ({event.underlying_cause})" if event.underlying_cause else ""
                 self._add(at, event, f"evicted{cause}", reason=event.reason, message=event.message)
-                self._running = _Mark(at.position, at.time_ms, "its Job to stop")
+                self._running = Mark(at.position, at.time_ms, "its Job to stop")
+            case decisions.WorkloadPreempted():
+                text = f"preempted by {event.preemptor}: its quota in ClusterQueue {event.cluster_queue} is needed"
+                self._lost(at, event, text, reason=event.reason)
+            case decisions.WorkloadMigrated():
+                text = f"evicted so that {event.by}, its variant in a better flavor, can take its place"
+                self._lost(at, event, text, reason="FlavorMigration")
+            case decisions.WorkloadReplaced():
+                text = f"its place was taken by {event.by}, a larger slice of the same job"
+                self._lost(at, event, text, reason="WorkloadSliceReplaced")
+                self._running = None
             case queueing.WorkloadReleased():
                 again = "it may queue again" if event.requeued else "it does not queue again by itself"
-                text = f"its quota was given back; {again}"
+                text = "its reservation was cancelled" if event.cancelled else f"its quota was given back; {again}"
                 self._add(at, event, text, reason=event.reason, message=event.message, waited=self._running)
                 self._running = None
             case queueing.WorkloadRequeued():
                 self._add(at, event, "may queue again", reason=event.reason, message=event.message)
             case queueing.WorkloadFinished():
                 ran = self._running
-                waited = None if ran is None else _Mark(ran.position, ran.time_ms, "its Job to finish")
+                waited = None if ran is None else Mark(ran.position, ran.time_ms, "its Job to finish")
                 self._add(at, event, "finished", reason=event.reason, message=event.message, waited=waited)
             case queueing.DeadlinePassed():
                 self._add(at, event, f"a time was over: {event.deadline}", reason=event.deadline)
             case _:
                 pass
 
-    def _queued(self, at: _At, event: queueing.WorkloadQueued) -> None:
+    def _queued(self, at: At, event: queueing.WorkloadQueued) -> None:
         workload = self._workload()
         waited, self._sleep = self._sleep, None
         text = f"entered ClusterQueue {event.cluster_queue} with priority {event.priority}"
@@ -344,16 +309,16 @@ class Explainer:
             place, of = place_in_line(self.state, workload)
             text += f", at place {place} of {of}"
             asleep = sleep_of(self.state, workload)
-        self._queue_wait = self._queue_wait or _Mark(at.position, at.time_ms, f"quota in {event.cluster_queue}")
+        self._queue_wait = self._queue_wait or Mark(at.position, at.time_ms, f"quota in {event.cluster_queue}")
         if asleep is not None:
             waits = describe_wakes(asleep, self.state, event.cluster_queue)
             text += f"; it joins those that sleep there, parked by {asleep.by or 'another'}, and waits for {waits}"
-            self._sleep = _Mark(at.position, at.time_ms, waits)
+            self._sleep = Mark(at.position, at.time_ms, waits)
             self._add(at, event, text, reason=asleep.reason, message=asleep.message, waited=waited)
         else:
             self._add(at, event, text, waited=waited)
 
-    def _parked(self, at: _At, event: queueing.WorkloadParked) -> None:
+    def _parked(self, at: At, event: queueing.WorkloadParked) -> None:
         waits = ", or ".join(describe_wake(wake, self.state, event.cluster_queue) for wake in event.wake)
         match event.scope:
             case "workload":
@@ -365,26 +330,28 @@ class Explainer:
             case _:
                 assert_never(event.scope)
         self._add(at, event, text, reason=event.reason, message=event.message)
-        self._sleep = _Mark(at.position, at.time_ms, waits)
+        self._sleep = Mark(at.position, at.time_ms, waits)
 
-    def _woken(self, at: _At, event: queueing.WorkloadWoken, scope: str) -> None:
+    def _woken(self, at: At, event: queueing.WorkloadWoken, scope: str) -> None:
         ways = {"shape": " with all of its shape", "queue": ": its ClusterQueue is no longer blocked"}
         with_whom = ways.get(scope, "")
         text = f"woken{with_whom} by {event.by} (position {event.by_position})"
         self._add(at, event, text, reason=event.by, waited=self._sleep)
         self._sleep = None
 
-    def _skipped(self, at: _At, event: decisions.WorkloadSkipped) -> None:
+    def _skipped(self, at: At, event: decisions.WorkloadSkipped) -> None:
         then = {
             "immediate": "it stays first and is tried again",
             "workload": "it is set aside",
             "shape": "all of its shape sleep",
             "queue": "its ClusterQueue waits behind it",
         }[event.scope]
+        if event.targets:
+            then = f"it waits for {', '.join(event.targets)} to leave"
         text = f"not admitted by ClusterQueue {event.cluster_queue}{describe_short(event.short)}; {then}"
         self._add(at, event, text, reason=f"{event.reason}/{event.requeue_reason}", message=event.message)
 
-    def _reserved(self, at: _At, event: decisions.QuotaReserved) -> None:
+    def _reserved(self, at: At, event: decisions.QuotaReserved) -> None:
         self._sleep = None
         text = f"quota reserved in ClusterQueue {event.cluster_queue}: {describe_admission(event.admission)}"
         pending = [check.name for check in event.checks if check.state != "Ready"]
@@ -393,9 +360,38 @@ class Explainer:
         self._add(at, event, text, message=event.message, waited=self._queue_wait)
         self._queue_wait = None
         waiting_for = f"checks {', '.join(pending)}" if pending else "the scheduler to admit it"
-        self._running = _Mark(at.position, at.time_ms, waiting_for)
+        self._running = Mark(at.position, at.time_ms, waiting_for)
 
-    def _offered(self, at: _At, event: queueing.HeadsOffered) -> None:
+    def _lost(
+        self,
+        at: At,
+        event: decisions.WorkloadPreempted | decisions.WorkloadMigrated | decisions.WorkloadReplaced,
+        text: str,
+        *,
+        reason: str,
+    ) -> None:
+        """Its quota goes to another from here on."""
+        self._add(at, event, text, reason=reason, message=event.message)
+        self._running = Mark(at.position, at.time_ms, "its Job to stop")
+
+    def _made_way(
+        self, at: At, event: decisions.WorkloadPreempted | decisions.WorkloadMigrated | decisions.WorkloadReplaced
+    ) -> None:
+        """Another goes on its behalf, or not."""
+        match event:
+            case decisions.WorkloadPreempted() if event.preemptor == self._target.workload:
+                text = f"preempts {event.workload} in ClusterQueue {event.cluster_queue}, and waits until it has left"
+                self._add(at, event, text, about=event.workload, reason=event.reason, message=event.message)
+            case decisions.WorkloadMigrated() if event.by == self._target.workload:
+                text = f"{event.workload}, its variant in another flavor, makes way for it"
+                self._add(at, event, text, about=event.workload, message=event.message)
+            case decisions.WorkloadReplaced() if event.by == self._target.workload:
+                text = f"takes the place of {event.workload}, a smaller slice of the same job"
+                self._add(at, event, text, about=event.workload, message=event.message)
+            case _:
+                pass
+
+    def _offered(self, at: At, event: queueing.HeadsOffered) -> None:
         workload = self._workload()
         if workload is None or workload.stage is not Stage.OFFERED:
             text = "offered to the scheduler, too late: it had moved on"
@@ -410,7 +406,7 @@ class Explainer:
 
     def _other(
         self,
-        at: _At,
+        at: At,
         event: queueing.WorkloadParked | queueing.WorkloadWoken | decisions.WorkloadSkipped,
         stood: "_Stood",
     ) -> None:
@@ -428,7 +424,7 @@ class Explainer:
                 waits = ", or ".join(describe_wake(wake, self.state, event.cluster_queue) for wake in event.wake)
                 text = f"sleeps in ClusterQueue {event.cluster_queue}: {event.workload} {alike} and waits for {waits}"
                 self._add(at, event, text, about=event.workload, reason=event.reason, message=event.message)
-                self._sleep = _Mark(at.position, at.time_ms, waits)
+                self._sleep = Mark(at.position, at.time_ms, waits)
             case queueing.WorkloadWoken():
                 if self._sleep is not None:
                     self._woken(at, event, event.scope)
@@ -448,62 +444,7 @@ class Explainer:
         ours = self._workload()
         if isinstance(event, queueing.WorkloadWoken):
             return self._sleep is not None
-        return other is not None and ours is not None and rank_of(other) < rank_of(ours)
-
-    # --- its job and pods ------------------------------------------------------------------------------------------
-
-    def _job_observed(self, at: _At, event: facts.JobObserved, was: object) -> None:
-        job = event.spec
-        said: list[str] = []
-        if was is None:
-            held = "suspended" if job.suspended else "running"
-            self._add(at, event, f"Job {event.job} appeared, {held}, for queue {job.queue_name}", about=event.job)
-            return
-        for name in ("suspended", "finished", "active", "ready", "succeeded", "failed", "deleting", "parallelism"):
-            value = getattr(job, name)
-            if value != getattr(was, name):
-                said.append(f"{name} {'yes' if value is True else 'no' if value is False else value}")
-        tells = job.finished is not None or any(each.startswith("suspended") for each in said)
-        text = f"Job {event.job}: {', '.join(said) or 'its template changed'}"
-        self._add(at, event, text, about=event.job, message=job.message, detail=not tells)
-
-    def _pod(
-        self,
-        at: _At,
-        event: facts.PodObserved | facts.PodDeleted | decisions.PodPlaced | effects.PodBound | effects.PodBindRejected,
-    ) -> None:
-        if not self._is_ours(event.pod) and event.pod not in self._placed:
-            return
-        match event:
-            case facts.PodObserved():
-                bound = f" on {event.spec.spec.node_name}" if event.spec.spec.node_name else ""
-                self._placed.setdefault(event.pod, _Mark(at.position, at.time_ms, "a node with room"))
-                self._add(at, event, f"pod is {event.spec.phase}{bound}", about=event.pod, detail=True)
-            case facts.PodDeleted():
-                self._placed.pop(event.pod, None)
-                self._add(at, event, "pod is gone or over", about=event.pod, detail=True)
-            case decisions.PodPlaced():
-                waited = self._placed.get(event.pod)
-                self._add(at, event, f"pod was given node {event.node}", about=event.pod, waited=waited, detail=True)
-                self._placed[event.pod] = _Mark(at.position, at.time_ms, "the API server to bind it")
-            case effects.PodBound():
-                waited = self._placed.get(event.pod)
-                self._add(at, event, f"pod was bound to node {event.node}", about=event.pod, waited=waited)
-            case effects.PodBindRejected():
-                text = f"the API server refused node {event.node} ({event.code})"
-                self._add(at, event, text, about=event.pod, reason=event.reason, message=event.message)
-            case _:
-                assert_never(event)
-
-    def _is_ours(self, pod: PodKey) -> bool:
-        record = self.state.pods.get(pod)
-        if record is None:
-            return False
-        namespace, name = split_key(self._target.workload)
-        if record.pod.workload and record.pod.workload in (name, self._target.workload):
-            return split_key(pod)[0] == namespace
-        job = self.state.jobs.get(self._target.job)
-        return job is not None and record.pod.owner is not None and record.pod.owner.uid == job.job.uid
+        return other is not None and ours is not None and rank_of(self.state, other) < rank_of(self.state, ours)
 
 
 class _Stood(msgspec.Struct, frozen=True):
@@ -520,79 +461,6 @@ class _Stood(msgspec.Struct, frozen=True):
             return _Stood()
         waits = workload.stage in (Stage.QUEUED, Stage.OFFERED, Stage.SKIPPED)
         return _Stood(workload.stage, workload.cluster_queue, workload.shape, waits)
-
-
-def _same(one: Line, other: Line) -> bool:
-    """Whether a line says again what the one before said."""
-    return (one.event, one.about, one.text, one.reason, one.message, one.waited_for) == (
-        other.event,
-        other.about,
-        other.text,
-        other.reason,
-        other.message,
-        other.waited_for,
-    )
-
-
-_ROUND = frozenset({"heads.offered", "heads.withdrawn", "workload.skipped", "workload.parked", "workload.woken"})
-"""What happens to a pending workload again and again until it fits."""
-
-
-def condensed(lines: Sequence[Line]) -> list[Line]:
-    """
-    A story without its tedium: of many rounds of waking, trying and sleeping, the first and the last are told.
-
-    What lies between is one line: how many rounds, from where to where, how long it slept in them.
-    """
-    told: list[Line] = []
-    rounds: list[Line] = []
-    for line in lines:
-        if line.event in _ROUND or (line.detail and rounds):
-            rounds.append(line)
-        else:
-            told += _condensed_rounds(rounds)
-            told.append(line)
-            rounds = []
-    return told + _condensed_rounds(rounds)
-
-
-def _condensed_rounds(lines: list[Line]) -> list[Line]:
-    ends = [index for index, line in enumerate(lines) if line.event == "workload.woken"]
-    if len(ends) < _ROUNDS_TOLD + 2:
-        return lines
-    between = lines[ends[0] + 1 : ends[-2] + 1]
-    woken = [line for line in between if line.event == "workload.woken"]
-    tried = sum(line.times for line in between if line.event == "workload.skipped" and "not admitted" in line.text)
-    last = next(
-        (line for line in reversed(between) if line.event in ("workload.skipped", "workload.parked")), woken[-1]
-    )
-    text = f"{len(woken)} more rounds like this: woken, and {tried} times tried in vain"
-    line = msgspec.structs.replace(
-        last,
-        position=between[0].position,
-        time_ms=between[0].time_ms,
-        text=text,
-        waited_for=woken[-1].waited_for,
-        waited_ms=sum(line.waited_ms or 0 for line in woken),
-        until=between[-1].position,
-        until_ms=between[-1].time_ms,
-    )
-    return [*lines[: ends[0] + 1], line, *lines[ends[-2] + 1 :]]
-
-
-_ROUNDS_TOLD = 2
-
-
-def describe_admission(admission: Admission) -> str:
-    """The flavors and amounts of a reservation."""
-    said = []
-    for assignment in admission.pod_set_assignments:
-        what = ", ".join(
-            f"{assignment.resource_usage.get(resource, 0)} {resource} of {flavor}"
-            for resource, flavor in sorted(assignment.flavors.items())
-        )
-        said.append(f"{assignment.count} x {assignment.name} ({what or 'nothing charged'})")
-    return "; ".join(said) or "nothing charged"
 
 
 def explain(commits: Iterable[LoggedCommit], name: str, *, namespace: str = "", cell: str = "main") -> Story:
@@ -620,6 +488,5 @@ __all__ = [
     "Target",
     "UnknownWorkloadError",
     "condensed",
-    "describe_admission",
     "explain",
 ]

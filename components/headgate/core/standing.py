@@ -107,7 +107,8 @@ def _queued(state: State, workload: Workload) -> _Said:
     if asleep is not None:
         by = "" if asleep.by in ("", workload.key) else f" (found out with {asleep.by})"
         wakes = [describe_wake(wake, state, workload.cluster_queue) for wake in asleep.wake]
-        return f"{asleep.reason}: {asleep.message}{by}", wakes or ["the queue manager's word on what would wake it"]
+        changes = _leaving(state, workload) + wakes
+        return f"{asleep.reason}: {asleep.message}{by}", changes or ["the queue manager's word on what would wake it"]
     place, of = place_in_line(state, workload)
     queue = state.cluster_queues.get(workload.cluster_queue)
     if queue is None:
@@ -125,12 +126,22 @@ def _offered(state: State, workload: Workload) -> _Said:
     verdict = workload.verdict
     if verdict is not None:
         why += f"; its last try: {verdict.reason}: {verdict.message}"
-    return why, ["the scheduler's next cycles"]
+    return why, [*_leaving(state, workload), "the scheduler's next cycles"]
+
+
+def _leaving(state: State, workload: Workload) -> list[str]:
+    """The preempted workloads that a workload waits for, which still hold their quota."""
+    targets = workload.verdict.targets if workload.verdict is not None else ()
+    records = [state.workloads.get(target) for target in targets]
+    return [f"{each.key} having left" for each in records if each is not None and each.stage is Stage.EVICTED]
 
 
 def _skipped(state: State, workload: Workload) -> _Said:
     verdict = workload.verdict
     why = f"{verdict.reason}: {verdict.message}" if verdict is not None else "a cycle did not admit it"
+    leaving = _leaving(state, workload)
+    if leaving:
+        return why, leaving
     if verdict is not None and FREED_ANY in verdict.short:
         return why, [SPEC_CHANGE]
     if verdict is not None and verdict.needs:

@@ -1,5 +1,5 @@
 """
-A tally of a running cell: who waits, who runs, how long they waited, what was borrowed.
+A tally of a running cell: who waits, who runs, how long they waited, what was borrowed, who was preempted.
 
 `Tally` follows the log beside a state that somebody else folds: it is shown each commit after it was applied. The
 demo and benchmarks report from it; everything in it is derived from events, so a recorded log gives the same tally.
@@ -15,10 +15,15 @@ from headgate.events.ids import JobKey, Uid, UnixMs
 
 
 class QueueTally(msgspec.Struct, kw_only=True):
-    """One ClusterQueue: its waits from queueing to reservation in ms, and how many reservations borrowed."""
+    """
+    One ClusterQueue: its waits from queueing to reservation in ms, and how many reservations borrowed.
+
+    `preempted` of its workloads have had to give their quota to others.
+    """
 
     waits_ms: list[int] = []
     borrowed: int = 0
+    preempted: int = 0
     finished: int = 0
 
 
@@ -62,6 +67,8 @@ class Tally:
                 case decisions.QuotaReserved():
                     self._reserved(event, at_ms)
                     changed = True
+                case decisions.WorkloadPreempted():
+                    self.of(event.cluster_queue).preempted += 1
                 case queueing.WorkloadFinished():
                     workload = self.state.workloads.get(event.workload)
                     if workload is not None:
@@ -69,7 +76,7 @@ class Tally:
                     changed = True
                 case facts.JobObserved() if event.spec.finished is not None:
                     self.jobs_finished[event.job] = event.spec.finished
-                case facts.ClusterQueueObserved() | queueing.WorkloadReleased():
+                case facts.ClusterQueueObserved() | queueing.WorkloadReleased() | decisions.WorkloadReplaced():
                     changed = True
                 case _:
                     pass

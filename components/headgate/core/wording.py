@@ -15,8 +15,9 @@ from headgate.core.quota import quotas_of
 from headgate.core.state import FlavorResource, Parked, State, Workload
 from headgate.core.trees import root_of
 from headgate.core.waking import Unused
+from headgate.events.configuration import Configuration
 from headgate.events.ids import Seq, UnixMs
-from headgate.events.objects import ResourceGroup
+from headgate.events.objects import Admission, ResourceGroup
 from headgate.events.queueing import Needs, ObjectChanged, QuotaFreed, TimePassed, Wake
 
 _BINARY = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
@@ -53,6 +54,39 @@ def format_span(span_ms: int) -> str:
 def format_time(at_ms: UnixMs) -> str:
     """A moment as RFC 3339 in UTC with milliseconds."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03}Z"
+
+
+def describe_configuration(configuration: Configuration) -> str:
+    """What a configuration sets, in Kueue's words and in its order; "defaults" when it sets nothing."""
+    said: list[str] = []
+    if configuration.fair_sharing is not None:
+        said.append(f"fairSharing ({', '.join(configuration.fair_sharing.preemption_strategies)})")
+    usage = configuration.admission_fair_sharing
+    if usage is not None:
+        half_life = format_span(usage.usage_half_life_ms)
+        said.append(
+            f"admissionFairSharing (half-life {half_life}, every {format_span(usage.usage_sampling_interval_ms)})"
+        )
+    waiting = configuration.wait_for_pods_ready
+    if waiting is not None:
+        blocks = ", blocks admission" if waiting.block_admission else ""
+        said.append(f"waitForPodsReady ({format_span(waiting.timeout_ms)}{blocks})")
+    resources = configuration.resources
+    if resources.exclude_resource_prefixes:
+        said.append(f"excludeResourcePrefixes ({', '.join(resources.exclude_resource_prefixes)})")
+    if resources.transformations:
+        said.append(f"transformations ({', '.join(each.input for each in resources.transformations)})")
+    if resources.quota_check_strategy:
+        said.append(f"quotaCheckStrategy {resources.quota_check_strategy}")
+    retention = configuration.object_retention_policies
+    for name, kept_ms in (
+        ("afterFinished", retention.after_finished_ms),
+        ("afterDeactivatedByKueue", retention.after_deactivated_by_kueue_ms),
+    ):
+        if kept_ms is not None:
+            said.append(f"{name} {format_span(kept_ms)}")
+    said += [f"{gate}={str(is_on).lower()}" for gate, is_on in sorted(configuration.feature_gates.items())]
+    return ", ".join(said) or "defaults"
 
 
 class Totals(NamedTuple):
@@ -207,3 +241,15 @@ _UNDECIDED = Parked(
     since=Seq(0),
     decided_at=Seq(0),
 )
+
+
+def describe_admission(admission: Admission) -> str:
+    """The flavors and amounts of a reservation."""
+    said = []
+    for assignment in admission.pod_set_assignments:
+        what = ", ".join(
+            f"{assignment.resource_usage.get(resource, 0)} {resource} of {flavor}"
+            for resource, flavor in sorted(assignment.flavors.items())
+        )
+        said.append(f"{assignment.count} x {assignment.name} ({what or 'nothing charged'})")
+    return "; ".join(said) or "nothing charged"

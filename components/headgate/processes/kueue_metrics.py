@@ -6,17 +6,27 @@ Kueue counts inside its controllers and the log does not say (durations of recon
 served. Buckets are Kueue's.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
-from opentelemetry.metrics import Histogram
-
-from headgate.adapters.telemetry.metrics import Metrics, exponential_buckets
+from headgate.adapters.telemetry.metrics import Distribution, Metrics, exponential_buckets
 from headgate.core.activeness import cluster_queue_active
+from headgate.core.admission_fair_sharing import local_queue_usage, orders_by_usage
+from headgate.core.families import NO_VARIANT, VARIANT_EVICTED
+from headgate.core.queue_shares import QueueShares
 from headgate.core.state import Stage, State
+from headgate.core.status import is_pending_in_queue
 from headgate.events.commit import Commit, LoggedCommit
-from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadAdmitted
-from headgate.events.ids import WorkloadKey
+from headgate.events.decisions import (
+    CycleDecided,
+    QuotaReserved,
+    WorkloadAdmitted,
+    WorkloadMigrated,
+    WorkloadPreempted,
+    WorkloadReplaced,
+)
+from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.queueing import WorkloadEvicted, WorkloadFinished
 
 _ROLE = {"replica_role": "leader"}
@@ -50,6 +60,16 @@ class KueueMetrics:
             "kueue_evicted_workloads_total",
             "The number of evicted workloads.",
             ("cluster_queue", "reason", "underlying_cause", "priority_class", "replica_role"),
+        )
+        self._preempted = metrics.tally(
+            "kueue_preempted_workloads_total",
+            "The number of preempted workloads.",
+            ("preempting_cluster_queue", "reason", "replica_role"),
+        )
+        self._replaced = metrics.tally(
+            "kueue_replaced_workload_slices_total",
+            "The number of replaced workload slices.",
+            ("cluster_queue", "replica_role"),
         )
         self._reserved_wait = metrics.histogram(
             "kueue_quota_reserved_wait_time_seconds",
@@ -87,7 +107,13 @@ class KueueMetrics:
                 case WorkloadAdmitted():
                     self._on_admitted(state, event, commit)
                 case WorkloadEvicted():
-                    self._on_evicted(state, event)
+                    self._on_evicted(state, event.workload, event.reason, event.underlying_cause)
+                case WorkloadPreempted():
+                    self._on_preempted(state, event)
+                case WorkloadMigrated():
+                    self._on_evicted(state, event.workload, "FlavorMigration")
+                case WorkloadReplaced():
+                    self._replaced.add(event.cluster_queue, "leader")
                 case WorkloadFinished():
                     self._on_finished(state, event, commit)
                 case _:
@@ -98,14 +124,19 @@ class KueueMetrics:
         self._wait(self._admitted_wait, state, event.workload, event.cluster_queue, commit, "queued_at_ms")
         self._wait(self._checks_wait, state, event.workload, event.cluster_queue, commit, "reserved_at_ms")
 
-    def _on_evicted(self, state: State, event: WorkloadEvicted) -> None:
-        workload = state.workloads.get(event.workload)
-        if workload is None:
+    def _on_evicted(self, state: State, key: WorkloadKey, reason: str, underlying_cause: str = "") -> None:
+        workload = state.workloads.get(key)
+        if workload is None or reason in (VARIANT_EVICTED, NO_VARIANT):
+            # With its variant, which counts.
             return
-        labels = self._labels(state, event.workload, workload.cluster_queue)
-        self._evicted.add(
-            workload.cluster_queue, event.reason, event.underlying_cause, labels["priority_class"], "leader"
-        )
+        labels = self._labels(state, key, workload.cluster_queue)
+        self._evicted.add(workload.cluster_queue, reason, underlying_cause, labels["priority_class"], "leader")
+
+    def _on_preempted(self, state: State, event: WorkloadPreempted) -> None:
+        self._on_evicted(state, event.workload, "Preempted")
+        preemptor = state.workloads.get(event.preemptor)
+        if preemptor is not None:
+            self._preempted.add(preemptor.cluster_queue, event.reason, "leader")
 
     def _on_finished(self, state: State, event: WorkloadFinished, commit: Commit) -> None:
         workload = state.workloads.get(event.workload)
@@ -124,7 +155,7 @@ class KueueMetrics:
 
     @staticmethod
     def _wait(
-        histogram: Histogram, state: State, key: WorkloadKey, cluster_queue: str, commit: Commit, since: Since
+        histogram: Distribution, state: State, key: WorkloadKey, cluster_queue: str, commit: Commit, since: Since
     ) -> None:
         workload = state.workloads.get(key)
         since_ms = getattr(workload, since) if workload is not None else 0
@@ -152,13 +183,28 @@ class KueueMetrics:
             "The ClusterQueue's total resource reservation by flavor.",
             of(_reservations),
         )
+        gauge(
+            "kueue_cluster_queue_weighted_share",
+            "The ClusterQueue's share of what its cohort lends, by its weight; none for a borrower of weight 0.",
+            of(_cluster_queue_shares),
+        )
+        gauge(
+            "kueue_cohort_weighted_share",
+            "The cohort's share of what the one above lends, by its weight; none for a borrower of weight 0.",
+            of(_cohort_shares),
+        )
+        gauge(
+            "kueue_local_queue_admission_fair_sharing_usage",
+            "What the LocalQueue has used lately, by its weight, where its ClusterQueue orders by that.",
+            of(_usages),
+        )
 
 
 def _pending(state: State) -> Values:
     """Active: in line. Inadmissible: asleep, behind a blocked head, or set aside alone."""
     parked: dict[str, int] = {}
     for workload in state.workloads.values():
-        if workload.stage in (Stage.PARKED, Stage.SKIPPED) and workload.cluster_queue:
+        if workload.stage in (Stage.PARKED, Stage.SKIPPED) and is_pending_in_queue(workload):
             parked[workload.cluster_queue] = parked.get(workload.cluster_queue, 0) + 1
     for name in state.cluster_queues:
         waiting, active = parked.get(name, 0), len(state.index.offered.get(name, ()))
@@ -189,6 +235,31 @@ def _statuses(state: State) -> Values:
         active = cluster_queue_active(state, name).active
         for status, holds in (("pending", not active), ("active", active), ("terminating", False)):
             yield float(holds), {"cluster_queue": name, "status": status, **_ROLE}
+
+
+def _cluster_queue_shares(state: State) -> Values:
+    shares = QueueShares(state)
+    for name, record in state.cluster_queues.items():
+        share = shares.of_cluster_queue(name)
+        if share is not None and math.isfinite(share.exact):
+            yield share.exact, {"cluster_queue": name, "cohort": record.spec.cohort_name, **_ROLE}
+
+
+def _cohort_shares(state: State) -> Values:
+    shares = QueueShares(state)
+    for name in state.cohorts:
+        share = shares.of_cohort(name)
+        if share is not None and math.isfinite(share.exact):
+            yield share.exact, {"cohort": name, **_ROLE}
+
+
+def _usages(state: State) -> Values:
+    for key, record in state.local_queues.items():
+        cluster_queue = record.spec.cluster_queue
+        if orders_by_usage(state, cluster_queue):
+            namespace, name = split_key(key)
+            labels = {"name": name, "namespace": namespace, "cluster_queue": cluster_queue, **_ROLE}
+            yield local_queue_usage(state, key), labels
 
 
 def _reservations(state: State) -> Values:

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.core.activeness import cluster_queue_active
 from headgate.core.fold import TABLES
+from headgate.core.lines import aside_of, is_in_line, line_of, summaries
 from headgate.core.standing import standing
 from headgate.core.state import Stage, State, Tables, Workload
-from headgate.core.wording import describe_wake, format_amount, nominal_quotas, sleep_of
+from headgate.core.wording import describe_wake, format_amount, sleep_of
 from headgate.events.ids import LocalQueueKey, WorkloadKey
 
 KEYED: Final = tuple(name for name in TABLES if isinstance(getattr(Tables(), name), dict))
@@ -92,32 +92,23 @@ def table(state: State, name: str, *, limit: int, after: str = "") -> dict[str, 
 
 def queues(state: State) -> list[QueueRow]:
     """Every ClusterQueue in the order of names."""
-    rows = []
-    for name in sorted(state.cluster_queues):
-        record = state.cluster_queues[name]
-        line = state.index.pending.get(name)
-        holders = state.index.holders.get(name, {})
-        admitted = sum(state.workloads[key].stage is Stage.ADMITTED for key in holders)
-        used = state.index.usage.get(name, {})
-        activeness = cluster_queue_active(state, name)
-        rows.append(
-            QueueRow(
-                cluster_queue=name,
-                active=activeness.active,
-                message=activeness.message,
-                cohort=record.spec.cohort_name,
-                pending=(len(line) if line is not None else 0) + len(state.index.offered.get(name, ())),
-                asleep=line.count_asleep() if line is not None else 0,
-                reserved=len(holders),
-                admitted=admitted,
-                usage={
-                    f"{flavor}/{resource}": f"{format_amount(resource, used.get((flavor, resource), 0))} of "
-                    f"{format_amount(resource, nominal)}"
-                    for (flavor, resource), nominal in nominal_quotas(record.spec.resource_groups).items()
-                },
-            )
+    return [
+        QueueRow(
+            cluster_queue=each.name,
+            active=each.activeness.active,
+            message=each.activeness.message,
+            cohort=each.cohort,
+            pending=each.awake + each.asleep + each.offered,
+            asleep=each.asleep,
+            reserved=each.reserved + each.admitted + each.evicted,
+            admitted=each.admitted,
+            usage={
+                f"{flavor}/{resource}": f"{format_amount(resource, used)} of {format_amount(resource, nominal)}"
+                for (flavor, resource), (used, nominal) in each.quotas.items()
+            },
         )
-    return rows
+        for each in summaries(state)
+    ]
 
 
 def pending(state: State, *, cluster_queue: str = "", local_queue: str = "", limit: int) -> list[Row]:
@@ -145,24 +136,16 @@ def pending(state: State, *, cluster_queue: str = "", local_queue: str = "", lim
 
 
 def _line(state: State, cluster_queue: str, local_queue: str) -> Iterator[tuple[int, WorkloadKey]]:
-    """Places and workloads: the offered, then those in line, then those set aside."""
-    place = 0
-    for key in state.index.offered.get(cluster_queue, ()):
-        place += 1
-        yield place, key
-    queue = state.index.pending.get(cluster_queue)
-    for key, _ in queue.in_order() if queue is not None else ():
-        place += 1
-        yield place, key
-    aside = (
-        state.index.in_local_queue.get(LocalQueueKey(local_queue), {})
-        if local_queue
-        else dict.fromkeys(state.workloads)
-    )
-    for key in aside:
+    """Places and workloads: the line, then those that stand in none."""
+    for place, workload in enumerate(line_of(state, cluster_queue), 1):
+        yield place, workload.key
+    if not local_queue:
+        for workload in aside_of(state, cluster_queue):
+            yield 0, workload.key
+        return
+    for key in state.index.in_local_queue.get(LocalQueueKey(local_queue), {}):
         workload = state.workloads[key]
-        stands_aside = workload.stage in (Stage.NEW, Stage.SKIPPED, Stage.PARKED)
-        if stands_aside and (local_queue or workload.cluster_queue == cluster_queue):
+        if workload.stage in (Stage.NEW, Stage.PARKED) and not is_in_line(workload):
             yield 0, key
 
 

@@ -10,6 +10,7 @@ The routes of the read side, and how a request becomes an answer.
     GET /explain/<namespace>/<name>?at=    its whole story
     GET /events?from=&type=&namespace=     server-sent events (&follow=false ends at the log's end; Last-Event-ID)
     GET /events/types                      every type of event
+    GET /apis/visibility.kueue.x-k8s.io/   Kueue's visibility API (headgate.web.visibility)
 
 `at` is a position (`812`) or a time (RFC 3339); without it the live state answers. Live answers are computed within one
 step of the loop, so they are of one position, and are bounded; what needs folding happens in a worker thread. Errors
@@ -39,7 +40,7 @@ from headgate.events.registry import TAGS
 from headgate.processes.entry import View
 from headgate.processes.past import NotInLogError, Past
 from headgate.processes.status import Phase
-from headgate.web import answers
+from headgate.web import answers, visibility
 from headgate.web.answers import NoSuchQueueError, NoSuchTableError
 from headgate.web.events import Filter, parse_position, told_of
 
@@ -51,6 +52,8 @@ LIMIT_MAX: Final = 10_000
 STREAMS_MAX: Final = 128
 """Clients of /events at a time."""
 HEARTBEAT_S: Final = 15.0
+
+_VISIBILITY: Final = f"/apis/{visibility.GROUP}"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -77,6 +80,14 @@ def add_routes(app: web.Application, view: View) -> None:
         ("/explain/{namespace}/{name}", side.explain),
         ("/events", side.events),
         ("/events/types", side.event_types),
+        ("/apis", side.visibility_groups),
+        (_VISIBILITY, side.visibility_group),
+        (f"{_VISIBILITY}/{{version}}", side.visibility_resources),
+        (f"{_VISIBILITY}/{{version}}/clusterqueues/{{name}}/pendingworkloads", side.visibility_pending),
+        (
+            f"{_VISIBILITY}/{{version}}/namespaces/{{namespace}}/localqueues/{{name}}/pendingworkloads",
+            side.visibility_pending,
+        ),
     ):
         app.router.add_get(path, handler)
 
@@ -85,6 +96,8 @@ def add_routes(app: web.Application, view: View) -> None:
 async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
+    except visibility.StatusError as error:
+        return _json(error.status(), status=error.code)
     except BadRequestError as error:
         return _json({"error": str(error)}, status=400)
     except (LookupError, UnknownWorkloadError) as error:
@@ -225,6 +238,34 @@ class ReadSide:
     async def event_types(self, _: web.Request) -> web.StreamResponse:
         """GET /events/types: every tag there is, for clients that must listen to each by name."""
         return _json(sorted(TAGS))
+
+    # --- Kueue's visibility API ------------------------------------------------------------------------------------
+
+    async def visibility_groups(self, _: web.Request) -> web.StreamResponse:
+        """GET /apis."""
+        return _json(visibility.group_list())
+
+    async def visibility_group(self, _: web.Request) -> web.StreamResponse:
+        """GET /apis/visibility.kueue.x-k8s.io."""
+        return _json(visibility.group())
+
+    async def visibility_resources(self, request: web.Request) -> web.StreamResponse:
+        """GET /apis/visibility.kueue.x-k8s.io/<version>."""
+        return _json(visibility.resource_list(request.match_info["version"]))
+
+    async def visibility_pending(self, request: web.Request) -> web.StreamResponse:
+        """GET .../clusterqueues/<name>/pendingworkloads and .../localqueues/<name>/pendingworkloads."""
+        about = request.match_info
+        version, name = about["version"], about["name"]
+        visibility.require_version(version)
+        offset, limit = visibility.page_of(request.query)
+        try:
+            state = self._live()
+        except NotReadyError as error:
+            raise visibility.StatusError(503, "ServiceUnavailable", str(error)) from error
+        if "namespace" in about:
+            return _json(visibility.of_local_queue(state, about["namespace"], name, version, offset, limit))
+        return _json(visibility.of_cluster_queue(state, name, version, offset, limit))
 
     # --- events ----------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import msgspec
 from headgate.core.amounts import amount
 from headgate.core.state import PENDING, Stage, State
 from headgate.events.commit import LoggedCommit, chain
-from headgate.events.decisions import WorkloadAdmitted
+from headgate.events.decisions import WorkloadAdmitted, WorkloadMigrated, WorkloadPreempted
 from headgate.events.facts import NodeObserved, WorkloadObserved
 from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.queueing import WorkloadEvicted, WorkloadFinished
@@ -109,7 +109,7 @@ class Recorder:
                 case WorkloadFinished():
                     self.finished += 1
                     moved = True
-                case WorkloadEvicted():
+                case WorkloadEvicted() | WorkloadPreempted() | WorkloadMigrated():
                     self.evictions += 1
                     moved = True
                 case NodeObserved():
