@@ -51,12 +51,21 @@ def cases(*suites: str) -> Iterator[Case]:
             yield case
 
 
-def fact_of(manifest: dict[str, Any]) -> EventBase:
-    """What the informer bridge would say of an object."""
-    metadata = {"uid": f"uid-{manifest['metadata']['name']}", **manifest["metadata"]}
+def fact_of(manifest: dict[str, Any], *, of_a_cycle: bool = False) -> EventBase:
+    """
+    What the informer bridge would say of an object.
+
+    For tests of cycles alone (`of_a_cycle`) its uid and labels are as recorded, also where they are none; and a policy
+    that a ClusterQueue's `preemption` leaves out is empty, as it is there, where the API would make it Never.
+    """
+    metadata = {"uid": "" if of_a_cycle else f"uid-{manifest['metadata']['name']}", **manifest["metadata"]}
     metadata.setdefault("creationTimestamp", "2000-01-01T00:00:00Z")
-    # A workload that names its job but no owner would be finished as an orphan; the scheduler's tests have such.
-    metadata["labels"] = {key: value for key, value in metadata.get("labels", {}).items() if key != _JOB_UID}
+    if of_a_cycle and "preemption" in manifest.get("spec", {}):
+        policies = {"reclaimWithinCohort": "", "withinClusterQueue": "", **manifest["spec"]["preemption"]}
+        manifest = {**manifest, "spec": {**manifest["spec"], "preemption": policies}}
+    if not of_a_cycle:
+        # A workload that names its job but no owner would be finished as an orphan; the scheduler's tests have such.
+        metadata["labels"] = {key: value for key, value in metadata.get("labels", {}).items() if key != _JOB_UID}
     fact = read(_PLURALS[manifest["kind"]], msgspec.json.encode({**manifest, "metadata": metadata})).fact
     assert fact is not None, f"{manifest['kind']} {metadata['name']} does not matter"
     return fact

@@ -1,0 +1,107 @@
+"""
+Deciding: which heads a cycle of the scheduler process is about, and what it appends.
+
+The scheduler's machine calls `decide_cycle` and appends what comes back as one commit; `headgate replay --verify`
+calls it on the state at a recorded cycle's `decided_at` and compares.
+"""
+
+from collections.abc import Iterable
+
+from headgate.core.catalog import Catalog, Queue
+from headgate.core.cycle.entries import Cycle
+from headgate.core.cycle.nominating import ANY_CHANGE
+from headgate.core.cycle.processing import evaluate
+from headgate.core.cycle.verdicts import events_of
+from headgate.core.state import PENDING, Stage, State, Workload
+from headgate.events.ids import WorkloadKey
+from headgate.events.registry import Event
+
+HEADS_MAX = 512
+"""How many offered heads one cycle decides at most; the others wait for the next."""
+
+EVENTS_MAX = 1024
+"""After how many events a cycle stops before its next head, which the next cycle decides. Bounds its commit."""
+
+STANDING_MAX = 512
+"""How many verdicts on heads that were not offered a cycle writes at most: the next one writes what is left."""
+
+ADMISSIONS_MAX = 512
+"""How many reserved workloads one cycle admits at most after their checks."""
+
+Heads = list[tuple[Workload, Queue]]
+
+
+def decide_cycle(
+    state: State, catalog: Catalog | None = None, reserved: Iterable[WorkloadKey] | None = None
+) -> tuple[Event, ...]:
+    """
+    The events of the next cycle; none when there is nothing to decide.
+
+    `catalog` may be one that was kept, for as long as no spec has changed. `reserved` may narrow the workloads to look
+    at for admission after their checks; those left out must not be ready. Neither changes the answer.
+    """
+    if not state.synced:
+        return ()
+    ready = _ready(state, state.index.reserved if reserved is None else reserved)
+    catalog = catalog if catalog is not None else Catalog(state)
+    heads = _heads(state, catalog)
+    if not heads and not ready:
+        return ()
+    standing = _standing(state, catalog, heads)
+    cycle = Cycle()
+    if heads:
+        names = frozenset(workload.key for workload, _ in standing)
+        cycle = evaluate(state, catalog, [*heads, *standing], standing=names, events_max=EVENTS_MAX)
+    return events_of(state, cycle, ready, standing_max=STANDING_MAX)
+
+
+def _heads(state: State, catalog: Catalog) -> Heads:
+    """The first offered workload of each active ClusterQueue; of too many, those that were offered first."""
+    heads: Heads = []
+    seen: set[str] = set()
+    for key in state.index.offers.values():
+        workload = state.workloads[key]
+        name = workload.cluster_queue
+        if name in seen:
+            continue
+        seen.add(name)
+        queue = catalog.queue(name)
+        if queue is not None and queue.active.active:
+            heads.append((workload, queue))
+            if len(heads) == HEADS_MAX:
+                break
+    return heads
+
+
+def _standing(state: State, catalog: Catalog, heads: Heads) -> Heads:
+    """
+    The heads that block ClusterQueues in the trees of these heads, unless one of their ClusterQueue is offered.
+
+    Left out is whose verdict no quota can change: it claims nothing, and would be the same again.
+    """
+    taken = {queue.name for _, queue in heads}
+    trees = sorted({state.index.trees[name] for name in taken})
+    found: Heads = []
+    for tree in trees:
+        for name in sorted(state.index.standing.get(tree, ())):
+            workload = state.workloads.get(state.sleeps[name].blocked_by)
+            if name in taken or workload is None or workload.stage not in PENDING or workload.verdict is None:
+                continue
+            queue = catalog.queue(name)
+            if queue is not None and queue.active.active and workload.verdict.short != (ANY_CHANGE,):
+                found.append((workload, queue))
+    return found
+
+
+def is_ready(state: State, key: WorkloadKey) -> bool:
+    """Whether a workload holds quota and has every admission check Ready, so that it may be admitted."""
+    workload = state.workloads.get(key)
+    return (
+        workload is not None
+        and workload.stage is Stage.RESERVED
+        and all(check.state == "Ready" for check in workload.checks)
+    )
+
+
+def _ready(state: State, keys: Iterable[WorkloadKey]) -> list[Workload]:
+    return [state.workloads[key] for key in sorted(key for key in keys if is_ready(state, key))[:ADMISSIONS_MAX]]

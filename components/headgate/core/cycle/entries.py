@@ -1,0 +1,131 @@
+"""
+What a cycle is made of: its entries, one per head, and the cycle as a whole.
+
+`headgate.core.cycle.nominating` fills in an entry's assignment, `headgate.core.cycle.processing` what became of it; the
+rest of the world reads them. The words are Kueue's (`entry` in its scheduler, requeue reasons of its queues).
+"""
+
+from typing import Literal
+
+import msgspec
+
+from headgate.core.catalog import Queue
+from headgate.core.flavors import Assigner, Assignment, Mode
+from headgate.core.preemption import Target
+from headgate.core.requests import PodSetRequests
+from headgate.core.state import FlavorResource, Workload
+from headgate.events.ids import WorkloadKey
+
+NAMESPACE_MISMATCH = "NamespaceMismatch"
+NO_FIT = "NoFit"
+NO_CANDIDATES = "PreemptionNoCandidates"
+FAILED_AFTER_NOMINATION = "FailedAfterNomination"
+PENDING_PREEMPTION = "PendingPreemption"
+PENDING_MIGRATION = "PendingMigration"
+PREEMPTION_GATED = "PreemptionGated"
+
+PREEMPTS = frozenset({PENDING_PREEMPTION, PENDING_MIGRATION})
+"""Requeue reasons of a workload that waits for its victims: it is its ClusterQueue's preemptor."""
+
+Label = Literal["", "Fit", "Preempt", "NoFit", "DeferredFit"]
+Status = Literal["", "assumed", "skipped", "preemptionGated"]
+Scope = Literal["immediate", "workload", "shape", "queue"]
+"""What a verdict sets aside (`headgate.events.decisions.WorkloadSkipped`)."""
+
+
+class Entry(msgspec.Struct):
+    """
+    A head on its way through a cycle.
+
+    `mode` and `borrowing` are those of the assignment that was decided on, after a recomputation; "" where the head was
+    rejected before nomination. `status` is "assumed" for a head that got its quota, "skipped" for one that did fit, or
+    could have preempted, until another of the cycle came before it, "preemptionGated", or "" (not nominated).
+    `reason` is that of the QuotaReserved condition, `message` its message. `requeue_reason` is Kueue's, with
+    FailedAfterNomination already put in for a skipped head (Kueue does so when it requeues); "" is its Generic.
+    """
+
+    workload: Workload
+    queue: Queue
+    requests: tuple[PodSetRequests, ...] = ()
+    standing: bool = False
+    """It is not offered: it blocks its ClusterQueue with a verdict, and is decided in every cycle of its tree."""
+    is_preemptor: bool = False
+    mode: Label = ""
+    assignment: Assignment | None = None
+    targets: tuple[Target, ...] = ()
+    """Whom it preempts, or would have; without the slice that it replaces."""
+    preempts: tuple[tuple[Target, str], ...] = ()
+    """Those of its targets that this cycle preempts, with the message of their conditions; the others leave already."""
+    goes_on: bool = False
+    """Whether some of its targets are left for the next cycle to preempt: they were too many for one."""
+    replaces: Workload | None = None
+    """The slice of its elastic job that it takes the place of."""
+    migrates: Workload | None = None
+    """The variant in a less favorable flavor that is evicted for it."""
+    status: Status = ""
+    requeue_reason: str = ""
+    reason: str = ""
+    message: str = ""
+    last_tried: tuple[dict[str, int], ...] = ()
+    """Per pod set and resource, the index of the flavor that the scan stopped at; empty when none is left to try."""
+    resumed_from: tuple[dict[str, int], ...] = ()
+    """Where its scan went on from: `last_tried` of an earlier cycle."""
+    scans_all: bool = False
+    """Its scan began with the first flavor and went on in this cycle for as long as it stopped in vain."""
+    short: tuple[str, ...] = ()
+    """The flavor-resources, `<flavor>/<resource>`, that have to be freed for another verdict; none: any may help."""
+    assigner: Assigner | None = None
+    """What assigned its flavors: it knows what else would have been possible."""
+    contested: bool = False
+    """Whether a head of its tree that came before it in this cycle was admitted, or has preempted somebody anew."""
+    outdated: bool = False
+    """Whether it found nobody to preempt, and this cycle has admitted somebody of its tree who borrows."""
+
+    @property
+    def key(self) -> WorkloadKey:
+        """The workload's key."""
+        return self.workload.key
+
+    @property
+    def borrowing(self) -> int:
+        """The height of the subtree that it borrows from; 0 when from none."""
+        return self.assignment.borrowing if self.assignment is not None else 0
+
+    @property
+    def usage(self) -> dict[FlavorResource, int]:
+        """What its assignment would be charged."""
+        return self.assignment.usage if self.assignment is not None else {}
+
+    @property
+    def flavors(self) -> dict[str, dict[str, str]]:
+        """Pod set -> resource -> flavor, of the pod sets that the assignment came to."""
+        if self.assignment is None:
+            return {}
+        return {
+            pod_set.name: {resource: choice.flavor for resource, choice in sorted(pod_set.flavors.items())}
+            for pod_set in self.assignment.pod_sets
+        }
+
+
+def label_of(mode: Mode) -> Label:
+    """A mode as Kueue writes it."""
+    match mode:
+        case Mode.FIT:
+            return "Fit"
+        case Mode.PREEMPT:
+            return "Preempt"
+        case Mode.NO_FIT:
+            return "NoFit"
+
+
+class Cycle(msgspec.Struct, frozen=True):
+    """
+    One decided cycle.
+
+    `entries` were nominated, in the order in which they were processed; `rejected` were turned away before, in the
+    order of their keys. `skipped_preemptions` counts per ClusterQueue those that could have preempted and were skipped.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    rejected: tuple[Entry, ...] = ()
+    skipped_preemptions: dict[str, int] = {}

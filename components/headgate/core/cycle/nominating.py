@@ -1,0 +1,280 @@
+"""
+Nomination: each head alone, against the quota as it is at the start of the cycle.
+
+A head is rejected outright, by Kueue's checks in Kueue's order, or it gets an assignment of flavors and, where that
+needs others to leave, the workloads to preempt (`kueue-semantics` sections 3 and 4). Nothing is charged here. The same
+search is made again, within the flavors of the first nomination, for a head whose victims another head of the cycle has
+taken (`Nominator.recompute`).
+"""
+
+from collections.abc import Container, Mapping, Sequence
+
+from headgate.core import gates, slices
+from headgate.core.amounts import canonical
+from headgate.core.catalog import Catalog, Queue
+from headgate.core.cycle.entries import NAMESPACE_MISMATCH, Entry, label_of
+from headgate.core.flavors import Assigner, Assignment, Mode, allowed_flavors, may_be_reduced, reduced, spare_pods
+from headgate.core.preemption import SnapshotOracle, Target, find_targets
+from headgate.core.requests import namespace_missing, pod_set_requests, why_invalid
+from headgate.core.selectors import matches_labels
+from headgate.core.snapshot import Snapshot
+from headgate.core.state import State, Workload
+from headgate.events.base import Producer
+from headgate.events.ids import WorkloadKey, split_key
+from headgate.events.objects import PodSet
+from headgate.events.queueing import Needs
+
+ANY_CHANGE = "*"
+"""In `WorkloadSkipped.short`: no freed quota can help, only a change of a spec (as in `State.freed`)."""
+
+Flavors = dict[str, dict[str, str]]
+
+
+class Nominator:
+    """
+    Nominates the heads of one cycle. Has one snapshot per cohort tree, made at first asking.
+
+    An offered head tries flavors from where its scan stopped until it stops again, and goes on in the next cycle. A
+    standing head goes through that at once: on a state that nobody changes it comes to the verdict it has. So does,
+    in a StrictFIFO queue, an offered head whose resumed scan has come to its end in vain: what it tried in earlier
+    cycles may be there by now. Kueue puts such a head back and begins its scan anew in the next cycle; so does a
+    caller that keeps that rhythm itself, and says with `resumes` where each scan goes on.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        catalog: Catalog,
+        preemptors: Container[WorkloadKey] | None = None,
+        resumes: Mapping[WorkloadKey, tuple[dict[str, int], ...]] | None = None,
+    ) -> None:
+        self._state = state
+        self._catalog = catalog
+        self._preemptors = preemptors
+        self._resumes = resumes
+        self._snapshots: dict[str, Snapshot] = {}
+
+    def snapshot(self, cluster_queue: str) -> Snapshot:
+        """The snapshot of a ClusterQueue's tree: charges of this cycle are in it."""
+        tree = self._state.index.trees[cluster_queue]
+        snapshot = self._snapshots.get(tree)
+        if snapshot is None:
+            snapshot = self._snapshots[tree] = Snapshot(self._state, self._catalog, tree)
+        return snapshot
+
+    def nominate(self, workload: Workload, queue: Queue, *, standing: bool = False) -> Entry:
+        """A head with its assignment and targets; without an assignment when it is rejected, and why."""
+        limits = self._catalog.limits(split_key(workload.key)[0])
+        configuration = self._state.configuration
+        requests = pod_set_requests(workload, limits, self._catalog.runtime_classes(), configuration)
+        entry = Entry(workload, queue, requests, standing=standing)
+        entry.is_preemptor = self._is_preemptor(workload)
+        if not self._rejected(entry):
+            if standing:
+                self._scan_all(entry)
+                return entry
+            entry.resumed_from = self._resume_from(workload)
+            self._assign(entry, entry.resumed_from, None)
+            if self._resumes is None and _begins_anew(entry):
+                self._scan_all(entry)
+        return entry
+
+    def _scan_all(self, entry: Entry) -> None:
+        """Go through the flavors from the first on, past every place where a scan stops in vain."""
+        entry.scans_all, entry.resumed_from = True, ()
+        self._assign(entry, entry.resumed_from, None)
+        while _may_go_on(entry) and scan_moves_on(entry.resumed_from, entry.last_tried):
+            entry.resumed_from = entry.last_tried
+            self._assign(entry, entry.resumed_from, None)
+
+    def recompute(self, entry: Entry) -> None:
+        """Assign anew on the snapshot as it is now, from the first flavor on, within the flavors of the nomination."""
+        self._assign(entry, (), entry.flavors)
+
+    def _resume_from(self, workload: Workload) -> tuple[dict[str, int], ...]:
+        return resume_from(self._state, workload) if self._resumes is None else self._resumes[workload.key]
+
+    def _is_preemptor(self, workload: Workload) -> bool:
+        return workload.preemptor if self._preemptors is None else workload.key in self._preemptors
+
+    def _rejected(self, entry: Entry) -> bool:
+        """Whether a head is turned away without looking at quota, and why: Kueue's checks in Kueue's order."""
+        workload, name = entry.workload, entry.queue.name
+        namespace = split_key(workload.key)[0]
+        if _has_failed_checks(workload):
+            entry.reason, entry.message = "PendingEvaluation", "The workload has failed admission checks"
+            return True
+        if not entry.queue.active.active:
+            entry.reason, entry.message = "Suspended", f"ClusterQueue {name} is inactive"
+            return True
+        entry.reason = "Misconfigured"
+        record = self._state.namespaces.get(namespace)
+        if record is None:
+            entry.message = namespace_missing(namespace)
+        elif not matches_labels(entry.queue.spec.namespace_selector, record.labels):
+            entry.message = "workload namespace doesn't match ClusterQueue selector"
+            entry.requeue_reason = NAMESPACE_MISMATCH
+        else:
+            entry.message = why_invalid(entry.requests)
+        return bool(entry.message)
+
+    def _assign(self, entry: Entry, last_tried: tuple[dict[str, int], ...], only: Flavors | None) -> None:
+        """Flavors for all pods, or for fewer where that is allowed, and whom to preempt for them (getAssignments)."""
+        workload, queue = entry.workload, entry.queue
+        snapshot = self.snapshot(queue.name)
+        pod_sets = workload.spec.pod_sets
+        configuration = snapshot.configuration
+        replaced = slices.replaced_by(self._state, workload)
+        assigner = Assigner(
+            queue,
+            snapshot.ledger,
+            pod_sets,
+            entry.requests,
+            configuration=configuration,
+            oracle=SnapshotOracle(snapshot, queue, workload),
+            last_tried=last_tried,
+            only=only,
+            replaced=slices.usage_by_pod_set(replaced, configuration) if replaced is not None else {},
+            allowed=allowed_flavors(workload, configuration),
+        )
+        assignment, targets = _with_targets(snapshot, entry, assigner.assign())
+        if not _is_acceptable(assignment, targets) and _may_be_reduced(snapshot, pod_sets):
+            found: dict[tuple[int, ...], tuple[Target, ...]] = {}
+
+            def accept(counts: list[int]) -> Assignment | None:
+                fewer, victims = _with_targets(snapshot, entry, assigner.assign(counts))
+                found[tuple(each.count for each in fewer.pod_sets)] = victims
+                return fewer if _is_acceptable(fewer, victims) else None
+
+            fewer = reduced(pod_sets, [each.count for each in entry.requests], accept)
+            if fewer is not None:
+                assignment, targets = fewer, found[tuple(each.count for each in fewer.pod_sets)]
+        entry.assigner = assigner
+        entry.assignment, entry.targets, entry.mode = assignment, targets, label_of(assignment.mode)
+        entry.replaces = replaced if _is_acceptable(assignment, targets) else None
+        entry.message, entry.reason = assignment.message, ""
+        entry.last_tried = _left_to_try(assignment)
+        if assignment.mode is not Mode.FIT:
+            entry.short = _short(assigner)
+
+
+def _has_failed_checks(workload: Workload) -> bool:
+    """Whether an admission check says Retry or Rejected since the last eviction."""
+    seen = (*workload.checks, *(check for check in workload.observed_checks if check not in workload.stale_checks))
+    return any(check.state in ("Retry", "Rejected") for check in seen)
+
+
+def _with_targets(snapshot: Snapshot, entry: Entry, assignment: Assignment) -> tuple[Assignment, tuple[Target, ...]]:
+    if assignment.mode is not Mode.PREEMPT:
+        return assignment, ()
+    return assignment, find_targets(snapshot, entry.queue, entry.workload, assignment.usage, assignment.contested)
+
+
+def _is_acceptable(assignment: Assignment, targets: tuple[Target, ...]) -> bool:
+    """Whether it fits, now or once its victims have left."""
+    return assignment.mode is Mode.FIT or (assignment.mode is Mode.PREEMPT and bool(targets))
+
+
+def _may_be_reduced(snapshot: Snapshot, pod_sets: Sequence[PodSet]) -> bool:
+    return may_be_reduced(pod_sets) and gates.enabled(snapshot.configuration, gates.PARTIAL_ADMISSION)
+
+
+def _left_to_try(assignment: Assignment) -> tuple[dict[str, int], ...]:
+    """Where a scan stopped before the last flavor; nothing when it came to the end everywhere."""
+    last_tried = assignment.last_tried
+    return () if all(index == -1 for each in last_tried for index in each.values()) else last_tried
+
+
+def needs_of(entry: Entry) -> Needs:
+    """
+    What must be available at once before an assignment can fit, with the fewest pods that are allowed.
+
+    Nothing when no quota that could be freed is enough: then there is nothing to wait for, and freed quota may at most
+    change the reason that is given.
+    """
+    if entry.assigner is None or not entry.short or entry.short == (ANY_CHANGE,):
+        return ()
+    counts = [each.count for each in entry.requests]
+    spare = spare_pods(entry.workload.spec.pod_sets, counts)
+    ways = entry.assigner.ways([count - each for count, each in zip(counts, spare, strict=True)])
+    if not all(ways):
+        return ()
+    return tuple(
+        {f"{flavor}/{resource}": canonical(resource, value) for (flavor, resource), value in sorted(way.items())}
+        for way in ways
+    )
+
+
+def _short(assigner: Assigner) -> tuple[str, ...]:
+    """What has to be freed for another verdict; nothing named means that anything may help (a resumed scan)."""
+    if assigner.resumed:
+        return ()
+    return tuple(sorted(f"{flavor}/{resource}" for flavor, resource in assigner.short)) or (ANY_CHANGE,)
+
+
+def _may_go_on(entry: Entry) -> bool:
+    """Whether there is a reason to try the flavors that are left: with those tried it neither fits nor preempts."""
+    assert entry.assignment is not None
+    return not _is_acceptable(entry.assignment, entry.targets)
+
+
+def _begins_anew(entry: Entry) -> bool:
+    """
+    Whether a resumed scan has ended in vain, in a StrictFIFO queue.
+
+    In a BestEffortFIFO queue Kueue sets such a head aside, too, until something happens in its tree.
+    """
+    if not entry.resumed_from or entry.queue.spec.queueing_strategy != "StrictFIFO":
+        return False
+    return _may_go_on(entry) and not scan_moves_on(entry.resumed_from, entry.last_tried)
+
+
+def scan_moves_on(before: Sequence[dict[str, int]], after: Sequence[dict[str, int]]) -> bool:
+    """
+    Whether a scan has flavors left to try, and has come further than where it went on from.
+
+    Places are compared pod set by pod set, resource by resource: one that was not reached comes before the first
+    flavor, one that came to the end (-1) after the last.
+    """
+    old, new = _place(before), _place(after)
+    for key in sorted(old.keys() | new.keys()) if after else ():
+        was, now = old.get(key, -1), new.get(key, -1)
+        if was != now:
+            return now > was
+    return False
+
+
+_END = 1 << 32
+
+
+def _place(tried: Sequence[dict[str, int]]) -> dict[tuple[int, str], int]:
+    return {
+        (i, resource): _END if index == -1 else index
+        for i, each in enumerate(tried)
+        for resource, index in each.items()
+    }
+
+
+def resume_from(state: State, workload: Workload) -> tuple[dict[str, int], ...]:
+    """
+    Where the scan over flavors of an offered head goes on: after the flavor it stopped at in the last cycle.
+
+    A scan that was set aside is begun anew, and an older one once quota of the tree has been freed since.
+    """
+    verdict = workload.verdict
+    if verdict is None or verdict.scope != "immediate" or not workload.last_tried_flavors:
+        return ()
+    if not gates.enabled(state.configuration, gates.PRESERVE_SCAN_PROGRESS):
+        return () if _freed_since(state, workload.cluster_queue, verdict.decided_at) else workload.last_tried_flavors
+    scheduler = state.producers.get(Producer.SCHEDULER)
+    if scheduler is not None and scheduler.last_seq == verdict.at:
+        return workload.last_tried_flavors
+    if _freed_since(state, workload.cluster_queue, verdict.decided_at):
+        return ()
+    return workload.last_tried_flavors
+
+
+def _freed_since(state: State, cluster_queue: str, position: int) -> bool:
+    """Whether quota of a tree was freed or raised after a position."""
+    tree = state.index.trees.get(cluster_queue, "")
+    return any(seq > position for seq in state.freed.get(tree, {}).values())

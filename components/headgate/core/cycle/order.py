@@ -1,0 +1,154 @@
+"""
+Order: in which turn the nominated heads of a cycle are processed.
+
+Without fair sharing once for the whole cycle (`classical`, `kueue-semantics` section 3): less borrowing first, then
+higher priority, earlier in the queue. With fair sharing by a tournament that is held anew before each head
+(`Tournament`, KEP-1714): at each cohort the child with the smaller dominant resource share wins, as it would be with
+its candidate admitted. Where Kueue leaves a tie to chance, the uid, and after it the key, breaks it; of unrelated
+trees, where Kueue's order is random, that of the smallest ClusterQueue name comes first.
+
+The tournament costs a share per head and level at first, and after each turn only those on the winner's way to the
+root: nobody else's share can have changed, since usage is charged to the winner's ClusterQueue alone.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from headgate.core import gates
+from headgate.core.cycle.entries import Entry
+from headgate.core.ordering import priority_of, queued_at
+from headgate.core.quota import Ledger, Node
+from headgate.core.shares import Share, share_of
+from headgate.core.state import PENDING
+from headgate.events.configuration import Configuration
+
+Seniority = tuple[int, int, str, str]
+"""Priority (the higher the smaller), queue timestamp, uid, key: unique, since keys are."""
+
+
+def in_order(
+    entries: Sequence[Entry], configuration: Configuration, ledger_of: Callable[[str], Ledger]
+) -> Iterable[Entry]:
+    """The entries in the order of processing. With fair sharing it follows the charges made between the turns."""
+    if configuration.fair_sharing is not None:
+        return Tournament(entries, configuration, ledger_of)
+    return classical(entries, configuration)
+
+
+def seniority(entry: Entry, configuration: Configuration) -> Seniority:
+    """Who comes first among equals: by priority, if cohorts are sorted by it, then by time."""
+    workload = entry.workload
+    by_priority = gates.enabled(configuration, gates.PRIORITY_SORTING_WITHIN_COHORT)
+    priority = priority_of(workload, configuration) if by_priority else 0
+    return (-priority, queued_at(workload, configuration), workload.uid, workload.key)
+
+
+def _goes_last(entry: Entry, configuration: Configuration) -> bool:
+    """Whether preemptors come before this one."""
+    first = gates.enabled(configuration, gates.PRIORITIZE_PREEMPTOR_WORKLOADS)
+    return first and not entry.is_preemptor
+
+
+# --- classical -----------------------------------------------------------------------------------------------------
+
+
+def classical(entries: Iterable[Entry], configuration: Configuration) -> list[Entry]:
+    """Those that hold quota already (a second pass), preemptors (by their gate), less borrowing, then seniority."""
+
+    def rank(entry: Entry) -> tuple[bool, bool, int, Seniority]:
+        first_pass = entry.workload.stage in PENDING
+        return first_pass, _goes_last(entry, configuration), entry.borrowing, seniority(entry, configuration)
+
+    return sorted(entries, key=rank)
+
+
+# --- fair sharing --------------------------------------------------------------------------------------------------
+
+Standing = tuple[bool, bool, tuple[bool, float], Seniority]
+"""What a candidate is compared by at a cohort; the smaller wins."""
+
+
+class Tournament:
+    """The order under fair sharing. Iterating over it uses it up."""
+
+    def __init__(
+        self, entries: Sequence[Entry], configuration: Configuration, ledger_of: Callable[[str], Ledger]
+    ) -> None:
+        self._configuration = configuration
+        self._ledger_of = ledger_of
+        self._nominal_first = gates.enabled(configuration, gates.FAIR_SHARING_PRIORITIZE_NON_BORROWING)
+        self._entries = {entry.queue.name: entry for entry in entries}
+        self._seniority = {entry.key: seniority(entry, configuration) for entry in entries}
+        self._candidates: dict[Node, dict[Node, tuple[Standing, Entry]]] = {}
+        """Per cohort, of each child that has one, its candidate and what that is compared by there."""
+
+    def __iter__(self) -> Iterator[Entry]:
+        for entry in self._entries.values():
+            self._enter(entry)
+        names = list(self._entries)
+        heapq.heapify(names)
+        while names:
+            if names[0] not in self._entries:
+                heapq.heappop(names)
+                continue
+            entry = self._winner(self._node_of(self._entries[names[0]]))
+            del self._entries[entry.queue.name]
+            yield entry
+            self._leave(entry)
+
+    def _node_of(self, entry: Entry) -> Node:
+        node = entry.queue.node
+        assert node is not None, f"ClusterQueue {entry.queue.name} has no quota tree"
+        return node
+
+    def _winner(self, node: Node) -> Entry:
+        root = node
+        for root in node.ancestors():  # noqa: B007 - the last one is what is asked for
+            pass
+        if root is node:
+            return self._entries[node.name]
+        return min(self._candidates[root].values(), key=lambda each: each[0])[1]
+
+    def _enter(self, entry: Entry) -> None:
+        """Let an entry compete at its cohort, and at those above as far as it wins."""
+        node = self._node_of(entry)
+        if node.parent is not None:
+            self._candidates.setdefault(node.parent, {})[node] = (self._standing(entry, node), entry)
+            self._promote(node.parent)
+
+    def _leave(self, entry: Entry) -> None:
+        """Take an entry that had its turn out, and look again at who stands for each cohort above it."""
+        node = self._node_of(entry)
+        if node.parent is not None:
+            del self._candidates[node.parent][node]
+            self._promote(node.parent)
+
+    def _promote(self, cohort: Node) -> None:
+        """Send the winner of a cohort, and of each one above, up to the next."""
+        while cohort.parent is not None:
+            above = self._candidates.setdefault(cohort.parent, {})
+            candidates = self._candidates[cohort]
+            if candidates:
+                entry = min(candidates.values(), key=lambda each: each[0])[1]
+                above[cohort] = (self._standing(entry, cohort), entry)
+            else:
+                above.pop(cohort, None)
+            cohort = cohort.parent
+
+    def _standing(self, entry: Entry, node: Node) -> Standing:
+        """How an entry compares as the candidate of a child: by the child's share with the entry admitted."""
+        share = self._share_with(entry, node)
+        borrows = self._nominal_first and share.borrows_any(entry.usage)
+        return _goes_last(entry, self._configuration), borrows, share.key, self._seniority[entry.key]
+
+    def _share_with(self, entry: Entry, node: Node) -> Share:
+        ledger, own = self._ledger_of(entry.queue.name), self._node_of(entry)
+        usage = entry.usage
+        if node is own:
+            return share_of(ledger, node, usage)
+        for fr, value in usage.items():
+            ledger.add(own, fr, value)
+        share = share_of(ledger, node)
+        for fr, value in usage.items():
+            ledger.remove(own, fr, value)
+        return share

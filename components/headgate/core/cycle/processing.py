@@ -1,0 +1,374 @@
+"""
+Processing: entry by entry, each on what those before it have left.
+
+`evaluate` nominates the heads, brings them into order and decides one after the other, as Kueue's scheduler does in
+`processEntry`: what fits is charged; who preempts is charged too, and its victims count as gone for everybody after
+it, so that nobody else takes what they leave; who would have to preempt and may preempt nobody claims what its
+ClusterQueue could not be sure to get back. What two heads would both preempt goes to the first; the other is assigned
+anew as if those victims had left already, and waits with them if it fits then ("deferred fit").
+
+Kueue also admits at once whoever fits only because of victims that have not left yet, and so exceeds the quota until
+they have. That is right where they leave in the same instant (`victims_leave_at_once`: a plan, the recordings); where
+jobs take their time to stop, such a head waits for them.
+
+The cycle is a function of the state and the heads alone: neither their order nor that of any table matters.
+"""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from headgate.core import gates, variants
+from headgate.core.amounts import add, subtract
+from headgate.core.catalog import Catalog, Queue
+from headgate.core.cycle.entries import (
+    FAILED_AFTER_NOMINATION,
+    NO_CANDIDATES,
+    NO_FIT,
+    PENDING_MIGRATION,
+    PENDING_PREEMPTION,
+    PREEMPTION_GATED,
+    Cycle,
+    Entry,
+)
+from headgate.core.cycle.nominating import Nominator
+from headgate.core.cycle.order import in_order
+from headgate.core.flavors import WAITING_FOR_QUOTA
+from headgate.core.holders import Holder
+from headgate.core.pods_ready import WAITING_FOR_PODS_READY, all_ready
+from headgate.core.preemption import can_always_reclaim, preempted_message
+from headgate.core.preemption_gates import is_closed
+from headgate.core.quota import Ledger, Node
+from headgate.core.snapshot import Snapshot
+from headgate.core.state import FlavorResource, Stage, State, Workload
+from headgate.events.ids import WorkloadKey
+
+WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
+PENDING_EVALUATION = "PendingEvaluation"
+ADMISSION_GATED = "AdmissionGated"
+
+_NO_LONGER_FITS = "Workload no longer fits after processing another workload"
+_OVERLAPS = "Workload has overlapping preemption targets with another workload"
+_FITS_LATER = f"{_OVERLAPS}, but will fit after these preemptions complete"
+_FITS_WITHOUT_VICTIMS = "Workload will fit after the preemptions of other workloads complete"
+_GATED = "Workload requires preemption, but it's gated"
+_WAITS_FOR_PODS = "waiting for all admitted workloads to be in PodsReady condition"
+
+
+def evaluate(
+    state: State,
+    catalog: Catalog,
+    heads: Iterable[tuple[Workload, Queue]],
+    *,
+    standing: AbstractSet[WorkloadKey] = frozenset(),
+    preemptors: Container[WorkloadKey] | None = None,
+    resumes: Mapping[WorkloadKey, tuple[dict[str, int], ...]] | None = None,
+    events_max: int | None = None,
+    victims_leave_at_once: bool = False,
+) -> Cycle:
+    """
+    Decide one cycle over these heads, at most one of each ClusterQueue, with the quota tree that it is in.
+
+    `standing` are those of them that are not offered but decided in every cycle; `preemptors` those that wait for their
+    victims, and `resumes` where each one's scan goes on, where the caller knows better than the state does. With
+    `events_max` the cycle stops after so many events; what comes after is not in it, and of more victims only the first
+    are preempted. `victims_leave_at_once`: whoever fits without them is admitted with them. Nothing is changed but the
+    answer.
+    """
+    nominator = Nominator(state, catalog, preemptors, resumes)
+    entries = [nominator.nominate(workload, queue, standing=workload.key in standing) for workload, queue in heads]
+    nominated = [entry for entry in entries if entry.assignment is not None]
+    rejected = [entry for entry in entries if entry.assignment is None]
+    process = _Process(state, nominator, events_max, victims_leave_at_once=victims_leave_at_once)
+    process.run(nominated)
+    rejected.sort(key=lambda entry: entry.key)
+    return Cycle(tuple(process.done), tuple(rejected), process.skipped_preemptions)
+
+
+class _Tree:
+    """One quota tree in the course of a cycle: what its entries have charged so far, and who has to go for them."""
+
+    __slots__ = ("_admitted", "_after", "_charges", "has_lent", "has_moved", "snapshot", "victims")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.victims: dict[WorkloadKey, None] = {}
+        """All whose quota counts as free for the rest of the cycle: its entries' targets."""
+        self.has_moved = False
+        """Whether an entry of this cycle has changed what the next cycle sees."""
+        self.has_lent = False
+        """Whether somebody was admitted who borrows: the next cycle may find him to preempt."""
+        self._charges: list[tuple[Node, FlavorResource, int]] = []
+        self._admitted: list[Entry] = []
+        self._after: Ledger | None = None
+
+    def charge(self, node: Node, amounts: Mapping[FlavorResource, int]) -> None:
+        """Let a ClusterQueue use more for the rest of the cycle."""
+        for fr, value in amounts.items():
+            self._charges.append((node, fr, value))
+            self.snapshot.ledger.add(node, fr, value)
+            if self._after is not None:
+                self._after.add(node, fr, value)
+
+    def leave(self, targets: Iterable[WorkloadKey]) -> None:
+        """Let these count as gone for the rest of the cycle."""
+        for key in targets:
+            if key not in self.victims:
+                self.victims[key] = None
+                _take_out(self._without_victims(), self.snapshot.holder(key))
+
+    def fits(self, node: Node, usage: Mapping[FlavorResource, int], targets: Iterable[WorkloadKey]) -> bool:
+        """Whether there is room once everybody who has to go so far, and these, have gone."""
+        if self.snapshot.ledger.fits(node, usage):
+            return True
+        after = self._without_victims()
+        gone = [self.snapshot.holder(key) for key in dict.fromkeys(targets) if key not in self.victims]
+        for holder in gone:
+            _take_out(after, holder)
+        fits = after.fits(node, usage)
+        for holder in gone:
+            for fr, value in holder.usage.items():
+                after.add(holder.node, fr, value)
+        return fits
+
+    def has_room(self, entry: Entry) -> bool:
+        """Whether there is room for an entry today, with every victim still there and nothing kept for who waits."""
+        if not self.victims or self.snapshot.ledger.fits(_node(entry), entry.usage):
+            return True
+        today = self.snapshot.catalog.forest.ledger(self.snapshot.tree.name)
+        for each in (*self._admitted, entry):
+            if each.replaces is not None:
+                _take_out(today, self.snapshot.holder(each.replaces.key))
+        for each in self._admitted:
+            for fr, value in each.usage.items():
+                today.add(_node(each), fr, value)
+        return today.fits(_node(entry), entry.usage)
+
+    def admit(self, entry: Entry) -> None:
+        """Its quota is used from here on, not only kept for it."""
+        self._admitted.append(entry)
+
+    def _without_victims(self) -> Ledger:
+        """The tree's ledger as it will be when they have gone, kept beside the snapshot's, where they are still."""
+        if self._after is None:
+            self._after = self.snapshot.catalog.forest.ledger(self.snapshot.tree.name)
+            for node, fr, value in self._charges:
+                self._after.add(node, fr, value)
+        return self._after
+
+
+def _take_out(ledger: Ledger, holder: Holder) -> None:
+    for fr, value in holder.usage.items():
+        ledger.remove(holder.node, fr, value)
+
+
+class _Process:
+    """The processing of one cycle's nominated entries, and what it has led to so far."""
+
+    def __init__(
+        self, state: State, nominator: Nominator, events_max: int | None, *, victims_leave_at_once: bool
+    ) -> None:
+        self._state = state
+        self._victims_leave_at_once = victims_leave_at_once
+        self._configuration = state.configuration
+        self._nominator = nominator
+        self._left = events_max
+        self._trees: dict[str, _Tree] = {}
+        self._has_admitted = False
+        self.done: list[Entry] = []
+        self.skipped_preemptions: dict[str, int] = {}
+
+    def _on(self, gate: str) -> bool:
+        return gates.enabled(self._configuration, gate)
+
+    def _tree(self, entry: Entry) -> _Tree:
+        snapshot = self._nominator.snapshot(entry.queue.name)
+        tree = self._trees.get(snapshot.tree.name)
+        if tree is None:
+            tree = self._trees[snapshot.tree.name] = _Tree(snapshot)
+        return tree
+
+    def _ledger(self, cluster_queue: str) -> Ledger:
+        return self._nominator.snapshot(cluster_queue).ledger
+
+    def run(self, entries: Sequence[Entry]) -> None:
+        """Decide all, or as many as there is room for."""
+        for entry in in_order(entries, self._configuration, self._ledger):
+            if self._left is not None and self._left <= 0:
+                break
+            self._decide(entry)
+            self.done.append(entry)
+            if self._left is not None:
+                self._left -= len(entry.preempts) + (2 if entry.status == "assumed" else not entry.standing)
+        for entry in self.done:
+            entry.outdated = entry.requeue_reason == NO_CANDIDATES and self._tree(entry).has_lent
+
+    def _decide(self, entry: Entry) -> None:
+        """What becomes of one entry: Kueue's steps in Kueue's order."""
+        tree = self._tree(entry)
+        if variants.more_favorable_admitted(self._state, entry.workload) is not None:
+            self._skip(entry, tree, PENDING_EVALUATION, variants.MORE_FAVORABLE_ADMITTED)
+            return
+        self._refresh(entry, tree)
+        match entry.mode:
+            case "NoFit":
+                assert entry.assignment is not None
+                entry.requeue_reason, entry.reason = NO_FIT, entry.assignment.no_fit_reason
+            case "DeferredFit":
+                self._defer(entry, tree, _FITS_LATER)
+            case "Preempt" if not _all_targets(entry):
+                self._claim(entry, tree)
+            case "Preempt" if self._is_gated(entry.workload):
+                entry.status, entry.requeue_reason = "preemptionGated", PREEMPTION_GATED
+                entry.reason, entry.message, entry.last_tried = ADMISSION_GATED, _GATED, ()
+            case _ if _overlaps(entry, tree):
+                self._skip(entry, tree, WAITING_FOR_QUOTA, _OVERLAPS)
+                self._count_skipped(entry)
+            case _ if not tree.fits(_node(entry), entry.usage, _all_targets(entry)):
+                self._skip(entry, tree, WAITING_FOR_QUOTA, _NO_LONGER_FITS)
+                if entry.mode == "Preempt":
+                    self._count_skipped(entry)
+            case "Fit" if not (self._victims_leave_at_once or tree.has_room(entry)):
+                self._defer(entry, tree, _FITS_WITHOUT_VICTIMS)
+            case _:
+                self._take(entry, tree)
+
+    # --- the assignment, once more -----------------------------------------------------------------------------------
+
+    def _refresh(self, entry: Entry, tree: _Tree) -> None:
+        """Assign anew, as if all victims so far had left, where it counts on one of them (updateAssignmentIfNeeded)."""
+        if _overlaps(entry, tree) and self._on(gates.RECOMPUTE_UPON_OVERLAP):
+            with tree.snapshot.without(tree.victims):
+                self._nominator.recompute(entry)
+            if entry.mode == "Fit":
+                entry.mode = "DeferredFit"
+
+    # --- outcomes ----------------------------------------------------------------------------------------------------
+
+    def _defer(self, entry: Entry, tree: _Tree, message: str) -> None:
+        """Let it wait for the victims of others, with its quota kept for it."""
+        entry.mode, entry.message, entry.last_tried = "DeferredFit", message, ()
+        entry.requeue_reason, entry.reason = PENDING_PREEMPTION, WAITING_FOR_PREEMPTED
+        self._charge(entry, tree, entry.usage)
+
+    def _skip(self, entry: Entry, tree: _Tree, reason: str, message: str) -> None:
+        entry.status, entry.requeue_reason = "skipped", FAILED_AFTER_NOMINATION
+        entry.reason, entry.message = reason, message
+        entry.contested = tree.has_moved
+        entry.short = ()
+        if not self._on(gates.PRESERVE_SCAN_PROGRESS):
+            entry.last_tried = ()
+
+    def _count_skipped(self, entry: Entry) -> None:
+        name = entry.queue.name
+        self.skipped_preemptions[name] = self.skipped_preemptions.get(name, 0) + 1
+
+    def _is_gated(self, workload: Workload) -> bool:
+        return (self._on(gates.CONCURRENT_ADMISSION) or self._on(gates.ORCHESTRATED_PREEMPTION)) and (
+            is_closed(workload)
+        )
+
+    def _claim(self, entry: Entry, tree: _Tree) -> None:
+        """
+        Wait for others to leave of themselves, and keep the rest of this cycle from what is waited for.
+
+        Not where the ClusterQueue gets back from everybody what it lends (reserveCapacityForUnreclaimablePreempt).
+        """
+        entry.requeue_reason, entry.reason = NO_CANDIDATES, WAITING_FOR_QUOTA
+        preemptor = self._on(gates.PRIORITIZE_PREEMPTOR_WORKLOADS) and entry.is_preemptor
+        if preemptor or not can_always_reclaim(entry.queue):
+            self._charge(entry, tree, _to_reserve(entry, tree.snapshot.ledger))
+
+    def _take(self, entry: Entry, tree: _Tree) -> None:
+        """Give an entry its place: its quota, or its victims."""
+        tree.leave(_all_targets(entry))
+        self._charge(entry, tree, entry.usage)
+        if entry.mode == "Preempt":
+            self._preempt(entry, tree)
+            return
+        if not self._may_admit():
+            entry.requeue_reason, entry.reason = FAILED_AFTER_NOMINATION, WAITING_FOR_PODS_READY
+            entry.message, entry.short, entry.last_tried = _WAITS_FOR_PODS, (), ()
+            return
+        worse = variants.less_favorable_admitted(self._state, entry.workload)
+        if worse is not None:
+            self._migrate(entry, tree, worse)
+            return
+        entry.status = "assumed"
+        tree.admit(entry)
+        tree.has_moved = self._has_admitted = True
+        tree.has_lent = tree.has_lent or entry.borrowing > 0
+
+    def _may_admit(self) -> bool:
+        """With blockAdmission one at a time, when the pods of all before it are ready (waitForPodsReadyIfNeeded)."""
+        waiting = self._configuration.wait_for_pods_ready
+        if waiting is None or not waiting.block_admission:
+            return True
+        return not self._has_admitted and all_ready(self._state)
+
+    def _preempt(self, entry: Entry, tree: _Tree) -> None:
+        """Those who have to leave already are not told again; they count."""
+        workloads, at = self._state.workloads, _node(entry)
+        left = [target for target in entry.targets if workloads[target.workload].stage is not Stage.EVICTED]
+        entry.goes_on = self._left is not None and len(left) > self._left
+        entry.preempts = tuple(
+            (target, preempted_message(entry.workload, target.reason, at, tree.snapshot.node(target.cluster_queue)))
+            for target in left[: self._left]
+        )
+        entry.reason, entry.last_tried = WAITING_FOR_PREEMPTED, ()
+        if entry.targets:
+            entry.requeue_reason = PENDING_PREEMPTION
+            entry.message += f". Pending the preemption of {len(entry.targets)} workload(s)"
+        if entry.preempts:
+            tree.has_moved = True
+
+    def _migrate(self, entry: Entry, tree: _Tree, victim: Workload) -> None:
+        """Let a variant in a less favorable flavor go for this one."""
+        if not variants.may_migrate(entry.queue.spec, entry.workload):
+            entry.reason, entry.message = PENDING_EVALUATION, variants.BELOW_LAST_ACCEPTABLE
+            return
+        entry.migrates = victim
+        entry.requeue_reason, entry.reason, entry.last_tried = PENDING_MIGRATION, WAITING_FOR_PREEMPTED, ()
+        entry.message += variants.PENDING_MIGRATION
+        if victim.stage is not Stage.EVICTED:
+            tree.has_moved = True
+
+    def _charge(self, entry: Entry, tree: _Tree, amounts: dict[FlavorResource, int]) -> None:
+        tree.charge(_node(entry), amounts)
+        if amounts and not entry.standing:
+            tree.has_moved = True
+
+
+def _overlaps(entry: Entry, tree: _Tree) -> bool:
+    """Whether it counts on somebody to leave who leaves for another."""
+    return any(target in tree.victims for target in _all_targets(entry))
+
+
+def _node(entry: Entry) -> Node:
+    node = entry.queue.node
+    assert node is not None, f"ClusterQueue {entry.queue.name} has no quota tree"
+    return node
+
+
+def _all_targets(entry: Entry) -> tuple[WorkloadKey, ...]:
+    """Everybody whose quota its assignment counts on, the slice that it replaces among them."""
+    targets = tuple(target.workload for target in entry.targets)
+    return targets if entry.replaces is None else (entry.replaces.key, *targets)
+
+
+def _to_reserve(entry: Entry, ledger: Ledger) -> dict[FlavorResource, int]:
+    """
+    What a head that waits keeps from others: up to its ClusterQueue's quota, or to its borrowing limit if it borrows.
+
+    (quotaResourcesToReserve. Less than nothing where more is used than there may be.)
+    """
+    node = _node(entry)
+    reserved: dict[FlavorResource, int] = {}
+    for fr, value in entry.usage.items():
+        quota, used = node.quota(fr), ledger.usage(node, fr)
+        if not entry.borrowing:
+            reserved[fr] = max(0, min(value, subtract(quota.nominal, used)))
+        elif quota.borrowing_limit is None:
+            reserved[fr] = value
+        else:
+            reserved[fr] = min(value, subtract(add(quota.nominal, quota.borrowing_limit), used))
+    return reserved

@@ -1,0 +1,255 @@
+"""
+Verdicts: a decided cycle as events for the log.
+
+`events_of` writes `cycle.decided` and then, in the order of processing, what became of each head: who is preempted for
+it, its reservation and admission, or the verdict on it. A verdict says what it sets aside at once (`scope`), and what
+has to change before another can come (`short`, `needs`, `targets`). On a head that was not offered, but stands in the
+way of others in every cycle, it is told only when it is another one than before.
+"""
+
+from collections.abc import Iterable
+
+from headgate.core import gates, slices, variants
+from headgate.core.admission_fair_sharing import entry_penalty
+from headgate.core.amounts import add, canonical
+from headgate.core.catalog import Queue
+from headgate.core.checks import checks_for
+from headgate.core.conditions import rfc3339, truncated
+from headgate.core.cycle.entries import (
+    FAILED_AFTER_NOMINATION,
+    NAMESPACE_MISMATCH,
+    NO_CANDIDATES,
+    NO_FIT,
+    PREEMPTS,
+    Cycle,
+    Entry,
+    Scope,
+)
+from headgate.core.cycle.nominating import ANY_CHANGE, needs_of, scan_moves_on
+from headgate.core.flavors import Assignment
+from headgate.core.state import Stage, State, Verdict, Workload
+from headgate.events.decisions import (
+    CycleDecided,
+    QuotaReserved,
+    WorkloadAdmitted,
+    WorkloadMigrated,
+    WorkloadPreempted,
+    WorkloadReplaced,
+    WorkloadSkipped,
+)
+from headgate.events.objects import Admission, CheckState, PodSetAssignment, PodSetRequest
+from headgate.events.queueing import Head
+from headgate.events.registry import Event
+
+TARGETS_MAX = 1024
+"""How many targets a verdict names. With more it names none, and waits for any quota that is freed."""
+
+
+def events_of(
+    state: State, cycle: Cycle, admitted: Iterable[Workload] = (), *, standing_max: int | None = None
+) -> tuple[Event, ...]:
+    """
+    The events of a cycle decided on `state`; `admitted` are reserved workloads that it admits after their checks.
+
+    `cycle.decided` comes first and names the offered heads: those processed, in their order, then those rejected. Of
+    other verdicts on standing heads at most `standing_max` are told; the rest differ still in the next cycle.
+    """
+    events: list[Event] = []
+    told = 0
+    for entry in (*cycle.entries, *cycle.rejected):
+        if entry.status == "assumed":
+            events.extend(_reserved(state, entry))
+            continue
+        events.extend((*_preempted(entry), *_migrated(entry)))
+        verdict = _verdict(state, entry)
+        if not entry.standing or entry.preempts or entry.migrates is not None:
+            events.append(verdict)
+        elif (standing_max is None or told < standing_max) and _is_another(verdict, entry.workload.verdict):
+            events.append(verdict)
+            told += 1
+    events.extend(admission_of(workload) for workload in admitted)
+    heads = tuple(
+        Head(cluster_queue=entry.queue.name, workload=entry.key, uid=entry.workload.uid)
+        for entry in (*cycle.entries, *cycle.rejected)
+        if not entry.standing
+    )
+    return (CycleDecided(cycle=state.cycle + 1, decided_at=state.position, heads=heads), *events)
+
+
+def _is_another(verdict: WorkloadSkipped, before: Verdict | None) -> bool:
+    """Whether a verdict says anything that the one before it did not."""
+    return before is None or (
+        (before.status, before.requeue_reason, before.scope, before.reason, before.message, before.targets)
+        != (verdict.status, verdict.requeue_reason, verdict.scope, verdict.reason, verdict.message, verdict.targets)
+    )
+
+
+# --- what it takes -------------------------------------------------------------------------------------------------
+
+
+def _reserved(state: State, entry: Entry) -> list[Event]:
+    workload, queue, assignment = entry.workload, entry.queue, entry.assignment
+    assert assignment is not None
+    checks = _checks(state, workload, queue, {flavor for flavor, _ in assignment.usage})
+    events: list[Event] = [
+        QuotaReserved(
+            workload=workload.key,
+            uid=workload.uid,
+            cluster_queue=queue.name,
+            admission=_admission(queue.name, assignment),
+            message=f"Quota reserved in ClusterQueue {queue.name}",
+            checks=checks,
+            entry_penalty=entry_penalty(state.configuration, queue.spec, _total(entry)),
+        )
+    ]
+    if entry.replaces is not None:
+        events.append(
+            WorkloadReplaced(
+                workload=entry.replaces.key,
+                uid=entry.replaces.uid,
+                cluster_queue=entry.replaces.cluster_queue,
+                by=workload.key,
+                by_uid=workload.uid,
+                message=slices.replaced_message(workload),
+            )
+        )
+    if all(check.state == "Ready" for check in checks):
+        events.append(admission_of(workload, queue.name))
+    return events
+
+
+def _total(entry: Entry) -> dict[str, int]:
+    """All that a workload requests, pod sets together."""
+    total: dict[str, int] = {}
+    for requests in entry.requests:
+        for resource, value in requests.total().items():
+            total[resource] = add(total.get(resource, 0), value)
+    return total
+
+
+def _admission(cluster_queue: str, assignment: Assignment) -> Admission:
+    return Admission(
+        cluster_queue=cluster_queue,
+        pod_set_assignments=tuple(
+            PodSetAssignment(
+                name=pod_set.name,
+                count=pod_set.count,
+                flavors={resource: choice.flavor for resource, choice in sorted(pod_set.flavors.items())},
+                resource_usage={
+                    resource: canonical(resource, pod_set.requests[resource]) for resource in sorted(pod_set.flavors)
+                },
+            )
+            for pod_set in assignment.pod_sets
+        ),
+    )
+
+
+def _checks(state: State, workload: Workload, queue: Queue, flavors: set[str]) -> tuple[CheckState, ...]:
+    """
+    The admission checks of these flavors, sorted; Pending, or as their controllers have written before.
+
+    What they had written before the last eviction was about the reservation that is gone.
+    """
+    if queue.spec.admission_checks_strategy is None:
+        return ()
+    observed = (check for check in workload.observed_checks if check not in workload.stale_checks)
+    before = {check.name: check for check in (*observed, *workload.checks)}
+    return checks_for(queue.spec, flavors, before, rfc3339(state.now_ms))
+
+
+def admission_of(workload: Workload, cluster_queue: str = "") -> WorkloadAdmitted:
+    """The admission of a workload that holds quota, or gets it in the same cycle."""
+    return WorkloadAdmitted(
+        workload=workload.key,
+        uid=workload.uid,
+        cluster_queue=cluster_queue or workload.cluster_queue,
+        message="The workload is admitted",
+    )
+
+
+# --- who goes for it -----------------------------------------------------------------------------------------------
+
+
+def _preempted(entry: Entry) -> list[Event]:
+    return [
+        WorkloadPreempted(
+            workload=target.workload,
+            uid=target.uid,
+            cluster_queue=target.cluster_queue,
+            preemptor=entry.key,
+            preemptor_uid=entry.workload.uid,
+            reason=target.reason,
+            message=message,
+        )
+        for target, message in entry.preempts
+    ]
+
+
+def _migrated(entry: Entry) -> list[Event]:
+    victim = entry.migrates
+    if victim is None or victim.stage is Stage.EVICTED:
+        return []
+    return [
+        WorkloadMigrated(
+            workload=victim.key,
+            uid=victim.uid,
+            cluster_queue=victim.cluster_queue,
+            by=entry.key,
+            by_uid=entry.workload.uid,
+            message=variants.migration_message(entry.workload),
+        )
+    ]
+
+
+# --- verdicts ------------------------------------------------------------------------------------------------------
+
+
+def _verdict(state: State, entry: Entry) -> WorkloadSkipped:
+    assigned = entry.assignment is not None
+    waits_for = entry.targets if entry.requeue_reason in PREEMPTS else ()
+    named = len(waits_for) <= TARGETS_MAX
+    return WorkloadSkipped(
+        workload=entry.key,
+        uid=entry.workload.uid,
+        cluster_queue=entry.queue.name,
+        status=entry.status if entry.status in ("skipped", "preemptionGated") else "notNominated",
+        requeue_reason=entry.requeue_reason,
+        scope=_scope(state, entry),
+        reason=entry.reason,
+        message=truncated(entry.message),
+        short=() if not named else entry.short if assigned else (ANY_CHANGE,),
+        resource_requests=tuple(
+            PodSetRequest(
+                name=each.name,
+                resources={resource: canonical(resource, value) for resource, value in sorted(each.total().items())},
+            )
+            for each in entry.requests
+        ),
+        last_tried_flavors=entry.last_tried,
+        needs=needs_of(entry) if named else (),
+        targets=tuple(target.workload for target in waits_for) if named else (),
+    )
+
+
+def _scope(state: State, entry: Entry) -> Scope:
+    """
+    What a verdict sets aside (`kueue-semantics` section 2, Requeue).
+
+    Kueue puts a head that may yet be admitted straight back, and so tries it in every cycle while nothing of its
+    ClusterQueue passes it. Here it blocks its ClusterQueue ("queue"), and each cycle of its tree decides it too; only
+    where the very next cycle can decide otherwise by itself it stays offered ("immediate"; see the package). In a
+    BestEffortFIFO queue the rest lets others pass: alone ("workload"), or with all of its shape.
+    """
+    reason, strict = entry.requeue_reason, entry.queue.spec.queueing_strategy == "StrictFIFO"
+    if reason == NAMESPACE_MISMATCH:
+        return "workload"
+    if (reason == FAILED_AFTER_NOMINATION and entry.contested) or entry.goes_on:
+        return "immediate"
+    if not entry.scans_all and scan_moves_on(entry.resumed_from, entry.last_tried):
+        return "immediate"
+    if strict and entry.outdated:
+        return "immediate"
+    if strict or reason == FAILED_AFTER_NOMINATION or reason in PREEMPTS or entry.last_tried:
+        return "queue"
+    alike = reason in (NO_FIT, NO_CANDIDATES)
+    return "shape" if alike and gates.enabled(state.configuration, gates.SCHEDULING_EQUIVALENCE_HASHING) else "workload"
