@@ -34,6 +34,7 @@ COMMANDS: Final[dict[str, _Lazy]] = {
     "delete": _Lazy("objects", "Delete objects.", _ASK),
     "crds": _Lazy("crds", "Install Kueue's CustomResourceDefinitions, or compare them.", _ASK),
     "queue": _Lazy("queue", "Show how the queues stand.", _ASK),
+    "plan": _Lazy("plan", "Tell what would happen to manifests, without a cluster.", _ASK),
     "explain": _Lazy("explain", "Tell a workload's whole story.", _ASK),
     "events": _Lazy("events", "Show, follow or export the log's events.", _LOG),
     "state": _Lazy("state", "Show the state at any position or time.", _LOG),

@@ -1,0 +1,298 @@
+"""What a plan comes to, for people and for programs: who is admitted where, who is preempted by whom, who waits."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from headgate.cli.output import console, print_table
+from headgate.core import conditions
+from headgate.core.amounts import amount, canonical
+from headgate.core.families import family_of
+from headgate.core.ingest import ELASTIC_JOB
+from headgate.core.plan.outcome import state_of
+from headgate.core.plan.rhythm import Rhythm
+from headgate.core.plan.stopping import Stop
+from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
+from headgate.core.variants import flavor_of, is_parent, parent_key
+from headgate.core.wording import describe_needs
+from headgate.events.ids import WorkloadKey, split_key
+from headgate.events.objects import PodSetAssignment
+
+_STOPPED: Final[Mapping[Stop, str]] = {
+    "no-heads": "nobody is left to try",
+    "stable": "nothing changes any more",
+    "loop": "the same states come back for ever",
+    "limit": "stopped there: --cycles takes more",
+}
+
+
+class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod set of an admitted workload: how many pods, and the flavor of each resource."""
+
+    name: str
+    count: int
+    flavors: dict[str, str]
+    usage: dict[str, str | int | float]
+
+
+class Admitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A workload with quota. `cycle` is the one that admitted it, 0 when it was before. `checks` are still awaited."""
+
+    workload: WorkloadKey
+    job: str
+    cluster_queue: str
+    priority: int
+    cycle: int
+    pod_sets: tuple[PodSetPlan, ...]
+    checks: tuple[str, ...] = ()
+
+
+class Preemption(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody who had to leave. `state` is how it stands at the end."""
+
+    workload: WorkloadKey
+    job: str
+    by: WorkloadKey
+    cycle: int
+    reason: str
+    message: str
+    state: str
+
+
+class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """
+    A workload without quota.
+
+    `queue` is active (it would be tried), inadmissible (set aside until something changes) or none. `position` counts
+    from 1 in its ClusterQueue, active ones first. `needs` has what must be available at once, `preempts` whose leaving
+    it waits for.
+    """
+
+    workload: WorkloadKey
+    job: str
+    cluster_queue: str
+    queue: str
+    reason: str
+    message: str
+    position: int = 0
+    priority: int = 0
+    needs: str = ""
+    preempts: tuple[WorkloadKey, ...] = ()
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole plan. Admitted workloads never finish in a plan."""
+
+    all_admitted: bool
+    cycles_run: int
+    stop: Stop
+    stopped_because: str
+    admitted: tuple[Admitted, ...]
+    preempted: tuple[Preemption, ...]
+    waiting: tuple[Waits, ...]
+
+
+def report_of(rhythm: Rhythm, stop: Stop) -> Report:
+    """What a plan that has stopped came to."""
+    state = rhythm.state
+    admitted_in = {key: ran.number for ran in rhythm.ran for key in ran.admitted}
+    workloads = [
+        workload
+        for _, workload in sorted(state.workloads.items())
+        if workload.stage is not Stage.FINISHED and parent_key(workload) not in state.workloads
+    ]
+    holders = [each for each in workloads if each.stage in HOLDS_QUOTA and each.admission is not None]
+    for key in [key for key in admitted_in if parent_key(state.workloads[key])]:
+        admitted_in[parent_key(state.workloads[key]) or key] = admitted_in[key]
+    admitted = tuple(_admitted(each, admitted_in.get(each.key, 0)) for each in holders)
+    waiting = tuple(
+        _waits_in_each_flavor(rhythm, each) if is_parent(each) else _waits(rhythm, each)
+        for each in workloads
+        if each not in holders
+    )
+    preempted = tuple(
+        Preemption(
+            workload=key,
+            job=_job(_stands_for(state, key)),
+            by=_stands_for(state, each.by).key,
+            cycle=ran.number,
+            reason=each.reason,
+            message=each.message,
+            state=state_of(state.workloads[key]),
+        )
+        for ran in rhythm.ran
+        for key, each in ran.preempted.items()
+    )
+    return Report(
+        all_admitted=not waiting and not any(each.checks for each in admitted),
+        cycles_run=len(rhythm.ran),
+        stop=stop,
+        stopped_because=_STOPPED[stop],
+        admitted=tuple(sorted(admitted, key=lambda each: (each.cluster_queue, each.cycle, each.workload))),
+        preempted=preempted,
+        waiting=tuple(sorted(waiting, key=lambda each: (each.cluster_queue, each.position, each.workload))),
+    )
+
+
+def _stands_for(state: State, key: WorkloadKey) -> Workload:
+    """The workload that people know: the parent of a variant."""
+    workload = state.workloads[key]
+    return state.workloads.get(parent_key(workload) or key, workload)
+
+
+def _job(workload: Workload) -> str:
+    """The Job that a workload is of, as `<namespace>/<name>`; "" when it is of none."""
+    owner = workload.owner
+    return f"{split_key(workload.key)[0]}/{owner.name}" if owner is not None and owner.kind == "Job" else ""
+
+
+def _pod_set(workload: Workload, assigned: PodSetAssignment) -> PodSetPlan:
+    """What a pod set holds: of an elastic Job that was scaled down less than it was admitted with."""
+    left = next((each.count for each in workload.spec.pod_sets if each.name == assigned.name), assigned.count)
+    if ELASTIC_JOB not in workload.annotations or left >= assigned.count:
+        usage = assigned.resource_usage
+        return PodSetPlan(name=assigned.name, count=assigned.count, flavors=assigned.flavors, usage=usage)
+    usage = {
+        resource: canonical(resource, amount(resource, total) // assigned.count * left)
+        for resource, total in assigned.resource_usage.items()
+    }
+    return PodSetPlan(name=assigned.name, count=left, flavors=assigned.flavors, usage=usage)
+
+
+def _admitted(workload: Workload, cycle: int) -> Admitted:
+    assert workload.admission is not None
+    return Admitted(
+        workload=workload.key,
+        job=_job(workload),
+        cluster_queue=workload.admission.cluster_queue,
+        priority=workload.spec.priority or 0,
+        cycle=cycle,
+        pod_sets=tuple(_pod_set(workload, each) for each in workload.admission.pod_set_assignments),
+        checks=tuple(check.name for check in workload.checks if check.state != "Ready"),
+    )
+
+
+def _waits_in_each_flavor(rhythm: Rhythm, parent: Workload) -> Waits:
+    """A parent waits where its variants do: as far ahead as the first of them, and for what each of them says."""
+    state = rhythm.state
+    family = family_of(state, parent)
+    members = family.members if family is not None else ()
+    its_own = _waits(rhythm, parent)
+    waiting = [(flavor_of(each), _waits(rhythm, each)) for each in members]
+    in_line = sorted((each for _, each in waiting if each.position), key=lambda each: (each.position, each.workload))
+    if not in_line:
+        return its_own
+    first = in_line[0]
+    targets = tuple(target for _, each in waiting for target in each.preempts)
+    return msgspec.structs.replace(
+        its_own,
+        cluster_queue=first.cluster_queue,
+        queue=first.queue,
+        position=first.position,
+        reason=first.reason,
+        message="; ".join(f"{flavor}: {_message(each)}" for flavor, each in waiting),
+        preempts=targets,
+    )
+
+
+def _waits(rhythm: Rhythm, workload: Workload) -> Waits:
+    state, key = rhythm.state, workload.key
+    name, queue, position = _place(rhythm, key)
+    reserved = conditions.find(workload.conditions, conditions.QUOTA_RESERVED)
+    verdict = workload.verdict
+    return Waits(
+        workload=key,
+        job=_job(workload),
+        cluster_queue=name or _named(state, workload),
+        queue=queue,
+        position=position,
+        priority=workload.spec.priority or 0,
+        reason=reserved.reason if reserved is not None else "PendingEvaluation",
+        message=reserved.message if reserved is not None else "it was not its turn yet",
+        needs=describe_needs(verdict.needs, state, name) if verdict is not None and name else "",
+        preempts=verdict.targets if verdict is not None else (),
+    )
+
+
+def _place(rhythm: Rhythm, key: WorkloadKey) -> tuple[str, str, int]:
+    """ClusterQueue, queue and position of a workload that waits."""
+    for name, queue in rhythm.queues.items():
+        if key in queue:
+            active = queue.active_in_order()
+            if key in active:
+                return name, "active", active.index(key) + 1
+            return name, "inadmissible", len(active) + queue.inadmissible_in_order().index(key) + 1
+    return "", "none", 0
+
+
+def _named(state: State, workload: Workload) -> str:
+    """The ClusterQueue that a workload would go to, as far as its LocalQueue says."""
+    namespace, _ = split_key(workload.key)
+    for key, queue in state.local_queues.items():
+        if key == f"{namespace}/{workload.spec.queue_name}":
+            return queue.spec.cluster_queue
+    return ""
+
+
+# --- for people ----------------------------------------------------------------------------------------------------
+
+
+def print_report(report: Report) -> None:
+    """Tables of the three groups, and the answer in one line."""
+    out = console()
+    if report.admitted:
+        rows = [
+            (each.job or each.workload, each.cluster_queue, _pods(each), str(each.cycle or "before"), _checks(each))
+            for each in report.admitted
+        ]
+        print_table(("ADMITTED", "CLUSTERQUEUE", "PODS AND FLAVORS", "IN CYCLE", ""), rows)
+        out.print("")
+    if report.preempted:
+        shown = {each.workload: each.job or each.workload for each in report.admitted}
+        shown |= {each.workload: each.job or each.workload for each in report.waiting}
+        gone = [
+            (each.job or each.workload, shown.get(each.by, each.by), str(each.cycle), each.reason, each.state)
+            for each in report.preempted
+        ]
+        print_table(("PREEMPTED", "BY", "IN CYCLE", "REASON", "AND THEN"), gone)
+        out.print("")
+    if report.waiting:
+        waiting = [
+            (
+                each.job or each.workload,
+                each.cluster_queue or "-",
+                str(each.position or "-"),
+                each.reason,
+                _message(each),
+            )
+            for each in report.waiting
+        ]
+        print_table(("WAITING", "CLUSTERQUEUE", "PLACE", "REASON", "WHY"), waiting)
+        out.print("")
+    preempted = f", {len(report.preempted)} preempted on the way" if report.preempted else ""
+    cycles = "1 cycle" if report.cycles_run == 1 else f"{report.cycles_run} cycles"
+    out.print(
+        f"{len(report.admitted)} admitted, {len(report.waiting)} waiting{preempted}; after {cycles} "
+        f"{report.stopped_because}. Admitted workloads do not finish in a plan.",
+        markup=False,
+    )
+
+
+def _pods(admitted: Admitted) -> str:
+    return "; ".join(f"{each.count} {each.name} on {_flavors(each)}" for each in admitted.pod_sets)
+
+
+def _flavors(pod_set: PodSetPlan) -> str:
+    by_flavor: dict[str, list[str]] = {}
+    for resource, flavor in sorted(pod_set.flavors.items()):
+        by_flavor.setdefault(flavor, []).append(f"{pod_set.usage.get(resource, '?')} {resource}")
+    return ", ".join(f"{flavor} ({', '.join(resources)})" for flavor, resources in sorted(by_flavor.items())) or "-"
+
+
+def _checks(admitted: Admitted) -> str:
+    return f"quota reserved, waits for checks: {', '.join(admitted.checks)}" if admitted.checks else ""
+
+
+def _message(waits: Waits) -> str:
+    return f"{waits.message} (it needs {waits.needs})" if waits.needs else waits.message

@@ -1,0 +1,88 @@
+"""
+The Workloads of the Jobs in a plan: what the informer bridge would make of each Job that names a queue.
+
+A Job whose Workload is among the manifests keeps it; one that is over gets none. An elastic Job that has another size
+than its Workload gets what Headgate would give it: a Workload of that size while it waits or when it shrinks, a slice
+beside it when it grows.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from headgate.core.conditions import rfc3339
+from headgate.core.ingest import read
+from headgate.core.job_workload import (
+    NoSuchPriorityClassError,
+    is_sliced,
+    pods_count,
+    wanted_slice,
+    workload_key,
+    workload_of,
+)
+from headgate.core.novelty import last_fact
+from headgate.core.plan.log import PlanLog
+from headgate.core.slices import Wanted
+from headgate.core.state import State, Workload
+from headgate.events.base import Producer
+from headgate.events.configuration import Configuration
+from headgate.events.facts import ConfigurationObserved, Fact, JobObserved, WorkloadObserved
+from headgate.events.ids import JobKey, Uid, UnixMs
+from headgate.events.objects import Job
+
+
+def workloads_of_jobs(
+    facts: Sequence[Fact], jobs: Mapping[JobKey, bytes], now_ms: UnixMs, configuration: Configuration | None = None
+) -> tuple[tuple[Fact, ...], dict[JobKey, str]]:
+    """
+    The facts of the Workloads to add, in the order of the Jobs, and what is wrong with Jobs that can have none.
+
+    `jobs` has the JSON of each Job among the facts. A Job may name a priority class that is not there. A Workload that
+    is to have another size is told of once more; slices are made at `now_ms`.
+    """
+    log = PlanLog(UnixMs(0))
+    configured = ConfigurationObserved(configuration=configuration or Configuration())
+    log.append(Producer.INFORMER_BRIDGE, [configured, *facts])
+    owned = {fact.owner.uid for fact in facts if isinstance(fact, WorkloadObserved) and fact.owner is not None}
+    made: list[Fact] = []
+    mistakes: dict[JobKey, str] = {}
+    for fact in facts:
+        if not isinstance(fact, JobObserved) or fact.spec.finished is not None:
+            continue
+        job, created_ms, uid = fact.spec, fact.spec.created_ms, fact.spec.uid
+        if uid in owned:
+            slices = wanted_slice(log.state, job) if is_sliced(log.state, job) else Wanted()
+            if slices.resize and slices.selected is not None:
+                made.append(_resized(slices.selected, pods_count(job)))
+            if not slices.replace:
+                continue
+            job, created_ms = _next_generation(log.state, fact.job, job), now_ms
+            uid = Uid(f"{uid}/{job.generation}")
+        try:
+            workload = workload_of(log.state, fact.job, job, jobs[fact.job])
+        except NoSuchPriorityClassError as error:
+            mistakes[fact.job] = f"{error}: add the class to the manifests, or name one that is there"
+            continue
+        workload["metadata"] |= {"uid": uid, "creationTimestamp": rfc3339(created_ms)}
+        seen = read("workloads", msgspec.json.encode(workload)).fact
+        assert seen is not None, f"the Workload of Job {fact.job} does not matter"
+        made.append(seen)
+    return tuple(made), mistakes
+
+
+def _resized(workload: Workload, count: int) -> WorkloadObserved:
+    """The fact that an elastic Job's only pod set has another size."""
+    (pod_set,) = workload.spec.pod_sets
+    spec = msgspec.structs.replace(workload.spec, pod_sets=(msgspec.structs.replace(pod_set, count=count),))
+    return msgspec.structs.replace(last_fact(workload), spec=spec)
+
+
+def _next_generation(state: State, key: JobKey, job: Job) -> Job:
+    """
+    A scaled Job as an API server would have it.
+
+    Whoever edits the size in a manifest leaves the generation, by which slices are named, as it was.
+    """
+    while workload_key(key, job) in state.workloads:
+        job = msgspec.structs.replace(job, generation=job.generation + 1)
+    return job

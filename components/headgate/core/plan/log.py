@@ -1,0 +1,43 @@
+"""
+The log of a plan: in memory, written by the driver on behalf of each process, folded at once.
+
+Its commits are those that a broker would hold, with numbers, hash chain and times (`headgate.core.appending`), so
+whatever reads logs, `headgate.core.explain` say, reads a plan's too.
+"""
+
+from headgate.core import fold
+from headgate.core.appending import next_commit
+from headgate.core.machine import Append
+from headgate.core.state import State
+from headgate.events.base import Producer
+from headgate.events.commit import LoggedCommit, decode_commit, encode_commit
+from headgate.events.ids import Epoch, Seq, UnixMs
+from headgate.events.registry import Event
+from headgate.events.subjects import log_subject
+
+CELL = "plan"
+"""The name of the cell that a plan pretends to be."""
+
+_NOT_DECIDED = Seq(0)
+
+
+class PlanLog:
+    """`state` is that after the last commit; `now_ms` the clock, which the driver sets."""
+
+    __slots__ = ("commits", "now_ms", "state")
+
+    def __init__(self, now_ms: UnixMs) -> None:
+        self.now_ms = now_ms
+        self.state: State = fold.new_state(CELL)
+        self.commits: list[LoggedCommit] = []
+
+    def append(self, producer: Producer, events: list[Event], decided_at: Seq = _NOT_DECIDED) -> None:
+        """Append one commit and fold it; nothing when there are no events. Raises what `fold.apply` raises."""
+        if not events:
+            return
+        append = Append(events=tuple(events), decided_at=decided_at)
+        commit, _ = next_commit(self.state, producer, Epoch(1), append, self.now_ms)
+        subject = log_subject(CELL, producer)
+        logged = decode_commit(self.state.position + 1, subject, encode_commit(commit))
+        fold.apply(self.state, logged)
+        self.commits.append(logged)

@@ -1,0 +1,52 @@
+"""
+The families in a plan: what Headgate would make of each workload whose ClusterQueue tries every flavor at once.
+
+It is marked as a parent and gets a variant for each flavor that it has none for (`headgate.core.families`). How they
+stand to each other from there on is the rhythm's affair.
+"""
+
+import msgspec
+
+from headgate.core import families, variants
+from headgate.core.novelty import last_fact
+from headgate.core.state import PENDING, State, Workload
+from headgate.core.status import API_VERSION
+from headgate.events.facts import WorkloadObserved
+from headgate.events.ids import Uid, WorkloadKey, split_key
+from headgate.events.objects import OwnerReference, PreemptionGate
+from headgate.events.registry import Event
+
+
+def made_of_parents(state: State) -> list[Event]:
+    """The facts of the parents that are to be marked and of the variants that are to be made, parent by parent."""
+    made: list[Event] = []
+    for _, workload in sorted(state.workloads.items()):
+        if workload.deleting or not families.never_queues(state, workload):
+            continue
+        spec = families.spec_for(state, workload)
+        is_new = not variants.is_parent(workload)
+        if spec is None or (is_new and workload.stage not in PENDING):
+            continue
+        if is_new:
+            labels = {**workload.labels, variants.PARENT: "true"}
+            made.append(msgspec.structs.replace(last_fact(workload), labels=labels))
+        children = (state.workloads[key] for key in state.index.slices.get(workload.uid, ()))
+        has = {variants.flavor_of(each) for each in children}
+        flavors = enumerate(variants.flavor_order(spec))
+        made += [_variant(workload, place, flavor) for place, flavor in flavors if flavor not in has]
+    return made
+
+
+def _variant(parent: Workload, place: int, flavor: str) -> WorkloadObserved:
+    """The fact of a variant: a copy of its parent that may use one flavor only. Of them the best ranks first."""
+    namespace, name = split_key(parent.key)
+    gates = [gate for gate in parent.spec.preemption_gates if gate.name != variants.GATE]
+    return WorkloadObserved(
+        workload=WorkloadKey(f"{namespace}/{variants.variant_name(name, parent.uid, flavor)}"),
+        uid=Uid(f"{parent.uid}/{place:02d}"),
+        created_ms=parent.created_ms,
+        spec=msgspec.structs.replace(parent.spec, preemption_gates=(*gates, PreemptionGate(name=variants.GATE))),
+        labels={key: value for key, value in parent.labels.items() if key != variants.PARENT},
+        annotations={**parent.annotations, variants.ALLOWED_FLAVORS: flavor},
+        owner=OwnerReference(kind="Workload", name=name, uid=parent.uid, api_version=API_VERSION),
+    )

@@ -1,0 +1,179 @@
+"""
+From manifests to what a plan starts from: facts, configuration, clock.
+
+`read_objects` reads manifests as the informer bridge reads API objects (`headgate.core.ingest`), in either version of
+Kueue's API; `read_scenario` a recorded scenario of Kueue. Whatever is wrong raises PlanInputError with object, field
+and what to do; nothing is half-read. Topology-aware flavors are refused: the core does not place pods yet, and a plan
+that left that out would be wrong without saying so.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from headgate.core.conditions import parse_rfc3339
+from headgate.core.configuration import ConfigurationError, read_parts
+from headgate.core.ingest import RESOURCES, UnreadableObjectError, read
+from headgate.core.versions import GROUP, VersionError, to_v1beta2
+from headgate.events.facts import ConfigurationObserved, Fact
+from headgate.events.ids import UnixMs
+
+RESOURCE_OF: Mapping[tuple[str, str], str] = {
+    ("", "Namespace"): "namespaces",
+    ("", "Node"): "nodes",
+    ("", "Pod"): "pods",
+    ("", "LimitRange"): "limitranges",
+    ("batch", "Job"): "jobs",
+    ("node.k8s.io", "RuntimeClass"): "runtimeclasses",
+    ("scheduling.k8s.io", "PriorityClass"): "priorityclasses",
+    (GROUP, "ResourceFlavor"): "resourceflavors",
+    (GROUP, "Topology"): "topologies",
+    (GROUP, "AdmissionCheck"): "admissionchecks",
+    (GROUP, "Cohort"): "cohorts",
+    (GROUP, "ClusterQueue"): "clusterqueues",
+    (GROUP, "LocalQueue"): "localqueues",
+    (GROUP, "WorkloadPriorityClass"): "workloadpriorityclasses",
+    (GROUP, "Workload"): "workloads",
+}
+"""What a plan reads, by API group and kind: the plural names of `headgate.core.ingest`."""
+
+NAMESPACED = frozenset({"pods", "limitranges", "jobs", "localqueues", "workloads"})
+"""The resources whose objects are in a namespace."""
+
+Manifest = Mapping[str, Any]
+
+
+class PlanInputError(Exception):
+    """
+    Raised when what a plan is to be made of cannot be read; the message names object, field and remedy.
+
+    :ivar topology: whether the reason is that topology-aware scheduling is not planned.
+    """
+
+    def __init__(self, message: str, *, topology: bool = False) -> None:
+        super().__init__(message)
+        self.topology = topology
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """A recorded scenario, read. `cycles_max` bounds its run."""
+
+    name: str
+    facts: tuple[Fact, ...]
+    configuration: ConfigurationObserved
+    now_ms: UnixMs
+    cycles_max: int
+
+
+def resource_of(manifest: Manifest) -> str | None:
+    """The resource of an object, as `headgate.core.ingest` names it; None when a plan has no use for it."""
+    group, _, version = str(manifest.get("apiVersion", "")).rpartition("/")
+    return RESOURCE_OF.get((group if version else "", str(manifest.get("kind", ""))))
+
+
+def read_object(manifest: Manifest) -> Fact | None:
+    """
+    The fact of one object; None when it has no bearing on scheduling (a Job without a queue).
+
+    Raises PlanInputError, also for kinds that a plan does not know.
+    """
+    shown = shown_as(manifest)
+    resource = resource_of(manifest)
+    if resource is None:
+        raise PlanInputError(f"{shown}: a plan has no use for this kind: leave it out")
+    try:
+        renewed = to_v1beta2(manifest)
+        _refuse_topologies(shown, resource, renewed)
+        return read(resource, msgspec.json.encode(renewed)).fact
+    except (VersionError, UnreadableObjectError) as error:
+        field = f", field {error.field}" if error.field else ""
+        raise PlanInputError(f"{shown}{field}: {error.why}: correct it and plan again") from error
+
+
+def shown_as(manifest: Manifest) -> str:
+    """An object as messages name it: `ClusterQueue cq`, `Workload team-a/train`."""
+    metadata = manifest.get("metadata")
+    given: Mapping[str, Any] = metadata if isinstance(metadata, Mapping) else {}
+    namespace, name = given.get("namespace"), given.get("name") or "(without a name)"
+    return f"{manifest.get('kind')} {namespace}/{name}" if namespace else f"{manifest.get('kind')} {name}"
+
+
+def _refuse_topologies(shown: str, resource: str, manifest: Manifest) -> None:
+    spec = manifest.get("spec")
+    if resource == "resourceflavors" and isinstance(spec, Mapping) and spec.get("topologyName"):
+        message = (
+            f"{shown}, field spec.topologyName: topology-aware scheduling is not planned yet: "
+            f"leave the field out to plan by quota alone"
+        )
+        raise PlanInputError(message, topology=True)
+
+
+def in_order(facts: Iterable[tuple[str, Fact]]) -> tuple[Fact, ...]:
+    """Facts, each with its resource, in the order in which the bridge says them: what others refer to comes first."""
+    places = {resource: place for place, resource in enumerate(RESOURCES)}
+    return tuple(fact for _, fact in sorted(facts, key=lambda each: places[each[0]]))
+
+
+def read_objects(manifests: Iterable[Manifest]) -> tuple[Fact, ...]:
+    """The facts of complete manifests, as an API server would have them. Raises PlanInputError."""
+    facts: list[tuple[str, Fact]] = []
+    seen: set[tuple[str, str]] = set()
+    for manifest in manifests:
+        fact, resource = read_object(manifest), resource_of(manifest)
+        assert resource is not None
+        identity = (resource, shown_as(manifest))
+        if identity in seen:
+            raise PlanInputError(f"{identity[1]}: there are two objects of this name: leave one out")
+        seen.add(identity)
+        if fact is not None:
+            facts.append((resource, fact))
+    return in_order(facts)
+
+
+def read_scenario(record: Any) -> Scenario:
+    """
+    A scenario: the record itself, or one that has it under `scenario` (beside the outcome that Kueue had).
+
+    Raises PlanInputError.
+    """
+    if isinstance(record, Mapping) and "scenario" in record:
+        record = record["scenario"]
+    if not isinstance(record, Mapping):
+        raise PlanInputError("a scenario is expected: an object with name, now, cycles, objects")
+    name = record.get("name")
+    if not isinstance(name, str) or not name:
+        raise PlanInputError("field name: a text is expected")
+    try:
+        return Scenario(
+            name=name,
+            facts=read_objects(_field(record, "objects", list)),
+            configuration=ConfigurationObserved(
+                configuration=read_parts(record.get("config") or {}, record.get("features") or {})
+            ),
+            now_ms=_time(_field(record, "now", str)),
+            cycles_max=_field(record, "cycles", int),
+        )
+    except PlanInputError as error:
+        raise PlanInputError(f"scenario {name}: {error}", topology=error.topology) from error
+    except ConfigurationError as error:
+        raise PlanInputError(f"scenario {name}: config: {error}") from error
+
+
+def _field(record: Mapping[str, Any], field: str, kind: type) -> Any:
+    value = record.get(field)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise PlanInputError(f"field {field}: {_EXPECTED[kind]} is expected")
+    if isinstance(value, list) and not all(isinstance(each, Mapping) for each in value):
+        raise PlanInputError(f"field {field}: a list of objects is expected")
+    return value
+
+
+_EXPECTED: Mapping[type, str] = {list: "a list", str: "a text", int: "a number"}
+
+
+def _time(text: str) -> UnixMs:
+    try:
+        return parse_rfc3339(text)
+    except ValueError:
+        raise PlanInputError(f"field now: {text!r} is no time: write it as 2026-01-31T12:00:00Z") from None
