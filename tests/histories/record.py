@@ -8,6 +8,8 @@ behind, and every later version has to fold it.
 A log that has been recorded is never written again: a name that exists is refused. When a version keeps more in its
 state than those before, and folds an old log to another state on purpose, `--state-only` writes that state anew and
 says what has changed; look at the difference before committing it.
+
+`--contended` records a cell whose jobs preempt each other, with fair sharing.
 """
 
 import argparse
@@ -17,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.simulation.scenarios import Scenario, Step, kueue, scenario
+from tests.simulation.scenarios import Scenario, Step, contended, kueue, scenario
+from tests.simulation.test_contended import ROUND_MS
 from tests.simulation.test_seeds import Run
 
 from headgate.adapters.log import Entry
@@ -32,6 +35,7 @@ from headgate.testing.world import Faults, World
 
 HERE = Path(__file__).parent
 SEED = 39
+CONTENDED_SEED = 45
 FAULTS = Faults(
     crash=0.004,
     rival=0.003,
@@ -125,8 +129,10 @@ PATHS = (
 """What is deleted at the end, so that the deletions are in the history too."""
 
 
-def simulate(seed: int) -> list[LoggedCommit]:
+def simulate(seed: int, *, preempting: bool = False) -> list[LoggedCommit]:
     """The log of one run."""
+    if preempting:
+        return Run(contended(seed), FAULTS, seed, round_ms=ROUND_MS).play().world.log
     run = Run(plan(seed), FAULTS, seed).play()
     _delete_all(run.world)
     run.run_until(run.world.clock.now_ms + 60_000)
@@ -139,11 +145,11 @@ def _delete_all(world: World) -> None:
         assert answer.status in (200, 202), (path, answer.body)
 
 
-def write_log(name: str, seed: int) -> None:
+def write_log(name: str, seed: int, *, preempting: bool = False) -> None:
     """Simulate and write. Raises FileExistsError when the history is there."""
     if log_path(name).exists():
         raise FileExistsError(f"{log_path(name)} is recorded history: choose another name")
-    log = simulate(seed)
+    log = simulate(seed, preempting=preempting)
     with LogFileWriter(log_path(name)) as writer:
         for logged in log:
             payload = encode_commit(logged.commit)
@@ -169,12 +175,15 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m tests.histories.record", description=__doc__)
     parser.add_argument("name", help="of the history, the release: v0.1.0")
-    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--contended", action="store_true", help="a cell whose jobs preempt each other")
     parser.add_argument("--state-only", action="store_true", help="keep the log, write the state it folds to anew")
     options = parser.parse_args()
     if not options.state_only:
         try:
-            write_log(options.name, options.seed)
+            seed = CONTENDED_SEED if options.contended else SEED
+            seed = seed if options.seed is None else options.seed
+            write_log(options.name, seed, preempting=options.contended)
         except FileExistsError as error:
             sys.exit(str(error))
     write_state(options.name)

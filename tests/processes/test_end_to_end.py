@@ -16,7 +16,7 @@ from headgate.core.ingest import RESOURCES
 from headgate.core.state import Stage, State
 from headgate.events.commit import decode_commit
 from headgate.processes.settings import SnapshotSettings
-from headgate.testing.cluster import Cluster, Response
+from headgate.testing.cluster import Cluster, Response, kind_of
 
 pytestmark = pytest.mark.anyio
 
@@ -56,17 +56,24 @@ CONFIGURATION: list[dict[str, Any]] = [
 ]
 
 
-def job(name: str, cpu: str = "1") -> dict[str, Any]:
+def job(name: str, cpu: str = "1", *, queue: str = "lq", labels: Any = (), **plays: int) -> dict[str, Any]:
+    """A Job of one pod. `plays` are annotations of the pod for the simulated kubelet, as `run_ms`."""
+    annotations = {f"headgate.dev/{key.replace('_', '-')}": str(value) for key, value in plays.items()}
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {"kueue.x-k8s.io/queue-name": queue, **dict(labels)},
+        },
         "spec": {
             "suspend": True,
             "parallelism": 1,
             "completions": 1,
             "template": {
+                "metadata": {"annotations": annotations},
                 "spec": {"schedulerName": "headgate", "restartPolicy": "Never", "containers": [container]},
             },
         },
@@ -102,6 +109,40 @@ async def test_jobs_run_to_their_end_within_quota(tmp_path: Path) -> None:
         its = runner.view.host.state
         hashes.setdefault(its.position, set()).add(fold.state_hash(its))
     assert all(len(each) == 1 for each in hashes.values())
+
+
+async def test_a_preempted_job_stops_resumes_and_runs_to_its_end(tmp_path: Path) -> None:
+    """A higher priority takes the quota of a running Job, which is suspended, gives it back, and comes again."""
+    cq = next(each for each in CONFIGURATION if each["kind"] == "ClusterQueue")
+    preempting = {**cq, "spec": {**cq["spec"], "preemption": {"withinClusterQueue": "LowerPriority"}}}
+    urgent = {
+        "apiVersion": KUEUE,
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": "urgent"},
+        "value": 1000,
+    }
+
+    def runs(cell: Cell, name: str) -> bool:
+        found = cell.cluster.find(kind_of("batch/v1", "Job"), "default", name)
+        return bool(found is not None and found.get("status", {}).get("ready"))
+
+    async with EmbeddedServer(tmp_path) as server, cell_of(server.url, "e2e") as cell:
+        cell.apply(*CONFIGURATION, preempting, urgent, job("low", "2", run_ms=2_000))
+        await until(lambda: runs(cell, "low"))
+        cell.apply(job("high", labels={"kueue.x-k8s.io/priority-class": "urgent"}, run_ms=200))
+        await until(lambda: runs(cell, "high"))
+        assert not runs(cell, "low")
+        state = await finished(cell, 2)
+        low, high = (
+            next(each for each in state.workloads.values() if each.owner is not None and each.owner.name == name)
+            for name in ("low", "high")
+        )
+        assert [(stat.reason, stat.count) for stat in low.evictions] == [("Preempted", 1)]
+        assert high.evictions == ()
+        conditions = {each.type: (each.status, each.reason) for each in low.conditions}
+        assert conditions["Preempted"] == ("False", "QuotaReserved")
+        assert conditions["Requeued"] == ("True", "Preempted")
+        assert not any(state.index.usage["cq"].values())
 
 
 async def test_a_cell_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -258,12 +258,14 @@ class History:
         for command in QueueManager(restored).decide(Settled(self.cell.now_ms)):
             assert not isinstance(command, Append), f"on the restored state it would say {command.events}"
         assert fold.encode(self.cell.log.refold()) == fold.encode(state)
+        offered = [key for keys in state.index.offered.values() for key in keys]
+        assert list(state.index.offers.items()) == sorted((state.workloads[key].offered_no, key) for key in offered)
         for name in {*state.index.pending, *state.index.offered}:
             self.check_offers(name)
 
     def check_offers(self, name: str) -> None:
         state = self.cell.state
-        offered = [rank_of(state.workloads[key]) for key in state.index.offered.get(name, ())]
+        offered = [rank_of(state, state.workloads[key]) for key in state.index.offered.get(name, ())]
         ahead = list(state.index.pending[name].ranks_ahead()) if name in state.index.pending else []
         if not cluster_queue_active(state, name).active:
             assert (offered, ahead) == ([], [])

@@ -1,11 +1,13 @@
 """What a cycle did not admit: how it waits, and what wakes it, no more and no less."""
 
+import msgspec
 import pytest
 from tests.support.queueing import QueueCell
 
 from headgate.core.invariants import forgotten
 from headgate.core.state import Stage
 from headgate.events import facts
+from headgate.events.configuration import Configuration, FairSharingConfiguration
 from headgate.events.decisions import QuotaReserved
 from headgate.events.ids import WorkloadKey
 from headgate.events.objects import Admission, Condition, LabelSelector
@@ -152,7 +154,8 @@ def test_what_was_freed_between_the_retries_of_one_scan_is_not_missed(cell: Queu
     held = running(cell)
     cell.submit("a")
     cell.settle()
-    cell.skip(A, "immediate")
+    stopped = msgspec.structs.replace(cell.skipped(A, "immediate"), last_tried_flavors=({"cpu": 0},))
+    cell.cycle_of(stopped)
     finish(cell, held)
     cell.settle()
     cell.skip(A, "shape")
@@ -588,8 +591,8 @@ def test_who_is_ahead_of_all_on_offer_does_not_wait_for_them(cell: QueueCell) ->
     assert cell.offers() == ["b", "a"]
 
 
-def test_nobody_waits_for_the_turn_of_another_cluster_queue(cell: QueueCell) -> None:
-    """Which of two ClusterQueues goes first is for the cycle to say."""
+def two_that_want_all(cell: QueueCell) -> None:
+    """In two ClusterQueues of a cohort, `a` and then `b` want all its quota, which has just come free."""
     cell.ready(cohort="all")
     cell.cluster_queue("other", cohort="all")
     cell.local_queue("others", "other")
@@ -602,4 +605,20 @@ def test_nobody_waits_for_the_turn_of_another_cluster_queue(cell: QueueCell) -> 
     cell.settle()
     finish(cell, held)
     cell.settle()
+
+
+def test_a_cluster_queue_waits_for_the_turn_of_another_that_a_cycle_would_come_to_first(cell: QueueCell) -> None:
+    """Kueue's order of entries says who: here the higher priority. Once that one is decided the other is tried."""
+    two_that_want_all(cell)
+    assert (cell.offers(), cell.offers("other")) == (["a"], [])
+    assert forgotten(cell.state, settled=True) == []
+    cell.skip(A, "shape", needs=({"default/cpu": "9"},))
+    cell.settle()
+    assert (cell.offers(), cell.offers("other")) == ([], ["b"])
+
+
+def test_with_fair_sharing_nobody_waits_for_another_cluster_queue(cell: QueueCell) -> None:
+    """Which of two ClusterQueues goes first follows from their shares, at each step of a cycle."""
+    cell.see(facts.ConfigurationObserved(configuration=Configuration(fair_sharing=FairSharingConfiguration())))
+    two_that_want_all(cell)
     assert (cell.offers(), cell.offers("other")) == (["a"], ["b"])

@@ -68,7 +68,7 @@ class Oracle:
         kind, _, name = node.partition("/")
         if kind == "cq":
             held = [
-                charged_usage(workload).get(self.pair, 0)
+                charged_usage(workload, self.state.configuration).get(self.pair, 0)
                 for workload in self.state.workloads.values()
                 if workload.stage in HOLDS_QUOTA and workload.cluster_queue == name
             ]

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from headgate.events.configuration import Configuration, FairSharingConfiguration
+
 Manifest = dict[str, Any]
 KUEUE = "kueue.x-k8s.io/v1beta2"
 GATE = "gate"
@@ -33,8 +35,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     objects: tuple[Manifest, ...]
     steps: tuple[Step, ...]
     can_finish: frozenset[str]
-    never_fits: frozenset[str]
-    deleted: frozenset[str]
+    never_fits: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
+    configuration: Configuration = Configuration()
 
 
 def kueue(kind: str, name: str, spec: Manifest, namespace: str = "") -> Manifest:
@@ -201,3 +204,78 @@ def _jobs(rng: random.Random, teams: list[str], strict: set[str], nominal: int, 
         steps.append(Step(rng.choice([0, rng.randint(0, 20_000)]), manifest))
         names[f"{team}/job-{number}"] = fits
     return names
+
+
+# --- contended quota -----------------------------------------------------------------------------------------------
+
+
+def contended(seed: int) -> Scenario:
+    """
+    Few flavors, many jobs, and every policy of preemption: cohorts of cohorts, limits, priorities, fair sharing.
+
+    Every job is at most as large as the nominal quota of its ClusterQueue in each flavor. A seed divisible by three has
+    fair sharing, and a cohort with quota of its own to share.
+    """
+    rng = random.Random(f"contended-{seed}")
+    flavors = ["on-demand", "spot"][: rng.choice([1, 1, 2])]
+    nominal = rng.randint(3, 6)
+    teams = ["team-a", "team-b", "team-c", "team-d"][: rng.randint(1, 4)]
+    strategies = rng.choice([("LessThanOrEqualToFinalShare", "LessThanInitialShare"), ("LessThanInitialShare",)])
+    fair = FairSharingConfiguration(preemption_strategies=strategies) if seed % 3 == 0 else None
+    objects: list[Manifest] = []
+    for flavor in flavors:
+        objects.append(kueue("ResourceFlavor", flavor, {"nodeLabels": {"flavor": flavor}}))
+        objects += [node(f"{flavor}-{n}", flavor, 3 * nominal, False) for n in range(4)]
+    for name, value in (("low", -10), ("high", 100)):
+        objects.append(
+            {"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value}
+        )
+    nested = rng.random() < 0.3
+    if nested:
+        objects += [kueue("Cohort", name, {"parentName": "all"}) for name in ("left", "right")]
+    if fair is not None:
+        objects.append(kueue("Cohort", "all", {"resourceGroups": _groups(flavors, str(2 * nominal))}))
+    for number, team in enumerate(teams):
+        cohort = rng.choice(["all", "all", "all", ""]) if not nested else ["left", "right"][number % 2]
+        queue = cluster_queue(team, flavors, nominal, rng, cohort=cohort, checks=False)
+        queue["spec"]["preemption"] = _preemption(rng)
+        if fair is not None and rng.random() < 0.5:
+            queue["spec"]["fairSharing"] = {"weight": rng.choice(["1", "2", "500m"])}
+        objects.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team}})
+        objects += [queue, kueue("LocalQueue", "main", {"clusterQueue": team}, team)]
+    steps: list[Step] = []
+    names = set()
+    for number in range(rng.randint(10, 26)):
+        team = rng.choice(teams)
+        pods = rng.randint(1, 3)
+        cpu = rng.randint(1, max(1, nominal // pods))
+        priority = rng.choice(["", "", "low", "high"])
+        manifest = job(f"job-{number}", team, rng, cpu, pods, rng.randint(2_000, 15_000), priority)
+        steps.append(Step(rng.choice([0, rng.randint(0, 12_000)]), manifest))
+        names.add(f"{team}/job-{number}")
+    return Scenario(
+        seed=seed,
+        objects=tuple(objects),
+        steps=tuple(sorted(steps, key=lambda step: step.at_ms)),
+        can_finish=frozenset(names),
+        configuration=Configuration(fair_sharing=fair),
+    )
+
+
+def _groups(flavors: list[str], cpu: str) -> list[Manifest]:
+    quotas = [{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": "64Gi"}]
+    return [
+        {"coveredResources": ["cpu", "memory"], "flavors": [{"name": name, "resources": quotas} for name in flavors]}
+    ]
+
+
+def _preemption(rng: random.Random) -> Manifest:
+    policies = ["Never", "LowerPriority", "Any"]
+    preemption: Manifest = {
+        "withinClusterQueue": rng.choice(["Never", "LowerPriority", "LowerPriority", "LowerOrNewerEqualPriority"]),
+        "reclaimWithinCohort": rng.choice(policies),
+    }
+    if preemption["reclaimWithinCohort"] != "Never" and rng.random() < 0.3:
+        borrow = {"policy": "LowerPriority"}
+        preemption["borrowWithinCohort"] = {**borrow, "maxPriorityThreshold": 50} if rng.random() < 0.5 else borrow
+    return preemption

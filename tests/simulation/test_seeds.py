@@ -5,6 +5,7 @@ A failure names its seed; `pytest tests/simulation --first-seed SEED --seeds 1` 
 """
 
 import random
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,10 +16,12 @@ from headgate.core import fold
 from headgate.core.cycle import decide_cycle
 from headgate.core.invariants import forgotten
 from headgate.core.state import PENDING, Stage, State
+from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import CycleDecided, QuotaReserved
+from headgate.processes.informer_bridge.decide import InformerBridge
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.world import NO_FAULTS, Faults, World
+from headgate.testing.world import MACHINES, NO_FAULTS, Faults, World
 
 HORIZON_MS = 4 * 3600_000
 JOBS = BY_PLURAL["batch", "jobs"]
@@ -48,9 +51,11 @@ def faults_of(seed: int) -> Faults:
 class Run:
     """One run of a scenario, with the invariants checked after every commit."""
 
-    def __init__(self, plan: Scenario, faults: Faults, seed: int) -> None:
+    def __init__(self, plan: Scenario, faults: Faults, seed: int, *, round_ms: int = 0) -> None:
         self.plan = plan
-        self.world = World(seed=seed, faults=faults, check=self.check)
+        bridge = partial(InformerBridge, configuration=plan.configuration)
+        machines = {**MACHINES, Producer.INFORMER_BRIDGE: bridge}
+        self.world = World(seed=seed, faults=faults, check=self.check, machines=machines, round_ms=round_ms)
 
     def check(self, state: State, logged: LoggedCommit) -> None:
         """No reservation overdraws its ClusterQueue or its cohort, at any position."""
@@ -182,7 +187,7 @@ def test_the_same_seed_gives_the_same_log() -> None:
 
 def test_the_faults_do_happen() -> None:
     """Over a few seeds there are crashes, and refused appends of deposed instances: the test above tests something."""
-    worlds = [Run(scenario(seed), faults_of(seed), seed).play().world for seed in range(6)]
+    worlds = [Run(scenario(seed), faults_of(seed), seed).play().world for seed in range(10)]
     assert sum(world.crashes for world in worlds) > 10
     assert sum(world.refused for world in worlds) > 0
     assert sum(world.resumes for world in worlds) > 0

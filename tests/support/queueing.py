@@ -12,6 +12,7 @@ from headgate.events import facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadAdmitted, WorkloadSkipped
+from headgate.events.effects import JobStarted
 from headgate.events.ids import JobKey, LocalQueueKey, Seq, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     Admission,
@@ -179,6 +180,7 @@ class QueueCell:
         deleting: bool = False,
         finished: Any = None,
         reclaimable: Any = (),
+        deactivation_target: Any = None,
         **spec: Any,
     ) -> facts.WorkloadObserved:
         """The fact that a workload looks like this. Each call is one generation."""
@@ -198,6 +200,7 @@ class QueueCell:
             deleting=deleting,
             finished=finished,
             reclaimable_pods=reclaimable,
+            deactivation_target=deactivation_target,
         )
 
     def submit(self, name: str, **more: Any) -> WorkloadKey:
@@ -211,6 +214,18 @@ class QueueCell:
     def job(self, name: str, **job: Any) -> None:
         spec = Job(uid=f"job-{name}", created_ms=START_MS, queue_name="main", **job)
         self.see(facts.JobObserved(job=JobKey(f"team/{name}"), spec=spec))
+
+    def run(self, name: str) -> WorkloadKey:
+        """A workload of the Job `j<name>` that was admitted and resumed; its pod is active and not ready."""
+        self.job(f"j{name}", suspended=True)
+        key = self.submit(name, job=f"j{name}")
+        self.settle()
+        self.admit(key)
+        job, uid = JobKey(f"team/j{name}"), Uid(f"job-j{name}")
+        self.put(UNGATER, JobStarted(job=job, job_uid=uid, workload=key, workload_uid=self[key].uid))
+        self.job(f"j{name}", active=1)
+        self.settle()
+        return key
 
     # --- the scheduler ---------------------------------------------------------------------------------------------
 

@@ -14,6 +14,13 @@ cycle does: whoever is woken may find others before it. What must not be tried i
 of something in its needs is freed, so nothing is missed: quota becomes available by being freed, or by a change of
 specs, and a change of specs wakes whatever is needed.
 
+**With preemption** a workload can also be admitted by evicting others, who may have come since its verdict. So where
+its ClusterQueue has a policy for that, anything freed in the tree lets it be looked at, as in Kueue, and `Reach` says
+whether all that it may preempt would be enough. A workload that has preempted waits for those to leave: it wakes when
+there is enough, or when the last of them is gone, whatever has become of their quota. Each of them ends by giving
+something back, so it never waits for what cannot come; and every cycle of its tree decides it anew meanwhile
+(`State.index.standing`), so what others take from it is noticed when they take it.
+
 `Sleepers` answers the question the other way round, in time that depends on what is woken and not on what sleeps:
 given what has just been freed, who may be due? It is a working memory, made from the state at the start.
 """
@@ -23,8 +30,11 @@ from typing import NamedTuple, assert_never
 
 from headgate.core.amounts import amount
 from headgate.core.fold_objects import ANY as FREED_ANY
-from headgate.core.quota import Forest, Ledger, Node
-from headgate.core.state import FlavorResource, Parked, State, Verdict
+from headgate.core.forest import Forest
+from headgate.core.places import PREEMPTING
+from headgate.core.quota import Ledger, Node
+from headgate.core.reach import Reach, may_preempt
+from headgate.core.state import FlavorResource, Parked, Stage, State, Verdict, Workload
 from headgate.core.trees import tree_of
 from headgate.events.ids import Seq, Shape, UnixMs, WorkloadKey, split_key
 from headgate.events.queueing import Needs, ObjectChanged, QuotaFreed, TimePassed, Wake
@@ -39,11 +49,17 @@ class Sleeper(NamedTuple):
 
 
 class Woken(NamedTuple):
-    """What came true, in words, and the position in the log where it did. `needs`: what there is enough quota for."""
+    """
+    What came true, in words, and the position in the log where it did.
+
+    `needs`: what there is enough quota for. With `preempts` there may be enough after a preemption, or those whom it
+    has preempted are gone.
+    """
 
     by: str
     at: Seq
     needs: Needs = ()
+    preempts: bool = False
 
 
 def wakes_for(verdict: Verdict, workload: WorkloadKey, cluster_queue: str, state: State) -> tuple[Wake, ...]:
@@ -60,19 +76,25 @@ def wakes_for(verdict: Verdict, workload: WorkloadKey, cluster_queue: str, state
             ObjectChanged(kind="ClusterQueue", name=cluster_queue),
         )
     tree = tree_of(cluster_queue, state)
-    return (QuotaFreed(tree=tree, flavor_resources=verdict.short, needs=verdict.needs),)
+    if verdict.requeue_reason in PREEMPTING and not verdict.targets:
+        # It waits for those whom others have preempted: what of theirs it will get, a cycle has to find out.
+        return (QuotaFreed(tree=tree),)
+    return (QuotaFreed(tree=tree, flavor_resources=verdict.short, needs=verdict.needs, targets=verdict.targets),)
 
 
 class Unused:
     """
     What ClusterQueues can take at one moment. Throw it away when usage has changed.
 
-    `forest` may be one that was kept, for as long as no spec has changed.
+    `forest` may be one that is kept, and told of what changes.
     """
 
-    __slots__ = ("_forest", "_ledgers", "_state", "_taken")
+    __slots__ = ("_forest", "_known", "_ledgers", "_reach", "_state", "_taken")
 
     def __init__(self, state: State, forest: Forest | None = None) -> None:
+        self._reach = Reach(state)
+        self._known: dict[tuple[str, str], int | None] = {}
+        """What `of` has answered since the last `take` or `give_back`: many ask for the same."""
         self._taken: list[tuple[Ledger, Node, FlavorResource, int]] = []
         self._state = state
         self._forest = forest
@@ -84,6 +106,12 @@ class Unused:
 
         None when it has no quota: it does not exist, or its cohorts form a cycle.
         """
+        asked = cluster_queue, flavor_resource
+        if asked not in self._known:
+            self._known[asked] = self._work_out(cluster_queue, flavor_resource)
+        return self._known[asked]
+
+    def _work_out(self, cluster_queue: str, flavor_resource: str) -> int | None:
         ledger = self._ledger(cluster_queue)
         if ledger is None:
             return None
@@ -95,6 +123,25 @@ class Unused:
         if not needs or self._ledger(cluster_queue) is None:
             return True
         return any(not self.lacking(cluster_queue, way) for way in needs)
+
+    def reaches(self, cluster_queue: str, needs: Needs, workload: Workload | None) -> bool:
+        """Whether all of one of these ways might be there after preempting for a workload; for anybody, with None."""
+        ledger = self._ledger(cluster_queue)
+        if not may_preempt(self._state, cluster_queue) or ledger is None:
+            return False
+        if workload is None:
+            return True
+        node = ledger.tree.cluster_queues[cluster_queue]
+        return any(self._reach.has(ledger, node, workload, _amounts(way)) for way in needs)
+
+    def level(self, cluster_queue: str, needs: Needs) -> int:
+        """From how far up the first of these ways that is unused would be borrowed; 0 when from nowhere."""
+        ledger = self._ledger(cluster_queue) if needs else None
+        if ledger is None:
+            return 0
+        way = next((way for way in needs if not self.lacking(cluster_queue, way)), needs[0])
+        node = ledger.tree.cluster_queues[cluster_queue]
+        return max((ledger.borrowing_level(node, fr, value).height for fr, value in _amounts(way).items()), default=0)
 
     def lacking(self, cluster_queue: str, way: dict[str, str]) -> bool:
         """Whether less is unused of something than this way needs."""
@@ -110,15 +157,16 @@ class Unused:
         way = next((way for way in needs if not self.lacking(cluster_queue, way)), None)
         if ledger is None or way is None:
             return
+        self._known.clear()
         node = ledger.tree.cluster_queues[cluster_queue]
-        for flavor_resource, quantity in way.items():
-            flavor, _, resource = flavor_resource.partition("/")
-            value = amount(resource, quantity)
-            ledger.add(node, (flavor, resource), value)
-            self._taken.append((ledger, node, (flavor, resource), value))
+        for fr, value in _amounts(way).items():
+            ledger.add(node, fr, value)
+            self._taken.append((ledger, node, fr, value))
 
     def give_back(self) -> None:
         """Undo all that was taken."""
+        if self._taken:
+            self._known.clear()
         while self._taken:
             ledger, node, flavor_resource, value = self._taken.pop()
             ledger.remove(node, flavor_resource, value)
@@ -131,24 +179,39 @@ class Unused:
             if self._forest is None:
                 self._forest = Forest(self._state)
             cyclic = self._forest.has_cycle(tree)
-            self._ledgers[tree] = None if cyclic else Ledger(self._forest.tree(tree), self._state.index.usage)
+            self._ledgers[tree] = None if cyclic else self._forest.ledger(tree)
         return self._ledgers[tree]
 
 
+def _amounts(way: dict[str, str]) -> dict[FlavorResource, int]:
+    amounts: dict[FlavorResource, int] = {}
+    for flavor_resource, quantity in way.items():
+        flavor, _, resource = flavor_resource.partition("/")
+        amounts[flavor, resource] = amount(resource, quantity)
+    return amounts
+
+
 def came_true(
-    wakes: Iterable[Wake], cluster_queue: str, since: Seq, state: State, now_ms: UnixMs, unused: Unused
+    wakes: Iterable[Wake],
+    cluster_queue: str,
+    since: Seq,
+    state: State,
+    now_ms: UnixMs,
+    unused: Unused,
+    workload: Workload | None = None,
 ) -> Woken | None:
     """
     The first of the conditions that has come true after position `since`; None when all are still awaited.
 
-    `unused` is asked for what the ClusterQueue can take in this state.
+    `unused` is asked for what the ClusterQueue can take in this state, `workload` is the one that waits, or one of its
+    shape: whom it may preempt depends on its priority. Without one, it is taken to be allowed everything.
     Objects that verdicts depend on note their changes in `State.freed` as one that may help any workload of the tree;
     so does a ClusterQueue that moves to another tree, in both.
     """
     for wake in wakes:
         match wake:
             case QuotaFreed():
-                woken = _freed_enough(wake, cluster_queue, since, state, unused)
+                woken = _freed_enough(wake, cluster_queue, since, state, unused, workload)
             case ObjectChanged():
                 woken = _freed_since(tree_of(cluster_queue, state), (FREED_ANY,), since, state)
                 woken = Woken(f"a change of {wake.kind} {wake.name}, or of another", woken.at) if woken else None
@@ -161,20 +224,40 @@ def came_true(
     return None
 
 
-def watched(wake: QuotaFreed) -> tuple[str, ...]:
+def watched(wake: QuotaFreed, cluster_queue: str, state: State) -> tuple[str, ...]:
     """The flavor-resources whose being freed may make a condition come true; none means any."""
+    if wake.flavor_resources == (FREED_ANY,):
+        return wake.flavor_resources
+    if wake.targets or may_preempt(state, cluster_queue):
+        return ()
     if not wake.needs or not wake.flavor_resources:
         return wake.flavor_resources
     return tuple(dict.fromkeys(flavor_resource for way in wake.needs for flavor_resource in way))
 
 
-def _freed_enough(wake: QuotaFreed, cluster_queue: str, since: Seq, state: State, unused: Unused) -> Woken | None:
-    """A change of specs, or quota that was freed when there is enough now."""
+def _freed_enough(
+    wake: QuotaFreed, cluster_queue: str, since: Seq, state: State, unused: Unused, workload: Workload | None
+) -> Woken | None:
+    """A change of specs, or quota that was freed when there is enough now, or may be by preempting."""
     changed = _freed_since(wake.tree, (FREED_ANY,), since, state)
     if changed is not None:
         return changed
-    freed = _freed_since(wake.tree, watched(wake), since, state)
-    return freed._replace(needs=wake.needs) if freed and unused.enough(cluster_queue, wake.needs) else None
+    freed = _freed_since(wake.tree, watched(wake, cluster_queue, state), since, state)
+    if freed is None:
+        return None
+    if unused.enough(cluster_queue, wake.needs):
+        return freed._replace(needs=wake.needs)
+    if wake.targets:
+        waits = any(_is_leaving(state, key) for key in wake.targets)
+    else:
+        waits = not unused.reaches(cluster_queue, wake.needs, workload)
+    return None if waits else freed._replace(needs=wake.needs, preempts=True)
+
+
+def _is_leaving(state: State, key: WorkloadKey) -> bool:
+    """Whether a workload was evicted and still holds quota. It will give that back: its end is an event that frees."""
+    workload = state.workloads.get(key)
+    return workload is not None and workload.stage is Stage.EVICTED and key in state.index.usage_of
 
 
 def _freed_since(tree: str, flavor_resources: tuple[str, ...], since: Seq, state: State) -> Woken | None:
@@ -187,6 +270,12 @@ def _freed_since(tree: str, flavor_resources: tuple[str, ...], since: Seq, state
             any_change = flavor_resource == FREED_ANY
             return Woken(f"a change in {tree}" if any_change else f"quota of {flavor_resource} freed in {tree}", at)
     return None
+
+
+def is_overtaken(parked: Parked, cluster_queue: str, state: State) -> bool:
+    """Whether anything was freed in its tree since the verdict that something was set aside by."""
+    freed = state.freed.get(tree_of(cluster_queue, state), {})
+    return any(at > parked.decided_at for at in freed.values())
 
 
 class Sleepers:
@@ -204,7 +293,7 @@ class Sleepers:
         for wake in parked.wake:
             match wake:
                 case QuotaFreed():
-                    for flavor_resource in watched(wake) or (self._EVERYTHING,):
+                    for flavor_resource in watched(wake, sleeper.cluster_queue, state) or (self._EVERYTHING,):
                         self._bucket(wake.tree, flavor_resource)[sleeper] = None
                 case ObjectChanged():
                     self._bucket(tree_of(sleeper.cluster_queue, state), FREED_ANY)[sleeper] = None

@@ -10,6 +10,10 @@ What goes wrong (`Faults`): a process crashes between any two steps and starts a
 tail; a second instance takes over while the first still believes that it leads; calls fail and are repeated, also after
 they had been carried out; watches are cut; commits and answers arrive late, in bursts, one by one.
 
+With `round_ms` a round in which somebody did something takes so much virtual time; without, what follows from each
+other happens at one instant. Some things go on until time passes: Kueue lets two workloads preempt each other in
+turn until a third one ends.
+
 Every commit is folded by the world itself as it is appended, and the invariants are checked after each; `check` is
 called with the state, so that a test can add its own.
 """
@@ -164,6 +168,7 @@ class World:
         check: Callable[[State, LoggedCommit], None] | None = None,
         machines: Mapping[Producer, Callable[[State], Machine]] = MACHINES,
         sink: Callable[[int, str, int, bytes], None] | None = None,
+        round_ms: int = 0,
     ) -> None:
         self.random = random.Random(seed)  # noqa: S311  (a simulation wants to be repeatable, not secret)
         self.faults = faults
@@ -182,6 +187,7 @@ class World:
         self._check = check
         self._machines = machines
         self._sink = sink
+        self._round_ms = round_ms
         self._epochs: dict[Producer, Epoch] = {}
         self._shared = faults == NO_FAULTS
         self.instances: list[Instance] = []
@@ -490,6 +496,10 @@ class World:
             if until is not None and until(self):
                 return True
             if self._round():
+                if self._round_ms:
+                    self.advance(self.clock.now_ms + self._round_ms)
+                    if until_ms is not None and self.clock.now_ms >= until_ms:
+                        return False
                 continue
             due_ms = self._next_due_ms()
             if due_ms is None:

@@ -20,34 +20,43 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from headgate.core import families
 from headgate.core.activeness import cluster_queue_active
+from headgate.core.admission_fair_sharing import due, orders_by_usage
 from headgate.core.catalog import STRUCTURAL
+from headgate.core.forest import Forest
+from headgate.core.leaving import deadline_of, eviction, finish, release
 from headgate.core.machine import Append, Command, Committed, Settled, Stimulus, WakeAt
-from headgate.core.quota import Forest
+from headgate.core.placing import by_verdict, steps
 from headgate.core.requests import Limits, limits_of
 from headgate.core.state import HOLDS_QUOTA, Parked, Stage, State, Workload
-from headgate.core.waking import Sleeper, Sleepers, Unused, came_true, sleepers_of
-from headgate.events import effects, facts
+from headgate.core.variants import is_parent, is_variant
+from headgate.core.waking import Sleeper, Sleepers, Unused, came_true, is_overtaken, sleepers_of
+from headgate.events import decisions, effects, facts
 from headgate.events.commit import LoggedCommit, Position
 from headgate.events.ids import LocalQueueKey, Seq, Shape, Uid, UnixMs, WorkloadKey, split_key
 from headgate.events.queueing import (
     Head,
     HeadsOffered,
     HeadsWithdrawn,
+    LocalQueuesSampled,
     QueueEvent,
     TimePassed,
+    WorkloadFinished,
     WorkloadParked,
+    WorkloadQueued,
     WorkloadWoken,
 )
 from headgate.events.registry import Event
 from headgate.processes.queue_manager.draft import Draft
-from headgate.processes.queue_manager.leaving import deadline_of, eviction, finish, release
 from headgate.processes.queue_manager.offering import offer
-from headgate.processes.queue_manager.placing import by_verdict, steps
 from headgate.processes.queue_manager.turns import Turns
 
 EVENTS_PER_COMMIT_MAX = 2000
 """Steps of workloads in one commit. One workload's steps stay together, so a commit may hold a few more."""
+
+SAMPLES_PER_COMMIT_MAX = 2000
+"""LocalQueues whose usage one commit brings up to date. The rest follows when it is folded."""
 
 HEADS_PER_COMMIT_MAX = 2000
 """Heads offered in one commit, besides. One ClusterQueue's offer stays together."""
@@ -69,6 +78,18 @@ _QUEUE_FACTS = (
 _SILENT = (effects.StatusApplied, effects.StatusRejected)
 """Events that name a workload and change nothing here."""
 
+_FREQUENT = (
+    facts.WorkloadObserved,
+    WorkloadQueued,
+    decisions.QuotaReserved,
+    decisions.WorkloadAdmitted,
+    decisions.WorkloadSkipped,
+    WorkloadParked,
+    WorkloadWoken,
+    WorkloadFinished,
+)
+"""Events about one workload of which there are so many that they are not asked what else they could be."""
+
 Standing = tuple[bool, str]
 """Whether a ClusterQueue is active, and its stop policy."""
 
@@ -89,7 +110,10 @@ class QueueManager:
         self._due: dict[Sleeper, None] = {}
         """What may have come true for."""
         self._behind: dict[str, dict[Sleeper, None]] = {}
-        """By ClusterQueue: those for whom there was enough, had not others been ahead. Hints, like the sleepers."""
+        """
+        By cohort tree, or by ClusterQueue: those for whom there was enough, had not others been ahead. Hints, like the
+        sleepers.
+        """
         self._sleepers = Sleepers()
         self._forest: Forest | None = None
         """The quota trees, kept until a spec changes."""
@@ -106,6 +130,8 @@ class QueueManager:
         """A heap; may hold times that no longer count."""
         self._deadline_of: dict[WorkloadKey, UnixMs] = {}
         """The latest time in the heap of each workload."""
+        self._sample_at: UnixMs | None = None
+        """When the next LocalQueue's usage is to be sampled, at the earliest; None when that was not worked out yet."""
         self._cause: Position | None = None
         self._start()
 
@@ -140,19 +166,36 @@ class QueueManager:
     def _note_commit(self, logged: LoggedCommit) -> None:
         self._cause = Position(logged.seq, 0)
         for event in logged.commit.events:
-            if type(event) in STRUCTURAL:
-                self._forest = None
+            if self._forest is not None and type(event) in STRUCTURAL:
+                self._forest.change(event)
             self._note(event)
 
     def _note(self, event: Event) -> None:
         """Where an event makes it worth looking."""
         match event:
+            case _ if isinstance(event, _FREQUENT):
+                self._note_workload(event.workload, event)
             case _ if isinstance(event, _SILENT):
                 pass
             case _ if isinstance(event, _QUEUE_FACTS):
                 self._queues_changed = True
+                if isinstance(event, facts.ClusterQueueObserved):
+                    # Its order may be of another kind.
+                    self._touched[event.name] = None
+            case LocalQueuesSampled():
+                self._sample_at = None
+                for queue in event.queues:
+                    self._touch_usage_of(queue)
+            case facts.ConfigurationObserved():
+                self._sample_at = None
+                self._touched.update(dict.fromkeys(self.state.index.offered))
+                # Deadlines may be others than before, and so may everything that a workload's place follows from.
+                self._look.update(
+                    (key, None) for key, each in self.state.workloads.items() if each.stage is not Stage.FINISHED
+                )
             case facts.LocalQueueObserved() | facts.LocalQueueDeleted():
                 self._look_at_local_queue(event.queue)
+                self._touch_usage_of(event.queue)
             case facts.JobObserved():
                 self._look_at_owned(event.spec.uid)
             case facts.JobDeleted():
@@ -178,20 +221,38 @@ class QueueManager:
 
     def _note_workload(self, key: WorkloadKey, event: Event) -> None:
         workload = self.state.workloads.get(key)
-        if workload is not None and workload.stage is not Stage.FINISHED:
+        if workload is not None and (is_parent(workload) or is_variant(workload)):
+            self._look.update((each.key, None) for each in families.relatives(self.state, workload))
+        if workload is not None and workload.stage is not Stage.FINISHED and not self._has_been_placed(workload, event):
             self._look[key] = None
-        touched = {self._stood_in.get(key, ""): None, getattr(event, "cluster_queue", ""): None}
-        if workload is not None:
-            touched[workload.cluster_queue] = None
+        stood_in, stands_in = self._stood_in.get(key, ""), workload.cluster_queue if workload is not None else ""
         if isinstance(event, facts.WorkloadDeleted):
             self._stood_in.pop(key, None)
-        for cluster_queue in touched:
+        for cluster_queue in (stood_in, getattr(event, "cluster_queue", ""), stands_in):
             if cluster_queue:
                 self._touched[cluster_queue] = None
                 if cluster_queue in self.state.sleeps:
                     self._unsaid[cluster_queue] = None
         if isinstance(event, WorkloadParked):
             self._note_parked(event)
+
+    def _has_been_placed(self, workload: Workload, event: Event) -> bool:
+        """
+        Whether an event of ours has put a workload where it was found to belong, so that it would be found there again.
+
+        What has happened in between is noted by itself. Others of its family or its owner may go by where it stands.
+        """
+        if workload.stage is not Stage.QUEUED or is_parent(workload) or is_variant(workload):
+            return False
+        if workload.owner is not None and len(self.state.index.slices.get(workload.owner.uid, ())) > 1:
+            return False
+        match event:
+            case WorkloadQueued():
+                return workload.shape == event.shape and workload.cluster_queue == event.cluster_queue
+            case WorkloadParked() | WorkloadWoken():
+                return event.scope != "workload"
+            case _:
+                return False
 
     def _note_parked(self, event: WorkloadParked) -> None:
         workload = self.state.workloads.get(event.workload)
@@ -200,11 +261,14 @@ class QueueManager:
         sleep = self.state.sleeps.get(event.cluster_queue)
         if sleep is None or workload is None:
             return
-        parked = sleep.shapes.get(workload.shape)
-        if event.scope == "shape" and parked is not None:
-            self._sleepers.add(Sleeper(event.cluster_queue, shape=workload.shape), parked, self.state)
-        elif event.scope == "queue" and sleep.blocked is not None:
-            self._sleepers.add(Sleeper(event.cluster_queue), sleep.blocked, self.state)
+        by_shape = event.scope == "shape"
+        parked = sleep.shapes.get(workload.shape) if by_shape else sleep.blocked
+        if parked is None or event.scope == "workload":
+            return
+        sleeper = Sleeper(event.cluster_queue, shape=workload.shape if by_shape else Shape(""))
+        self._sleepers.add(sleeper, parked, self.state)
+        if is_overtaken(parked, event.cluster_queue, self.state):
+            self._due[sleeper] = None
 
     def _remember(self, key: WorkloadKey, cluster_queue: str, parked: Parked) -> None:
         """Keep what wakes a workload that is parked alone where its coming true will be noticed."""
@@ -256,8 +320,10 @@ class QueueManager:
         if withdrawn:
             draft.say(HeadsWithdrawn(cluster_queues=withdrawn, reason="the ClusterQueue is not active"))
         unused = Unused(self.state, self._trees())
-        self._wake_due(draft, now_ms, unused)
-        self._look_at_workloads(draft, now_ms, unused)
+        turns = Turns(self.state, self._trees(), unused)
+        self._wake_due(draft, now_ms, unused, turns)
+        self._look_at_workloads(draft, now_ms, unused, turns)
+        self._sample(draft, now_ms)
         if not self._look:
             self._say_unsaid(draft)
         self._offer(draft)
@@ -265,9 +331,26 @@ class QueueManager:
         if draft.events:
             events = tuple(draft.events)
             commands.append(Append(events=events, decided_at=self.state.position, cause=self._cause))
-        if self._deadlines:
-            commands.append(WakeAt(self._deadlines[0][0]))
+        wake = [at_ms for at_ms, _ in self._deadlines[:1]]
+        if self._sample_at is not None:
+            wake.append(self._sample_at)
+        if wake:
+            commands.append(WakeAt(min(wake)))
         return commands
+
+    def _sample(self, draft: Draft, now_ms: UnixMs) -> None:
+        """Bring the usage of LocalQueues up to date whose sampling interval is over."""
+        if not self.state.local_queue_usage or (self._sample_at is not None and now_ms < self._sample_at):
+            return
+        queues, self._sample_at = due(self.state, now_ms)
+        if queues:
+            draft.say(LocalQueuesSampled(queues=queues[:SAMPLES_PER_COMMIT_MAX]))
+
+    def _touch_usage_of(self, queue: LocalQueueKey) -> None:
+        """The order of its ClusterQueue may be another one now."""
+        record = self.state.local_queues.get(queue)
+        if record is not None and orders_by_usage(self.state, record.spec.cluster_queue):
+            self._touched[record.spec.cluster_queue] = None
 
     def _look_at_queues(self) -> None:
         """Look at the workloads of ClusterQueues that came, went, or became active or inactive."""
@@ -307,8 +390,10 @@ class QueueManager:
                 break
             self._due.update(dict.fromkeys(self._sleepers.take(tree, fresh)))
         self._freed_until = self.state.position
-        for cluster_queue in self._touched:
-            self._due.update(self._behind.pop(cluster_queue, {}))
+        if self._behind:
+            for cluster_queue in self._touched:
+                for group in (cluster_queue, self.state.index.trees.get(cluster_queue, "")):
+                    self._due.update(self._behind.pop(group, {}))
 
     def _inactive_with_offers(self) -> tuple[str, ...]:
         offered = self.state.index.offered
@@ -319,15 +404,12 @@ class QueueManager:
             self._forest = Forest(self.state)
         return self._forest
 
-    def _wake_due(self, draft: Draft, now_ms: UnixMs, unused: Unused) -> None:
+    def _wake_due(self, draft: Draft, now_ms: UnixMs, unused: Unused, turns: Turns) -> None:
         """
         Wake the shapes and queues for which something has come true and whose turn it is.
 
-        The others sleep on. Those who only wait for their turn are due again when something happens in their queue.
+        The others sleep on. Those who only wait for their turn are due again when something happens in their tree.
         """
-        if not self._due:
-            return
-        turns = Turns(self.state, self._trees())
         for sleeper in turns.in_line(self._due):
             if len(draft) >= EVENTS_PER_COMMIT_MAX:
                 return
@@ -338,12 +420,20 @@ class QueueManager:
             parked = self._what_sleeps(sleeper)
             if parked is None:
                 continue
-            woken = came_true(parked.wake, sleeper.cluster_queue, parked.decided_at, self.state, now_ms, unused)
+            woken = came_true(
+                parked.wake,
+                sleeper.cluster_queue,
+                parked.decided_at,
+                self.state,
+                now_ms,
+                unused,
+                turns.first(sleeper),
+            )
             if woken is None:
                 self._sleepers.add(sleeper, parked, self.state)
-            elif not turns.has_come(sleeper, woken.needs):
+            elif not turns.has_come(sleeper, woken):
                 self._sleepers.add(sleeper, parked, self.state)
-                self._behind.setdefault(sleeper.cluster_queue, {})[sleeper] = None
+                self._behind.setdefault(turns.group_of(sleeper.cluster_queue), {})[sleeper] = None
             else:
                 self._touched[sleeper.cluster_queue] = None
                 draft.say(self._woken(sleeper, parked.by, woken.by, woken.at))
@@ -381,13 +471,13 @@ class QueueManager:
             return False
         return not sleeper.shape or workload.shape == sleeper.shape
 
-    def _look_at_workloads(self, draft: Draft, now_ms: UnixMs, unused: Unused) -> None:
+    def _look_at_workloads(self, draft: Draft, now_ms: UnixMs, unused: Unused, turns: Turns) -> None:
         while self._look and len(draft) < EVENTS_PER_COMMIT_MAX:
             key, _ = self._look.popitem(last=False)
             workload = self.state.workloads.get(key)
             if workload is None or workload.stage is Stage.FINISHED:
                 continue
-            for event in self._step(workload, now_ms, unused):
+            for event in self._step(workload, now_ms, unused, turns):
                 draft.say(event)
                 self._touch(event, workload)
 
@@ -396,12 +486,18 @@ class QueueManager:
             if cluster_queue:
                 self._touched[cluster_queue] = None
 
-    def _step(self, workload: Workload, now_ms: UnixMs, unused: Unused) -> Iterable[QueueEvent]:
+    def _step(self, workload: Workload, now_ms: UnixMs, unused: Unused, turns: Turns) -> Iterable[QueueEvent]:
         """What is to be said about a workload now."""
         state = self.state
         finished = finish(state, workload)
         if finished is not None:
             return (finished,)
+        if is_parent(workload):
+            said, again_ms = families.steps(state, workload, now_ms)
+            if again_ms is not None:
+                self._await(workload.key, again_ms)
+            if said:
+                return said
         if workload.stage is Stage.EVICTED:
             released = release(state, workload)
             return (released,) if released is not None else ()
@@ -409,11 +505,12 @@ class QueueManager:
         if driven_out:
             return driven_out
         if workload.stage in HOLDS_QUOTA:
-            deadline = deadline_of(workload)
+            deadline = deadline_of(workload, state.configuration)
             if deadline is not None:
                 self._await(workload.key, deadline)
             return ()
-        return steps(state, workload, now_ms, self._limits_of(workload), self._is_active, unused)
+        limits = self._limits_of(workload)
+        return steps(state, workload, now_ms, limits, self._is_active, unused, turns.may_go_on)
 
     def _limits_of(self, workload: Workload) -> Limits:
         if not self.state.limit_ranges:

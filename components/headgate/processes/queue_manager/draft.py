@@ -9,8 +9,9 @@ shapes wake. It is thrown away when the commit is made.
 import heapq
 from collections.abc import Iterator
 
+from headgate.core.admission_fair_sharing import orders_by_usage
 from headgate.core.pending import PendingQueue, Rank
-from headgate.core.places import rank_of
+from headgate.core.places import rank_of, usage_in
 from headgate.core.state import Stage, State
 from headgate.events.ids import Shape, WorkloadKey
 from headgate.events.queueing import (
@@ -46,7 +47,8 @@ class Draft:
         self.events.append(event)
         match event:
             case WorkloadQueued():
-                rank = (-event.priority, event.queued_at_ms, event.uid, event.workload)
+                usage = usage_in(self._state, event.cluster_queue, self._state.workloads[event.workload])
+                rank = (usage, -event.priority, event.queued_at_ms, event.uid, event.workload)
                 self._entering.setdefault(event.cluster_queue, {})[event.workload] = rank, event.shape
             case WorkloadEvicted() | WorkloadFinished():
                 self._leaving[event.workload] = None
@@ -66,12 +68,19 @@ class Draft:
         workload = self._state.workloads.get(event.workload)
         stands_aside = workload is not None and workload.uid == event.uid and workload.stage is Stage.SKIPPED
         if workload is not None and stands_aside and event.workload not in self._leaving:
-            self._entering.setdefault(event.cluster_queue, {})[event.workload] = rank_of(workload), workload.shape
+            self._entering.setdefault(event.cluster_queue, {})[event.workload] = (
+                rank_of(self._state, workload),
+                workload.shape,
+            )
+
+    def orders_by_usage(self, cluster_queue: str) -> bool:
+        """Whether a ClusterQueue's order changes with each of its admissions."""
+        return orders_by_usage(self._state, cluster_queue)
 
     def outstanding(self, cluster_queue: str) -> list[Rank]:
         """The ranks of the heads that stay offered, in the order in which they were."""
         return [
-            rank_of(self._state.workloads[key])
+            rank_of(self._state, self._state.workloads[key])
             for key in self._state.index.offered.get(cluster_queue, ())
             if key not in self._leaving
         ]
@@ -88,4 +97,6 @@ class Draft:
             if (shape in awake or not queue.is_asleep(shape)) and (blocked is None or rank < blocked)
         )
         standing = queue.ranks_ahead(awake, unblocked=unblocked)
-        return heapq.merge((rank for rank in standing if rank[3] not in self._leaving), entering)
+        if self._leaving:
+            standing = (rank for rank in standing if rank[-1] not in self._leaving)
+        return heapq.merge(standing, entering) if entering else standing

@@ -5,6 +5,9 @@ Each active ClusterQueue has up to `OFFER_DEPTH` heads on offer, in queue order.
 in a cycle; several are offered so that no cycle waits for a round trip. The outcome is to be that of one head per
 queue per cycle, so an offer never stands against queue order: when somebody of higher rank than a head on offer may
 go, the whole offer of that ClusterQueue is taken back and made anew in the same commit.
+
+Where workloads are ordered by the usage of their LocalQueues each admission changes the order, so there one head is on
+offer at a time.
 """
 
 from itertools import islice
@@ -34,19 +37,22 @@ class Offer:
 
 def offer(draft: Draft, cluster_queue: str) -> Offer:
     """What to offer of an active ClusterQueue now, as it will stand after the draft's events."""
+    depth = 1 if draft.orders_by_usage(cluster_queue) else OFFER_DEPTH
     outstanding = draft.outstanding(cluster_queue)
     ahead = draft.ahead(cluster_queue)
     first = next(ahead, None)
+    is_passed = first is not None and bool(outstanding) and first < max(outstanding)
+    if is_passed or len(outstanding) > depth:
+        others = [] if first is None else [first, *islice(ahead, depth - 1)]
+        best = sorted([*outstanding, *others])[:depth]
+        return Offer(withdrawn=True, heads=_heads(cluster_queue, best))
     if first is None:
         return Offer(withdrawn=False, heads=[])
-    if outstanding and first < max(outstanding):
-        best = sorted([*outstanding, first, *islice(ahead, OFFER_DEPTH - 1)])[:OFFER_DEPTH]
-        return Offer(withdrawn=True, heads=_heads(cluster_queue, best))
-    if len(outstanding) * 2 >= OFFER_DEPTH:
+    if len(outstanding) * 2 >= depth:
         return Offer(withdrawn=False, heads=[])
-    room = OFFER_DEPTH - len(outstanding)
+    room = depth - len(outstanding)
     return Offer(withdrawn=False, heads=_heads(cluster_queue, [first, *islice(ahead, room - 1)]))
 
 
 def _heads(cluster_queue: str, ranks: list[Rank]) -> list[Head]:
-    return [Head(cluster_queue=cluster_queue, workload=key, uid=uid) for _, _, uid, key in ranks]  # type: ignore[arg-type]
+    return [Head(cluster_queue=cluster_queue, workload=key, uid=uid) for *_, uid, key in ranks]  # type: ignore[arg-type]

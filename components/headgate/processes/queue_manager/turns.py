@@ -1,76 +1,256 @@
 """
 Turns: of those that may wake, who wakes now.
 
-When quota comes free there may be enough for each of a dozen sleeping shapes, and not for two of them. Waking all
-means a vain cycle for every one but the first, each time. Within a ClusterQueue the order in which cycles come to them
-is known: so whoever is behind others that are awake, and would find too little after them, waits until they are
-decided. Either they take the quota, and then there is not enough for it any more; or they do not, and then its turn
-has come. Who is ahead of all that is on offer never waits here, and nobody waits for another ClusterQueue.
+When quota comes free there may be enough for each of a dozen sleeping shapes, and not for two of them. Waking all means
+a vain cycle for every one but the first, each time. The order in which cycles come to them is known: one of each
+ClusterQueue at a time, in queue order, and of those who borrows from nearer, has the higher priority, queues longer
+(Kueue's classical order). So whoever is behind others of the cohort tree that are awake, and would find too little
+after them, waits until they are decided. Either they take the quota, and then there is not enough for it any more; or
+they do not, and then its turn has come. With fair sharing, where each admission moves the shares that decide who comes
+next, nobody waits for another ClusterQueue.
 
 What those ahead would take is read off the needs of their last verdicts; one without a verdict takes nothing here. So
-the answer follows from the state, and is asked for again when something has happened in the ClusterQueue.
+the answer follows from the state, and is asked for again when something has happened in the tree.
+
+Who could only be admitted by preempting others comes one at a time in its ClusterQueue: the first, and nobody like it
+while that one is to be decided. Nobody wakes behind a head that blocks its ClusterQueue: whatever there is enough for,
+nobody passes.
+
+**What a preemption has freed is first for whom it was made.** In Kueue a workload that waits for its victims is in the
+heap, and is decided as soon as they are gone; what was set aside comes back from there a second later
+(`requeueBatchPeriod`). Here the workload that preempted wakes first, in any order of sharing, and whoever would not
+find enough after it sleeps until it has been decided. Else somebody who borrows less could take what was freed each
+time, whoever was evicted would come back and reclaim it, and so on without end.
 """
 
-from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
+from headgate.core.forest import Forest
 from headgate.core.pending import Rank
 from headgate.core.places import rank_of
-from headgate.core.quota import Forest
-from headgate.core.state import State
-from headgate.core.waking import Sleeper, Unused
-from headgate.events.ids import WorkloadKey
-from headgate.events.queueing import Needs
+from headgate.core.state import Stage, State, Workload
+from headgate.core.trees import tree_of
+from headgate.core.waking import Sleeper, Unused, Woken
+from headgate.events.ids import Shape, UnixMs, WorkloadKey
+from headgate.events.queueing import Needs, QuotaFreed
+
+Place = tuple[int, int, int, UnixMs, str, WorkloadKey]
+"""Where a cycle comes to it: (how many of its ClusterQueue before it, borrowing level, then Kueue's order)."""
+
+
+class _Offered(NamedTuple):
+    """A head on offer, and what it needs."""
+
+    place: Place
+    cluster_queue: str
+    rank: Rank
+    needs: Needs
 
 
 class Turns:
     """One pass over those that may wake, in the order of `in_line`. Made anew for each decision."""
 
-    __slots__ = ("_at", "_left", "_offers", "_state")
+    __slots__ = (
+        "_at",
+        "_blocked",
+        "_first",
+        "_forest",
+        "_heads",
+        "_left",
+        "_next",
+        "_offers",
+        "_places",
+        "_preempts",
+        "_state",
+        "_unused",
+    )
 
-    def __init__(self, state: State, forest: Forest) -> None:
+    def __init__(self, state: State, forest: Forest, unused: Unused) -> None:
         self._state = state
+        self._forest = forest
+        self._unused = unused
         self._left = Unused(state, forest)
-        """What is left of unused quota after those ahead in the ClusterQueue that the pass has come to."""
+        """What is left of unused quota after those ahead in the group that the pass has come to."""
         self._at = ""
-        self._offers: deque[tuple[Rank, Needs]] = deque()
-        """Its heads on offer that the pass has not come to yet, with what they need."""
+        self._heads: dict[Sleeper, Workload | None] = {}
+        self._places: dict[Sleeper, Place] = {}
+        self._offers: list[_Offered] = []
+        """Its heads on offer, in the order in which cycles come to them; `_next` is the first not yet come to."""
+        self._next = 0
+        self._preempts: dict[str, None] = {}
+        """ClusterQueues in which somebody ahead may have to preempt."""
+        self._first: dict[str, list[Workload]] | None = None
+        """By cohort tree, those who have preempted and do not sleep, or are woken in this pass."""
+        self._blocked: dict[str, Rank | None] = {}
+        """The rank that nobody behind it may pass, of the ClusterQueues that the pass has come to."""
+
+    def group_of(self, cluster_queue: str) -> str:
+        """Those who wait for each other: the cohort tree, or with fair sharing the ClusterQueue alone."""
+        is_fair = self._state.configuration.fair_sharing is not None
+        return cluster_queue if is_fair else tree_of(cluster_queue, self._state)
 
     def in_line(self, due: Iterable[Sleeper]) -> list[Sleeper]:
-        """ClusterQueue by ClusterQueue, in queue order; first those of which nobody is there any more."""
-        ranks = {sleeper: self._rank(sleeper) for sleeper in due}
-        return sorted(ranks, key=lambda sleeper: (sleeper.cluster_queue, ranks[sleeper] or (), sleeper))
+        """
+        Those who have preempted, then group by group, in the order in which cycles come to them.
 
-    def has_come(self, sleeper: Sleeper, needs: Needs) -> bool:
+        Before all of them those of which nobody is there any more.
+        """
+        lines: dict[str, list[tuple[Rank, Sleeper, Workload]]] = {}
+        gone: list[Sleeper] = []
+        for sleeper in due:
+            workload = self.first(sleeper)
+            if workload is None:
+                gone.append(sleeper)
+            else:
+                line = lines.setdefault(sleeper.cluster_queue, [])
+                line.append((rank_of(self._state, workload), sleeper, workload))
+        order: list[tuple[bool, str, Place, Sleeper]] = []
+        for cluster_queue, line in lines.items():
+            group, on_offer = self.group_of(cluster_queue), sorted(self._ranks_on_offer(cluster_queue))
+            ahead = 0
+            for nth, (rank, sleeper, workload) in enumerate(sorted(line, key=lambda each: (each[0], each[1]))):
+                while ahead < len(on_offer) and on_offer[ahead] < rank:
+                    ahead += 1
+                place = self._place(nth + ahead, cluster_queue, workload, self._needs_of(sleeper))
+                self._places[sleeper] = place
+                order.append((not _has_preempted(sleeper, workload), group, place, sleeper))
+        return [*sorted(gone), *(sleeper for *_, sleeper in sorted(order))]
+
+    def has_come(self, sleeper: Sleeper, woken: Woken) -> bool:
         """Whether there is enough for it after those ahead of it. If so, those behind it find less."""
-        cluster_queue, rank = sleeper.cluster_queue, self._rank(sleeper)
-        if rank is None or not needs:
+        place, workload = self._places.get(sleeper), self.first(sleeper)
+        return place is None or workload is None or self._may_wake(sleeper, workload, place, woken)
+
+    def may_go_on(self, workload: Workload, woken: Woken) -> bool:
+        """The same of one that a cycle has just skipped: it may go on instead of being set aside with others."""
+        verdict, cluster_queue = workload.verdict, workload.cluster_queue
+        assert verdict is not None, f"{workload.key} was skipped without a verdict"
+        rank = rank_of(self._state, workload)
+        ahead = sum(each < rank for each in self._ranks_on_offer(cluster_queue))
+        sleeper = Sleeper(cluster_queue, shape=workload.shape if verdict.scope == "shape" else Shape(""))
+        place = self._place(ahead, cluster_queue, workload, verdict.needs)
+        return self._may_wake(sleeper, workload, place, woken)
+
+    def _may_wake(self, sleeper: Sleeper, workload: Workload, place: Place, woken: Woken) -> bool:
+        cluster_queue = sleeper.cluster_queue
+        first = self._first_in(tree_of(cluster_queue, self._state))
+        if _has_preempted(sleeper, workload):
+            first.append(workload)
+            self._blocked[cluster_queue] = None
             return True
-        if cluster_queue != self._at:
-            self._left.give_back()
-            self._at, self._offers = cluster_queue, self._on_offer(cluster_queue)
-        while self._offers and self._offers[0][0] < rank:
-            self._left.take(cluster_queue, self._offers.popleft()[1])
-        if not self._left.enough(cluster_queue, needs):
+        group = self.group_of(cluster_queue)
+        if group != self._at:
+            self._begin(group, cluster_queue, first)
+        rank, blocked = rank_of(self._state, workload), self._blocked_in(cluster_queue)
+        if sleeper.shape and blocked is not None and rank >= blocked:
             return False
-        self._left.take(cluster_queue, needs)
+        if first and not (woken.needs and self._left.enough(cluster_queue, woken.needs)):
+            return False
+        if woken.needs and not self._is_next(cluster_queue, place, rank, woken):
+            return False
+        if not sleeper.shape:
+            self._blocked[cluster_queue] = None
         return True
 
-    def _on_offer(self, cluster_queue: str) -> deque[tuple[Rank, Needs]]:
-        offers: list[tuple[Rank, Needs]] = []
-        for key in self._state.index.offered.get(cluster_queue, ()):
-            workload = self._state.workloads[key]
-            if workload.verdict is not None and workload.verdict.needs:
-                offers.append((rank_of(workload), workload.verdict.needs))
-        return deque(sorted(offers, key=lambda each: each[0]))
+    def first(self, sleeper: Sleeper) -> Workload | None:
+        """The first who would wake; None when nobody is there."""
+        if sleeper not in self._heads:
+            self._heads[sleeper] = self._look_up(sleeper)
+        return self._heads[sleeper]
 
-    def _rank(self, sleeper: Sleeper) -> Rank | None:
-        """The rank of the first who would wake; None when nobody is there."""
+    def _look_up(self, sleeper: Sleeper) -> Workload | None:
         if sleeper.shape:
             pending = self._state.index.pending.get(sleeper.cluster_queue)
             key = next(pending.members(sleeper.shape), WorkloadKey("")) if pending is not None else WorkloadKey("")
         else:
             sleep = self._state.sleeps.get(sleeper.cluster_queue)
             key = sleeper.workload or (sleep.blocked_by if sleep is not None else WorkloadKey(""))
-        workload = self._state.workloads.get(key)
-        return rank_of(workload) if workload is not None else None
+        return self._state.workloads.get(key)
+
+    # --- those ahead -----------------------------------------------------------------------------------------------
+
+    def _first_in(self, tree: str) -> list[Workload]:
+        """Those who have preempted in a cohort tree and do not sleep."""
+        if self._first is None:
+            self._first = {}
+            for cluster_queue, key in sorted(self._state.index.preemptors.items()):
+                workload = self._state.workloads[key]
+                if workload.stage is not Stage.QUEUED:
+                    self._first.setdefault(tree_of(cluster_queue, self._state), []).append(workload)
+        return self._first.setdefault(tree, [])
+
+    def _begin(self, group: str, cluster_queue: str, first: Iterable[Workload]) -> None:
+        self._left.give_back()
+        for workload in first:
+            if workload.verdict is not None:
+                self._left.take(workload.cluster_queue, workload.verdict.needs)
+        self._at, self._next = group, 0
+        members: Iterable[str] = (cluster_queue,)
+        if group != cluster_queue and not self._forest.has_cycle(group):
+            members = self._forest.tree(group).cluster_queues
+        self._offers = sorted(each for name in members for each in self._on_offer(name))
+
+    def _is_next(self, cluster_queue: str, place: Place, rank: Rank, woken: Woken) -> bool:
+        while self._next < len(self._offers) and self._offers[self._next].place < place:
+            offered = self._offers[self._next]
+            self._next += 1
+            if offered.cluster_queue != cluster_queue or offered.rank < rank:
+                self._try(offered.cluster_queue, offered.needs)
+        if self._left.enough(cluster_queue, woken.needs):
+            self._left.take(cluster_queue, woken.needs)
+            return True
+        if not woken.preempts or cluster_queue in self._preempts:
+            return False
+        self._preempts[cluster_queue] = None
+        return True
+
+    def _try(self, cluster_queue: str, needs: Needs) -> None:
+        """Somebody ahead takes what it needs, or will look for others to preempt."""
+        if self._left.enough(cluster_queue, needs):
+            self._left.take(cluster_queue, needs)
+        else:
+            self._preempts[cluster_queue] = None
+
+    def _on_offer(self, cluster_queue: str) -> list[_Offered]:
+        heads = [
+            (rank_of(self._state, workload), workload)
+            for key in self._state.index.offered.get(cluster_queue, ())
+            if (workload := self._state.workloads[key]).verdict is not None
+            and workload.verdict.needs
+            and not workload.preemptor
+        ]
+        heads.sort(key=lambda head: head[0])
+        found: list[_Offered] = []
+        for nth, (rank, workload) in enumerate(heads):
+            needs = workload.verdict.needs if workload.verdict is not None else ()
+            place = self._place(nth, cluster_queue, workload, needs)
+            found.append(_Offered(place, cluster_queue, rank, needs))
+        return found
+
+    def _ranks_on_offer(self, cluster_queue: str) -> list[Rank]:
+        offered = self._state.index.offered.get(cluster_queue, ())
+        return [rank_of(self._state, self._state.workloads[key]) for key in offered]
+
+    def _blocked_in(self, cluster_queue: str) -> Rank | None:
+        if cluster_queue not in self._blocked:
+            pending = self._state.index.pending.get(cluster_queue)
+            self._blocked[cluster_queue] = pending.blocked if pending is not None else None
+        return self._blocked[cluster_queue]
+
+    def _place(self, nth: int, cluster_queue: str, workload: Workload, needs: Needs) -> Place:
+        level = self._unused.level(cluster_queue, needs)
+        return (nth, level, -workload.priority, workload.queued_at_ms, workload.uid, workload.key)
+
+    def _needs_of(self, sleeper: Sleeper) -> Needs:
+        sleep = self._state.sleeps.get(sleeper.cluster_queue)
+        parked = None
+        if sleep is not None and not sleeper.workload:
+            parked = sleep.shapes.get(sleeper.shape) if sleeper.shape else sleep.blocked
+        wakes = parked.wake if parked is not None else ()
+        return next((wake.needs for wake in wakes if isinstance(wake, QuotaFreed)), ())
+
+
+def _has_preempted(sleeper: Sleeper, workload: Workload) -> bool:
+    """Whether it waits for those whom it has preempted, and its whole ClusterQueue with it."""
+    return workload.preemptor and not sleeper.shape

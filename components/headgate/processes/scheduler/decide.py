@@ -48,7 +48,8 @@ class Scheduler:
     def _note(self, event: Event) -> None:
         """Keep what a commit makes worth looking at; drop what it puts out of date."""
         if type(event) in STRUCTURAL:
-            self._catalog = None
+            if self._catalog is not None:
+                self._catalog.change(event)
             if isinstance(event, ClusterQueueObserved):
                 # Its list of admission checks may have become shorter.
                 self._reserved |= self.state.index.reserved

@@ -1,0 +1,164 @@
+"""Queue manager and scheduler over one log in memory, round by round, and what they come to."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.support.logs import TestLog
+
+from headgate.core import places, waking
+from headgate.core.catalog import Catalog
+from headgate.core.cycle import evaluate
+from headgate.core.machine import Append, Committed, Machine, Settled
+from headgate.core.plan.reading import Scenario
+from headgate.core.state import HOLDS_QUOTA, State, Workload
+from headgate.core.waking import Unused
+from headgate.events.base import EventBase, Producer
+from headgate.events.decisions import WorkloadPreempted
+from headgate.events.facts import InformersSynced
+from headgate.events.ids import UnixMs, WorkloadKey
+from headgate.processes.queue_manager.decide import QueueManager
+from headgate.processes.queue_manager.turns import Turns
+from headgate.processes.scheduler.decide import Scheduler
+
+MANAGER, SCHEDULER = Producer.QUEUE_MANAGER, Producer.SCHEDULER
+SECOND_MS = 1000
+
+Placed = dict[WorkloadKey, Any]
+"""Who holds quota: ClusterQueue, and of each pod set name, count and flavors."""
+
+
+class Rounds:
+    """Both machines. Nobody has a job that would have to stop: an eviction is over when the queue manager looks."""
+
+    def __init__(self, log: TestLog) -> None:
+        self.log = log
+        self.preempted: Counter[WorkloadKey] = Counter()
+        self._machines: dict[Producer, Machine] = {MANAGER: QueueManager(log.state), SCHEDULER: Scheduler(log.state)}
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> "Rounds":
+        """Both at the start of a recorded scenario."""
+        log = TestLog()
+        log.now_ms = scenario.now_ms
+        log.append(Producer.INFORMER_BRIDGE, scenario.configuration, *scenario.facts, InformersSynced())
+        return cls(log)
+
+    @property
+    def state(self) -> State:
+        """How things stand."""
+        return self.log.state
+
+    def hear(self, producer: Producer, *events: EventBase) -> None:
+        """Append what somebody else says, and tell both."""
+        self._tell(producer, events, 0)
+
+    def settle(self, producer: Producer) -> bool:
+        """Let one of them decide once. Whether it had something to say."""
+        said = False
+        for command in self._machines[producer].decide(Settled(self.log.now_ms)):
+            if isinstance(command, Append):
+                self._tell(producer, command.events, command.decided_at)
+                said = True
+        return said
+
+    def _tell(self, producer: Producer, events: Sequence[EventBase], decided_at: int) -> None:
+        logged = self.log.append(producer, *events, decided_at=decided_at)
+        for machine in self._machines.values():
+            assert not any(isinstance(each, Append) for each in machine.decide(Committed(logged)))
+        self.preempted.update(event.workload for event in events if isinstance(event, WorkloadPreempted))
+
+    def react(self) -> bool:
+        """Let the queue manager decide until it has nothing to say. Whether it had."""
+        said = False
+        while self.settle(MANAGER):
+            said = True
+        return said
+
+    def run_as_kueue(self, rounds_max: int) -> list[Placed]:
+        """
+        Kueue's recorded rhythm: everything that follows from a cycle, the next cycle a second later.
+
+        Who holds what before each cycle, and at the end; as many as `rounds_max` when it does not come to an end.
+        """
+        seen: list[Placed] = []
+        while len(seen) < rounds_max:
+            said = self.react()
+            seen.append(placed(self.state))
+            if not self.settle(SCHEDULER) and not said:
+                break
+            self.log.now_ms = UnixMs(self.log.now_ms + SECOND_MS)
+        return seen
+
+    def run_by_turns(self, round_ms: int, rounds_max: int) -> bool:
+        """Each decides once a round. Whether they come to an end within so many."""
+        for _ in range(rounds_max):
+            said = [self.settle(MANAGER), self.settle(SCHEDULER)]
+            if not any(said):
+                return True
+            self.log.now_ms = UnixMs(self.log.now_ms + round_ms)
+        return False
+
+
+def placed(state: State) -> Placed:
+    """Who holds quota, and where."""
+    return {
+        key: (
+            workload.cluster_queue,
+            [(each.name, each.count, each.flavors) for each in workload.admission.pod_set_assignments],
+        )
+        for key, workload in state.workloads.items()
+        if workload.stage in HOLDS_QUOTA and workload.admission is not None
+    }
+
+
+def could_go(state: State) -> list[WorkloadKey]:
+    """
+    Those left waiting whom a cycle would admit, or let preempt, now.
+
+    Each of those in line is decided beside the heads that are decided in every cycle, which hold their claims. Not
+    asked: who stands behind a head that nobody may pass; and in a BestEffortFIFO ClusterQueue, whom a cycle set aside,
+    for others to pass, that only went on with the flavors not tried before: there Kueue, too, begins anew only when
+    something happens.
+    """
+    catalog = Catalog(state)
+    found = []
+    for name, queue in sorted(state.index.pending.items()):
+        of = catalog.queue(name)
+        if of is None or not of.active.active:
+            continue
+        tree = state.index.trees[name]
+        heads = {other: state.workloads[state.sleeps[other].blocked_by] for other in state.index.standing.get(tree, ())}
+        for key, _ in queue.in_order():
+            workload = state.workloads[key]
+            if queue.blocked is not None and queue.rank_of(key) > queue.blocked:
+                break
+            verdict = workload.verdict
+            if verdict is not None and not verdict.short and verdict.scope != "queue":
+                continue
+            if _would_go(state, catalog, workload, {**heads, name: workload}):
+                found.append(key)
+    return found
+
+
+def _would_go(state: State, catalog: Catalog, workload: Workload, heads: dict[str, Workload]) -> bool:
+    asked = []
+    for name, head in heads.items():
+        queue = catalog.queue(name)
+        if queue is not None and queue.active.active:
+            asked.append((head, queue))
+    entries = evaluate(state, catalog, asked, standing=frozenset(head.key for head in heads.values())).entries
+    return any(entry.key == workload.key and (entry.status == "assumed" or entry.preempts) for entry in entries)
+
+
+def wake_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Kueue's rule of waking for the queue manager: whatever is freed wakes the whole cohort tree at once.
+
+    No needs are asked for, nobody waits for a turn, and nothing else wakes: in Kueue the end of a claim does not.
+    """
+    monkeypatch.setattr(waking, "watched", lambda wake, cluster_queue, state: ())
+    monkeypatch.setattr(Unused, "enough", lambda self, cluster_queue, needs: True)
+    monkeypatch.setattr(Turns, "_may_wake", lambda self, sleeper, workload, place, woken: True)
+    monkeypatch.setattr(places, "end_claim", lambda state, workload: None)
