@@ -8,12 +8,14 @@ import time
 import msgspec
 from tests.benchmarks.measure import Report, show
 
-NAMES = ("fold", "replay", "start", "cycle", "latency", "throughput")
+NAMES = ("fold", "replay", "start", "cycle", "drain", "preemption", "latency", "throughput")
 MODULES = {
     "fold": "folding",
     "replay": "replaying",
     "start": "starting",
     "cycle": "deciding",
+    "drain": "drain",
+    "preemption": "preempting",
     "latency": "latency",
     "throughput": "throughput",
 }

@@ -3,7 +3,9 @@ The driver of the benchmark on a real API server, a process of its own: it creat
 
 `python -m tests.benchmarks.kube_driver --server URL --ca FILE --token-file FILE --scale S`. It watches all Workloads;
 when one is admitted and its time is up it adds the condition Finished, as Kueue's performance runner does, by the
-cheapest write there is. In the end it prints what it has seen as JSON: the waits, the makespan, its own requests.
+cheapest write there is. One that is evicted has to run for all of its time when it is admitted again; its reservation
+is taken back by Headgate itself, for no job has to stop, where the runner does that for Kueue. In the end it prints
+what it has seen as JSON: the waits, the makespan, its own requests.
 """
 
 import argparse
@@ -36,10 +38,23 @@ class Condition(msgspec.Struct):
     status: str
 
 
-class Status(msgspec.Struct):
+class Eviction(msgspec.Struct):
+    """How often a workload was evicted for a reason."""
+
+    count: int = 0
+
+
+class SchedulingStats(msgspec.Struct):
+    """How often a workload was evicted, by reason."""
+
+    evictions: list[Eviction] = []
+
+
+class Status(msgspec.Struct, rename="camel"):
     """As much of a status as is looked at."""
 
     conditions: list[Condition] = []
+    scheduling_stats: SchedulingStats = msgspec.field(default_factory=SchedulingStats)
 
 
 class Metadata(msgspec.Struct, rename="camel"):
@@ -74,15 +89,21 @@ class Seen(msgspec.Struct, kw_only=True):
 
 
 class _Run:
-    """One workload: when it was created, whether it runs, and whether it has ended."""
+    """
+    One workload: when it was created, whether it runs, how often it was evicted, and whether it has ended.
 
-    __slots__ = ("admitted", "begun", "finished", "of", "timer", "waited")
+    `marked` says that it was marked finished; what has happened to it until Headgate saw that is void.
+    """
+
+    __slots__ = ("admitted", "begun", "evictions", "finished", "marked", "of", "timer", "waited")
 
     def __init__(self, of: Class, begun: float) -> None:
         self.of = of
         self.begun = begun
         self.admitted = False
+        self.evictions = 0
         self.finished = False
+        self.marked = False
         self.waited = False
         self.timer: asyncio.TimerHandle | None = None
 
@@ -95,7 +116,8 @@ class Driver:
         self._server = server
         self._of = of
         self._runs: dict[tuple[str, str], _Run] = {}
-        self._due: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self._due: asyncio.Queue[tuple[tuple[str, str], int]] = asyncio.Queue()
+        """Whose time is up, and how often it had been evicted when that began."""
         self._ended = 0
         self._begun = 0.0
         self._all_ended = anyio.Event()
@@ -153,6 +175,13 @@ class Driver:
         run = self._runs.get(key)
         if run is None or run.finished:
             return
+        evictions = sum(each.count for each in seen.status.scheduling_stats.evictions)
+        if evictions != run.evictions:
+            # Also one that was admitted again before anybody saw that it had been evicted: it begins anew.
+            self.seen.evictions += evictions - run.evictions
+            run.evictions, run.admitted = evictions, False
+            if run.timer is not None:
+                run.timer.cancel()
         true = {each.type for each in seen.status.conditions if each.status == "True"}
         if "Finished" in true:
             run.finished = True
@@ -160,25 +189,27 @@ class Driver:
             if self._ended == self.seen.workloads:
                 self.seen.makespan_s = now - self._begun
                 self._all_ended.set()
-        elif ("Admitted" in true) != run.admitted:
+        elif ("Admitted" in true and "Evicted" not in true) != run.admitted:
             run.admitted = not run.admitted
             if run.admitted:
                 self._admitted(key, run, now)
             elif run.timer is not None:
-                self.seen.evictions += 1
                 run.timer.cancel()
 
     def _admitted(self, key: tuple[str, str], run: _Run, now: float) -> None:
         if not run.waited:
             run.waited = True
             self.seen.waits_s[run.of.name].append(now - run.begun)
-        run.timer = asyncio.get_running_loop().call_later(run.of.run_ms / 1000, self._due.put_nowait, key)
+        due = (key, run.evictions)
+        run.timer = asyncio.get_running_loop().call_later(run.of.run_ms / 1000, self._due.put_nowait, due)
 
     async def _finish(self) -> None:
         while True:
-            namespace, name = await self._due.get()
-            if not self._runs[namespace, name].admitted:
+            (namespace, name), evictions = await self._due.get()
+            run = self._runs[namespace, name]
+            if run.marked or not run.admitted or run.evictions != evictions:
                 continue
+            run.marked = True
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             condition = {"type": "Finished", "status": "True", "reason": "ByTest", "message": "By test runner"}
             patch = [{"op": "add", "path": "/status/conditions/-", "value": condition | {"lastTransitionTime": at}}]
