@@ -1,5 +1,7 @@
 """Manifests of the end-to-end tests, and what is read off the objects."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tests.kube.e2e.cells import KUEUE, Json
@@ -46,23 +48,31 @@ def job(
     exit_code: int = 0,
     pods: int = 1,
     suspend: bool = True,
-    **labels: str,
+    cpu: str = "1",
+    queue: str = "main",
+    start_ms: int = 0,
+    labels: Mapping[str, str] = MappingProxyType({}),
+    annotations: Mapping[str, str] = MappingProxyType({}),
 ) -> Json:
-    annotations = {"headgate.dev/run-ms": str(run_ms)} | (
-        {"headgate.dev/exit-code": str(exit_code)} if exit_code else {}
-    )
-    container = {"name": "main", "image": "registry/train:1", "resources": {"requests": {"cpu": "1"}}}
+    played = {"run-ms": run_ms, "exit-code": exit_code, "start-ms": start_ms}
+    plays = {f"headgate.dev/{key}": str(value) for key, value in played.items() if value or key == "run-ms"}
+    container = {"name": "main", "image": "registry/train:1", "resources": {"requests": {"cpu": cpu}}}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "namespace": namespace, "labels": {"kueue.x-k8s.io/queue-name": "main", **labels}},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"kueue.x-k8s.io/queue-name": queue, **labels},
+            "annotations": dict(annotations),
+        },
         "spec": {
             "suspend": suspend,
             "parallelism": pods,
             "completions": pods,
             "backoffLimit": 0,
             "template": {
-                "metadata": {"annotations": annotations},
+                "metadata": {"annotations": plays},
                 "spec": {"restartPolicy": "Never", "schedulerName": "headgate", "containers": [container]},
             },
         },

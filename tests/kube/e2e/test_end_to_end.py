@@ -1,63 +1,19 @@
 """All six processes, each with its own token, on a real control plane: what users do, and what they then see."""
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
-from tests.kube.e2e.cells import KUEUE, Cell, Deployment, Json
+from tests.kube.e2e.cells import Cell, Deployment, Json
+from tests.kube.e2e.checks import active, answer, check, check_state
 from tests.kube.e2e.objects import cluster_queue, condition, flavor, furnished, is_true, job, local_queue, namespace
+from tests.kube.e2e.seeing import becomes, has, workload_of
 from tests.support.waiting import until
 
-from headgate.adapters.kubernetes.client import PatchType, Propagation
-from headgate.adapters.kubernetes.resources import (
-    ADMISSION_CHECKS,
-    CLUSTER_QUEUES,
-    JOBS,
-    LOCAL_QUEUES,
-    PODS,
-    WORKLOADS,
-    Resource,
-)
+from headgate.adapters.kubernetes.client import Propagation
+from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
-
-Condition = Callable[[Json], Any]
-
-
-async def becomes(
-    deployment: Deployment, resource: Resource, name: str, namespace: str | None, *conditions: Condition
-) -> Json:
-    """Wait until an object fulfils all conditions; the object."""
-    found: Json = {}
-
-    async def holds() -> bool:
-        nonlocal found
-        found = await deployment.get(resource, name, namespace)
-        return all(each(found) for each in conditions)
-
-    await until(holds, lambda: f"{resource.kind} {name}: {msgspec.json.encode(found).decode()}")
-    return found
-
-
-async def workload_of(deployment: Deployment, team: str, *conditions: Condition) -> Json:
-    """Wait until the only Workload of a namespace is there and fulfils all conditions; the Workload."""
-    found: list[Json] = []
-
-    async def holds() -> bool:
-        nonlocal found
-        found = await deployment.all(WORKLOADS, team)
-        return len(found) == 1 and all(each(found[0]) for each in conditions)
-
-    await until(holds, lambda: f"the only Workload: {msgspec.json.encode(found).decode()}")
-    return found[0]
-
-
-def has(kind: str, status: str = "True", reason: str = "") -> Condition:
-    """A condition of this type with this status and, if one is named, this reason."""
-    return lambda found: (
-        condition(found, kind) in ((status, reason),) if reason else condition(found, kind)[0] == status
-    )
 
 
 def is_quiet(team: str) -> Callable[[Cell], bool]:
@@ -139,67 +95,31 @@ async def test_a_stopped_cluster_queue_drains_and_goes_on(deployment: Deployment
         await becomes(deployment, JOBS, "train", team, lambda found: found["status"].get("ready"))
 
 
-async def _answer_check(deployment: Deployment, workload: Json, state: str) -> None:
-    """What an admission check's controller does: write its state, as the manager of that field."""
-    name, team = workload["metadata"]["name"], workload["metadata"]["namespace"]
-    (check,) = workload["status"]["admissionChecks"]
-    said = {**check, "state": state, "message": f"said {state}", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    body = {"apiVersion": KUEUE, "kind": "Workload", "metadata": {"name": name}, "status": {"admissionChecks": [said]}}
-    await deployment.merge(
-        WORKLOADS,
-        name,
-        team,
-        body,
-        patch_type=PatchType.APPLY,
-        subresource="status",
-        field_manager="check-controller",
-        force=True,
-    )
-
-
-def _check_state(found: Json) -> str:
-    checks = found.get("status", {}).get("admissionChecks") or [{"state": ""}]
-    return str(checks[0]["state"])
-
-
 async def test_an_admission_check_is_waited_for_retried_and_final(deployment: Deployment) -> None:
     """Retry evicts and the check starts anew, Ready admits, Rejected deactivates."""
     team = deployment.fresh("team")
-    check = {
-        "apiVersion": KUEUE,
-        "kind": "AdmissionCheck",
-        "metadata": {"name": team},
-        "spec": {"controllerName": "example.com/check"},
-    }
     queue = furnished(team, admissionChecksStrategy={"admissionChecks": [{"name": team}]})
     async with deployment.cell(team):
-        await deployment.apply(check, *queue)
+        await deployment.apply(check(team), *queue)
         await becomes(deployment, CLUSTER_QUEUES, team, None, has("Active", "False"))
-        active = {
-            "type": "Active",
-            "status": "True",
-            "reason": "Here",
-            "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }
-        await deployment.merge(ADMISSION_CHECKS, team, None, {"status": {"conditions": [active]}}, subresource="status")
+        await active(deployment, team)
         await deployment.apply(job(team, "train", run_ms=600_000))
         waiting = await workload_of(
-            deployment, team, has("QuotaReserved"), lambda found: _check_state(found) == "Pending"
+            deployment, team, has("QuotaReserved"), lambda found: check_state(found) == "Pending"
         )
         assert (await deployment.get(JOBS, "train", team))["spec"]["suspend"] is True
-        await _answer_check(deployment, waiting, "Retry")
+        await answer(deployment, waiting, "Retry")
         again = await workload_of(
             deployment,
             team,
             lambda found: found["status"].get("requeueState") or found["status"].get("schedulingStats"),
             has("QuotaReserved"),
-            lambda found: _check_state(found) == "Pending",
+            lambda found: check_state(found) == "Pending",
         )
-        await _answer_check(deployment, again, "Ready")
+        await answer(deployment, again, "Ready")
         await becomes(deployment, JOBS, "train", team, lambda found: found["status"].get("ready"))
         running = await workload_of(deployment, team, has("Admitted"))
-        await _answer_check(deployment, running, "Rejected")
+        await answer(deployment, running, "Rejected")
         final = await workload_of(deployment, team, lambda found: not found["spec"]["active"], has("Evicted"))
         assert condition(final, "Evicted")[1].startswith("Deactivated")
         await becomes(deployment, JOBS, "train", team, lambda found: found["spec"]["suspend"])

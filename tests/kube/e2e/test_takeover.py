@@ -1,12 +1,13 @@
 """An empty log on a cluster with objects in every state: what runs goes on, what waits keeps its order."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 import pytest
 from tests.kube.e2e.cells import KUEUE, Deployment, Json
 from tests.kube.e2e.objects import condition, furnished, is_true, job
-from tests.kube.e2e.test_end_to_end import becomes, has
+from tests.kube.e2e.seeing import becomes, has
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import PatchType, Propagation
@@ -35,7 +36,7 @@ async def test_an_empty_log_takes_over_without_disturbing_anything(deployment: D
             await deployment.apply(job(team, name, run_ms=600_000))
             await becomes(deployment, JOBS, name, team, lambda found: found["status"].get("ready"))
         for name, labels in (("waits-1", {}), ("waits-2", {}), ("urgent", urgent), ("off", {})):
-            await deployment.apply(job(team, name, run_ms=1500, **labels))
+            await deployment.apply(job(team, name, run_ms=1500, labels=labels))
 
             async def exists(name: str = name) -> bool:
                 return name in await by_job(deployment, team)
@@ -86,7 +87,8 @@ async def test_what_kueue_has_admitted_is_taken_over_and_can_be_evicted(deployme
     """The status that Kueue's managers own is continued, and goes when the workload is evicted."""
     team = deployment.fresh("team")
     await deployment.apply(*furnished(team))
-    now = "2026-01-01T00:00:00Z"
+    # Lately: half an hour after its admission its pods have to be ready, as with Kueue.
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     template = {
         "spec": {
             "restartPolicy": "Never",

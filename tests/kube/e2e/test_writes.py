@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.kube.e2e.cells import KUEUE, NAMESPACE, Cell, Deployment, Json
 from tests.kube.e2e.objects import condition, flavor, furnished, is_true, job
-from tests.kube.e2e.test_end_to_end import becomes, has, workload_of
+from tests.kube.e2e.seeing import becomes, has, workload_of
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import PatchType
@@ -120,12 +120,33 @@ async def test_a_job_costs_five_writes(deployment: Deployment) -> None:
     assert pod_set["template"]["metadata"]["annotations"]["headgate.dev/run-ms"] == "200"
 
 
+async def test_a_job_that_runs_for_a_while_costs_one_more(deployment: Deployment) -> None:
+    """Kueue's default waits for pods: the condition goes with the admission, and that they are ready is one write."""
+    team = deployment.fresh("team")
+    async with deployment.cell(team, **QUIET):
+        await deployment.apply(*furnished(team), job(team, "train", run_ms=8_000))
+        admitted = await workload_of(deployment, team, has("Admitted"))
+        assert condition(admitted, "PodsReady") == ("False", "WaitForStart")
+        await workload_of(deployment, team, has("PodsReady", "True", "Started"))
+        found = await workload_of(
+            deployment, team, has("Finished"), lambda found: "finalizers" not in found["metadata"]
+        )
+    assert condition(found, "PodsReady") == ("True", "Started")
+    about = [line for line in ours(deployment, team) if line.resource in {"workloads", "jobs"}]
+    assert writes(about) == {
+        "create workloads": 1,
+        "patch workloads/status": 3,
+        "patch jobs": 1,
+        "patch workloads": 1,
+    }
+
+
 async def test_a_job_that_waits_keeps_its_template_over_a_restart(deployment: Deployment) -> None:
     """Its Workload cannot be made before its priority class is there; then the Job is read, for the log is trimmed."""
     team = deployment.fresh("team")
     label = {"kueue.x-k8s.io/priority-class": team}
     async with deployment.cell(team, **QUIET) as cell:
-        await deployment.apply(*furnished(team), job(team, "train", run_ms=600_000, **label))
+        await deployment.apply(*furnished(team), job(team, "train", run_ms=600_000, labels=label))
         await until(lambda: cell.holds(lambda state: any(record.refused for record in state.jobs.values())))
     value = {"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": team}, "value": 7}
     await deployment.apply(value)
