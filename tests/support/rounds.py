@@ -9,7 +9,7 @@ from tests.support.logs import TestLog
 
 from headgate.core import places, waking
 from headgate.core.catalog import Catalog
-from headgate.core.cycle import evaluate
+from headgate.core.cycle import Entry, evaluate
 from headgate.core.machine import Append, Committed, Machine, Settled
 from headgate.core.plan.reading import Scenario
 from headgate.core.state import HOLDS_QUOTA, State, Workload
@@ -17,7 +17,7 @@ from headgate.core.waking import Unused
 from headgate.events.base import EventBase, Producer
 from headgate.events.decisions import WorkloadPreempted
 from headgate.events.facts import InformersSynced
-from headgate.events.ids import UnixMs, WorkloadKey
+from headgate.events.ids import Seq, UnixMs, WorkloadKey
 from headgate.processes.queue_manager.decide import QueueManager
 from headgate.processes.queue_manager.turns import Turns
 from headgate.processes.scheduler.decide import Scheduler
@@ -119,8 +119,8 @@ def could_go(state: State) -> list[WorkloadKey]:
 
     Each of those in line is decided beside the heads that are decided in every cycle, which hold their claims. Not
     asked: who stands behind a head that nobody may pass; and in a BestEffortFIFO ClusterQueue, whom a cycle set aside,
-    for others to pass, that only went on with the flavors not tried before: there Kueue, too, begins anew only when
-    something happens.
+    for others to pass, that only went on with the flavors not tried before, or that found nobody to preempt before
+    somebody was admitted whom it may preempt: there Kueue, too, begins anew only when something is freed.
     """
     catalog = Catalog(state)
     found = []
@@ -137,19 +137,33 @@ def could_go(state: State) -> list[WorkloadKey]:
             verdict = workload.verdict
             if verdict is not None and not verdict.short and verdict.scope != "queue":
                 continue
-            if _would_go(state, catalog, workload, {**heads, name: workload}):
+            entry = _decided(state, catalog, workload, {**heads, name: workload})
+            set_aside = verdict is not None and verdict.scope == "shape" and _admitted_since(state, tree, verdict.at)
+            if entry.status == "assumed" or (entry.preempts and not set_aside):
                 found.append(key)
     return found
 
 
-def _would_go(state: State, catalog: Catalog, workload: Workload, heads: dict[str, Workload]) -> bool:
+def _admitted_since(state: State, tree: str, position: Seq) -> bool:
+    """Whether somebody in a tree holds quota since this position or a later one."""
+    return any(
+        state.workloads[key].last_seq >= position
+        for cluster_queue, holders in state.index.holders.items()
+        if state.index.trees.get(cluster_queue) == tree
+        for key in holders
+    )
+
+
+def _decided(state: State, catalog: Catalog, workload: Workload, heads: dict[str, Workload]) -> Entry:
+    """A workload as a cycle decides it beside these heads."""
     asked = []
     for name, head in heads.items():
         queue = catalog.queue(name)
         if queue is not None and queue.active.active:
             asked.append((head, queue))
     entries = evaluate(state, catalog, asked, standing=frozenset(head.key for head in heads.values())).entries
-    return any(entry.key == workload.key and (entry.status == "assumed" or entry.preempts) for entry in entries)
+    (entry,) = (entry for entry in entries if entry.workload.key == workload.key)
+    return entry
 
 
 def wake_everything(monkeypatch: pytest.MonkeyPatch) -> None:

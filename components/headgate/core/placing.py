@@ -86,7 +86,7 @@ IsActive = Callable[[str], bool]
 """Whether a ClusterQueue that exists is active."""
 
 MayGoOn = Callable[[Workload, Woken], bool]
-"""Whether it is the turn of a workload for which something has come true."""
+"""Whether a workload for which something has come true may go on: whether it is its turn."""
 
 
 def place_of(state: State, workload: Workload, now_ms: UnixMs, limits: Limits, is_active: IsActive) -> Entry | Held:
@@ -154,7 +154,7 @@ def steps(
     What has to be said so that a pending workload stands where it belongs. Nothing when it does.
 
     `unused` is asked whether what a parked workload waits for is there; `may_go_on` whether it is the turn of one that
-    a cycle has skipped, and that has been overtaken by what it waits for.
+    a cycle has set aside, and that has been overtaken by what it waits for.
     """
     place = place_of(state, workload, now_ms, limits, is_active)
     match place:
@@ -179,7 +179,7 @@ def _towards(
                 parked = workload.parked
                 since = parked.decided_at
                 woken = came_true(parked.wake, workload.cluster_queue, since, state, now_ms, unused, workload)
-                if woken is None:
+                if woken is None or not may_go_on(workload, woken):
                     return []
                 by, at = woken.by, woken.at
             wake = WorkloadWoken(
@@ -280,7 +280,7 @@ def _after_verdict(state: State, workload: Workload, now_ms: UnixMs, unused: Unu
     wake = wakes_for(verdict, workload.key, workload.cluster_queue, state)
     woken = came_true(wake, workload.cluster_queue, verdict.since, state, now_ms, unused, workload)
     scope: Scope = "shape" if verdict.scope == "shape" else "queue" if verdict.scope == "queue" else "workload"
-    if woken is not None and (scope == "workload" or may_go_on(workload, woken)):
+    if woken is not None and may_go_on(workload, woken):
         return WorkloadWoken(
             workload=workload.key,
             uid=workload.uid,

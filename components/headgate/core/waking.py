@@ -5,7 +5,8 @@ The queue manager parks what a cycle could not admit with wake-up conditions (`h
 Whether one has come true is read off `State.freed`, the last position at which quota was freed or raised, by cohort
 tree and flavor-resource: it has when that position is later than the one the verdict was decided at, and what is
 available now may be enough. So the answer follows from the state alone, and a queue manager that starts anew wakes
-exactly what the one before it would have woken.
+what the one before it would have woken; and besides, once, whom that one held back because only claims had ended
+(`headgate.processes.queue_manager.retries`).
 
 **Enough.** A job that needs 16 cpu must not be tried each time somebody gives back one. A verdict says what must be
 available at once (`headgate.events.queueing.Needs`), the ways in which the workload could be admitted; `Unused` asks

@@ -31,7 +31,7 @@ from headgate.core.placing import by_verdict, steps
 from headgate.core.requests import Limits, limits_of
 from headgate.core.state import HOLDS_QUOTA, Parked, Stage, State, Workload
 from headgate.core.variants import is_parent, is_variant
-from headgate.core.waking import Sleeper, Sleepers, Unused, came_true, is_overtaken, sleepers_of
+from headgate.core.waking import Sleeper, Sleepers, Unused, Woken, came_true, is_overtaken, sleepers_of
 from headgate.events import decisions, effects, facts
 from headgate.events.commit import LoggedCommit, Position
 from headgate.events.ids import LocalQueueKey, Seq, Shape, Uid, UnixMs, WorkloadKey, split_key
@@ -50,6 +50,7 @@ from headgate.events.queueing import (
 from headgate.events.registry import Event
 from headgate.processes.queue_manager.draft import Draft
 from headgate.processes.queue_manager.offering import offer
+from headgate.processes.queue_manager.retries import VAIN, Retries
 from headgate.processes.queue_manager.turns import Turns
 
 EVENTS_PER_COMMIT_MAX = 2000
@@ -115,6 +116,7 @@ class QueueManager:
         sleepers.
         """
         self._sleepers = Sleepers()
+        self._retries = Retries(state)
         self._forest: Forest | None = None
         """The quota trees, kept until a spec changes."""
         self._standings: dict[str, Standing] = {}
@@ -165,10 +167,23 @@ class QueueManager:
 
     def _note_commit(self, logged: LoggedCommit) -> None:
         self._cause = Position(logged.seq, 0)
+        concerned: dict[str, None] = {}
         for event in logged.commit.events:
+            if not isinstance(event, VAIN):
+                concerned.update(dict.fromkeys(self._concerned(event)))
             if self._forest is not None and type(event) in STRUCTURAL:
                 self._forest.change(event)
             self._note(event)
+        self._due.update(dict.fromkeys(self._retries.note(logged.commit, concerned)))
+
+    def _concerned(self, event: Event) -> Iterable[str]:
+        """The ClusterQueues in which a workload that an event is about stood, or stands."""
+        key: WorkloadKey | None = getattr(event, "workload", None)
+        if key:
+            workload = self.state.workloads.get(key)
+            stands_in = workload.cluster_queue if workload is not None else ""
+            queues = (self._stood_in.get(key, ""), getattr(event, "cluster_queue", ""), stands_in)
+            yield from filter(None, queues)
 
     def _note(self, event: Event) -> None:
         """Where an event makes it worth looking."""
@@ -429,7 +444,7 @@ class QueueManager:
                 unused,
                 turns.first(sleeper),
             )
-            if woken is None:
+            if woken is None or self._retries.hold_back(sleeper, parked.by, woken):
                 self._sleepers.add(sleeper, parked, self.state)
             elif not turns.has_come(sleeper, woken):
                 self._sleepers.add(sleeper, parked, self.state)
@@ -510,7 +525,14 @@ class QueueManager:
                 self._await(workload.key, deadline)
             return ()
         limits = self._limits_of(workload)
-        return steps(state, workload, now_ms, limits, self._is_active, unused, turns.may_go_on)
+
+        def may_go_on(workload: Workload, woken: Woken) -> bool:
+            sleeper = _sleeps_as(workload)
+            if self._retries.hold_back(sleeper, workload.key, woken):
+                return False
+            return bool(sleeper.workload) or turns.may_go_on(workload, woken)
+
+        return steps(state, workload, now_ms, limits, self._is_active, unused, may_go_on)
 
     def _limits_of(self, workload: Workload) -> Limits:
         if not self.state.limit_ranges:
@@ -572,6 +594,18 @@ class QueueManager:
             draft.say(HeadsWithdrawn(cluster_queues=tuple(withdrawn), reason="a workload of higher rank may go first"))
         if heads:
             draft.say(HeadsOffered(heads=tuple(heads)))
+
+
+def _sleeps_as(workload: Workload) -> Sleeper:
+    """What of its ClusterQueue sleeps with a workload that was skipped, or is parked by a verdict."""
+    scope = workload.verdict.scope if workload.verdict is not None and workload.stage is Stage.SKIPPED else "workload"
+    match scope:
+        case "shape":
+            return Sleeper(workload.cluster_queue, shape=workload.shape)
+        case "queue":
+            return Sleeper(workload.cluster_queue)
+        case _:
+            return Sleeper(workload.cluster_queue, workload=workload.key)
 
 
 __all__ = ["EVENTS_PER_COMMIT_MAX", "HEADS_PER_COMMIT_MAX", "QueueManager"]
