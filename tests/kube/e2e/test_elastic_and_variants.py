@@ -300,6 +300,9 @@ async def test_who_has_used_less_goes_first(deployment: Deployment) -> None:
             await waits(deployment, team, "greedy-1")
             await deployment.apply(small(team, "modest-0", queue="modest"))
             await waits(deployment, team, "modest-0")
+            # Both stand in the queue before there is room: else who came first has it.
+            for name in ("greedy", "modest"):
+                await becomes(deployment, LOCAL_QUEUES, name, team, lambda found: pending(found) == 1)
             assert not consumed(await deployment.get(LOCAL_QUEUES, "modest", team))
             await gone(deployment, team, "greedy-0")
             await runs(deployment, team, "modest-0")
@@ -307,6 +310,12 @@ async def test_who_has_used_less_goes_first(deployment: Deployment) -> None:
             await becomes(deployment, LOCAL_QUEUES, "modest", team, lambda found: bool(consumed(found)))
             await gone(deployment, team, "modest-0")
             await runs(deployment, team, "greedy-1")
+
+
+def pending(found: Json) -> int:
+    """How many workloads a LocalQueue's status says are waiting."""
+    count: int = found.get("status", {}).get("pendingWorkloads", 0)
+    return count
 
 
 def consumed(found: Json) -> dict[str, str]:
