@@ -12,7 +12,22 @@ from typing import Any
 import pytest
 import yaml
 
-QUEUES = """\
+WAY_IN = """\
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: main, namespace: team-a}
+spec: {clusterQueue: cq}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: WorkloadPriorityClass
+metadata: {name: high}
+value: 1000
+"""
+"""The LocalQueue that the Jobs name, and a priority class."""
+
+QUEUES = (
+    """\
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
 metadata: {name: spot}
@@ -29,17 +44,9 @@ spec:
     flavors:
     - name: spot
       resources: [{name: cpu, nominalQuota: 8}]
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: main, namespace: team-a}
-spec: {clusterQueue: cq}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: WorkloadPriorityClass
-metadata: {name: high}
-value: 1000
 """
+    + WAY_IN
+)
 OLD_SPELLING = {"v1beta2\nkind: ClusterQueue": "v1beta1\nkind: ClusterQueue", "cohortName: all": "cohort: all"}
 
 
@@ -298,7 +305,8 @@ def test_a_mistake_on_the_command_line_is_one_line(headgate: Callable, args: tup
 
 # --- Jobs that have several Workloads ------------------------------------------------------------------------------
 
-TWO_FLAVORS = """\
+TWO_FLAVORS = (
+    """\
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
 metadata: {name: reserved}
@@ -321,17 +329,9 @@ spec:
       resources: [{name: cpu, nominalQuota: 2}]
     - name: spot
       resources: [{name: cpu, nominalQuota: 4}]
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: main, namespace: team-a}
-spec: {clusterQueue: cq}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: WorkloadPriorityClass
-metadata: {name: high}
-value: 1000
 """
+    + WAY_IN
+)
 CONCURRENTLY = """\
 apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration

@@ -2,17 +2,14 @@
 
 import json
 from collections.abc import AsyncIterator
-from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
-from aiohttp import ClientSession, web
-from aiohttp.test_utils import TestServer
-from tests.support.logs import START_MS, TestLog
+from tests.support.logs import START_MS
+from tests.support.read_side import ReadSide
 from tests.support.waiting import until
 
-from headgate.adapters.jetstream.health import Health
 from headgate.core import fold
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import encode_commit
@@ -22,52 +19,33 @@ from headgate.events.objects import ClusterQueueSpec, LocalQueueSpec, PodSet, Wo
 from headgate.events.queueing import Head, HeadsOffered, QuotaFreed, WorkloadParked, WorkloadQueued
 from headgate.events.registry import TAGS
 from headgate.processes import snapshots
-from headgate.processes.entry import View
-from headgate.processes.settings import Settings
-from headgate.processes.status import Phase, Status
 from headgate.testing.log import AsyncMemoryLog, MemoryBlobs, MemoryLog
-from headgate.web.routes import add_routes
 
 pytestmark = pytest.mark.anyio
 
 BRIDGE, MANAGER = Producer.INFORMER_BRIDGE, Producer.QUEUE_MANAGER
 
 
-class Side:
-    """A read side over a log in memory, and a client of it. The broker's clock shows one second a commit."""
+class Side(ReadSide):
+    """With the log in a broker's place too, for the past. The broker's clock shows one second a commit."""
 
     def __init__(self) -> None:
-        self.log = TestLog()
+        super().__init__()
         self.memory = MemoryLog("main", now_ms=lambda: START_MS + 1000 * self.memory.last_seq())
         self.blobs = MemoryBlobs()
-        status = Status(process="snapshotter", cell="main", holder="h", health=Health())
-        status.phase = Phase.LEADING
-        self.view = View(Settings(), status)
         self.view.log = AsyncMemoryLog(self.memory)
         self.view.blobs = self.blobs
-        self.view.host = SimpleNamespace(state=self.log.state)  # type: ignore[assignment]
-        self.url = ""
-        self.session: ClientSession
 
     def append(self, producer: Producer, *events: EventBase) -> None:
         logged = self.log.append(producer, *events)
         last = self.memory.last_seq(producer.value)
         self.memory.append(producer.value, encode_commit(logged.commit), expected_last=last)
 
-    async def get(self, path: str, status: int = 200) -> Any:
-        async with self.session.get(f"{self.url}{path}") as answer:
-            body = await answer.json()
-            assert answer.status == status, body
-            return body
-
 
 @pytest.fixture
 async def side() -> AsyncIterator[Side]:
     side = Side()
-    app = web.Application()
-    add_routes(app, side.view)
-    async with TestServer(app) as server, ClientSession() as session:
-        side.url, side.session = str(server.make_url("")).rstrip("/"), session
+    async with side.serving():
         yield side
 
 

@@ -1,25 +1,17 @@
 """The read side answers Kueue's visibility API: who is pending, in queue order, in Kueue's form."""
 
 from collections.abc import AsyncIterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, web
-from aiohttp.test_utils import TestServer
-from tests.support.logs import TestLog
+from tests.support.read_side import ReadSide
 
-from headgate.adapters.jetstream.health import Health
 from headgate.events.base import Producer
 from headgate.events.decisions import CycleDecided, WorkloadSkipped
 from headgate.events.facts import ClusterQueueObserved, LocalQueueObserved, WorkloadObserved
 from headgate.events.ids import LocalQueueKey, Shape, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import ClusterQueueSpec, LocalQueueSpec, OwnerReference, PodSet, WorkloadSpec
 from headgate.events.queueing import Head, HeadsOffered, QuotaFreed, WorkloadParked, WorkloadQueued
-from headgate.processes.entry import View
-from headgate.processes.settings import Settings
-from headgate.processes.status import Phase, Status
-from headgate.web.routes import add_routes
 
 pytestmark = pytest.mark.anyio
 
@@ -37,32 +29,10 @@ e     one    7
 """Pending workloads of two LocalQueues. a is offered, d sleeps, e was set aside by a cycle."""
 
 
-class Side:
-    """A read side over a log in memory, and a client of it."""
-
-    def __init__(self) -> None:
-        self.log = TestLog()
-        status = Status(process="snapshotter", cell="main", holder="h", health=Health())
-        status.phase = Phase.LEADING
-        self.view = View(Settings(), status)
-        self.view.host = SimpleNamespace(state=self.log.state)  # type: ignore[assignment]
-        self.url = ""
-        self.session: ClientSession
-
-    async def get(self, path: str, status: int = 200) -> Any:
-        async with self.session.get(f"{self.url}{path}") as answer:
-            body = await answer.json()
-            assert answer.status == status, body
-            return body
-
-
 @pytest.fixture
-async def side() -> AsyncIterator[Side]:
-    side = Side()
-    app = web.Application()
-    add_routes(app, side.view)
-    async with TestServer(app) as server, ClientSession() as session:
-        side.url, side.session = str(server.make_url("")).rstrip("/"), session
+async def side() -> AsyncIterator[ReadSide]:
+    side = ReadSide()
+    async with side.serving():
         yield side
 
 
@@ -70,7 +40,7 @@ def key(name: str) -> WorkloadKey:
     return WorkloadKey(f"ns/{name}")
 
 
-def with_pending(side: Side, strategy: str = "BestEffortFIFO") -> None:
+def with_pending(side: ReadSide, strategy: str = "BestEffortFIFO") -> None:
     rows = [line.split() for line in ROWS.strip().splitlines()[1:]]
     side.log.append(
         BRIDGE,
@@ -122,7 +92,7 @@ def skipped(name: str, scope: str, **fields: Any) -> WorkloadSkipped:
     )
 
 
-def set_aside(side: Side) -> None:
+def set_aside(side: ReadSide) -> None:
     """A cycle sets e aside by itself; d sleeps with its shape."""
     wake = (QuotaFreed(tree="ClusterQueue/cq"),)
     parked = {"reason": "NoFit", "message": "m", "wake": wake, "cluster_queue": "cq"}
@@ -143,7 +113,7 @@ def places(body: Any) -> list[tuple[str, int, int]]:
     ]
 
 
-async def test_everybody_who_waits_stands_in_queue_order(side: Side) -> None:
+async def test_everybody_who_waits_stands_in_queue_order(side: ReadSide) -> None:
     """Offered, asleep or set aside: one line by priority, positions count from 0, as Kueue's Snapshot sorts them."""
     with_pending(side)
     set_aside(side)
@@ -164,7 +134,7 @@ async def test_everybody_who_waits_stands_in_queue_order(side: Side) -> None:
     }
 
 
-async def test_the_command_line_and_the_reasons_have_the_same_order(side: Side) -> None:
+async def test_the_command_line_and_the_reasons_have_the_same_order(side: ReadSide) -> None:
     """`/pending` says why, and `headgate queue status --pending` shows it: each in the order of the API."""
     from headgate.cli.queue import pending_in
 
@@ -177,7 +147,7 @@ async def test_the_command_line_and_the_reasons_have_the_same_order(side: Side) 
     assert [each.workload for each in pending_in(side.log.state, "cq")] == [f"ns/{name}" for name in api]
 
 
-async def test_a_sticky_preemptor_stands_first(side: Side) -> None:
+async def test_a_sticky_preemptor_stands_first(side: ReadSide) -> None:
     """What was freed for it must not go to others of its ClusterQueue, whatever their priority (Kueue #6929)."""
     with_pending(side)
     side.log.state.workloads[key("b")].sticky = True
@@ -185,7 +155,7 @@ async def test_a_sticky_preemptor_stands_first(side: Side) -> None:
     assert places(body) == [("b", 0, 0), ("a", 1, 0)]
 
 
-async def test_a_local_queue_shows_its_own(side: Side) -> None:
+async def test_a_local_queue_shows_its_own(side: ReadSide) -> None:
     """With their positions in the ClusterQueue; offset and limit count its own."""
     with_pending(side)
     path = f"{API}/namespaces/ns/localqueues/one/pendingworkloads"
@@ -205,7 +175,7 @@ async def test_a_local_queue_shows_its_own(side: Side) -> None:
         ("?offset=-3&limit=1", "a"),
     ],
 )
-async def test_a_page_begins_at_its_offset(side: Side, query: str, names: str) -> None:
+async def test_a_page_begins_at_its_offset(side: ReadSide, query: str, names: str) -> None:
     """Negative numbers count as 0, as for Kueue."""
     with_pending(side)
     body = await side.get(f"{API}/clusterqueues/cq/pendingworkloads{query}")
@@ -221,7 +191,7 @@ async def test_a_page_begins_at_its_offset(side: Side, query: str, names: str) -
         ("/apis/visibility.kueue.x-k8s.io/v1", 404, "could not find the requested resource"),
     ],
 )
-async def test_an_error_is_a_status(side: Side, path: str, status: int, message: str) -> None:
+async def test_an_error_is_a_status(side: ReadSide, path: str, status: int, message: str) -> None:
     """What client libraries read errors from."""
     with_pending(side)
     body = await side.get(path, status)
@@ -229,14 +199,14 @@ async def test_an_error_is_a_status(side: Side, path: str, status: int, message:
     assert message in body["message"]
 
 
-async def test_before_the_log_is_folded_the_answer_is_to_come_again(side: Side) -> None:
+async def test_before_the_log_is_folded_the_answer_is_to_come_again(side: ReadSide) -> None:
     """503, as a Status."""
     side.view.host = None
     body = await side.get(f"{API}/clusterqueues/cq/pendingworkloads", 503)
     assert body["reason"] == "ServiceUnavailable"
 
 
-async def test_discovery_names_the_group_its_versions_and_resources(side: Side) -> None:
+async def test_discovery_names_the_group_its_versions_and_resources(side: ReadSide) -> None:
     """What kubectl asks before it asks for anything: both versions, the newer one preferred."""
     groups = (await side.get("/apis"))["groups"]
     group = await side.get("/apis/visibility.kueue.x-k8s.io")

@@ -116,3 +116,13 @@ def put(
     if old is None:
         return (*conditions, new)
     return tuple([new if condition is old else condition for condition in conditions])
+
+
+def lifted(
+    conditions: tuple[Condition, ...], kind: str, at_ms: UnixMs, generation: int | None = None
+) -> tuple[Condition, ...]:
+    """The conditions with one that was True over, now that quota is reserved again; its message is kept."""
+    old = find(conditions, kind)
+    if old is None or old.status != "True":
+        return conditions
+    return put(conditions, kind, "False", "QuotaReserved", f"Previously: {old.message}", at_ms, generation)

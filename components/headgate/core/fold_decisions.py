@@ -15,12 +15,12 @@ from headgate.core.places import (
     blocks,
     enter,
     give_back,
-    leave,
     merge_checks,
     move,
     moved,
     not_reserved,
     pending_of,
+    reserve,
     restand,
     sleep_of,
     take_back,
@@ -42,19 +42,11 @@ def _quota_reserved(state: State, event: decisions.QuotaReserved, commit: Commit
     if found is None:
         return
     workload, end = found
-    put, at_ms, generation = conditions.put, commit.time_ms, workload.generation
-    unblock(state, workload)
-    leave(state, workload, end, seq)
-    workload.cluster_queue = event.cluster_queue
-    workload.admission = event.admission
-    workload.reserved_at_ms = at_ms
+    at_ms, generation = commit.time_ms, workload.generation
+    reserve(state, workload, event, event.message, at_ms, end, seq)
     workload.checks = merge_checks(event.checks, workload)
-    workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
-    workload.conditions = put(
-        workload.conditions, conditions.QUOTA_RESERVED, "True", "QuotaReserved", event.message, at_ms, generation
-    )
     if any(check.state != "Ready" for check in workload.checks):
-        workload.conditions = put(
+        workload.conditions = conditions.put(
             workload.conditions,
             conditions.ADMITTED,
             "False",
@@ -64,10 +56,7 @@ def _quota_reserved(state: State, event: decisions.QuotaReserved, commit: Commit
             generation,
         )
     for kind in (conditions.EVICTED, conditions.PREEMPTED, conditions.BLOCKED_ON_PREEMPTION_GATES):
-        old = conditions.find(workload.conditions, kind)
-        if old is not None and old.status == "True":
-            message = f"Previously: {old.message}"
-            workload.conditions = put(workload.conditions, kind, "False", "QuotaReserved", message, at_ms, generation)
+        workload.conditions = conditions.lifted(workload.conditions, kind, at_ms, generation)
     workload.stage = end
     workload.last_seq = seq
     follow(state, workload, at_ms)

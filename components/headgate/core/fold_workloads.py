@@ -24,6 +24,7 @@ from headgate.core.places import (
     offer,
     pending_of,
     rank_of,
+    reserve,
     restand,
     sleep_of,
     step,
@@ -483,23 +484,20 @@ def _followed(state: State, event: queueing.WorkloadFollowed, commit: Commit, se
     if found is None:
         return
     workload, end = found
-    put, at_ms, generation = conditions.put, commit.time_ms, workload.generation
-    unblock(state, workload)
-    leave(state, workload, end, seq)
-    workload.cluster_queue, workload.admission, workload.followed = event.cluster_queue, event.admission, True
-    workload.reserved_at_ms = workload.admitted_at_ms = at_ms
-    workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
-    for kind, reason, message in (
-        (conditions.QUOTA_RESERVED, "QuotaReserved", f"Quota reserved in ClusterQueue {event.cluster_queue}"),
-        (conditions.ADMITTED, "Admitted", followed_message(event.variant)),
-    ):
-        workload.conditions = put(workload.conditions, kind, "True", reason, message, at_ms, generation)
-    old = conditions.find(workload.conditions, conditions.EVICTED)
-    if old is not None and old.status == "True":
-        message = f"Previously: {old.message}"
-        workload.conditions = put(
-            workload.conditions, conditions.EVICTED, "False", "QuotaReserved", message, at_ms, generation
-        )
+    at_ms, generation = commit.time_ms, workload.generation
+    message = f"Quota reserved in ClusterQueue {event.cluster_queue}"
+    reserve(state, workload, event, message, at_ms, end, seq)
+    workload.followed, workload.admitted_at_ms = True, at_ms
+    workload.conditions = conditions.put(
+        workload.conditions,
+        conditions.ADMITTED,
+        "True",
+        "Admitted",
+        followed_message(event.variant),
+        at_ms,
+        generation,
+    )
+    workload.conditions = conditions.lifted(workload.conditions, conditions.EVICTED, at_ms, generation)
     workload.stage, workload.last_seq = end, seq
     follow(state, workload, at_ms)
     enter(state, workload)

@@ -30,8 +30,10 @@ from headgate.core.state import (
 from headgate.core.usage_order import new_queue
 from headgate.events.base import EventBase
 from headgate.events.configuration import Configuration
+from headgate.events.decisions import QuotaReserved
 from headgate.events.ids import LocalQueueKey, Seq, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Admission, CheckState
+from headgate.events.queueing import WorkloadFollowed
 
 IN_LINE = frozenset({Stage.QUEUED, Stage.OFFERED, Stage.SKIPPED})
 """Stages that have a place in the pending queue; in all but QUEUED it has been stepped out of."""
@@ -419,6 +421,35 @@ def reindex(state: State) -> None:
         if head is not None:
             queue.blocked = rank_of(state, head)
             stand(state, cluster_queue)
+
+
+def reserve(
+    state: State,
+    workload: Workload,
+    event: QuotaReserved | WorkloadFollowed,
+    message: str,
+    at_ms: UnixMs,
+    end: Stage,
+    seq: Seq,
+) -> None:
+    """
+    Take a workload out of its line and give it the reservation that an event tells of.
+
+    Its stage, and its place in the indexes of that, are the caller's to set.
+    """
+    unblock(state, workload)
+    leave(state, workload, end, seq)
+    workload.cluster_queue, workload.admission, workload.reserved_at_ms = event.cluster_queue, event.admission, at_ms
+    workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
+    workload.conditions = conditions.put(
+        workload.conditions,
+        conditions.QUOTA_RESERVED,
+        "True",
+        "QuotaReserved",
+        message,
+        at_ms,
+        workload.generation,
+    )
 
 
 def merge_checks(ours: tuple[CheckState, ...], workload: Workload) -> tuple[CheckState, ...]:
