@@ -1,5 +1,6 @@
 """The fold: same log, same state; a log that cannot be is refused."""
 
+import gc
 import subprocess
 import sys
 
@@ -8,9 +9,10 @@ import pytest
 from tests.support.logs import TestLog
 
 from headgate.core import fold
+from headgate.core import state as state_module
 from headgate.core.fold import BrokenLogError
 from headgate.core.lifecycle import ARROWS, OVERTAKEN, IllegalTransitionError, next_stage
-from headgate.core.state import HOLDS_QUOTA, Stage, State
+from headgate.core.state import HOLDS_QUOTA, Note, Record, Stage, State, Workload
 from headgate.events.base import EventBase, Producer
 from headgate.events.configuration import Configuration
 from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadAdmitted, WorkloadSkipped
@@ -29,6 +31,7 @@ from headgate.events.objects import (
     ClusterQueueSpec,
     Condition,
     Node,
+    OwnerReference,
     PodSet,
     PodSetAssignment,
     ReclaimablePod,
@@ -173,10 +176,50 @@ def indexes(state: State) -> object:
         index.usage_of,
         sorted(index.reserved),
         index.by_owner,
-        {name: sorted(keys) for name, keys in index.in_local_queue.items() if keys},
+        {name: sorted(keys) for name, keys in index.in_local_queue.items()},
         index.trees,
         index.selecting,
     )
+
+
+def test_a_finished_workload_is_none_of_its_local_queue_whatever_is_seen_of_it() -> None:
+    """Neither a fact that comes late nor a status that is taken over lists it: a restored state would not have it."""
+    log = a_life()
+    log.append(BRIDGE, observed("team-a/x", generation=2))
+    done = WorkloadStatus(conditions=(Condition(type="Finished", status="True"),))
+    log.append(BRIDGE, observed("team-a/y", taken_over=done))
+    assert [log.state.workloads[WorkloadKey(key)].stage for key in ("team-a/x", "team-a/y")] == [Stage.FINISHED] * 2
+    assert {name: list(keys) for name, keys in log.state.index.in_local_queue.items()} == {"team-a/main": [W]}
+    assert indexes(fold.restore("main", fold.encode(log.state))) == indexes(log.state)
+
+
+def test_a_workload_stands_in_the_local_queue_that_it_names_now() -> None:
+    """Another spec may name another LocalQueue; one that nobody names any more is not listed."""
+    log = with_queue(W)
+    elsewhere = msgspec.structs.replace(observed().spec, queue_name="other")
+    log.append(BRIDGE, msgspec.structs.replace(observed(), spec=elsewhere))
+    assert {name: list(keys) for name, keys in log.state.index.in_local_queue.items()} == {"team-a/other": [W]}
+
+
+def test_an_owner_that_changes_is_followed() -> None:
+    """The new owner's uid leads to the workload, the former one's to none."""
+    log = with_queue(W)
+    for uid in ("first", "second"):
+        owner = OwnerReference(api_version="batch/v1", kind="Job", name="j", uid=uid)
+        log.append(BRIDGE, observed(owner=owner))
+    assert log.state.index.by_owner == {"second": W}
+    assert log.state.workloads[W].owner == owner
+
+
+def test_of_the_state_only_its_root_is_tracked() -> None:
+    """Records hold trees: a full collection costs the same with any number of them. Cycles may go through the root."""
+    structs = [
+        each for each in vars(state_module).values() if isinstance(each, type) and issubclass(each, Record | Note)
+    ]
+    assert [each for each in structs if each.__struct_config__.gc] == [State]
+    assert Workload in structs
+    log = a_life()
+    assert not any(gc.is_tracked(each) for each in log.state.workloads.values())
 
 
 def test_the_state_does_not_depend_on_the_hash_seed() -> None:

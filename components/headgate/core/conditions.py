@@ -4,6 +4,7 @@ Conditions, as `k8s.io/apimachinery` sets them and as Kueue words them.
 A condition's transition time changes only with its status. Order is that of first appearance.
 """
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Literal
@@ -99,12 +100,17 @@ def put(
 
     With `anew` it moves in any case: what the condition says has happened once more.
     """
-    old, message, observed = find(conditions, kind), truncated(message), generation or None
+    message, observed = truncated(message), generation or None
     since: str | None = None
-    if old is not None and old.status == status and not anew:
-        if old.reason == reason and old.message == message and old.observed_generation == observed:
-            return conditions
-        since = old.last_transition_time
+    place = len(conditions)
+    for at, old in enumerate(conditions):
+        if old.type == kind:
+            place = at
+            if old.status == status and not anew:
+                if old.reason == reason and old.message == message and old.observed_generation == observed:
+                    return conditions
+                since = old.last_transition_time
+            break
     new = Condition(
         type=kind,
         status=status,
@@ -113,16 +119,15 @@ def put(
         last_transition_time=rfc3339(at_ms) if since is None else since,
         observed_generation=observed,
     )
-    if old is None:
-        return (*conditions, new)
-    return tuple([new if condition is old else condition for condition in conditions])
+    return (*conditions[:place], new, *conditions[place + 1 :])
 
 
 def lifted(
-    conditions: tuple[Condition, ...], kind: str, at_ms: UnixMs, generation: int | None = None
+    conditions: tuple[Condition, ...], kinds: Collection[str], at_ms: UnixMs, generation: int | None = None
 ) -> tuple[Condition, ...]:
-    """The conditions with one that was True over, now that quota is reserved again; its message is kept."""
-    old = find(conditions, kind)
-    if old is None or old.status != "True":
-        return conditions
-    return put(conditions, kind, "False", "QuotaReserved", f"Previously: {old.message}", at_ms, generation)
+    """The conditions with those of some types that were True over, now that quota is reserved; messages are kept."""
+    for old in conditions:
+        if old.status == "True" and old.type in kinds:
+            message = f"Previously: {old.message}"
+            conditions = put(conditions, old.type, "False", "QuotaReserved", message, at_ms, generation)
+    return conditions

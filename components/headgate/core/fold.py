@@ -9,10 +9,6 @@ be the state of this log.
 `restore` reads them back.
 """
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import msgspec
 
 from headgate.core import fold_decisions, fold_objects, fold_workloads, places
@@ -54,7 +50,8 @@ def apply(state: State, logged: LoggedCommit) -> None:
     _check(state, producer, logged)
     state.position = logged.seq
     state.log_hash = chain(state.log_hash, logged.hash)
-    state.now_ms = max(state.now_ms, commit.time_ms)
+    if commit.time_ms > state.now_ms:
+        state.now_ms = commit.time_ms
     producer.epoch = commit.epoch
     producer.number = commit.number
     producer.last_hash = logged.hash
@@ -113,28 +110,11 @@ def restore(cell: str, encoded: bytes) -> State:
 
     Raises msgspec.MsgspecError when the bytes are none.
     """
-    with _no_collection():
-        stored = _decoder.decode(encoded)
-        state = State(cell=cell, **{field: getattr(stored, field) for field in TABLES})
-        fold_objects.reindex(state)
-        places.reindex(state)
+    stored = _decoder.decode(encoded)
+    state = State(cell=cell, **{field: getattr(stored, field) for field in TABLES})
+    fold_objects.reindex(state)
+    places.reindex(state)
     return state
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """
-    Keep the cyclic collector from looking at objects that are only just being made, and none of which is garbage.
-
-    It would walk all of them again and again: of the time to restore 100,000 workloads it takes four fifths.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def new_state(cell: str) -> State:

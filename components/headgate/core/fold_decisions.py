@@ -32,6 +32,9 @@ from headgate.events import decisions, effects
 from headgate.events.commit import Commit
 from headgate.events.ids import Seq
 
+_OVER_BY_RESERVATION = frozenset({conditions.EVICTED, conditions.PREEMPTED, conditions.BLOCKED_ON_PREEMPTION_GATES})
+"""Conditions that are lifted when quota is reserved."""
+
 
 def _cycle_decided(state: State, event: decisions.CycleDecided, commit: Commit, seq: Seq) -> None:
     state.cycle = event.cycle
@@ -45,7 +48,7 @@ def _quota_reserved(state: State, event: decisions.QuotaReserved, commit: Commit
     at_ms, generation = commit.time_ms, workload.generation
     reserve(state, workload, event, event.message, at_ms, end, seq)
     workload.checks = merge_checks(event.checks, workload)
-    if any(check.state != "Ready" for check in workload.checks):
+    if workload.checks and any(check.state != "Ready" for check in workload.checks):
         workload.conditions = conditions.put(
             workload.conditions,
             conditions.ADMITTED,
@@ -55,8 +58,7 @@ def _quota_reserved(state: State, event: decisions.QuotaReserved, commit: Commit
             at_ms,
             generation,
         )
-    for kind in (conditions.EVICTED, conditions.PREEMPTED, conditions.BLOCKED_ON_PREEMPTION_GATES):
-        workload.conditions = conditions.lifted(workload.conditions, kind, at_ms, generation)
+    workload.conditions = conditions.lifted(workload.conditions, _OVER_BY_RESERVATION, at_ms, generation)
     workload.stage = end
     workload.last_seq = seq
     follow(state, workload, at_ms)
@@ -69,7 +71,9 @@ def _admitted(state: State, event: decisions.WorkloadAdmitted, commit: Commit, s
     if found := moved(state, event, seq):
         workload, end = found
         workload.admitted_at_ms = commit.time_ms
-        workload.injected = tuple(update for check in workload.checks for update in check.pod_set_updates)
+        workload.injected = (
+            tuple(update for check in workload.checks for update in check.pod_set_updates) if workload.checks else ()
+        )
         workload.conditions = conditions.put(
             workload.conditions,
             conditions.ADMITTED,
@@ -136,7 +140,7 @@ def _skipped(state: State, event: decisions.WorkloadSkipped, commit: Commit, seq
             move(state, workload, end, seq)
         case "shape":
             move(state, workload, end, seq)
-            sleep_of(state, workload.cluster_queue).shapes.setdefault(workload.shape, None)
+            sleep_of(state, workload.cluster_queue).shapes[workload.shape] = None
             pending_of(state, workload.cluster_queue).sleep(workload.shape)
             offered, shape = state.index.offered.get(workload.cluster_queue, ()), workload.shape
             alike = [key for key in offered if state.workloads[key].shape == shape]

@@ -77,6 +77,8 @@ def settle(state: State, workload: Workload) -> None:
 
 def drop(state: State, workload: Workload) -> None:
     """A penalty will never be settled: its workload is gone, over, or in another LocalQueue from here on."""
+    if not state.local_queue_usage:
+        return
     queue = _queue_of(workload)
     record = state.local_queue_usage.get(queue)
     if record is not None and record.penalties.pop(workload.key, None) is not None:

@@ -78,7 +78,12 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
         workload = None
     if workload is None:
         workload = Workload(
-            key=event.workload, uid=event.uid, created_ms=event.created_ms, spec=event.spec, first_seq=seq
+            key=event.workload,
+            uid=event.uid,
+            created_ms=event.created_ms,
+            spec=event.spec,
+            owner=event.owner,
+            first_seq=seq,
         )
         state.workloads[event.workload] = workload
         _describe(state, workload, event)
@@ -88,6 +93,7 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
             workload.applied = status_digest(workload_status(state, workload))
             follow(state, workload, commit.time_ms)
         workload.last_seq = seq
+        _list(state, workload)
         enter(state, workload)
         return
     spec_changed = workload.spec != event.spec
@@ -98,6 +104,8 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
     reclaimed = workload.reclaimable_pods != event.reclaimable_pods
     resized = spec_changed and workload.spec.pod_sets != event.spec.pod_sets
     was_gated, ranked = is_closed(workload), priority_of(workload, state.configuration)
+    if spec_changed or workload.owner != event.owner:
+        _respecify(state, workload, event)
     _describe(state, workload, event)
     follow(state, workload, commit.time_ms)
     tree = state.index.trees.get(workload.cluster_queue)
@@ -114,32 +122,42 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
 
 
 def _describe(state: State, workload: Workload, event: facts.WorkloadObserved) -> None:
-    """Take over what a fact says of a workload's object."""
-    _unlist(state, workload)
-    queued = workload.stage in PENDING
-    if workload.spec.queue_name != event.spec.queue_name or (queued and not event.spec.active):
-        fold_usage.drop(state, workload)
-    workload.spec = event.spec
+    """Take over what a fact says of a workload's object, but for its spec."""
     workload.generation = event.generation
     workload.labels, workload.annotations = event.labels, event.annotations
-    workload.owner, workload.deleting, workload.finalizer = event.owner, event.deleting, event.finalizer
+    workload.deleting, workload.finalizer = event.deleting, event.finalizer
     workload.reclaimable_pods = event.reclaimable_pods
     workload.observed_finished, workload.observed_pods_ready = event.finished, event.pods_ready
     workload.deactivation_target = event.deactivation_target
     workload.observed_checks = event.checks
-    workload.stale_checks = tuple(check for check in workload.stale_checks if check in event.checks)
+    if workload.stale_checks:
+        workload.stale_checks = tuple(check for check in workload.stale_checks if check in event.checks)
     workload.checks = merge_checks(workload.checks, workload)
     workload.preemption_gates = merged(workload.preemption_gates, event.preemption_gates)
     workload.observed_gates = event.preemption_gates
-    if workload.owner is not None:
-        state.index.slices.setdefault(workload.owner.uid, {})[workload.key] = None
-        restand(state, workload)
-    state.index.in_local_queue.setdefault(local_queue_of(workload), {})[workload.key] = None
     if workload.key in state.index.usage_of:
         touch(state, workload.cluster_queue)
 
 
+def _respecify(state: State, workload: Workload, event: facts.WorkloadObserved) -> None:
+    """Take over another spec or another owner, by which a workload is listed."""
+    if workload.spec.queue_name != event.spec.queue_name or (workload.stage in PENDING and not event.spec.active):
+        fold_usage.drop(state, workload)
+    _unlist(state, workload)
+    workload.spec, workload.owner = event.spec, event.owner
+    _list(state, workload)
+
+
+def _list(state: State, workload: Workload) -> None:
+    if workload.owner is not None:
+        state.index.slices.setdefault(workload.owner.uid, {})[workload.key] = None
+        restand(state, workload)
+    if workload.stage is not Stage.FINISHED:
+        state.index.in_local_queue.setdefault(local_queue_of(workload), {})[workload.key] = None
+
+
 def _unlist(state: State, workload: Workload) -> None:
+    _unlist_queue(state, workload)
     if workload.owner is not None:
         slices = state.index.slices.get(workload.owner.uid, {})
         slices.pop(workload.key, None)
@@ -148,6 +166,10 @@ def _unlist(state: State, workload: Workload) -> None:
         else:
             state.index.slices.pop(workload.owner.uid, None)
             state.index.by_owner.pop(workload.owner.uid, None)
+
+
+def _unlist_queue(state: State, workload: Workload) -> None:
+    """A workload that is over, or gone, is none of its LocalQueue any more."""
     queue = local_queue_of(workload)
     listed = state.index.in_local_queue.get(queue)
     if listed is not None:
@@ -298,21 +320,25 @@ def _heads_offered(state: State, event: queueing.HeadsOffered, commit: Commit, s
         workload = state.workloads.get(head.workload)
         if workload is None or workload.uid != head.uid or workload.cluster_queue != head.cluster_queue:
             state.overtaken += 1
-        elif workload.stage is not Stage.QUEUED:
+            continue
+        if workload.stage is not Stage.QUEUED:
             # From no other stage does an arrow lead on: this counts it as overtaken, or raises.
             step(state, workload, queueing.HeadsOffered, seq)
-        elif _may_not_be_offered(state, workload):
+            continue
+        queue = state.index.pending[head.cluster_queue]
+        blocked = queue.blocked
+        if (queue.is_asleep(workload.shape) and not (head.alone and _waits_as_told(state, workload))) or (
+            blocked is not None and rank_of(state, workload) >= blocked
+        ):
+            # Its shape went to sleep, or its queue was blocked, while the offer was on its way.
             state.overtaken += 1
-        else:
-            offer(state, workload, seq)
+            continue
+        offer(state, workload, queue, seq)
 
 
-def _may_not_be_offered(state: State, workload: Workload) -> bool:
-    """Its shape went to sleep, or its queue was blocked, while the offer was on its way."""
-    queue = state.index.pending[workload.cluster_queue]
-    if queue.is_asleep(workload.shape):
-        return True
-    return queue.blocked is not None and rank_of(state, workload) >= queue.blocked
+def _waits_as_told(state: State, workload: Workload) -> bool:
+    """Whether the queue manager has said what a sleeping shape waits for, and no verdict has come since."""
+    return state.sleeps[workload.cluster_queue].shapes[workload.shape] is not None
 
 
 def _heads_withdrawn(state: State, event: queueing.HeadsWithdrawn, commit: Commit, seq: Seq) -> None:
@@ -473,12 +499,6 @@ def _finish(state: State, workload: Workload, end: Stage, reason: str, message: 
     _unlist_queue(state, workload)
 
 
-def _unlist_queue(state: State, workload: Workload) -> None:
-    listed = state.index.in_local_queue.get(local_queue_of(workload))
-    if listed is not None:
-        listed.pop(workload.key, None)
-
-
 def _followed(state: State, event: queueing.WorkloadFollowed, commit: Commit, seq: Seq) -> None:
     found = moved(state, event, seq)
     if found is None:
@@ -497,7 +517,7 @@ def _followed(state: State, event: queueing.WorkloadFollowed, commit: Commit, se
         at_ms,
         generation,
     )
-    workload.conditions = conditions.lifted(workload.conditions, conditions.EVICTED, at_ms, generation)
+    workload.conditions = conditions.lifted(workload.conditions, (conditions.EVICTED,), at_ms, generation)
     workload.stage, workload.last_seq = end, seq
     follow(state, workload, at_ms)
     enter(state, workload)

@@ -16,6 +16,7 @@ Order (Kueue, `kueue-semantics` section 2): less usage of its LocalQueue where t
 """
 
 import heapq
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 
 from sortedcontainers import SortedList
@@ -43,7 +44,7 @@ class PendingQueue:
         self._ranks: dict[WorkloadKey, tuple[Rank, Shape]] = {}
         self._shapes: dict[Shape, SortedList[Rank]] = {}
         self._out: dict[WorkloadKey, None] = {}
-        self._awake: SortedList[tuple[Rank, Shape]] = SortedList()  # each with its first place, in or out
+        self._awake: list[tuple[Rank, Shape]] = []  # sorted; each with its first place, in or out
         self._asleep: dict[Shape, None] = {}
         self.blocked: Rank | None = None
 
@@ -64,12 +65,13 @@ class PendingQueue:
         members.add(rank)
         if shape not in self._asleep and (first is None or rank < first):
             if first is not None:
-                self._awake.remove((first, shape))
-            self._awake.add((rank, shape))
+                self._unlist(first, shape)
+            insort(self._awake, (rank, shape))
 
     def step_out(self, key: WorkloadKey) -> None:
         """Let a workload that is in the queue leave it for a while and keep its place."""
-        assert key in self, f"{key} is not in the pending queue"
+        assert key in self._ranks, f"{key} is not in the pending queue"
+        assert key not in self._out, f"{key} is not in the pending queue"
         self._out[key] = None
 
     def step_back(self, key: WorkloadKey) -> None:
@@ -87,9 +89,9 @@ class PendingQueue:
         was_first = members[0] == rank
         members.remove(rank)
         if was_first and shape not in self._asleep:
-            self._awake.remove((rank, shape))
+            self._unlist(rank, shape)
             if members:
-                self._awake.add((members[0], shape))
+                insort(self._awake, (members[0], shape))
         if not members:
             del self._shapes[shape]
         return True
@@ -100,8 +102,13 @@ class PendingQueue:
             return
         members = self._shapes.get(shape)
         if members:
-            self._awake.remove((members[0], shape))
+            self._unlist(members[0], shape)
         self._asleep[shape] = None
+
+    def _unlist(self, first: Rank, shape: Shape) -> None:
+        place = bisect_left(self._awake, (first, shape))
+        assert self._awake[place][1] == shape, f"shape {shape} does not stand awake at {first}"
+        del self._awake[place]
 
     def wake(self, shape: Shape) -> None:
         """Let a shape stand in line again. Nothing changes when it is awake."""
@@ -110,7 +117,7 @@ class PendingQueue:
         del self._asleep[shape]
         members = self._shapes.get(shape)
         if members:
-            self._awake.add((members[0], shape))
+            insort(self._awake, (members[0], shape))
 
     def is_asleep(self, shape: Shape) -> bool:
         """Whether a shape sleeps."""

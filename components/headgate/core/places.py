@@ -14,7 +14,7 @@ from headgate.core.admission_fair_sharing import local_queue_usage, orders_by_us
 from headgate.core.amounts import amount
 from headgate.core.fold_objects import ANY, free, sit_down, stand, tree_in, wake_for_pods
 from headgate.core.ingest import ELASTIC_JOB
-from headgate.core.lifecycle import IllegalTransitionError, next_stage
+from headgate.core.lifecycle import ENDS, IllegalTransitionError, next_stage
 from headgate.core.pending import PendingQueue, Rank
 from headgate.core.requests import reclaimable
 from headgate.core.slices import standing
@@ -31,7 +31,7 @@ from headgate.core.usage_order import new_queue
 from headgate.events.base import EventBase
 from headgate.events.configuration import Configuration
 from headgate.events.decisions import QuotaReserved
-from headgate.events.ids import LocalQueueKey, Seq, UnixMs, WorkloadKey, split_key
+from headgate.events.ids import LocalQueueKey, Seq, UnixMs, WorkloadKey
 from headgate.events.objects import Admission, CheckState
 from headgate.events.queueing import WorkloadFollowed
 
@@ -67,7 +67,7 @@ def usage_in(state: State, cluster_queue: str, workload: Workload) -> float:
 
 def local_queue_of(workload: Workload) -> LocalQueueKey:
     """The LocalQueue that a workload names."""
-    return LocalQueueKey(f"{split_key(workload.key)[0]}/{workload.spec.queue_name}")
+    return LocalQueueKey(f"{workload.key.rpartition('/')[0]}/{workload.spec.queue_name}")
 
 
 def usage_of(admission: Admission) -> dict[FlavorResource, int]:
@@ -131,8 +131,8 @@ def leave(state: State, workload: Workload, end: Stage | None, seq: Seq) -> None
         queue = pending_of(state, workload.cluster_queue)
         queue.remove(workload.key)
         if stage is Stage.OFFERED:
-            _withdraw(state, workload.cluster_queue, workload.key)
-        elif stage is Stage.QUEUED:
+            _withdraw(state, workload)
+        if stage is not Stage.SKIPPED:
             _forget_shape(state, queue, workload)
         if workload.preemptor:
             _resign(state, workload)
@@ -154,7 +154,7 @@ def _move_in_line(state: State, workload: Workload, end: Stage) -> None:
         queue.step_out(key)
         _forget_shape(state, queue, workload)
     elif start is Stage.OFFERED:
-        _withdraw(state, workload.cluster_queue, key)
+        _withdraw(state, workload)
     if end is Stage.QUEUED:
         queue.step_back(key)
     assert end is not Stage.OFFERED, f"{key} is offered by `offer`, which numbers the offers"
@@ -251,7 +251,8 @@ def moved(state: State, event: Any, seq: Seq) -> tuple[Workload, Stage] | None:
     if workload is None or workload.uid != event.uid:
         state.overtaken += 1
         return None
-    return step(state, workload, type(event), seq)
+    end = ENDS[type(event)].get(workload.stage)
+    return (workload, end) if end is not None else step(state, workload, type(event), seq)
 
 
 def step(state: State, workload: Workload, event: type[EventBase], seq: Seq) -> tuple[Workload, Stage] | None:
@@ -316,7 +317,8 @@ def unblock(state: State, workload: Workload) -> None:
     """A head that leaves its queue blocks it no longer, nor does it claim quota against others of its tree."""
     if blocks(state, workload):
         unblock_queue(state, workload.cluster_queue)
-    end_claim(state, workload)
+    if workload.verdict is not None:
+        end_claim(state, workload)
 
 
 def end_claim(state: State, workload: Workload) -> None:
@@ -345,8 +347,10 @@ def become_preemptor(state: State, workload: Workload) -> None:
         _resign(state, before)
         _rank_again(state, before)
     record = state.cluster_queues.get(workload.cluster_queue)
-    workload.preemptor = True
-    workload.sticky = record is not None and record.spec.queueing_strategy != "StrictFIFO"
+    sticky = record is not None and record.spec.queueing_strategy != "StrictFIFO"
+    if before is workload and workload.sticky == sticky:
+        return
+    workload.preemptor, workload.sticky = True, sticky
     state.index.preemptors[workload.cluster_queue] = workload.key
     _rank_again(state, workload)
 
@@ -367,36 +371,42 @@ def _rank_again(state: State, workload: Workload) -> None:
 
 def take_back(state: State, cluster_queue: str, seq: Seq) -> None:
     """Return a ClusterQueue's offered workloads to its pending queue."""
-    give_back(state, cluster_queue, tuple(state.index.offered.get(cluster_queue, ())), seq)
+    if offered := state.index.offered.get(cluster_queue):
+        give_back(state, cluster_queue, tuple(offered), seq)
 
 
-def offer(state: State, workload: Workload, seq: Seq) -> None:
-    """Bring a queued workload whose shape is awake to OFFERED: `move` for the event that names the most workloads."""
-    state.offers += 1
-    workload.offered_no = state.offers
-    state.index.offers[state.offers] = workload.key
+def offer(state: State, workload: Workload, queue: PendingQueue, seq: Seq) -> None:
+    """Bring a workload of this queue to OFFERED: `move` for the event that names the most workloads."""
+    index, key = state.index, workload.key
+    workload.offered_no = state.offers = number = state.offers + 1
     workload.stage, workload.last_seq = Stage.OFFERED, seq
-    state.index.pending[workload.cluster_queue].step_out(workload.key)
-    state.index.offered.setdefault(workload.cluster_queue, {})[workload.key] = None
+    queue.step_out(key)
+    index.offers[number] = key
+    offered = index.offered.get(workload.cluster_queue)
+    if offered is None:
+        index.offered[workload.cluster_queue] = {key: None}
+    else:
+        offered[key] = None
 
 
-def _withdraw(state: State, cluster_queue: str, key: WorkloadKey) -> None:
+def _withdraw(state: State, workload: Workload) -> None:
     """Forget an offer; a ClusterQueue without any has no entry, so that a cycle looks only at those that have some."""
-    state.index.offers.pop(state.workloads[key].offered_no, None)
-    offered = state.index.offered.get(cluster_queue)
-    if offered is not None:
-        offered.pop(key, None)
-        if not offered:
-            del state.index.offered[cluster_queue]
+    index, cluster_queue = state.index, workload.cluster_queue
+    del index.offers[workload.offered_no]
+    offered = index.offered[cluster_queue]
+    del offered[workload.key]
+    if not offered:
+        del index.offered[cluster_queue]
 
 
 def give_back(state: State, cluster_queue: str, keys: Iterable[WorkloadKey], seq: Seq) -> None:
     """Return some of a ClusterQueue's offered workloads to its pending queue: `move` for many of one kind."""
+    queue = state.index.pending[cluster_queue]
     for key in keys:
         workload = state.workloads[key]
+        _withdraw(state, workload)
         workload.stage, workload.last_seq = Stage.QUEUED, seq
-        _withdraw(state, cluster_queue, key)
-        state.index.pending[cluster_queue].step_back(key)
+        queue.step_back(key)
 
 
 def reindex(state: State) -> None:
@@ -454,6 +464,8 @@ def reserve(
 
 def merge_checks(ours: tuple[CheckState, ...], workload: Workload) -> tuple[CheckState, ...]:
     """Our checks with the states that their controllers have written since the last eviction."""
+    if not ours:
+        return ours
     seen = {check.name: check for check in workload.observed_checks if check not in workload.stale_checks}
     return tuple(seen.get(check.name, check) for check in ours)
 
@@ -486,8 +498,10 @@ def _count_execution(workload: Workload, at_ms: UnixMs) -> None:
     But not when it ends because the time is over: who switches such a workload on again gives it all of it anew.
     """
     admitted = conditions.find(workload.conditions, conditions.ADMITTED)
+    if admitted is None or admitted.status != "True":
+        return
     evicted = conditions.find(workload.conditions, conditions.EVICTED)
-    if admitted is None or admitted.status != "True" or (evicted is not None and evicted.reason == _TIME_IS_OVER):
+    if evicted is not None and evicted.reason == _TIME_IS_OVER:
         return
     try:
         since_ms = conditions.parse_rfc3339(admitted.last_transition_time)

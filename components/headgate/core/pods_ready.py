@@ -89,13 +89,14 @@ def follow(state: State, workload: Workload, at_ms: UnixMs) -> None:
     """
     if state.configuration.wait_for_pods_ready is None or workload.stage in (Stage.EVICTED, Stage.FINISHED):
         return
-    key = parent_key(workload)
-    parent = state.workloads.get(key) if key is not None else None
-    if parent is not None:
-        if parent.uid == parent_uid(workload):
-            _mirror(parent, workload)
-        return
-    _follow_job(state, workload, at_ms)
+    if workload.owner is not None:
+        key = parent_key(workload)
+        parent = state.workloads.get(key) if key is not None else None
+        if parent is not None:
+            if parent.uid == parent_uid(workload):
+                _mirror(parent, workload)
+            return
+        _follow_job(state, workload, at_ms)
     if is_parent(workload):
         for member in state.index.slices.get(workload.uid, ()):
             _mirror(workload, state.workloads[member])

@@ -86,12 +86,17 @@ PENDING = frozenset({Stage.NEW, Stage.QUEUED, Stage.OFFERED, Stage.SKIPPED, Stag
 HOLDS_QUOTA = frozenset({Stage.RESERVED, Stage.ADMITTED, Stage.EVICTED})
 
 
-class Record(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Base of the mutable records in the state's tables."""
+class Record(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    """
+    Base of the mutable records in the state's tables.
+
+    A record names others by key and never holds one, so no cycle goes through it, and the cyclic collector need not
+    walk a hundred thousand workloads of fifty fields each.
+    """
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of the records that are replaced, never changed."""
+class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Base of the records that are replaced, never changed. They hold parts of events: trees, as those are."""
 
 
 class Parked(Note, frozen=True):
@@ -438,8 +443,12 @@ class Index:
         self.changed: dict[str, int] = {}
 
 
-class State(Tables):
-    """The tables of one position, with their indexes. Read it freely; only the fold writes it."""
+class State(Tables, gc=True):
+    """
+    The tables of one position, with their indexes. Read it freely; only the fold writes it.
+
+    An index may hold its state (`headgate.core.usage_order`): this is the one record that cycles go through.
+    """
 
     cell: str = ""
     index: Index = msgspec.field(default_factory=Index)

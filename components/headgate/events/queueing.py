@@ -114,11 +114,16 @@ class WorkloadWoken(EventBase, frozen=True, tag="workload.woken"):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One workload offered to the scheduler."""
+    """
+    One workload offered to the scheduler.
+
+    With `alone` its shape may sleep, and sleeps on: there is enough for this one, and nothing is said of the next.
+    """
 
     cluster_queue: str
     workload: WorkloadKey
     uid: Uid
+    alone: bool = False
 
 
 class HeadsOffered(EventBase, frozen=True, tag="heads.offered"):
