@@ -76,7 +76,7 @@ def usage(most: int = 8) -> st.SearchStrategy[dict[str, dict[tuple[str, str], in
     return st.fixed_dictionaries({name: st.fixed_dictionaries(each).map(amounts) for name in ("cq", "other")})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(queues(), pods(), usage(), st.lists(usage(), min_size=1, max_size=4))
 def test_a_cycle_admits_nobody_who_would_be_kept_asleep(
     cell: Cell, sets: list[PodSet], before: Any, later: list[Any]
@@ -95,7 +95,7 @@ def test_a_cycle_admits_nobody_who_would_be_kept_asleep(
         assert enough or not admitted
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(queues(), st.integers(1, 6), usage(), usage())
 def test_with_one_pod_set_there_is_enough_only_when_a_cycle_admits(
     cell: Cell, cpus: int, before: Any, later: Any

@@ -7,11 +7,13 @@ from tests.support.queueing import QueueCell
 from headgate.core.invariants import forgotten
 from headgate.core.state import Stage
 from headgate.events import facts
+from headgate.events.base import Producer
 from headgate.events.configuration import Configuration, FairSharingConfiguration
 from headgate.events.decisions import QuotaReserved
 from headgate.events.ids import WorkloadKey
 from headgate.events.objects import Admission, Condition, LabelSelector
 from headgate.events.queueing import (
+    Head,
     HeadsOffered,
     ObjectChanged,
     QuotaFreed,
@@ -470,9 +472,14 @@ def test_sleepers_that_are_not_concerned_are_not_looked_at() -> None:
 # --- enough --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("strategy", "scope"), [("BestEffortFIFO", "shape"), ("StrictFIFO", "queue")])
-def test_freed_quota_wakes_only_when_there_is_enough(cell: QueueCell, strategy: str, scope: str) -> None:
-    """Four cpu come free one by one: the first three wake nobody, the fourth wakes."""
+@pytest.mark.parametrize(
+    ("strategy", "scope", "wakes"),
+    [("BestEffortFIFO", "shape", [HeadsOffered]), ("StrictFIFO", "queue", [WorkloadWoken, HeadsOffered])],
+)
+def test_freed_quota_wakes_only_when_there_is_enough(
+    cell: QueueCell, strategy: str, scope: str, wakes: list[type]
+) -> None:
+    """Four cpu come free one by one: the first three wake nobody; with the fourth it is offered."""
     cell.ready(strategy=strategy)
     held = [running(cell, f"r{number}") for number in range(4)]
     cell.submit("a", cpu="4")
@@ -484,8 +491,103 @@ def test_freed_quota_wakes_only_when_there_is_enough(cell: QueueCell, strategy: 
         assert [type(event) for event in cell.settle()] == [WorkloadFinished]
         assert forgotten(cell.state, settled=True) == []
     finish(cell, held[3])
-    assert [type(event) for event in cell.settle()] == [WorkloadFinished, WorkloadWoken, HeadsOffered]
+    assert [type(event) for event in cell.settle()] == [WorkloadFinished, *wakes]
     assert cell.offers() == ["a"]
+
+
+ONE_CPU = ({"default/cpu": "1"},)
+
+
+def a_full_queue(cell: QueueCell) -> list[WorkloadKey]:
+    """Four that run have all its cpu; five alike, `w0` to `w4`, sleep. Who runs."""
+    cell.ready()
+    held = [running(cell, f"r{number}") for number in range(4)]
+    for number in range(5):
+        cell.submit(f"w{number}", created_s=number)
+    cell.settle()
+    cell.skip(WorkloadKey("team/w0"), "shape", needs=ONE_CPU)
+    cell.settle()
+    assert cell.offers() == []
+    return held
+
+
+def test_of_a_sleeping_shape_as_many_are_offered_as_there_is_enough_for(cell: QueueCell) -> None:
+    """Two cpu for five that need one: two are offered while the others sleep on, and no cycle is in vain."""
+    held = a_full_queue(cell)
+    for key in held[:2]:
+        finish(cell, key)
+    assert [type(event) for event in cell.settle()] == [WorkloadFinished, WorkloadFinished, HeadsOffered]
+    assert cell.offers() == ["w0", "w1"]
+    for name in ("w0", "w1"):
+        cell.admit(WorkloadKey(f"team/{name}"))
+        assert cell.settle() == []
+    finish(cell, held[2])
+    assert [type(event) for event in cell.settle()] == [WorkloadFinished, HeadsOffered]
+    assert cell.offers() == ["w2"]
+    assert forgotten(cell.state, settled=True) == []
+
+
+def test_who_joins_a_sleeping_shape_waits_with_it_and_not_after_its_last(cell: QueueCell) -> None:
+    """While others of its shape wait it is only queued. When the last of them has its place, nothing sleeps."""
+    held = a_full_queue(cell)
+    cell.submit("late", created_s=9)
+    assert [type(event) for event in cell.settle()] == [WorkloadQueued]
+    for key in held:
+        finish(cell, key)
+    cell.settle()
+    for number in range(4):
+        cell.admit(WorkloadKey(f"team/w{number}"))
+    cell.settle()
+    for name in ("w0", "w1"):
+        finish(cell, WorkloadKey(f"team/{name}"))
+    cell.settle()
+    assert cell.offers() == ["w4", "late"]
+    for name in ("w4", "late"):
+        cell.admit(WorkloadKey(f"team/{name}"))
+    assert cell.state.sleeps == {}
+    cell.submit("later", created_s=10)
+    assert [type(event) for event in cell.settle()] == [WorkloadQueued, HeadsOffered]
+
+
+def test_a_new_verdict_on_one_that_is_offered_alone_takes_back_its_like(cell: QueueCell) -> None:
+    """Two of a shape are on offer and the first does not fit after all: no cycle asks for the second."""
+    held = a_full_queue(cell)
+    for key in held[:2]:
+        finish(cell, key)
+    cell.settle()
+    cell.skip(WorkloadKey("team/w0"), "shape", needs=({"default/cpu": "5"},))
+    assert [type(event) for event in cell.settle()] == [WorkloadParked]
+    assert cell.offers() == []
+    assert forgotten(cell.state, settled=True) == []
+
+
+def test_a_head_that_blocks_wakes_though_its_shape_sleeps(cell: QueueCell) -> None:
+    """It was offered alone and waits for its victim; once that is gone it is offered, and its like sleep on."""
+    held = a_full_queue(cell)
+    finish(cell, held[0])
+    cell.settle()
+    first = WorkloadKey("team/w0")
+    verdict = cell.skipped(first, "queue", requeue_reason="PendingPreemption", needs=ONE_CPU)
+    cell.cycle_of(msgspec.structs.replace(verdict, targets=(held[1],)))
+    cell.settle()
+    assert cell.offers() == []
+    finish(cell, held[1])
+    cell.settle()
+    assert cell.offers()[0] == "w0"
+    assert forgotten(cell.state, settled=True) == []
+
+
+def test_an_offer_that_a_parking_has_overtaken_is_void_unless_it_is_for_one_alone(cell: QueueCell) -> None:
+    """The shape sleeps when the offer lands: nobody goes but for whom there was enough by the verdict that it has."""
+    a_full_queue(cell)
+    heads = [
+        Head(cluster_queue="cq", workload=key, uid=cell[key].uid) for key in map(WorkloadKey, ("team/w0", "team/w1"))
+    ]
+    cell.put(Producer.QUEUE_MANAGER, HeadsOffered(heads=(msgspec.structs.replace(heads[0], alone=True), heads[1])))
+    assert cell.offers() == ["w0"]
+    cell.skip(WorkloadKey("team/w0"), "shape", needs=ONE_CPU)
+    cell.put(Producer.QUEUE_MANAGER, HeadsOffered(heads=(msgspec.structs.replace(heads[1], alone=True),)))
+    assert cell.offers() == []
 
 
 def test_any_of_the_ways_is_enough_and_only_the_whole_of_one(cell: QueueCell) -> None:

@@ -399,8 +399,11 @@ class Explainer:
             return
         place, _ = place_in_line(self.state, workload)
         text = f"offered to the scheduler, at place {place} of ClusterQueue {workload.cluster_queue}"
+        if any(head.alone and head.workload == workload.key for head in event.heads):
+            text += "; there is enough for it, and its shape sleeps on"
         self._stage = Stage.OFFERED
-        self._add(at, event, text)
+        waited, self._sleep = self._sleep, None
+        self._add(at, event, text, waited=waited)
 
     # --- what happened to others on its behalf ---------------------------------------------------------------------
 

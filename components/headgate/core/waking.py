@@ -90,16 +90,18 @@ class Unused:
     `forest` may be one that is kept, and told of what changes.
     """
 
-    __slots__ = ("_forest", "_known", "_ledgers", "_reach", "_state", "_taken")
+    __slots__ = ("_forest", "_known", "_ledgers", "_reach", "_read", "_state", "_taken")
 
     def __init__(self, state: State, forest: Forest | None = None) -> None:
         self._reach = Reach(state)
-        self._known: dict[tuple[str, str], int | None] = {}
+        self._known: dict[tuple[str, FlavorResource], int | None] = {}
         """What `of` has answered since the last `take` or `give_back`: many ask for the same."""
         self._taken: list[tuple[Ledger, Node, FlavorResource, int]] = []
         self._state = state
         self._forest = forest
         self._ledgers: dict[str, Ledger | None] = {}
+        self._read: dict[int, tuple[dict[str, str], dict[FlavorResource, int]]] = {}
+        """The amounts of ways, with the very object that they were read from."""
 
     def of(self, cluster_queue: str, flavor_resource: str) -> int | None:
         """
@@ -107,17 +109,17 @@ class Unused:
 
         None when it has no quota: it does not exist, or its cohorts form a cycle.
         """
-        asked = cluster_queue, flavor_resource
-        if asked not in self._known:
-            self._known[asked] = self._work_out(cluster_queue, flavor_resource)
-        return self._known[asked]
-
-    def _work_out(self, cluster_queue: str, flavor_resource: str) -> int | None:
-        ledger = self._ledger(cluster_queue)
-        if ledger is None:
-            return None
         flavor, _, resource = flavor_resource.partition("/")
-        return max(0, ledger.available(ledger.tree.cluster_queues[cluster_queue], (flavor, resource)))
+        return self._of(cluster_queue, (flavor, resource))
+
+    def _of(self, cluster_queue: str, fr: FlavorResource) -> int | None:
+        asked = cluster_queue, fr
+        if asked in self._known:
+            return self._known[asked]
+        ledger = self._ledger(cluster_queue)
+        unused = None if ledger is None else max(0, ledger.available(ledger.tree.cluster_queues[cluster_queue], fr))
+        self._known[asked] = unused
+        return unused
 
     def enough(self, cluster_queue: str, needs: Needs) -> bool:
         """Whether all of one of these ways is unused. True when nothing is known: in doubt, a cycle shall decide."""
@@ -133,7 +135,7 @@ class Unused:
         if workload is None:
             return True
         node = ledger.tree.cluster_queues[cluster_queue]
-        return any(self._reach.has(ledger, node, workload, _amounts(way)) for way in needs)
+        return any(self._reach.has(ledger, node, workload, self._amounts(way)) for way in needs)
 
     def level(self, cluster_queue: str, needs: Needs) -> int:
         """From how far up the first of these ways that is unused would be borrowed; 0 when from nowhere."""
@@ -142,13 +144,14 @@ class Unused:
             return 0
         way = next((way for way in needs if not self.lacking(cluster_queue, way)), needs[0])
         node = ledger.tree.cluster_queues[cluster_queue]
-        return max((ledger.borrowing_level(node, fr, value).height for fr, value in _amounts(way).items()), default=0)
+        amounts = self._amounts(way)
+        return max((ledger.borrowing_level(node, fr, value).height for fr, value in amounts.items()), default=0)
 
     def lacking(self, cluster_queue: str, way: dict[str, str]) -> bool:
         """Whether less is unused of something than this way needs."""
-        for flavor_resource, quantity in way.items():
-            unused = self.of(cluster_queue, flavor_resource)
-            if unused is not None and amount(flavor_resource.partition("/")[2], quantity) > unused:
+        for fr, value in self._amounts(way).items():
+            unused = self._of(cluster_queue, fr)
+            if unused is not None and value > unused:
                 return True
         return False
 
@@ -160,7 +163,7 @@ class Unused:
             return
         self._known.clear()
         node = ledger.tree.cluster_queues[cluster_queue]
-        for fr, value in _amounts(way).items():
+        for fr, value in self._amounts(way).items():
             ledger.add(node, fr, value)
             self._taken.append((ledger, node, fr, value))
 
@@ -183,13 +186,16 @@ class Unused:
             self._ledgers[tree] = None if cyclic else self._forest.ledger(tree)
         return self._ledgers[tree]
 
-
-def _amounts(way: dict[str, str]) -> dict[FlavorResource, int]:
-    amounts: dict[FlavorResource, int] = {}
-    for flavor_resource, quantity in way.items():
-        flavor, _, resource = flavor_resource.partition("/")
-        amounts[flavor, resource] = amount(resource, quantity)
-    return amounts
+    def _amounts(self, way: dict[str, str]) -> dict[FlavorResource, int]:
+        known = self._read.get(id(way))
+        if known is not None:
+            return known[1]
+        amounts: dict[FlavorResource, int] = {}
+        for flavor_resource, quantity in way.items():
+            flavor, _, resource = flavor_resource.partition("/")
+            amounts[flavor, resource] = amount(resource, quantity)
+        self._read[id(way)] = way, amounts
+        return amounts
 
 
 def came_true(

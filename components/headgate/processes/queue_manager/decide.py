@@ -29,7 +29,7 @@ from headgate.core.leaving import deadline_of, eviction, finish, release
 from headgate.core.machine import Append, Command, Committed, Settled, Stimulus, WakeAt
 from headgate.core.placing import by_verdict, steps
 from headgate.core.requests import Limits, limits_of
-from headgate.core.state import HOLDS_QUOTA, Parked, Stage, State, Workload
+from headgate.core.state import HOLDS_QUOTA, PENDING, Parked, Stage, State, Workload
 from headgate.core.variants import is_parent, is_variant
 from headgate.core.waking import Sleeper, Sleepers, Unused, Woken, came_true, is_overtaken, sleepers_of
 from headgate.events import decisions, effects, facts
@@ -115,6 +115,8 @@ class QueueManager:
         By cohort tree, or by ClusterQueue: those for whom there was enough, had not others been ahead. Hints, like the
         sleepers.
         """
+        self._moved: dict[str, None] = {}
+        """ClusterQueues in which something has happened that may make it the turn of those who are `_behind`."""
         self._sleepers = Sleepers()
         self._retries = Retries(state)
         self._forest: Forest | None = None
@@ -227,6 +229,7 @@ class QueueManager:
                     self._touched[head.cluster_queue] = None
             case HeadsWithdrawn():
                 self._touched.update(dict.fromkeys(event.cluster_queues))
+                self._moved.update(dict.fromkeys(event.cluster_queues))
             case facts.InformersSynced():
                 pass
             case _:
@@ -241,15 +244,36 @@ class QueueManager:
         if workload is not None and workload.stage is not Stage.FINISHED and not self._has_been_placed(workload, event):
             self._look[key] = None
         stood_in, stands_in = self._stood_in.get(key, ""), workload.cluster_queue if workload is not None else ""
+        moves = self._moves_on(workload, event)
         if isinstance(event, facts.WorkloadDeleted):
             self._stood_in.pop(key, None)
         for cluster_queue in (stood_in, getattr(event, "cluster_queue", ""), stands_in):
             if cluster_queue:
                 self._touched[cluster_queue] = None
+                if moves:
+                    self._moved[cluster_queue] = None
                 if cluster_queue in self.state.sleeps:
                     self._unsaid[cluster_queue] = None
         if isinstance(event, WorkloadParked):
             self._note_parked(event)
+
+    def _moves_on(self, workload: Workload | None, event: Event) -> bool:
+        """
+        Whether an event may make it the turn of somebody else.
+
+        It does not when one more comes into line behind another of its shape, when a shape goes to sleep whose verdict
+        was told before, nor when a fact is about somebody who is in line no more: what comes of that is an event, too.
+        """
+        match event:
+            case WorkloadQueued() if workload is not None:
+                pending = self.state.index.pending.get(workload.cluster_queue)
+                return pending is not None and next(pending.members(workload.shape), None) == workload.key
+            case WorkloadParked():
+                return event.scope != "shape"
+            case facts.WorkloadObserved():
+                return workload is None or workload.stage in PENDING
+            case _:
+                return True
 
     def _has_been_placed(self, workload: Workload, event: Event) -> bool:
         """
@@ -382,6 +406,7 @@ class QueueManager:
         if not changed:
             return
         self._touched.update(changed)
+        self._moved.update(changed)
         self._unsaid.update({name: None for name in changed if name in self.state.sleeps})
         for queue, record in self.state.local_queues.items():
             if record.spec.cluster_queue in changed:
@@ -406,9 +431,10 @@ class QueueManager:
             self._due.update(dict.fromkeys(self._sleepers.take(tree, fresh)))
         self._freed_until = self.state.position
         if self._behind:
-            for cluster_queue in self._touched:
+            for cluster_queue in self._moved:
                 for group in (cluster_queue, self.state.index.trees.get(cluster_queue, "")):
                     self._due.update(self._behind.pop(group, {}))
+        self._moved = {}
 
     def _inactive_with_offers(self) -> tuple[str, ...]:
         offered = self.state.index.offered
@@ -425,33 +451,52 @@ class QueueManager:
 
         The others sleep on. Those who only wait for their turn are due again when something happens in their tree.
         """
-        for sleeper in turns.in_line(self._due):
-            if len(draft) >= EVENTS_PER_COMMIT_MAX:
-                return
-            del self._due[sleeper]
+        ready: dict[Sleeper, tuple[Parked, Woken]] = {}
+        for sleeper in sorted(self._due):
             if sleeper.workload:
                 self._look_if_parked(sleeper)
                 continue
             parked = self._what_sleeps(sleeper)
             if parked is None:
                 continue
-            woken = came_true(
-                parked.wake,
-                sleeper.cluster_queue,
-                parked.decided_at,
-                self.state,
-                now_ms,
-                unused,
-                turns.first(sleeper),
-            )
+            name, first = sleeper.cluster_queue, turns.first(sleeper)
+            woken = came_true(parked.wake, name, parked.decided_at, self.state, now_ms, unused, first)
             if woken is None or self._retries.hold_back(sleeper, parked.by, woken):
                 self._sleepers.add(sleeper, parked, self.state)
-            elif not turns.has_come(sleeper, woken):
-                self._sleepers.add(sleeper, parked, self.state)
-                self._behind.setdefault(turns.group_of(sleeper.cluster_queue), {})[sleeper] = None
+            else:
+                ready[sleeper] = parked, woken
+        self._due = dict.fromkeys(ready)
+        for sleeper in turns.in_line(ready):
+            if len(draft) >= EVENTS_PER_COMMIT_MAX:
+                return
+            self._due.pop(sleeper, None)
+            parked, woken = ready[sleeper]
+            if not turns.has_come(sleeper, woken):
+                self._sleep_on(sleeper, parked, turns)
+            elif sleeper.shape and woken.needs and not self._retries.by_a_claim(sleeper, woken):
+                self._wake_alone(draft, sleeper, parked, woken, turns)
             else:
                 self._touched[sleeper.cluster_queue] = None
                 draft.say(self._woken(sleeper, parked.by, woken.by, woken.at))
+
+    def _wake_alone(self, draft: Draft, sleeper: Sleeper, parked: Parked, woken: Woken, turns: Turns) -> None:
+        """
+        Let the first of a shape be offered and the others sleep on, but for those for whom there is enough, too.
+
+        Were all awake, a cycle would have to find out about the next of them, and put them to sleep again.
+        """
+        self._sleep_on(sleeper, parked, turns)
+        workload = turns.first(sleeper)
+        if workload is not None:
+            self._touched[sleeper.cluster_queue] = None
+            draft.wake_alone(workload)
+            if not woken.preempts:
+                turns.stand_again(sleeper)
+
+    def _sleep_on(self, sleeper: Sleeper, parked: Parked, turns: Turns) -> None:
+        """It is due again when something has happened in its tree: those ahead of it will have been decided."""
+        self._sleepers.add(sleeper, parked, self.state)
+        self._behind.setdefault(turns.group_of(sleeper.cluster_queue), {})[sleeper] = None
 
     def _look_if_parked(self, sleeper: Sleeper) -> None:
         workload = self.state.workloads.get(sleeper.workload)
@@ -590,6 +635,7 @@ class QueueManager:
                 if made.withdrawn:
                     withdrawn.append(cluster_queue)
         self._touched = dict.fromkeys(list(self._touched)[done:])
+        self._moved.update(self._touched)
         if withdrawn:
             draft.say(HeadsWithdrawn(cluster_queues=tuple(withdrawn), reason="a workload of higher rank may go first"))
         if heads:

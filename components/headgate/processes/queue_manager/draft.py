@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from headgate.core.admission_fair_sharing import orders_by_usage
 from headgate.core.pending import PendingQueue, Rank
 from headgate.core.places import rank_of, usage_in
-from headgate.core.state import Stage, State
+from headgate.core.state import Stage, State, Workload
 from headgate.events.ids import Shape, WorkloadKey
 from headgate.events.queueing import (
     QueueEvent,
@@ -29,7 +29,7 @@ _NOBODY = PendingQueue()
 class Draft:
     """Events in the order in which they will be folded. Reads the state that they are decided on."""
 
-    __slots__ = ("_awake", "_entering", "_leaving", "_state", "_unblocked", "events")
+    __slots__ = ("_alone", "_awake", "_entering", "_leaving", "_state", "_unblocked", "events")
 
     def __init__(self, state: State) -> None:
         self.events: list[QueueEvent] = []
@@ -38,6 +38,7 @@ class Draft:
         self._leaving: dict[WorkloadKey, None] = {}
         self._awake: dict[str, dict[Shape, None]] = {}
         self._unblocked: dict[str, None] = {}
+        self._alone: dict[str, dict[Rank, None]] = {}
 
     def __len__(self) -> int:
         return len(self.events)
@@ -66,12 +67,25 @@ class Draft:
         elif event.scope == "queue":
             self._unblocked[event.cluster_queue] = None
         workload = self._state.workloads.get(event.workload)
+        if event.scope == "queue" and workload is not None and workload.uid == event.uid:
+            self.wake_alone(workload)
         stands_aside = workload is not None and workload.uid == event.uid and workload.stage is Stage.SKIPPED
         if workload is not None and stands_aside and event.workload not in self._leaving:
             self._entering.setdefault(event.cluster_queue, {})[event.workload] = (
                 rank_of(self._state, workload),
                 workload.shape,
             )
+
+    def wake_alone(self, workload: Workload) -> None:
+        """Let a workload be offered even if its shape sleeps."""
+        self._alone.setdefault(workload.cluster_queue, {})[rank_of(self._state, workload)] = None
+
+    def is_asleep(self, cluster_queue: str, key: WorkloadKey) -> bool:
+        """Whether the shape of a workload that stands in the line of a ClusterQueue will sleep."""
+        queue = self._state.index.pending.get(cluster_queue, _NOBODY)
+        entering = self._entering.get(cluster_queue, {}).get(key)
+        shape = entering[1] if entering is not None else self._state.workloads[key].shape
+        return queue.is_asleep(shape) and shape not in self._awake.get(cluster_queue, {})
 
     def orders_by_usage(self, cluster_queue: str) -> bool:
         """Whether a ClusterQueue's order changes with each of its admissions."""
@@ -96,7 +110,8 @@ class Draft:
             for rank, shape in self._entering.get(cluster_queue, {}).values()
             if (shape in awake or not queue.is_asleep(shape)) and (blocked is None or rank < blocked)
         )
+        alone = sorted(rank for rank in self._alone.get(cluster_queue, ()) if self.is_asleep(cluster_queue, rank[-1]))
         standing = queue.ranks_ahead(awake, unblocked=unblocked)
         if self._leaving:
             standing = (rank for rank in standing if rank[-1] not in self._leaving)
-        return heapq.merge(standing, entering) if entering else standing
+        return heapq.merge(standing, entering, alone) if entering or alone else standing

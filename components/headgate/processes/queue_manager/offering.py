@@ -6,6 +6,8 @@ in a cycle; several are offered so that no cycle waits for a round trip. The out
 queue per cycle, so an offer never stands against queue order: when somebody of higher rank than a head on offer may
 go, the whole offer of that ClusterQueue is taken back and made anew in the same commit.
 
+Of a shape that sleeps only those are offered for whom there is enough quota (`turns`).
+
 Where workloads are ordered by the usage of their LocalQueues each admission changes the order, so there one head is on
 offer at a time.
 """
@@ -13,6 +15,7 @@ offer at a time.
 from itertools import islice
 
 from headgate.core.pending import Rank
+from headgate.events.ids import Uid
 from headgate.events.queueing import Head
 from headgate.processes.queue_manager.draft import Draft
 
@@ -45,14 +48,17 @@ def offer(draft: Draft, cluster_queue: str) -> Offer:
     if is_passed or len(outstanding) > depth:
         others = [] if first is None else [first, *islice(ahead, depth - 1)]
         best = sorted([*outstanding, *others])[:depth]
-        return Offer(withdrawn=True, heads=_heads(cluster_queue, best))
+        return Offer(withdrawn=True, heads=_heads(draft, cluster_queue, best))
     if first is None:
         return Offer(withdrawn=False, heads=[])
     if len(outstanding) * 2 >= depth:
         return Offer(withdrawn=False, heads=[])
     room = depth - len(outstanding)
-    return Offer(withdrawn=False, heads=_heads(cluster_queue, [first, *islice(ahead, room - 1)]))
+    return Offer(withdrawn=False, heads=_heads(draft, cluster_queue, [first, *islice(ahead, room - 1)]))
 
 
-def _heads(cluster_queue: str, ranks: list[Rank]) -> list[Head]:
-    return [Head(cluster_queue=cluster_queue, workload=key, uid=uid) for *_, uid, key in ranks]  # type: ignore[arg-type]
+def _heads(draft: Draft, cluster_queue: str, ranks: list[Rank]) -> list[Head]:
+    return [
+        Head(cluster_queue=cluster_queue, workload=key, uid=Uid(uid), alone=draft.is_asleep(cluster_queue, key))
+        for *_, uid, key in ranks
+    ]

@@ -94,6 +94,10 @@ class Retries:
         self._held_back.setdefault(tree, {})[sleeper] = None
         return True
 
+    def by_a_claim(self, sleeper: Sleeper, woken: Woken) -> bool:
+        """Whether what wakes a sleeper may be nothing but the end of a claim."""
+        return self._ended_a_claim(tree_in(self._state, sleeper.cluster_queue), woken.at)
+
     def _ended_a_claim(self, tree: str, at: Seq) -> bool:
         """Whether what was freed in a tree at this position was freed since something has happened there."""
         return at > self._happened.get(tree, self._started_at)

@@ -9,6 +9,11 @@ after them, waits until they are decided. Either they take the quota, and then t
 they do not, and then its turn has come. With fair sharing, where each admission moves the shares that decide who comes
 next, nobody waits for another ClusterQueue.
 
+**Of a sleeping shape as many go as there is enough for**, one round of cycles after the other, and the rest sleeps on:
+they are offered alone (`headgate.events.queueing.Head`). Were all of them woken, a cycle would have to find out each
+time that there is nothing for the next. A shape wakes as a whole when nobody knows what there is enough of, after a
+change of specs or the end of a claim.
+
 What those ahead would take is read off the needs of their last verdicts; one without a verdict takes nothing here. So
 the answer follows from the state, and is asked for again when something has happened in the tree.
 
@@ -23,7 +28,8 @@ find enough after it sleeps until it has been decided. Else somebody who borrows
 time, whoever was evicted would come back and reclaim it, and so on without end.
 """
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from headgate.core.forest import Forest
@@ -34,6 +40,7 @@ from headgate.core.trees import tree_of
 from headgate.core.waking import Sleeper, Unused, Woken
 from headgate.events.ids import Shape, UnixMs, WorkloadKey
 from headgate.events.queueing import Needs, QuotaFreed
+from headgate.processes.queue_manager.offering import OFFER_DEPTH
 
 Place = tuple[int, int, int, UnixMs, str, WorkloadKey]
 """Where a cycle comes to it: (how many of its ClusterQueue before it, borrowing level, then Kueue's order)."""
@@ -58,6 +65,8 @@ class Turns:
         "_forest",
         "_heads",
         "_left",
+        "_line",
+        "_members",
         "_next",
         "_offers",
         "_places",
@@ -74,6 +83,10 @@ class Turns:
         """What is left of unused quota after those ahead in the group that the pass has come to."""
         self._at = ""
         self._heads: dict[Sleeper, Workload | None] = {}
+        self._members: dict[Sleeper, Iterator[WorkloadKey]] = {}
+        """Those of a sleeping shape who have not been come to."""
+        self._line: list[tuple[bool, str, Place, Sleeper]] = []
+        """A heap: those whom the pass has not come to."""
         self._places: dict[Sleeper, Place] = {}
         self._offers: list[_Offered] = []
         """Its heads on offer, in the order in which cycles come to them; `_next` is the first not yet come to."""
@@ -90,11 +103,11 @@ class Turns:
         is_fair = self._state.configuration.fair_sharing is not None
         return cluster_queue if is_fair else tree_of(cluster_queue, self._state)
 
-    def in_line(self, due: Iterable[Sleeper]) -> list[Sleeper]:
+    def in_line(self, due: Iterable[Sleeper]) -> Iterator[Sleeper]:
         """
         Those who have preempted, then group by group, in the order in which cycles come to them.
 
-        Before all of them those of which nobody is there any more.
+        Before all of them those of which nobody is there any more. Whoever stands in line again comes in the same pass.
         """
         lines: dict[str, list[tuple[Rank, Sleeper, Workload]]] = {}
         gone: list[Sleeper] = []
@@ -105,7 +118,6 @@ class Turns:
             else:
                 line = lines.setdefault(sleeper.cluster_queue, [])
                 line.append((rank_of(self._state, workload), sleeper, workload))
-        order: list[tuple[bool, str, Place, Sleeper]] = []
         for cluster_queue, line in lines.items():
             group, on_offer = self.group_of(cluster_queue), sorted(self._ranks_on_offer(cluster_queue))
             ahead = 0
@@ -114,8 +126,21 @@ class Turns:
                     ahead += 1
                 place = self._place(nth + ahead, cluster_queue, workload, self._needs_of(sleeper))
                 self._places[sleeper] = place
-                order.append((not _has_preempted(sleeper, workload), group, place, sleeper))
-        return [*sorted(gone), *(sleeper for *_, sleeper in sorted(order))]
+                self._line.append((not _has_preempted(sleeper, workload), group, place, sleeper))
+        heapq.heapify(self._line)
+        yield from sorted(gone)
+        while self._line:
+            yield heapq.heappop(self._line)[-1]
+
+    def stand_again(self, sleeper: Sleeper) -> None:
+        """Its first has woken alone: the next of its shape comes one round of cycles later, if there is one."""
+        nth, *_ = self._places[sleeper]
+        workload = self._heads[sleeper] = self._next_of(sleeper)
+        if workload is None or nth + 1 >= OFFER_DEPTH:
+            return
+        cluster_queue = sleeper.cluster_queue
+        place = self._places[sleeper] = self._place(nth + 1, cluster_queue, workload, self._needs_of(sleeper))
+        heapq.heappush(self._line, (True, self.group_of(cluster_queue), place, sleeper))
 
     def has_come(self, sleeper: Sleeper, woken: Woken) -> bool:
         """Whether there is enough for it after those ahead of it. If so, those behind it find less."""
@@ -161,12 +186,17 @@ class Turns:
 
     def _look_up(self, sleeper: Sleeper) -> Workload | None:
         if sleeper.shape:
-            pending = self._state.index.pending.get(sleeper.cluster_queue)
-            key = next(pending.members(sleeper.shape), WorkloadKey("")) if pending is not None else WorkloadKey("")
-        else:
-            sleep = self._state.sleeps.get(sleeper.cluster_queue)
-            key = sleeper.workload or (sleep.blocked_by if sleep is not None else WorkloadKey(""))
+            return self._next_of(sleeper)
+        sleep = self._state.sleeps.get(sleeper.cluster_queue)
+        key = sleeper.workload or (sleep.blocked_by if sleep is not None else WorkloadKey(""))
         return self._state.workloads.get(key)
+
+    def _next_of(self, sleeper: Sleeper) -> Workload | None:
+        members = self._members.get(sleeper)
+        if members is None:
+            pending = self._state.index.pending.get(sleeper.cluster_queue)
+            members = self._members[sleeper] = pending.members(sleeper.shape) if pending is not None else iter(())
+        return self._state.workloads.get(next(members, WorkloadKey("")))
 
     # --- those ahead -----------------------------------------------------------------------------------------------
 
@@ -214,19 +244,22 @@ class Turns:
 
     def _on_offer(self, cluster_queue: str) -> list[_Offered]:
         heads = [
-            (rank_of(self._state, workload), workload)
+            (rank_of(self._state, workload), workload, needs)
             for key in self._state.index.offered.get(cluster_queue, ())
-            if (workload := self._state.workloads[key]).verdict is not None
-            and workload.verdict.needs
-            and not workload.preemptor
+            if (needs := self._needed_by(workload := self._state.workloads[key])) and not workload.preemptor
         ]
         heads.sort(key=lambda head: head[0])
         found: list[_Offered] = []
-        for nth, (rank, workload) in enumerate(heads):
-            needs = workload.verdict.needs if workload.verdict is not None else ()
+        for nth, (rank, workload, needs) in enumerate(heads):
             place = self._place(nth, cluster_queue, workload, needs)
             found.append(_Offered(place, cluster_queue, rank, needs))
         return found
+
+    def _needed_by(self, workload: Workload) -> Needs:
+        """What its last verdict says, or that on its shape, which sleeps while it is offered alone."""
+        if workload.verdict is not None:
+            return workload.verdict.needs
+        return self._needs_of(Sleeper(workload.cluster_queue, shape=workload.shape))
 
     def _ranks_on_offer(self, cluster_queue: str) -> list[Rank]:
         offered = self._state.index.offered.get(cluster_queue, ())
