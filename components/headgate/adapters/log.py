@@ -183,8 +183,12 @@ class Log(Protocol):
         """
         ...
 
-    def tail(self, start: int) -> AbstractAsyncContextManager[LogTail]:
-        """Follows the log from entry `start` on, which need not exist yet; `start - 1` must."""
+    def tail(self, start: int, *, linger_s: float = 0.0) -> AbstractAsyncContextManager[LogTail]:
+        """
+        Follows the log from entry `start` on, which need not exist yet; `start - 1` must.
+
+        Who can take entries by `linger_s` later gets more of them at once, which is cheaper for all.
+        """
         ...
 
     async def last_seq(self, producer: str | None = None) -> int:

@@ -286,6 +286,7 @@ class Runner:
             observer=observing,
             pace=Pace(self.process.producer),
             rest=given.connection.gather,
+            linger_s=self.process.linger_s,
             limits=settings.limits,
             stimuli_max=parts.stimuli_max,
             splits=parts.splits,

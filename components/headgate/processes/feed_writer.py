@@ -9,6 +9,7 @@ event it is, and goes on behind it, this time with an answer to each, which says
 of an earlier attempt is either just the one that was due, or refused.
 """
 
+import bisect
 import logging
 from typing import Final
 
@@ -77,33 +78,36 @@ class FeedWriter:
     async def store(self, messages: list[FeedMessage]) -> int:
         """Store those of the messages that are not in the feed yet, in order; returns how many there were."""
         backoff = Backoff()
-        begun_after = self._last
+        left = self._left(messages)
+        count = len(left)
         attempt = self._attempt
-        while True:
-            left = [message for message in messages if position_of(message.message_id) > self._last]
-            if not left or await attempt(left):
-                break
+        while left and not await attempt(left):
             await backoff.wait()
             await self._connection.wait_connected()
             await self.resume()
+            left = self._left(messages)
             attempt = self._attempt_each
         if messages:
-            self._last = max(self._last, position_of(messages[-1].message_id))
-        return sum(position_of(message.message_id) > begun_after for message in messages)
+            self._last = max(self._last, _position(messages[-1]))
+        return count
+
+    def _left(self, messages: list[FeedMessage]) -> list[FeedMessage]:
+        """Those behind the feed's last."""
+        return messages[bisect.bisect_right(messages, self._last, key=_position) :]
 
     async def _attempt(self, messages: list[FeedMessage]) -> bool:
         """One attempt at all of them, with one answer; whether every one is stored."""
-        *others, last = messages
-        expected = self._stream_last
         try:
-            for message in others:
-                await self._connection.send(message.subject, message.payload, _headers(message, expected))
-                expected += 1
-            ack = await self._connection.publish(last.subject, last.payload, _headers(last, expected))
+            ack = await self._connection.publish_all(
+                [
+                    (message.subject, message.payload, _headers(message, expected))
+                    for expected, message in enumerate(messages, self._stream_last)
+                ]
+            )
         except (NotSent, OutcomeUnknown, Refused) as error:
             return self._failed(str(error))
-        if ack.seq != expected + 1:
-            return self._failed(f"message {last.message_id} is in the feed already")
+        if ack.seq != self._stream_last + len(messages):
+            return self._failed(f"message {messages[-1].message_id} is in the feed already")
         return self._stored(len(messages))
 
     async def _attempt_each(self, messages: list[FeedMessage]) -> bool:
@@ -139,6 +143,10 @@ class FeedWriter:
         self._connection.health.well(self._dependency)
         self._stream_last += count
         return True
+
+
+def _position(message: FeedMessage) -> Position:
+    return position_of(message.message_id)
 
 
 def _headers(message: FeedMessage, expected: int) -> dict[str, str]:

@@ -15,8 +15,6 @@ import datetime as dt
 import logging
 from typing import Final, Protocol
 
-import anyio
-
 from headgate.adapters.jetstream.feed import FeedMessage
 from headgate.adapters.log import Entry, Log
 from headgate.core.state import State
@@ -28,8 +26,8 @@ from headgate.processes.term import Offer
 
 _LOG: Final = logging.getLogger(__name__)
 
-GATHER_S: Final = 0.05
-"""How long after a batch the next may not begin: nobody waits for the feed, and a message costs less among many."""
+LINGER_S: Final = 0.25
+"""How much later than a commit its events may come: nobody waits for the feed, and a message costs less among many."""
 
 
 def messages_of(cell: str, logged: LoggedCommit) -> list[FeedMessage]:
@@ -81,10 +79,9 @@ class Feeding:
         """Run for as long as a term lasts (a `Feeder`): publish from where the feed ends."""
         last = await self._writer.resume()
         _LOG.info("the feed goes on after %s", last)
-        async with self._log.tail(max(last.seq, 1)) as tail:
+        async with self._log.tail(max(last.seq, 1), linger_s=LINGER_S) as tail:
             while True:
                 await self._publish(await tail.receive())
-                await anyio.sleep(GATHER_S)
 
     async def _publish(self, entries: list[Entry]) -> None:
         """Publish the events of these entries, those that the feed has already left out."""

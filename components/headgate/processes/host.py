@@ -120,7 +120,7 @@ class Host:
     large for one message may be written as several commits, because its events do not have to be seen together.
     `after_decision` is shown the machine after each `Settled`, to report what it could not use. Without a `pace` each
     turn begins as soon as there is something to do; the pauses that it sets are spent in `rest`,
-    which need not take in what the log has meanwhile.
+    which need not take in what the log has meanwhile. `linger_s` is how much later than others it may read the log.
     """
 
     def __init__(
@@ -138,6 +138,7 @@ class Host:
         observer: Observer | None = None,
         pace: Pace | None = None,
         rest: Callable[[float], Awaitable[None]] = anyio.sleep,
+        linger_s: float = 0.0,
         limits: LimitSettings = LimitSettings(),  # noqa: B008  (frozen)
         stimuli_max: int = 2_000,
         splits: bool = True,
@@ -157,6 +158,7 @@ class Host:
         self._observer: Observer = observer if observer is not None else NoObserver()
         self._pace = pace
         self._rest = rest
+        self._linger_s = linger_s
         self._limits = limits
         self._stimuli_max = stimuli_max
         self._splits = splits
@@ -170,6 +172,7 @@ class Host:
         self._term_over = asyncio.Event()
         self._term: Term | None = None
         self._outstanding: Outstanding | None = None
+        self._to_append: asyncio.Queue[Outstanding] = asyncio.Queue(maxsize=1)
         self._parts: deque[Append] = deque()
         self._fold_to = Seq(0)
         self._deposed = ""
@@ -200,12 +203,16 @@ class Host:
         self._status.counters.position = self.state.position
         source = f"the snapshot of position {meta.position}" if meta is not None else "the beginning"
         _LOG.info("starting from %s; the log ends at %d", source, self._fold_to)
-        async with self._log.tail(self.state.position + 1) as tail, anyio.create_task_group() as tasks:
+        async with self._tail() as tail, anyio.create_task_group() as tasks:
             self._tasks = tasks
             tasks.start_soon(self._read, tail)
+            tasks.start_soon(self._append)
             self._bell.set()
             await self._loop(tasks)
             tasks.cancel_scope.cancel()
+
+    def _tail(self) -> AbstractAsyncContextManager[LogTail]:
+        return self._log.tail(self.state.position + 1, linger_s=self._linger_s)
 
     # --- other tasks -----------------------------------------------------------------------------------------------
 
@@ -244,17 +251,19 @@ class Host:
             await self._term_over.wait()
             tasks.cancel_scope.cancel()
 
-    async def _append(self, outstanding: Outstanding) -> None:
-        """One append; ends in the truth, however long the broker is away."""
-        outstanding.outcome = await self._log.append(
-            self._producer.value,
-            outstanding.payload,
-            expected_last=outstanding.expected_last,
-            commit_id=outstanding.commit.id,
-        )
-        self._status.counters.append_ns += time.perf_counter_ns() - outstanding.begun_ns
-        self._observer.appended(outstanding.commit, outstanding.outcome)
-        self._bell.set()
+    async def _append(self) -> None:
+        """One append after the other; each ends in the truth, however long the broker is away."""
+        while True:
+            outstanding = await self._to_append.get()
+            outstanding.outcome = await self._log.append(
+                self._producer.value,
+                outstanding.payload,
+                expected_last=outstanding.expected_last,
+                commit_id=outstanding.commit.id,
+            )
+            self._status.counters.append_ns += time.perf_counter_ns() - outstanding.begun_ns
+            self._observer.appended(outstanding.commit, outstanding.outcome)
+            self._bell.set()
 
     # --- the loop --------------------------------------------------------------------------------------------------
 
@@ -357,8 +366,8 @@ class Host:
         return record.epoch if record is not None else Epoch(0)
 
     def _stand_by(self) -> None:
-        # What is folded by now stays for long. Out of the cyclic collector's sight it cannot make it pause: with
-        # 100,000 workloads each full collection would take more than half a second.
+        # What is loaded and indexed by now stays for long. Out of the cyclic collector's sight it costs its full
+        # collections nothing; records are invisible to it anyway.
         gc.freeze()
         self._status.phase = Phase.STANDBY
         self._status.detail = "waiting for the lease"
@@ -530,6 +539,6 @@ class Host:
         self._send(commit, payload, expected_last)
 
     def _send(self, commit: Commit, payload: bytes, expected_last: Seq) -> None:
-        assert self._tasks is not None
+        # By a task that is there already: making one for each commit costs as much as the sending.
         self._outstanding = Outstanding(commit, payload, expected_last)
-        self._tasks.start_soon(self._append, self._outstanding)
+        self._to_append.put_nowait(self._outstanding)

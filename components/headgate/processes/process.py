@@ -53,11 +53,16 @@ Build = Callable[[Given], AbstractAsyncContextManager[Parts]]
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the six. `kubernetes` says that it talks to the API server."""
+    """
+    One of the six.
+
+    `kubernetes` says that it talks to the API server. `linger_s` is how much later than others it may read the log.
+    """
 
     producer: Producer
     build: Build
     kubernetes: bool = False
+    linger_s: float = 0.0
 
     @property
     def name(self) -> str:

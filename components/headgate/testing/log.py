@@ -233,7 +233,7 @@ class AsyncMemoryLog:
             position = entries[-1].seq
             yield entries
 
-    def tail(self, start: int) -> MemoryTail:
+    def tail(self, start: int, *, linger_s: float = 0.0) -> MemoryTail:  # noqa: ARG002
         """See `Log.tail`."""
         return MemoryTail(self.memory, start)
 

@@ -49,13 +49,16 @@ async def append_each(log: JetStreamLog, producer: str, count: int, acknowledged
         acknowledged[last] = payload
 
 
-async def collect(log: JetStreamLog, count: int, into: list[Entry]) -> None:
-    async with log.tail(1) as tail:
+async def collect(log: JetStreamLog, count: int, into: list[Entry], linger_s: float = 0.0) -> None:
+    async with log.tail(1, linger_s=linger_s) as tail:
         while len(into) < count:
             into += await tail.receive()
 
 
-async def test_nothing_is_missing_and_nothing_doubled_over_kills_of_the_server(server: EmbeddedServer) -> None:
+@pytest.mark.parametrize("linger_s", [0.0, 0.02])
+async def test_nothing_is_missing_and_nothing_doubled_over_kills_of_the_server(
+    server: EmbeddedServer, linger_s: float
+) -> None:
     """Commits keep landing while the server is killed again and again, and a tail sees each exactly once."""
     producers, count, kills = 6, 400, 8
     acknowledged: dict[int, bytes] = {}
@@ -67,7 +70,7 @@ async def test_nothing_is_missing_and_nothing_doubled_over_kills_of_the_server(s
         log, log_of_reader = await open_log(writer, "main"), await open_log(reader, "main")
         with anyio.fail_after(PATIENCE_S):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(collect, log_of_reader, producers * count, seen)
+                tasks.start_soon(collect, log_of_reader, producers * count, seen, linger_s)
                 for number in range(producers):
                     tasks.start_soon(append_each, log, f"p{number}", count, acknowledged)
                 for kill in range(1, kills + 1):
@@ -126,9 +129,9 @@ async def test_a_frozen_server_delays_an_append_and_does_not_double_it(server: E
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(write)
-            await until(lambda: not health.ok)
-            [unwell] = [each for each in health.dependencies() if not each.ok]
-            assert unwell.name == f"stream {log.name}"
+            # On a busy machine the client's ping may miss its answer before the append does: then both are unwell.
+            await until(lambda: any(each.name == f"stream {log.name}" for each in health.dependencies() if not each.ok))
+            [unwell] = [each for each in health.dependencies() if each.name == f"stream {log.name}"]
             assert "no answer" in unwell.error
             assert outcomes == []
             server.send_signal(signal.SIGCONT)

@@ -4,6 +4,7 @@ The log on NATS JetStream, written on core nats-py.
 nats-py's own JetStream layer is not used: its asynchronous publisher loses the answer to a refused compare-and-set,
 its ordered consumer drops silently and resumes late. What is here instead, from the bottom up:
 
+- `frames`      a message in the words of the client protocol.
 - `requests`    many requests in flight over one inbox; every one ends: answered, known not to be sent, or outcome
   unknown.
 - `connection`  one connection per process, with the defaults that make a lost broker visible within seconds, and its

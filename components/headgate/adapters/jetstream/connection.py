@@ -9,7 +9,7 @@ and therefore waits out whatever passes; `call_once` is for those that are not.
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,10 +18,10 @@ import msgspec
 import nats.errors
 from msgspec import Struct
 from nats.aio.client import Client
-from nats.aio.msg import Msg
 
 from headgate.adapters.jetstream.backoff import Backoff
 from headgate.adapters.jetstream.errors import BrokerClosed, BrokerError, NotSent, OutcomeUnknown, Refused
+from headgate.adapters.jetstream.frames import frame
 from headgate.adapters.jetstream.health import Health
 from headgate.adapters.jetstream.requests import Requests
 from headgate.adapters.log import CommitTooLarge
@@ -106,6 +106,9 @@ _PUB_ACK = msgspec.json.Decoder(PubAck)
 _API_REPLY = msgspec.json.Decoder(_ApiReply)
 
 
+Outgoing = tuple[str, bytes, Mapping[str, str]]
+"""A message to be sent: its subject, payload and headers."""
+
 Handler = Callable[[bytes, bytes, bytes, "dict[str, str] | None"], Awaitable[None]]
 """Takes a message at once: its subject, reply subject, payload, and the headers of a status (None without one)."""
 
@@ -119,6 +122,14 @@ class _Client(Client):
     """
 
     handlers: dict[int, Handler]
+
+    def write(self, data: bytes) -> None:
+        """Hand frames to the socket, at once, behind what waits for nats-py's flusher (a task that it would wake)."""
+        assert self._transport is not None, "only while connected"
+        self._pending.append(data)
+        self._transport.writelines(self._pending)
+        self._pending = []
+        self._pending_data_size = 0
 
     def hold_reading(self) -> asyncio.Transport | None:
         """Stop reading the socket; None when there is none that can be held."""
@@ -242,34 +253,31 @@ class Connection:
         :raises OutcomeUnknown: it may have been.
         :raises Refused: the stream refused it.
         """
-        limit = self.client.max_payload
-        if len(payload) > limit:
-            raise CommitTooLarge(subject, len(payload), limit)
-        try:
-            reply = await self.requests.request(subject, payload, headers)
-        except nats.errors.MaxPayloadError as error:
-            raise CommitTooLarge(subject, len(payload), limit) from error
-        ack = _PUB_ACK.decode(reply.data)
+        self._check_size(subject, payload)
+        return self._acknowledged(subject, await self.requests.request(subject, payload, headers))
+
+    async def publish_all(self, messages: Sequence[Outgoing]) -> PubAck:
+        """
+        One attempt to store messages that are fenced on each other, in one write; the answer to the last of them.
+
+        It speaks for all: the others are not asked for one. Raises what `publish` raises, for the last.
+        """
+        *others, (subject, payload, headers) = messages
+        for name, body, _ in messages:
+            self._check_size(name, body)
+        before = b"".join([frame(name, body, attributes) for name, body, attributes in others])
+        return self._acknowledged(subject, await self.requests.request(subject, payload, headers, before=before))
+
+    def _check_size(self, subject: str, payload: bytes) -> None:
+        if len(payload) > self.client.max_payload:
+            raise CommitTooLarge(subject, len(payload), self.client.max_payload)
+
+    @staticmethod
+    def _acknowledged(subject: str, reply: bytes) -> PubAck:
+        ack = _PUB_ACK.decode(reply)
         if ack.error is not None:
             raise _refused(subject, ack.error)
         return ack
-
-    async def send(self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None) -> None:
-        """
-        Send a message to the stream that binds `subject`, and ask for no answer: whether it was stored is open.
-
-        For messages that are fenced on each other: the answer to the last of them speaks for all.
-
-        :raises CommitTooLarge: NATS takes no message of this size.
-        :raises NotSent: it was not stored.
-        """
-        limit = self.client.max_payload
-        if len(payload) > limit:
-            raise CommitTooLarge(subject, len(payload), limit)
-        try:
-            await self.requests.send(subject, payload, headers)
-        except nats.errors.MaxPayloadError as error:
-            raise CommitTooLarge(subject, len(payload), limit) from error
 
     async def call_once(
         self, verb: str, body: bytes, decoder: "msgspec.json.Decoder[T]", *, timeout_s: float | None = None
@@ -281,11 +289,11 @@ class Connection:
         :raises OutcomeUnknown:
         :raises Refused: each as its docstring says.
         """
-        reply: Msg = await self.requests.request(f"{self.api_prefix}.{verb}", body, timeout_s=timeout_s)
-        fault = _API_REPLY.decode(reply.data).error
+        reply = await self.requests.request(f"{self.api_prefix}.{verb}", body, timeout_s=timeout_s)
+        fault = _API_REPLY.decode(reply).error
         if fault is not None:
             raise _refused(verb, fault)
-        return decoder.decode(reply.data)
+        return decoder.decode(reply)
 
     async def call(
         self, verb: str, body: bytes, decoder: "msgspec.json.Decoder[T]", *, dependency: str = "jetstream"
@@ -315,11 +323,12 @@ class Connection:
         """Makes the requester; called once by `connect`."""
         self._requests = Requests(
             self.client,
+            self.client.new_inbox(),
             messages_max=self.options.window_messages_max,
             bytes_max=self.options.window_bytes_max,
             timeout_s=self.options.request_timeout_s,
         )
-        await self._requests.start()
+        await self.subscribe(f"{self._requests.inbox}.*", self._requests.on_reply)
         await self.on_connected()
 
     async def on_connected(self) -> None:

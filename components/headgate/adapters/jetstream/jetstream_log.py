@@ -82,10 +82,15 @@ class JetStreamLog:
                 entries = await tail.receive()
                 yield entries if entries[-1].seq <= last else [entry for entry in entries if entry.seq <= last]
 
-    def tail(self, start: int) -> JetStreamTail:
+    def tail(self, start: int, *, linger_s: float = 0.0) -> JetStreamTail:
         """See `Log.tail`."""
         return JetStreamTail(
-            self.connection, self._name, start=start, identity=self._identity, options=self._tail_options
+            self.connection,
+            self._name,
+            start=start,
+            identity=self._identity,
+            linger_s=linger_s,
+            options=self._tail_options,
         )
 
     async def last_seq(self, producer: str | None = None) -> int:

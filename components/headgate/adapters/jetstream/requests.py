@@ -15,24 +15,38 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 
 from headgate.adapters.jetstream.errors import BrokerClosed, NotSent, OutcomeUnknown
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
+from headgate.adapters.jetstream.frames import frame
 
 SWEEP_INTERVAL_S = 0.1
 
 
+class Wire(Protocol):
+    """What requests need of the client."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection."""
+        ...
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether there will be none any more."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Hand whole frames to the socket, now. Only while connected."""
+        ...
+
+
 class _InFlight(Struct):
-    future: "asyncio.Future[Msg]"
+    future: asyncio.Future[bytes]
     subject: str
     deadline: float
-    size: int
 
 
 class Window:
@@ -91,11 +105,11 @@ class Window:
 
 
 class Requests:
-    """The requester of one connection. `start` it once connected; tell it when the connection breaks."""
+    """The requester of one connection. Tell it of each message to `inbox`.*, and when the connection breaks."""
 
-    def __init__(self, client: "Client", *, messages_max: int, bytes_max: int, timeout_s: float) -> None:
-        self._client = client
-        self._inbox = client.new_inbox()
+    def __init__(self, wire: Wire, inbox: str, *, messages_max: int, bytes_max: int, timeout_s: float) -> None:
+        self.inbox = inbox
+        self._wire = wire
         self._timeout_s = timeout_s
         self._window = Window(messages_max, bytes_max)
         self._in_flight: dict[str, _InFlight] = {}
@@ -108,36 +122,46 @@ class Requests:
         """How many requests wait for their answer."""
         return len(self._in_flight)
 
-    async def start(self) -> None:
-        """Subscribes the inbox. The client repeats the subscription after each reconnection."""
-        await self._client.subscribe(f"{self._inbox}.*", cb=self._on_reply, pending_msgs_limit=0, pending_bytes_limit=0)
-
     async def request(
-        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None, *, timeout_s: float | None = None
-    ) -> "Msg":
+        self,
+        subject: str,
+        payload: bytes,
+        headers: Mapping[str, str] | None = None,
+        *,
+        before: bytes = b"",
+        timeout_s: float | None = None,
+    ) -> bytes:
         """
-        Sends one request and waits for its reply.
+        Sends one request and waits for its reply. `before` are frames that go out in front of it, in the same write.
 
         :raises NotSent: it had no effect.
         :raises OutcomeUnknown: it was sent and not answered.
         :raises BrokerClosed: the connection is gone for good.
         """
-        size = len(payload)
+        size = len(payload) + len(before)
         await self._window.enter(size)
         try:
-            return await self._send(subject, payload, headers, timeout_s or self._timeout_s)
+            return await self._send(subject, payload, headers, before, timeout_s or self._timeout_s)
         finally:
             self._window.leave(size)
 
-    async def send(self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None) -> None:
-        """
-        Sends a message that nobody answers.
-
-        :raises NotSent: it had no effect.
-        :raises BrokerClosed: the connection is gone for good.
-        """
-        self._check_connected()
-        await self._client.publish(subject, payload, headers=dict(headers) if headers else None)
+    async def on_reply(
+        self,
+        subject: bytes,
+        reply: bytes,  # noqa: ARG002
+        payload: bytes,
+        status: dict[str, str] | None,
+    ) -> None:
+        """A message has come to the inbox (a `Handler` of the connection)."""
+        waiting = self._in_flight.get(subject.rpartition(b".")[2].decode())
+        if waiting is None or waiting.future.done():
+            return
+        if not payload and status is not None and status.get("Status") == "503":
+            waiting.future.set_exception(
+                NotSent(f"nobody answers on {waiting.subject} (no JetStream, or the stream has no leader now)")
+            )
+        else:
+            waiting.future.set_result(payload)
 
     def connection_lost(self) -> None:
         """Ends everything in flight as unknown: no answer can come any more."""
@@ -154,36 +178,27 @@ class Requests:
         if self._sweep is not None:
             self._sweep.cancel()
 
-    async def _send(self, subject: str, payload: bytes, headers: Mapping[str, str] | None, timeout_s: float) -> "Msg":
+    async def _send(
+        self, subject: str, payload: bytes, headers: Mapping[str, str] | None, before: bytes, timeout_s: float
+    ) -> bytes:
         self._check_connected()
         loop = asyncio.get_running_loop()
         self._token += 1
         token = str(self._token)
-        future: asyncio.Future[Msg] = loop.create_future()
-        self._in_flight[token] = _InFlight(future, subject, loop.time() + timeout_s, len(payload))
+        data = before + frame(subject, payload, headers, reply=f"{self.inbox}.{token}")
+        future: asyncio.Future[bytes] = loop.create_future()
+        self._in_flight[token] = _InFlight(future, subject, loop.time() + timeout_s)
         self._arm()
         try:
-            # Never suspends: client-side buffering is off (pending_size=0), so there is no flush to wait for, and
-            # therefore no cancellation to be swallowed in it.
-            await self._client.publish(
-                subject, payload, reply=f"{self._inbox}.{token}", headers=dict(headers) if headers else None
-            )
-            reply = await future
+            self._wire.write(data)
+            return await future
         finally:
             del self._in_flight[token]
-        if not reply.data and reply.headers and reply.headers.get("Status") == "503":
-            raise NotSent(f"nobody answers on {subject} (no JetStream, or the stream has no leader now)")
-        return reply
-
-    async def _on_reply(self, message: "Msg") -> None:
-        waiting = self._in_flight.get(message.subject.rpartition(".")[2])
-        if waiting is not None and not waiting.future.done():
-            waiting.future.set_result(message)
 
     def _check_connected(self) -> None:
-        if self._closed or self._client.is_closed:
+        if self._closed or self._wire.is_closed:
             raise BrokerClosed(self._closed or "the connection to NATS is closed")
-        if not self._client.is_connected:
+        if not self._wire.is_connected:
             raise NotSent("not connected to NATS")
 
     def _arm(self) -> None:

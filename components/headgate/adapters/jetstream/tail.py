@@ -10,6 +10,10 @@ There is no task behind a tail. Messages are put into its buffer by the subscrip
 silence; the repair is done by whoever waits in `receive`. Requests for more are only sent while the buffer has room,
 so a slow reader slows the broker down and costs bounded memory.
 
+A lingering tail is for readers whose delay nobody feels. What is sent one by one costs the broker and the reader
+several times what it costs in one go, so once it has everything it asks for nothing for a while, and then for all that
+has come (a request that does not wait). When nothing has come, it waits for one entry.
+
 Before each new consumer the stream itself is looked at: if it is another stream than before, or ends before what was
 read, reading on would be wrong, and `receive` raises `LogTruncated`.
 """
@@ -63,9 +67,10 @@ _CONSUMER_INFO = msgspec.json.Decoder(_ConsumerInfo)
 
 
 class _Pull(Struct):
-    """One request under way; `left` is how many entries it may still bring."""
+    """One request under way: how many entries it asked for, and how many it may still bring."""
 
     token: str
+    asked: int
     left: int
 
 
@@ -75,7 +80,7 @@ class JetStreamTail:
 
     `subjects` narrows it to some subjects; the stream's sequence then has legitimate gaps, and only the consumer's is
     checked. `identity` is the stream's creation time as known so far; without it the first look at the stream sets
-    it.
+    it. With `linger_s` entries may come by so much later, and then together.
     """
 
     def __init__(
@@ -86,6 +91,7 @@ class JetStreamTail:
         start: int,
         subjects: tuple[str, ...] = (),
         identity: str | None = None,
+        linger_s: float = 0.0,
         options: TailOptions | None = None,
     ) -> None:
         if start < 1:
@@ -94,6 +100,7 @@ class JetStreamTail:
         self._stream = stream
         self._subjects = subjects
         self._identity = identity
+        self._linger_s = linger_s
         self._options = options or TailOptions()
         self._expected = start  # the next stream sequence to be buffered
         self._returned = start - 1  # the last stream sequence that receive returned
@@ -101,6 +108,8 @@ class JetStreamTail:
         self._buffer_bytes = 0
         self._broker_pending = 0  # what the broker had beyond the last entry it sent
         self._seen_once = False
+        self._taken_at = 0.0
+        self._found_nothing = False  # by the last request that did not wait
         self._damage: LogHole | None = None
         # The consumer in use. `_generation` changes with it, so that late messages of an earlier one are not taken
         # for its own.
@@ -163,6 +172,7 @@ class JetStreamTail:
         while not self._buffer:
             if self._damage is not None:
                 raise self._damage
+            await self._rest()
             await self._settle()
             if self._buffer:
                 break
@@ -170,7 +180,8 @@ class JetStreamTail:
             await self._wake.wait()
         entries = self._take()
         # The next ones come while the caller is busy with these.
-        await self._top_up()
+        if not self._may_linger:
+            await self._top_up()
         return entries
 
     async def ready(self) -> None:
@@ -186,7 +197,17 @@ class JetStreamTail:
         self._buffer.clear()
         self._buffer_bytes = 0
         self._returned = entries[-1].seq
+        self._taken_at = asyncio.get_running_loop().time()
         return entries
+
+    @property
+    def _may_linger(self) -> bool:
+        """Whether the next request can wait: there was nothing more when the broker last spoke."""
+        return self._linger_s > 0 and self._broker_pending == 0
+
+    async def _rest(self) -> None:
+        if self._may_linger and not self._pulls:
+            await anyio.sleep(max(0.0, self._taken_at + self._linger_s - asyncio.get_running_loop().time()))
 
     async def _settle(self) -> None:
         while self._broken:
@@ -230,17 +251,19 @@ class JetStreamTail:
             pulls[0].left -= 1
             if pulls[0].left == 0:
                 pulls.popleft()
-                await self._top_up()
+                if not self._may_linger:
+                    await self._top_up()
 
     def _on_status(self, subject: str, headers: dict[str, str]) -> None:
         status, text = headers.get("Status", ""), headers.get("Description", "")
         if status == "100":
             return
-        over = status == "408" or (status == "409" and ("MaxBytes" in text or "Batch Completed" in text))
+        over = status in ("404", "408") or (status == "409" and ("MaxBytes" in text or "Batch Completed" in text))
         if not over:
             self._break(f"{status} {text}".strip())
             return
         done = subject.rpartition(".")[2]
+        self._found_nothing = status == "404" and all(pull.left == pull.asked for pull in self._pulls)
         self._pulls = deque(pull for pull in self._pulls if pull.token != done)
         self._wake.set()
 
@@ -263,26 +286,34 @@ class JetStreamTail:
     # -----------------------------------------------------------------------------------------------
 
     async def _top_up(self) -> None:
-        """Keeps two requests under way while the buffer has room for what they bring."""
+        """Keeps two requests under way (lingering: one) while the buffer has room for what they bring."""
         options, client = self._options, self._connection.client
-        while len(self._pulls) < 2 and not self._broken and client.is_connected:
+        while len(self._pulls) < (1 if self._linger_s else 2) and not self._broken and client.is_connected:
             coming = sum(pull.left for pull in self._pulls)
             room = options.buffer_entries_max - len(self._buffer) - coming
             if room <= 0 or self._buffer_bytes >= options.buffer_bytes_max:
                 return
             self._pull_token += 1
-            pull = _Pull(str(self._pull_token), min(room, options.pull_entries_max))
+            asked = 1 if self._found_nothing else min(room, options.pull_entries_max)
+            pull = _Pull(str(self._pull_token), asked, asked)
             if not self._pulls:
                 self._heard_at = asyncio.get_running_loop().time()
             self._pulls.append(pull)
-            body = {
-                "batch": pull.left,
-                "max_bytes": options.pull_bytes_max,
-                "expires": int(options.pull_expires_s * SECOND_NS),
-                "idle_heartbeat": int(options.heartbeat_s * SECOND_NS),
-            }
+            body = self._request(pull)
             verb = f"{self._connection.api_prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
             await client.publish(verb, msgspec.json.encode(body), reply=f"{self._inbox}.{pull.token}")
+
+    def _request(self, pull: _Pull) -> dict[str, int | bool]:
+        options = self._options
+        body: dict[str, int | bool] = {"batch": pull.asked, "max_bytes": options.pull_bytes_max}
+        if self._linger_s and not self._found_nothing:
+            return {**body, "no_wait": True}
+        self._found_nothing = False
+        return {
+            **body,
+            "expires": int(options.pull_expires_s * SECOND_NS),
+            "idle_heartbeat": int(options.heartbeat_s * SECOND_NS),
+        }
 
     async def _make_consumer(self) -> None:
         """

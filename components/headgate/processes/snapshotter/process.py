@@ -7,6 +7,7 @@ The read side itself (`headgate.web`) is added to its HTTP front by whoever star
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 
 from headgate.adapters.jetstream.feed import open_feed
 from headgate.core.state import State
@@ -16,6 +17,9 @@ from headgate.processes.feeding import Feeding
 from headgate.processes.process import Given, Parts, Process
 from headgate.processes.snapshotter.decide import Rules, Snapshotter
 from headgate.processes.storing import SnapshotCarrier
+
+LINGER_S: Final = 0.1
+"""How much later than a commit the read side may show it: no process waits for the snapshotter."""
 
 
 def _now_ms() -> int:
@@ -42,4 +46,4 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
     yield Parts(machine=machine, carrier=carrier, feeder=feeding)
 
 
-PROCESS = Process(producer=Producer.SNAPSHOTTER, build=_build)
+PROCESS = Process(producer=Producer.SNAPSHOTTER, build=_build, linger_s=LINGER_S)
