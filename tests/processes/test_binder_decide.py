@@ -343,6 +343,8 @@ def test_a_workload_that_was_switched_on_again_stays_on() -> None:
 def test_a_refused_deactivation_is_tried_again_later_and_later() -> None:
     """With a wake-up instead of a busy loop, until it is taken or no longer asked for."""
     bound, call = switched_off()
+    bound.later(1000)
+    assert deactivations(bound) == []  # the status shows the eviction
     for wait in (1000, 2000, 4000):
         bound.answer(call, 409, reason="Conflict")
         assert deactivations(bound) == []
@@ -468,6 +470,7 @@ def test_the_running_count_is_that_of_the_state() -> None:
         bound.say(producer, event)
         for machine in (bound.machine, Binder(bound.log.state)):
             parts = machine._queues
+            parts._recount()
             cluster = parts._counts(Queue("ClusterQueue", "cq"), bound.log.state.index.holders.get("cq", {}))
             assert cluster == count_cluster_queue(bound.log.state, "cq")
             queue = Queue("LocalQueue", "team-a/main")

@@ -42,7 +42,8 @@ from headgate.events.queueing import (
     WorkloadReleased,
     WorkloadWoken,
 )
-from headgate.processes.binder.budget import Budget, BudgetSettings, Load
+from headgate.processes.binder.budget import UNDER_WAY_MAX, Budget, BudgetSettings, Load
+from headgate.processes.binder.queue_statuses import QUEUES_BUDGET
 from headgate.processes.binder.workload_statuses import (
     REPEAT_MS,
     RUNNING_BUDGET,
@@ -134,6 +135,45 @@ def test_changing_numbers_are_no_news_and_the_last_are_always_written() -> None:
     bound.later(REPEAT_MS)
     (call,) = bound.writes()
     assert words(call) == ("WaitingForQuota", "4 more needed")
+
+
+def test_an_eviction_goes_with_the_release_behind_it() -> None:
+    """Where no Job has to stop that is at once, and one write."""
+    bound = admitted_one()
+    bound.say(MANAGER, WorkloadEvicted(**about(), reason="ClusterQueueStopped", message="m"))
+    assert statuses(bound.rest()[1]) == []
+    bound.say(MANAGER, WorkloadReleased(**about(), requeued=True, reason="ClusterQueueStopped", message="m"))
+    (call,) = statuses(bound.rest()[1])
+    assert states(call) == {"QuotaReserved": "False", "Admitted": "False", "Evicted": "True", "Requeued": "True"}
+    bound.answer(call)
+    bound.later(60_000)
+    assert statuses(bound.rest()[1]) == []
+
+
+def test_an_eviction_is_written_alone_while_a_job_stops() -> None:
+    """The release may take as long as the pods do."""
+    bound = admitted_one()
+    bound.say(MANAGER, WorkloadEvicted(**about(), reason="ClusterQueueStopped", message="m"))
+    assert statuses(bound.rest()[1]) == []
+    assert bound.wake_at == bound.log.now_ms + WAITING_DELAY_MS
+    bound.later(WAITING_DELAY_MS)
+    (call,) = statuses(bound.rest()[1])
+    assert states(call) == {"QuotaReserved": "True", "Admitted": "True", "Evicted": "True"}
+
+
+def admitted_one() -> Bound:
+    """A workload that is admitted, as the API server shows."""
+    bound = Bound()
+    bound.say(BRIDGE, observed())
+    bound.say(SCHEDULER, reserved(), admitted())
+    for call in bound.rest()[1]:
+        bound.answer(call)
+    bound.rest()
+    return bound
+
+
+def states(call: Call) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in call.body["status"]["conditions"]}
 
 
 def test_another_reason_is_news() -> None:
@@ -234,6 +274,7 @@ def test_under_load_ready_pods_are_told_within_a_budget_and_all_of_them_in_the_e
     assert [call.id for call in statuses(bound.rest()[1])] == ["status/team-a/x"]
     for call in told:
         bound.answer(call)
+    bound.rest()
     bound.later(1000)
     told += statuses(bound.rest()[1])
     assert {call.id for call in told} == {f"status/team-a/{name}" for name in names}
@@ -407,18 +448,78 @@ def test_a_busy_api_server_is_spared_counts_and_told_of_what_is_inactive() -> No
     assert (told["conditions"][0]["reason"], told["pendingWorkloads"]) == ("Stopped", 1)
 
 
+def test_a_queue_that_is_gone_presses_no_more() -> None:
+    """Not even when a flavor has come meanwhile, by which it might have become active, and there is no budget."""
+    bound = with_queues()
+    call = queue_calls(bound.rest()[1])["LocalQueue"]
+    bound.say(BRIDGE, fact_of({"kind": "ResourceFlavor", "metadata": {"name": "more"}, "spec": {}}))
+    bound.answer(call, 404)
+    bound.later(1000)
+    budget = bound.machine._queues._budget
+    while budget.take(bound.log.now_ms):
+        pass
+    assert "LocalQueue" not in queue_calls(bound.rest()[1])
+    bound.later(60_000)
+    assert "LocalQueue" not in queue_calls(bound.rest()[1])
+
+
+def test_a_slow_api_server_is_spared_counts_until_it_answers() -> None:
+    """While statuses wait for their answers a queue is written at the least rate; then within its second, as ever."""
+    bound = with_queues()
+    for call in bound.rest()[1]:
+        bound.answer(call)
+    names = [f"w{number}" for number in range(UNDER_WAY_MAX)]
+    bound.say(BRIDGE, *map(observed, names))
+    bound.say(MANAGER, *map(queued, names))
+    bound.say(SCHEDULER, *(event for name in names for event in (reserved(name), admitted(name))))
+    bound.later(1000)
+    begun = bound.rest()[1]
+    slow = statuses(begun)
+    assert len(slow) == UNDER_WAY_MAX
+    for call in queue_calls(begun).values():
+        bound.answer(call)
+    # For the average to settle.
+    bound.later(60_000)
+    for call in queue_calls(bound.rest()[1]).values():
+        bound.answer(call)
+    budget = bound.machine._queues._budget
+    while budget.take(bound.log.now_ms):
+        pass
+    written = 0
+    for number in range(100):
+        name = f"more{number}"
+        bound.say(BRIDGE, observed(name))
+        bound.say(MANAGER, queued(name))
+        bound.later(100)
+        calls = queue_calls(bound.rest()[1]).values()
+        for call in calls:
+            bound.answer(call)
+        written += len(calls)
+    assert written == pytest.approx(10 * QUEUES_BUDGET.rate_min, abs=1)
+    bound.say(BRIDGE, observed("last"))
+    bound.say(MANAGER, queued("last"))
+    for call in slow:
+        bound.answer(call)
+    assert queue_calls(bound.rest()[1]) == {}
+    bound.later(1000)
+    last = queue_calls(bound.rest()[1]).values()
+    assert [call.body["status"]["pendingWorkloads"] for call in last] == [101, 101]
+
+
 # --- budgets -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("urgent", "rate"), [(0, 20), (20, 10), (1000, 2)])
-def test_a_budget_falls_with_the_load_but_never_to_nothing(urgent: int, rate: int) -> None:
-    """20 a second when idle, half of each urgent write less, 2 at least; asked each 10 ms for a minute."""
+@pytest.mark.parametrize(
+    ("urgent", "under_way", "rate"), [(0, 0, 20), (20, 0, 10), (1000, 0, 2), (0, 2, 10), (0, 4, 2), (0, 256, 2)]
+)
+def test_a_budget_falls_with_the_load_but_never_to_nothing(urgent: int, under_way: int, rate: int) -> None:
+    """20 a second when idle, half of each urgent write less, none at 4 without an answer; 2 at least."""
     load = Load()
     budget = Budget(BudgetSettings(rate_max=20, rate_min=2, burst=5, share=0.5), load)
     granted = 0
     for now in range(0, 60_000, 10):
         if now % 100 == 0:
-            load.note(UnixMs(now), urgent // 10)
+            load.note(UnixMs(now), urgent // 10, under_way)
         # The first half is for the average to settle.
         granted += budget.take(UnixMs(now)) and now >= 30_000
     assert granted == pytest.approx(rate * 30, rel=0.1)

@@ -441,6 +441,31 @@ def test_a_pending_workload_follows_its_job_to_another_queue() -> None:
     assert again.body == call.body
 
 
+def test_an_elastic_job_gets_its_next_slice_though_the_first_showed_before_its_answer() -> None:
+    """A watch may be faster than the answer to the POST; the Job is scaled once its Workload holds quota."""
+
+    def elastic(parallelism: int) -> Json:
+        return job(parallelism=parallelism, annotations={"kueue.x-k8s.io/elastic-job": "true"})
+
+    bridge = synced(jobs=[raw(elastic(1), generation=1)])
+    (call,) = bridge.all_calls()
+    made = {**call.body, "metadata": {**call.body["metadata"], "uid": "w"}}
+    bridge.change("workloads", made, "ADDED")
+    assert bridge.all_calls() == []
+    answer(bridge, call, 201)
+    (workload,) = bridge.log.state.workloads.values()
+    assignment = PodSetAssignment(flavors={"cpu": "spot"}, resource_usage={"cpu": "1"}, count=1)
+    admission = Admission(cluster_queue="cq", pod_set_assignments=(assignment,))
+    bridge.log.append(
+        Producer.SCHEDULER,
+        QuotaReserved(workload=workload.key, uid=workload.uid, cluster_queue="cq", admission=admission, message="m"),
+    )
+    bridge.change("jobs", elastic(3), generation=2)
+    (following,) = bridge.all_calls()
+    assert following.method == "POST"
+    assert following.body["metadata"]["annotations"]["kueue.x-k8s.io/workload-slice-replacement-for"] == workload.key
+
+
 def test_a_workload_that_holds_quota_stays_where_it_is() -> None:
     """Its queue is immutable until it has given its quota back."""
     bridge = with_workload()

@@ -7,7 +7,7 @@ from random import Random
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.adapters.kubernetes.call import CallExecutor, CallOutcome, CallSettings, KubeCall
@@ -266,7 +266,6 @@ async def test_serving_a_stream_takes_no_more_than_declared():
 STATUSES = st.lists(st.sampled_from([500, 503, 429, 401, TransportError("cut", maybe_applied=True)]), max_size=3)
 
 
-@settings(deadline=None)
 @given(
     keys=st.lists(st.sampled_from(["", "a", "b"]), min_size=1, max_size=12),
     data=st.data(),

@@ -171,10 +171,12 @@ async def test_shares_are_made_equal(deployment: Deployment) -> None:
                 return [sum(usage.get(name, {}).values()) for name in (first, second)]
 
             await until(lambda: shares() == [200, 200], shares)
-            evicted = [
-                each for each in await deployment.all(WORKLOADS, team) if condition(each, "Preempted")[0] == "True"
-            ]
-            assert [condition(each, "Preempted")[1] for each in evicted] == ["InCohortFairSharing"] * 2
+
+            async def two_are_told_why() -> bool:
+                told = [condition(each, "Preempted") for each in await deployment.all(WORKLOADS, team)]
+                return [reason for status, reason in told if status == "True"] == ["InCohortFairSharing"] * 2
+
+            await until(two_are_told_why)
             shares_shown = ((CLUSTER_QUEUES, first, 500), (CLUSTER_QUEUES, second, 500), (COHORTS, team, 0))
             for resource, name, share in shares_shown:
                 await becomes(deployment, resource, name, None, shows_share(share))
@@ -305,10 +307,13 @@ async def empty(deployment: Deployment) -> None:
         meta = each["metadata"]
         await deployment.client.delete(JOBS, meta["name"], meta["namespace"], propagation=Propagation.BACKGROUND)
 
-    async def is_empty() -> bool:
-        return not await deployment.all(WORKLOADS)
+    left: list[Json] = []
 
-    await until(is_empty)
+    async def is_empty() -> bool:
+        left[:] = await deployment.all(WORKLOADS)
+        return not left
+
+    await until(is_empty, lambda: left)
 
 
 async def test_pods_that_are_ready_let_the_next_one_in(deployment: Deployment) -> None:

@@ -23,10 +23,10 @@ outcome: `is_budget_exhausted` of its `error()` tells it apart, and the process 
 priority and fairness, or of a server that has no room, is retried like every operating error.
 """
 
-import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import Callable
 from random import Random
 from typing import Final, assert_never
 
@@ -131,11 +131,6 @@ class _Failing(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
 
 
-class _Turn(msgspec.Struct, kw_only=True):
-    lock: anyio.Lock
-    holders: int = 0
-
-
 class CallExecutor:
     """Carries out calls against one API server. Safe for use by many tasks at once."""
 
@@ -146,7 +141,7 @@ class CallExecutor:
         *,
         random: Random | None = None,
         sleep: Sleep = anyio.sleep,
-        clock: Callable[[], float] = anyio.current_time,
+        clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         limiter: RateLimiter | None = None,
     ) -> None:
@@ -160,8 +155,8 @@ class CallExecutor:
         self._sleep = sleep
         self._wall_clock = wall_clock
         self._slots = anyio.Semaphore(settings.in_flight_max, fast_acquire=True)
-        # One per key with unfinished calls; bounded by those.
-        self._turns: dict[str, _Turn] = {}
+        # One per key with unfinished calls: those that wait for the first of them, in the order of arrival.
+        self._turns: dict[str, deque[anyio.Event]] = {}
         # Calls under retry, by a number of their own: ids are the caller's and need not be unique.
         self._failing: dict[int, _Failing] = {}
         self._started = 0
@@ -189,8 +184,14 @@ class CallExecutor:
         self.counters.calls += 1
         self.counters.unfinished += 1
         try:
-            async with self._in_turn(call.key):
+            if not call.key:
                 outcome = await self._attempt_until_final(call)
+            else:
+                await self._take_turn(call.key)
+                try:
+                    outcome = await self._attempt_until_final(call)
+                finally:
+                    self._pass_turn(call.key)
         finally:
             self.counters.unfinished -= 1
         if outcome.ok:
@@ -222,21 +223,30 @@ class CallExecutor:
                 tasks.start_soon(carry_out, call)
                 await room.acquire()
 
-    @contextlib.asynccontextmanager
-    async def _in_turn(self, key: str) -> AsyncIterator[None]:
-        """Hold the key's lock, which is handed over in the order of arrival and forgotten by its last holder."""
-        if not key:
-            yield
+    async def _take_turn(self, key: str) -> None:
+        """Return when all earlier calls of the key have ended. Most keys have one call at a time."""
+        waiting = self._turns.get(key)
+        if waiting is None:
+            self._turns[key] = deque()
             return
-        turn = self._turns.setdefault(key, _Turn(lock=anyio.Lock(fast_acquire=True)))
-        turn.holders += 1
+        turn = anyio.Event()
+        waiting.append(turn)
         try:
-            async with turn.lock:
-                yield
-        finally:
-            turn.holders -= 1
-            if not turn.holders:
-                del self._turns[key]
+            await turn.wait()
+        except BaseException:
+            if turn.is_set():
+                self._pass_turn(key)
+            else:
+                waiting.remove(turn)
+            raise
+
+    def _pass_turn(self, key: str) -> None:
+        """Hand the key to whoever has waited for it longest; without anybody it is forgotten."""
+        waiting = self._turns[key]
+        if waiting:
+            waiting.popleft().set()
+        else:
+            del self._turns[key]
 
     async def _attempt_until_final(self, call: KubeCall) -> CallOutcome:
         backoff = Backoff(first_s=self.settings.backoff_first_s, max_s=self.settings.backoff_max_s, random=self._random)

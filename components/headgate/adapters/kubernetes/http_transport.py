@@ -14,8 +14,9 @@ not each cost a request its whole time.
 """
 
 import contextlib
+import functools
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from random import Random
 from typing import Final
 from urllib.parse import urlencode
@@ -31,6 +32,8 @@ from headgate.adapters.kubernetes.transport import NO_HEADERS, NO_QUERY, Respons
 
 #: etcd refuses objects above 1.5 MiB; JSON of a protobuf-stored object can be several times as large, not ten times.
 LINE_BYTES_MAX: Final = 2**24
+#: How many spelt-out queries are kept; those of lists and watches, which hold versions, come and go.
+QUERIES_MAX: Final = 64
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +112,8 @@ class HttpTransport:
                 ssl=credentials.ssl_context or True,
                 socket_factory=_socket_factory(settings.unacknowledged_max_s),
             ),
+            # API servers set no cookies, and looking for some costs every request.
+            cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=settings.read_buffer_bytes,
             headers={
                 "User-Agent": settings.user_agent,
@@ -183,8 +188,9 @@ class HttpTransport:
         authorization: str | None,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  (a setting that aiohttp applies)
     ) -> Response:
-        async with self._begin(method, path, query, body, headers, authorization, timeout) as answer:
-            return Response(status=answer.status, headers=_lower(answer), body=await answer.read())
+        # Reading to the end gives the connection back, and an end before that closes it: nothing is left to release.
+        answer = await self._begin(method, path, query, body, headers, authorization, timeout)
+        return Response(status=answer.status, headers=_lower(answer), body=await answer.read())
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -224,10 +230,12 @@ class HttpTransport:
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  (a setting that aiohttp applies to the whole stream)
     ) -> aiohttp.ClientResponse:
         authorization = await self.credentials.authorization()
-        answer = await stack.enter_async_context(self._begin("GET", path, query, None, {}, authorization, timeout))
+        begun = self._begin("GET", path, query, None, {}, authorization, timeout)
+        answer = await stack.enter_async_context(await begun)
         if answer.status == 401 and await self.credentials.refused(authorization):
             authorization = await self.credentials.authorization()
-            answer = await stack.enter_async_context(self._begin("GET", path, query, None, {}, authorization, timeout))
+            begun = self._begin("GET", path, query, None, {}, authorization, timeout)
+            answer = await stack.enter_async_context(await begun)
         return answer
 
     def _begin(
@@ -239,10 +247,10 @@ class HttpTransport:
         headers: dict[str, str],
         authorization: str | None,
         timeout: aiohttp.ClientTimeout,
-    ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    ) -> Awaitable[aiohttp.ClientResponse]:
         url = self.access.server + path
         if query:
-            url += "?" + urlencode(query)
+            url += _query_string(tuple(query.items()))
         return self._session.request(
             method,
             URL(url, encoded=True),
@@ -278,6 +286,12 @@ class HttpTransport:
                 f"GET {path}: the stream ended in the middle of a line, after {len(splitter.rest)} bytes of it",
                 maybe_applied=False,
             )
+
+
+@functools.lru_cache(maxsize=QUERIES_MAX)
+def _query_string(query: tuple[tuple[str, str], ...]) -> str:
+    """A query as it stands in a URL. Nearly all requests have one of a few."""
+    return "?" + urlencode(query)
 
 
 def _lower(answer: aiohttp.ClientResponse) -> dict[str, str]:

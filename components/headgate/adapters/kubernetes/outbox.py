@@ -58,7 +58,11 @@ class Outbox:
             message = self._take()
             if not self.is_full:
                 self._room.set()
-            await sink.send(message)
+            try:
+                # Where there is room that is all; `send` would let the event loop go round first.
+                sink.send_nowait(message)
+            except anyio.WouldBlock:
+                await sink.send(message)
 
     def _take(self) -> Message:
         entry = self._pop()

@@ -53,7 +53,7 @@ class RateLimiter:
     """
 
     def __init__(
-        self, *, qps: float, burst: int, clock: Callable[[], float] = anyio.current_time, sleep: Sleep = anyio.sleep
+        self, *, qps: float, burst: int, clock: Callable[[], float] = time.monotonic, sleep: Sleep = anyio.sleep
     ) -> None:
         if qps <= 0 or burst < 1:
             raise ValueError(f"a rate limit needs qps > 0 and burst >= 1, not qps {qps} and burst {burst}")

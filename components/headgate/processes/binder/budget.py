@@ -1,10 +1,13 @@
 """
 Budgets: how many writes that can wait are made in a second, so that those that cannot wait have the API server.
 
-A write of a Workload's status is what an API server pays for most. Admissions, evictions and ends are written at once;
+A write of a Workload's status is what an API server pays for most. Admissions, releases and ends are written at once;
 why a workload waits, the counts of a queue and Kubernetes Events are for people, who look once in a while. Each of
 these kinds has a budget: a bucket of tokens that is filled at `rate_max` a second while nothing urgent is written, and
 more slowly the more there is, down to `rate_min`. What has no token waits and is written with the state of then.
+
+How many writes a second are many depends on the machine. An API server that is slow to answer is busy, whatever the
+rate: so the writes without an answer count as well, and UNDER_WAY_MAX of them on average leave nothing but `rate_min`.
 
 Pure: time comes with every call.
 """
@@ -19,6 +22,12 @@ from headgate.events.ids import UnixMs
 LOAD_WINDOW_MS: Final = 5_000
 """The time over which urgent writes are averaged, with weights that fall off exponentially."""
 
+UNDER_WAY_WINDOW_MS: Final = 2_000
+"""The time over which writes without an answer are averaged."""
+
+UNDER_WAY_MAX: Final = 4
+"""As many writes of Workload statuses without an answer, on average, as leave nothing for what can wait."""
+
 
 class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Writes a second when idle and under load, how many may come at once, and what an urgent write takes away."""
@@ -30,21 +39,33 @@ class BudgetSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load:
-    """Urgent writes a second, as a moving average."""
+    """Urgent writes a second, and how many Workload statuses are being written at a time, as moving averages."""
 
     def __init__(self) -> None:
         self._per_second = 0.0
+        self._under_way = 0.0
+        self._under_way_now = 0
         self._at_ms = UnixMs(0)
 
-    def note(self, now_ms: UnixMs, count: int) -> None:
-        """So many urgent writes were begun just now."""
+    def note(self, now_ms: UnixMs, count: int, under_way: int) -> None:
+        """So many urgent writes were begun just now, and so many of any kind are under way with them."""
+        self._under_way = self.under_way(now_ms)
+        self._under_way_now = under_way
         self._per_second = self.per_second(now_ms) + count * 1000 / LOAD_WINDOW_MS
         self._at_ms = max(self._at_ms, now_ms)
 
     def per_second(self, now_ms: UnixMs) -> float:
-        """The average now."""
-        passed_ms = max(0, now_ms - self._at_ms)
-        return self._per_second * math.exp(-passed_ms / LOAD_WINDOW_MS)
+        """The average of urgent writes now."""
+        return self._per_second * self._remains(now_ms, LOAD_WINDOW_MS)
+
+    def under_way(self, now_ms: UnixMs) -> float:
+        """The average of writes without an answer now."""
+        remains = self._remains(now_ms, UNDER_WAY_WINDOW_MS)
+        return self._under_way * remains + self._under_way_now * (1 - remains)
+
+    def _remains(self, now_ms: UnixMs, window_ms: int) -> float:
+        """What is left of an average that was taken at `_at_ms`."""
+        return math.exp(-max(0, now_ms - self._at_ms) / window_ms)
 
 
 class Budget:
@@ -60,7 +81,8 @@ class Budget:
         """Tokens a second now."""
         settings = self._settings
         left = settings.rate_max - settings.share * self._load.per_second(now_ms)
-        return max(settings.rate_min, min(settings.rate_max, left))
+        idle = max(0.0, 1 - self._load.under_way(now_ms) / UNDER_WAY_MAX)
+        return max(settings.rate_min, idle * left)
 
     def take(self, now_ms: UnixMs) -> bool:
         """Take a token if there is one."""

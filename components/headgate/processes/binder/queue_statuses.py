@@ -14,7 +14,7 @@ What a queue shows when the binder meets it is read once, so that a restart writ
 condition keeps the time at which it changed.
 
 Counting is incremental: `_Tally` knows for each workload what it counts as, and where, so that a change costs the same
-in a queue of ten as in one of a hundred thousand.
+in a queue of ten as in one of a hundred thousand. A workload is counted once a turn, whatever has happened to it.
 """
 
 from collections import OrderedDict
@@ -53,7 +53,7 @@ from headgate.processes.binder.workload_statuses import WORKLOAD_EVENTS
 INTERVAL_MS: Final = 1000
 """The least time between two writes of one queue's status."""
 
-QUEUES_BUDGET: Final = BudgetSettings(rate_max=60, rate_min=5, burst=120, share=2.0)
+QUEUES_BUDGET: Final = BudgetSettings(rate_max=60, rate_min=2, burst=120, share=2.0)
 """Writes of queue statuses."""
 
 LOOKS_MAX: Final = 32
@@ -91,12 +91,16 @@ class Queue(NamedTuple):
 class _Place(NamedTuple):
     """What a workload counts as, and in which queues."""
 
-    local_queue: Queue
-    cluster_queue: Queue
+    local_queue: str
+    cluster_queue: str
     pending: bool
     holds: bool
     admitted: bool
     reclaimable: tuple[ReclaimablePod, ...]
+
+    def queues(self) -> tuple[Queue, Queue]:
+        """The LocalQueue and the ClusterQueue."""
+        return Queue("LocalQueue", self.local_queue), Queue("ClusterQueue", self.cluster_queue)
 
 
 class _Tally:
@@ -114,17 +118,17 @@ class _Tally:
             return ()
         for place, sign in ((old, -1), (new, 1)):
             if place is not None and place.pending:
-                for queue in (place.local_queue, place.cluster_queue):
+                for queue in place.queues():
                     self.pending[queue] = self.pending.get(queue, 0) + sign
         if old is not None and old.holds:
-            self.holders[old.local_queue].pop(key)
+            self.holders[old.queues()[0]].pop(key)
         if new is None:
             del self._places[key]
         else:
             self._places[key] = new
             if new.holds:
-                self.holders.setdefault(new.local_queue, {})[key] = None
-        changed = [queue for place in (old, new) if place is not None for queue in place[:2]]
+                self.holders.setdefault(new.queues()[0], {})[key] = None
+        changed = [queue for place in (old, new) if place is not None for queue in place.queues()]
         return tuple(dict.fromkeys(changed))
 
 
@@ -136,8 +140,8 @@ def _place_of(state: State, key: WorkloadKey) -> _Place | None:
     if not pending and not holds:
         return None
     return _Place(
-        local_queue=Queue("LocalQueue", local_queue_of(workload)),
-        cluster_queue=Queue("ClusterQueue", workload.cluster_queue),
+        local_queue=local_queue_of(workload),
+        cluster_queue=workload.cluster_queue,
         pending=pending,
         holds=holds,
         admitted=conditions.is_true(workload.conditions, conditions.ADMITTED),
@@ -170,6 +174,8 @@ class QueueStatuses:
         self._tally = _Tally()
         for key in state.workloads:
             self._tally.recount(state, key)
+        self._moved: dict[WorkloadKey, None] = {}
+        """Workloads that are to be counted anew."""
         self._dirty: OrderedDict[Queue, None] = OrderedDict()
         """Queues that may show something else than they should, longest first."""
         self._pressing: dict[Queue, None] = {}
@@ -199,10 +205,7 @@ class QueueStatuses:
     def on_event(self, event: Event) -> None:
         """Note what may have changed a queue's status."""
         if isinstance(event, WORKLOAD_EVENTS):
-            changed = self._tally.recount(self._state, event.workload)
-            self._note(changed)
-            if self._shares.is_on:
-                self._note_cohorts(changed)
+            self._moved[event.workload] = None
         elif isinstance(event, queueing.LocalQueuesSampled):
             self._note(Queue("LocalQueue", key) for key in event.queues)
         elif isinstance(event, _CONFIGURATION):
@@ -215,6 +218,16 @@ class QueueStatuses:
             self._shares.forget()
             self._look_at_all()
             self._rest_until = None
+
+    def _recount(self) -> None:
+        """Count what has moved, and note the queues that show something else by it."""
+        for key in self._moved:
+            changed = self._tally.recount(self._state, key)
+            if changed:
+                self._note(changed)
+                if self._shares.is_on:
+                    self._note_cohorts(changed)
+        self._moved.clear()
 
     def _note_cohorts(self, changed: Iterable[Queue]) -> None:
         """The shares of the cohorts above change with the usage of a ClusterQueue."""
@@ -247,6 +260,7 @@ class QueueStatuses:
         written.status = None
         if completed.status == NOT_FOUND:
             self._dirty.pop(queue, None)
+            self._pressing.pop(queue, None)
         else:
             self._failed.append(queue)
 
@@ -254,6 +268,7 @@ class QueueStatuses:
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
         """Write what is due. Returns when the next is."""
+        self._recount()
         for queue in self._failed:
             failed = self._written.setdefault(queue, _Written())
             failed.failures += 1
@@ -267,25 +282,24 @@ class QueueStatuses:
         return self._rest_until if self._dirty and self._rest_until < _NEVER else None
 
     def _settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs:
-        """Look at every queue that has changed. Returns when to look again if nothing happens."""
+        """Look at every queue that has changed, without budget at those that press. Returns when to look again."""
         wake_ms = _NEVER
         under_way = {*self._writes.values(), *self._looks.values()}
-        for queue in list(self._dirty):
-            if queue in under_way:
+        ready_ms = self._budget.ready_at(now_ms)
+        for queue in list(self._dirty if ready_ms <= now_ms else self._pressing):
+            if queue in under_way or (ready_ms > now_ms and queue not in self._pressing):
                 continue
             written = self._written.get(queue) or _Written()
-            ready_ms = now_ms if queue in self._pressing else self._budget.ready_at(now_ms)
-            due_ms = max(written.due_ms, ready_ms)
-            if due_ms > now_ms:
-                wake_ms = min(wake_ms, due_ms)
+            if written.due_ms > now_ms:
+                wake_ms = min(wake_ms, written.due_ms)
             elif not written.is_read:
                 self._look(queue, calls)
             else:
                 del self._dirty[queue]
                 if not self._write(queue, written, now_ms, calls):
                     self._dirty[queue] = None
-                    wake_ms = min(wake_ms, self._budget.ready_at(now_ms))
-        return wake_ms
+                ready_ms = self._budget.ready_at(now_ms)
+        return min(wake_ms, ready_ms) if self._dirty and ready_ms > now_ms else wake_ms
 
     def _look(self, queue: Queue, calls: list[Command]) -> None:
         if self._status(queue) is None:

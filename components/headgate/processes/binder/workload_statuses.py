@@ -5,8 +5,10 @@ Level-triggered: a workload that something happened to is looked at again; when 
 of the last one applied nor of the last one refused, it is written, one write a workload at a time. What happens while a
 write is under way leads to one more write with all of it.
 
-Not every change is worth a write of its own. What somebody acts upon (quota reserved, admitted, evicted, released,
-finished) is written at once, and what has happened by then goes with it. Why a workload waits is for people: it is
+Not every change is worth a write of its own. What somebody acts upon (quota reserved, admitted, released, finished) is
+written at once, and what has happened by then goes with it. An eviction goes with the release that follows it, which
+is at once where no Job has to stop, and is written alone when none has come after WAITING_DELAY_MS: until then nobody
+but Headgate itself, which has it from the log, does anything about it. Why a workload waits is for people: it is
 written when it has stood for WAITING_DELAY_MS, so that nobody pays for a wait that ends in the same breath; with the
 same reason only each REPEAT_MS, since the numbers in its message change with every other workload; and within a budget
 that shrinks under load. What a running Job's counters say (PodsReady, reclaimable pods) is read by people and tools,
@@ -69,21 +71,18 @@ controller gathers changes of pods, so that a short Job's PodsReady goes with it
 REPEAT_MS: Final = 30_000
 """How long a reason stands before it is written again with another message."""
 
-WAITING_BUDGET: Final = BudgetSettings(rate_max=50, rate_min=3, burst=100, share=2.0)
+WAITING_BUDGET: Final = BudgetSettings(rate_max=50, rate_min=1, burst=100, share=2.0)
 """Writes of why workloads wait."""
 
-RUNNING_BUDGET: Final = BudgetSettings(rate_max=100, rate_min=10, burst=200)
+RUNNING_BUDGET: Final = BudgetSettings(rate_max=100, rate_min=4, burst=200)
 """Writes of what the counters of running Jobs say."""
 
 _URGENT: Final = (
-    queueing.WorkloadEvicted,
     queueing.WorkloadReleased,
     queueing.WorkloadRequeued,
     queueing.WorkloadFinished,
     decisions.QuotaReserved,
     decisions.WorkloadAdmitted,
-    decisions.WorkloadPreempted,
-    decisions.WorkloadMigrated,
     queueing.WorkloadFollowed,
     queueing.PreemptionGateOpened,
     decisions.WorkloadReplaced,
@@ -95,7 +94,10 @@ _PATIENT: Final = (
     queueing.WorkloadParked,
     queueing.WorkloadWoken,
     queueing.DeadlinePassed,
+    queueing.WorkloadEvicted,
     decisions.WorkloadSkipped,
+    decisions.WorkloadPreempted,
+    decisions.WorkloadMigrated,
 )
 WORKLOAD_EVENTS: Final = (*_URGENT, *_PATIENT)
 """The events after which a single workload's record is another one than before."""
@@ -248,7 +250,7 @@ class WorkloadStatuses:
         begun = len(self._writes)
         while self._dirty and len(self._writes) < WRITES_MAX:
             self._look_at(self._dirty.popitem(last=False)[0], calls, now_ms)
-        self._load.note(now_ms, len(self._writes) - begun)
+        self._load.note(now_ms, len(self._writes) - begun, len(self._writes))
         self._look_at_running(now_ms, calls)
         self._look_at_waiting(now_ms, calls)
         soon = list(self._soon.values())[:1]

@@ -515,7 +515,10 @@ class InformerBridge:
             del self._creating[completed.call_id]
             return
         if is_success(completed) or completed.status == CONFLICT:
-            self._created[creation.job_uid] = None
+            seen = self.state.workloads.get(creation.workload)
+            if seen is None or seen.owner is None or seen.owner.uid != creation.job_uid:
+                # Until it shows. A watch may well be faster than the answer to the POST.
+                self._created[creation.job_uid] = None
             self._effects.append(
                 effects.WorkloadCreated(workload=creation.workload, job=creation.job, job_uid=creation.job_uid)
             )
