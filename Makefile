@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 500
+# Tests run in as many processes as there are cores, up to four; WORKERS=0 runs them in one, in order.
+WORKERS ?= auto
+PARALLEL = -n $(WORKERS) --maxprocesses 4
 
 .PHONY: help demo demo-kube test test-kube kube check fmt bench bench-kube bench-kube-jobs bench-kube-costs schemas chaos chaos-kube lock clean
 help: ## list the targets
@@ -21,13 +24,13 @@ demo: $(STAMP) ## a whole cell on this machine: 3 teams, 200 jobs, the story of 
 	@$(BIN)/headgate demo
 
 test: $(STAMP) ## all tests but the long chaos runs and those on a real control plane
-	@$(BIN)/pytest -m "not chaos and not kube and not chaos_kube" --seeds $(SEEDS)
+	@$(BIN)/pytest -m "not chaos and not kube and not chaos_kube" --seeds $(SEEDS) $(PARALLEL) --dist worksteal
 
 kube: $(STAMP) ## build a real control plane into the user's cache folder, if it is not there (needs Go)
 	@$(BIN)/python -m headgate.testing.control_plane build
 
 test-kube: kube ## the tests on a real control plane; skipped where there is none
-	@$(BIN)/pytest -m kube --timeout 300
+	@$(BIN)/pytest -m kube --timeout 300 $(PARALLEL) --dist loadfile
 
 demo-kube: kube ## the demo on a real control plane
 	@$(BIN)/python -m headgate.testing.control_plane demo

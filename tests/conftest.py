@@ -1,10 +1,19 @@
 """Options, fixtures and rules for all tests."""
 
 from collections.abc import Generator
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from headgate.testing.control_plane import NoAssetsError
+
+SAMPLE = 5
+"""One seed of so many is enough where a test asks for a sample."""
+
+# How long an example takes says something of the machine, and nothing of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,10 +25,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that takes `world_seed` runs once for each."""
+    """
+    A test that takes `world_seed` runs once for each; one that takes `sampled_seed` for the first fifth of them.
+
+    The former are the runs of the whole system with faults against those without. The latter cost several times as
+    much, or add to what the former show; a longer run of them is `--seeds` with a larger number.
+    """
+    first, count = metafunc.config.getoption("--first-seed"), metafunc.config.getoption("--seeds")
     if "world_seed" in metafunc.fixturenames:
-        first, count = metafunc.config.getoption("--first-seed"), metafunc.config.getoption("--seeds")
         metafunc.parametrize("world_seed", range(first, first + count))
+    if "sampled_seed" in metafunc.fixturenames:
+        metafunc.parametrize("sampled_seed", range(first, first + -(-count // SAMPLE)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """
+    With `--dist loadfile`, one of several workers runs all that share a control plane, and starts it.
+
+    In `tests/kube` those are the tests of a file, elsewhere those of a folder. xdist's own groups do not work here: it
+    writes them into node ids, which pytest 9 no longer lets it change, and says nothing of it.
+    """
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByControlPlane(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            folder = file.rpartition("/")[0]
+            return file if folder == "tests/kube" else folder
+
+    return ByControlPlane(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -75,6 +75,7 @@ def test_a_file_that_was_cut_off_is_read_up_to_the_cut_and_refused(tmp_path: Pat
         (gzip.compress(b'{"seq": "x"}\n'), "line 1 is no log entry"),
         (gzip.compress(b'{"seq":1,"subject":"s","base64":"*"}\n'), "line 1 is no log entry"),
     ],
+    ids=["text", "a field of another type", "no base64"],
 )
 def test_what_is_no_log_is_refused_with_its_name(tmp_path: Path, content: bytes, words: str) -> None:
     """And with the line that gave it away."""

@@ -70,7 +70,7 @@ def replaced(document, path, value):
 
 
 @pytest.mark.parametrize("path", MANIFESTS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_every_body_gets_an_answer(path, data):
     """A manifest with any part replaced by anything is stored or refused with a Status, by every verb."""

@@ -324,7 +324,7 @@ def test_a_dependent_whose_owner_was_just_deleted_is_still_collected(life: Life)
     assert pods(life) == []
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kills=st.lists(st.integers(0, 12), min_size=1, max_size=8),
     shapes=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 9000)), min_size=1, max_size=5),

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.cells import NAMESPACE, Cell, cluster_queue, cohort, pod_set, reservations, verdicts
 
@@ -356,7 +356,6 @@ def crowded(heads: list[tuple[int, list[dict[str, int]]]], strategy: tuple[str, 
     return cell
 
 
-@settings(deadline=None)
 @given(heads, strategies)
 def test_offered_heads_come_to_an_end(heads: list[Any], strategy: tuple[str, ...]) -> None:
     """Without new events the cycles stop: no head is retried for ever on an unchanged state."""
@@ -368,7 +367,6 @@ def test_offered_heads_come_to_an_end(heads: list[Any], strategy: tuple[str, ...
     assert not any(cell.state.index.offered.values())
 
 
-@settings(deadline=None)
 @given(heads, strategies)
 def test_no_quota_is_ever_exceeded(heads: list[Any], strategy: tuple[str, ...]) -> None:
     """After every cycle each ClusterQueue and the cohort use no more than there is for them."""
@@ -381,7 +379,6 @@ def test_no_quota_is_ever_exceeded(heads: list[Any], strategy: tuple[str, ...]) 
                 assert all(ledger.available(node, fr) >= 0 for node in tree.nodes)
 
 
-@settings(deadline=None)
 @given(heads, strategies, st.permutations(range(3)))
 def test_the_decision_does_not_depend_on_the_order_of_tables(
     heads: list[Any], strategy: tuple[str, ...], order: list[int]
@@ -399,7 +396,6 @@ def test_the_decision_does_not_depend_on_the_order_of_tables(
     assert decide_cycle(restored) == decided
 
 
-@settings(deadline=None)
 @given(heads, strategies)
 def test_a_kept_catalog_decides_as_a_new_one(heads: list[Any], strategy: tuple[str, ...]) -> None:
     """What is kept between cycles follows from specs alone."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.cells import NAMESPACE, Cell, cluster_queue, cohort, pod_set, reservations, verdicts
 
@@ -369,7 +369,6 @@ def run(cell: Cell, bound: int = 400) -> None:
         assert bound > 0, "cycles do not end"
 
 
-@settings(deadline=None)
 @given(crowds)
 def test_cycles_come_to_an_end_with_preemption_too(crowd: Any) -> None:
     """On a state that nobody else changes they stop, and nobody is left offered."""
@@ -378,7 +377,6 @@ def test_cycles_come_to_an_end_with_preemption_too(crowd: Any) -> None:
     assert not cell.state.index.offered
 
 
-@settings(deadline=None)
 @given(crowds, st.integers(1, 4))
 def test_no_quota_is_exceeded_while_victims_leave(crowd: Any, rounds: int) -> None:
     """After every cycle nobody uses more than there is, the evicted still counted."""
@@ -394,7 +392,6 @@ def test_no_quota_is_exceeded_while_victims_leave(crowd: Any, rounds: int) -> No
         leave(cell, *(each.key.partition("/")[2] for each in evicted))
 
 
-@settings(deadline=None)
 @given(crowds)
 def test_usage_returns_to_zero_when_everything_has_left(crowd: Any) -> None:
     """Nothing stays charged, whoever was preempted, admitted or still waits."""
@@ -407,7 +404,6 @@ def test_usage_returns_to_zero_when_everything_has_left(crowd: Any) -> None:
     assert not any(cell.state.index.holders.values())
 
 
-@settings(deadline=None)
 @given(crowds, st.permutations(range(4)))
 def test_neither_tables_nor_the_order_of_heads_matter(crowd: Any, order: list[int]) -> None:
     """With holders, victims and standing heads about: a restored state, in another order, decides the same."""
@@ -431,7 +427,6 @@ def test_neither_tables_nor_the_order_of_heads_matter(crowd: Any, order: list[in
     assert events_of(cell.state, straight) == events_of(cell.state, shuffled)
 
 
-@settings(deadline=None)
 @given(crowds, st.permutations(range(4)))
 def test_the_order_of_unrelated_events_does_not_matter(crowd: Any, turns: list[int]) -> None:
     """Workloads of different ClusterQueues may become known in any order: the same are admitted the same way."""
@@ -454,7 +449,6 @@ def _one_of_each_queue(cell: Cell, catalog: Catalog) -> list[Any]:
     return list(found.values())
 
 
-@settings(deadline=None)
 @given(crowds)
 def test_deciding_changes_nothing(crowd: Any) -> None:
     """A cycle can be asked for as often as one likes: state and catalog answer the same, byte for byte."""
@@ -466,7 +460,6 @@ def test_deciding_changes_nothing(crowd: Any) -> None:
     assert fold.encode(cell.state) == before
 
 
-@settings(deadline=None)
 @given(crowds)
 def test_only_holders_are_preempted_and_only_once(crowd: Any) -> None:
     """Each victim holds quota, is not leaving yet, and is named by one preemptor of its tree."""

@@ -122,7 +122,7 @@ class AgainstModel(RuleBasedStateMachine):
         assert list(self.queue.ranks_ahead(sorted(also), unblocked=unblocked)) == self.line(also, unblocked)
 
 
-AgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+AgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 test_pending_queue_agrees_with_a_sorted_list = AgainstModel.TestCase
 
 

@@ -103,7 +103,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(steps, max_size=40))
 def test_the_index_places_as_a_naive_search_does(history: list[tuple[object, ...]]) -> None:
     """Whatever comes and goes, each pod goes to the node that looking at everything would have found."""

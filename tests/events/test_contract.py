@@ -86,7 +86,7 @@ def commit_of(*events: EventBase) -> Commit:
 def test_every_event_comes_back_as_it_went_in(tag: str) -> None:
     """Round trip: decode(encode(event)) == event, for any values of its fields."""
 
-    @settings(max_examples=12, deadline=None)
+    @settings(max_examples=12)
     @given(structs(TAGS[tag]))
     def law(event: EventBase) -> None:
         commit = commit_of(event)
@@ -112,7 +112,7 @@ def example(hint: object) -> object:
     """Some value of a field's type."""
     found: list[object] = []
 
-    @settings(max_examples=1, deadline=None, database=None)
+    @settings(max_examples=1, database=None)
     @given(values(hint))
     def pick(value: object) -> None:
         found.append(value)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.cells import NAMESPACE, Cell, cluster_queue, pod_set, reservations
 
@@ -131,7 +131,6 @@ def test_an_answer_to_a_call_it_never_made_is_a_fault() -> None:
 jobs = st.lists(st.tuples(st.integers(0, 1), st.integers(1, 5)), min_size=1, max_size=8)
 
 
-@settings(deadline=None)
 @given(jobs, st.lists(st.booleans(), min_size=8, max_size=8))
 def test_a_crash_changes_nothing(jobs: list[tuple[int, int]], crashes: list[bool]) -> None:
     """A machine made anew from the folded state goes on exactly as the one before would have."""

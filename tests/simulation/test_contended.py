@@ -89,11 +89,11 @@ def _targets(parked: Parked) -> list[WorkloadKey]:
     return [target for wake in parked.wake if isinstance(wake, QuotaFreed) for target in wake.targets]
 
 
-def test_contended_work_ends_with_faults_as_without(world_seed: int) -> None:
+def test_contended_work_ends_with_faults_as_without(sampled_seed: int) -> None:
     """Whoever is preempted comes back: every job ends, whatever crashes, and each cycle decides the same again."""
-    plan = contended(world_seed)
-    for faults in (NO_FAULTS, faults_of(world_seed)):
-        run = Contended(plan, faults, world_seed)
+    plan = contended(sampled_seed)
+    for faults in (NO_FAULTS, faults_of(sampled_seed)):
+        run = Contended(plan, faults, sampled_seed)
         run.play()
         assert run.finished() == plan.can_finish, waiting(run)
         assert forgotten(run.world.state, settled=True) == []

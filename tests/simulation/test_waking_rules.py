@@ -112,14 +112,14 @@ def _from_here(scenario: Scenario, state: State) -> Scenario:
     return msgspec.structs.replace(scenario, facts=tuple(facts), now_ms=state.now_ms)
 
 
-def test_they_end_as_kueue_does_sooner_or_later(world_seed: int) -> None:
+def test_they_end_as_kueue_does_sooner_or_later(sampled_seed: int) -> None:
     """
     Who holds what in the end is what comes of waking everything, or of Kueue's own rhythm.
 
     There, jobs take their time to stop, and what was set aside to come back. Only where Kueue goes round for ever do
     they.
     """
-    scenario = world(world_seed)
+    scenario = world(sampled_seed)
     ours = Rounds.of(scenario).run_as_kueue(ROUNDS_MAX)
     with pytest.MonkeyPatch.context() as patch:
         wake_everything(patch)
@@ -132,10 +132,10 @@ def test_they_end_as_kueue_does_sooner_or_later(world_seed: int) -> None:
 
 
 @pytest.mark.parametrize("everything", [False, True], ids=["by their rule", "everything"])
-def test_nobody_is_left_behind_who_could_go(world_seed: int, everything: bool) -> None:
+def test_nobody_is_left_behind_who_could_go(sampled_seed: int, everything: bool) -> None:
     """Whoever finishes, in whatever order: when nothing is left to say, no cycle would admit or preempt anybody."""
-    scenario = world(world_seed)
-    rng = random.Random(f"finishing-{world_seed}")
+    scenario = world(sampled_seed)
+    rng = random.Random(f"finishing-{sampled_seed}")
     with pytest.MonkeyPatch.context() as patch:
         if everything:
             wake_everything(patch)

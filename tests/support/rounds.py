@@ -155,14 +155,14 @@ def _admitted_since(state: State, tree: str, position: Seq) -> bool:
 
 
 def _decided(state: State, catalog: Catalog, workload: Workload, heads: dict[str, Workload]) -> Entry:
-    """A workload as a cycle decides it beside these heads."""
+    """A workload as a cycle decides it beside these heads, also one that it turns away without looking at quota."""
     asked = []
     for name, head in heads.items():
         queue = catalog.queue(name)
         if queue is not None and queue.active.active:
             asked.append((head, queue))
-    entries = evaluate(state, catalog, asked, standing=frozenset(head.key for head in heads.values())).entries
-    (entry,) = (entry for entry in entries if entry.workload.key == workload.key)
+    cycle = evaluate(state, catalog, asked, standing=frozenset(head.key for head in heads.values()))
+    (entry,) = (entry for entry in (*cycle.entries, *cycle.rejected) if entry.key == workload.key)
     return entry
 
 

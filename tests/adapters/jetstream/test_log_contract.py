@@ -242,7 +242,7 @@ steps = st.lists(
 examples = iter(range(1_000_000))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
 async def test_memory_and_jetstream_answer_alike(
     connection: Connection, cell: str, steps: list[tuple[str, bytes, int]]
