@@ -461,8 +461,9 @@ def test_sleepers_that_are_not_concerned_are_not_looked_at() -> None:
     cell.skip(special, "shape")
     cell.settle()
     checked: list[object] = []
-    what_sleeps = cell.manager._what_sleeps
-    cell.manager._what_sleeps = lambda sleeper: checked.append(sleeper) or what_sleeps(sleeper)  # type: ignore
+    sleeping = cell.manager._sleeping
+    what_sleeps = sleeping._what_sleeps
+    sleeping._what_sleeps = lambda sleeper: checked.append(sleeper) or what_sleeps(sleeper)  # type: ignore
     finish(cell, held)
     cell.settle()
     assert cell.offers() == ["special"]

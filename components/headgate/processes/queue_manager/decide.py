@@ -4,7 +4,7 @@ The queue manager's machine: where each pending workload stands, why, what it wa
 Reads: facts, the scheduler's decisions, what became of jobs. Appends: the events of `headgate.events.queueing`. It
 has no effect outside and makes no calls.
 
-Everything follows from the state. `placing` and `leaving` answer for one workload, `waking` and `turns` for what
+Everything follows from the state. `placing` and `leaving` answer for one workload, `sleeping` and `turns` for what
 sleeps, `offering` for one ClusterQueue, and each says nothing when nothing is left to say. This module only keeps track
 of where to look: what a commit touched is looked at again at the next `Settled`, and nothing else is. A new machine
 looks at everything once, so one that crashed, at whatever instant, is resumed by the next.
@@ -29,12 +29,12 @@ from headgate.core.leaving import deadline_of, eviction, finish, release
 from headgate.core.machine import Append, Command, Committed, Settled, Stimulus, WakeAt
 from headgate.core.placing import by_verdict, steps
 from headgate.core.requests import Limits, limits_of
-from headgate.core.state import HOLDS_QUOTA, PENDING, Parked, Stage, State, Workload
+from headgate.core.state import HOLDS_QUOTA, Parked, Stage, State, Workload
 from headgate.core.variants import is_parent, is_variant
-from headgate.core.waking import Sleeper, Sleepers, Unused, Woken, came_true, is_overtaken, sleepers_of
+from headgate.core.waking import Sleeper, Unused, Woken
 from headgate.events import decisions, effects, facts
 from headgate.events.commit import LoggedCommit, Position
-from headgate.events.ids import LocalQueueKey, Seq, Shape, Uid, UnixMs, WorkloadKey, split_key
+from headgate.events.ids import LocalQueueKey, UnixMs, WorkloadKey, split_key
 from headgate.events.queueing import (
     Head,
     HeadsOffered,
@@ -50,7 +50,8 @@ from headgate.events.queueing import (
 from headgate.events.registry import Event
 from headgate.processes.queue_manager.draft import Draft
 from headgate.processes.queue_manager.offering import offer
-from headgate.processes.queue_manager.retries import VAIN, Retries
+from headgate.processes.queue_manager.retries import VAIN
+from headgate.processes.queue_manager.sleeping import Sleeping
 from headgate.processes.queue_manager.turns import Turns
 
 EVENTS_PER_COMMIT_MAX = 2000
@@ -106,25 +107,11 @@ class QueueManager:
         """Workloads to look at, first noted first. Ordered, because a plain dict is slow to empty from its front."""
         self._touched: dict[str, None] = dict.fromkeys((*state.index.pending, *state.index.offered, *state.sleeps))
         """ClusterQueues whose offers to look at."""
-        self._unsaid: dict[str, None] = dict.fromkeys(state.sleeps)
-        """ClusterQueues in which a verdict may sleep whose workload is gone before it was carried out."""
-        self._due: dict[Sleeper, None] = {}
-        """What may have come true for."""
-        self._behind: dict[str, dict[Sleeper, None]] = {}
-        """
-        By cohort tree, or by ClusterQueue: those for whom there was enough, had not others been ahead. Hints, like the
-        sleepers.
-        """
-        self._moved: dict[str, None] = {}
-        """ClusterQueues in which something has happened that may make it the turn of those who are `_behind`."""
-        self._sleepers = Sleepers()
-        self._retries = Retries(state)
+        self._sleeping = Sleeping(state)
         self._forest: Forest | None = None
         """The quota trees, kept until a spec changes."""
         self._standings: dict[str, Standing] = {}
         self._queues_changed = True
-        self._freed_until = Seq(0)
-        """`State.freed` has been looked at up to here."""
         self._stood_in: dict[WorkloadKey, str] = {}
         """
         The ClusterQueue in which a workload was last offered: what a deletion no longer tells. One entry a workload.
@@ -140,8 +127,6 @@ class QueueManager:
         self._start()
 
     def _start(self) -> None:
-        for sleeper, parked in sleepers_of(self.state):
-            self._sleepers.add(sleeper, parked, self.state)
         for workload in self.state.workloads.values():
             if workload.parked is not None:
                 self._remember(workload.key, workload.cluster_queue, workload.parked)
@@ -176,7 +161,7 @@ class QueueManager:
             if self._forest is not None and type(event) in STRUCTURAL:
                 self._forest.change(event)
             self._note(event)
-        self._due.update(dict.fromkeys(self._retries.note(logged.commit, concerned)))
+        self._sleeping.note_commit(logged.commit, concerned)
 
     def _concerned(self, event: Event) -> Iterable[str]:
         """The ClusterQueues in which a workload that an event is about stood, or stands."""
@@ -229,7 +214,7 @@ class QueueManager:
                     self._touched[head.cluster_queue] = None
             case HeadsWithdrawn():
                 self._touched.update(dict.fromkeys(event.cluster_queues))
-                self._moved.update(dict.fromkeys(event.cluster_queues))
+                self._sleeping.note_moves(event.cluster_queues)
             case facts.InformersSynced():
                 pass
             case _:
@@ -244,36 +229,13 @@ class QueueManager:
         if workload is not None and workload.stage is not Stage.FINISHED and not self._has_been_placed(workload, event):
             self._look[key] = None
         stood_in, stands_in = self._stood_in.get(key, ""), workload.cluster_queue if workload is not None else ""
-        moves = self._moves_on(workload, event)
         if isinstance(event, facts.WorkloadDeleted):
             self._stood_in.pop(key, None)
-        for cluster_queue in (stood_in, getattr(event, "cluster_queue", ""), stands_in):
-            if cluster_queue:
-                self._touched[cluster_queue] = None
-                if moves:
-                    self._moved[cluster_queue] = None
-                if cluster_queue in self.state.sleeps:
-                    self._unsaid[cluster_queue] = None
-        if isinstance(event, WorkloadParked):
-            self._note_parked(event)
-
-    def _moves_on(self, workload: Workload | None, event: Event) -> bool:
-        """
-        Whether an event may make it the turn of somebody else.
-
-        It does not when one more comes into line behind another of its shape, when a shape goes to sleep whose verdict
-        was told before, nor when a fact is about somebody who is in line no more: what comes of that is an event, too.
-        """
-        match event:
-            case WorkloadQueued() if workload is not None:
-                pending = self.state.index.pending.get(workload.cluster_queue)
-                return pending is not None and next(pending.members(workload.shape), None) == workload.key
-            case WorkloadParked():
-                return event.scope != "shape"
-            case facts.WorkloadObserved():
-                return workload is None or workload.stage in PENDING
-            case _:
-                return True
+        concerned = tuple(filter(None, (stood_in, getattr(event, "cluster_queue", ""), stands_in)))
+        self._touched.update(dict.fromkeys(concerned))
+        self._sleeping.note(event, workload, concerned)
+        if isinstance(event, WorkloadParked) and workload is not None and workload.parked is not None:
+            self._remember(workload.key, workload.cluster_queue, workload.parked)
 
     def _has_been_placed(self, workload: Workload, event: Event) -> bool:
         """
@@ -293,29 +255,13 @@ class QueueManager:
             case _:
                 return False
 
-    def _note_parked(self, event: WorkloadParked) -> None:
-        workload = self.state.workloads.get(event.workload)
-        if workload is not None and workload.parked is not None:
-            self._remember(workload.key, workload.cluster_queue, workload.parked)
-        sleep = self.state.sleeps.get(event.cluster_queue)
-        if sleep is None or workload is None:
-            return
-        by_shape = event.scope == "shape"
-        parked = sleep.shapes.get(workload.shape) if by_shape else sleep.blocked
-        if parked is None or event.scope == "workload":
-            return
-        sleeper = Sleeper(event.cluster_queue, shape=workload.shape if by_shape else Shape(""))
-        self._sleepers.add(sleeper, parked, self.state)
-        if is_overtaken(parked, event.cluster_queue, self.state):
-            self._due[sleeper] = None
-
     def _remember(self, key: WorkloadKey, cluster_queue: str, parked: Parked) -> None:
         """Keep what wakes a workload that is parked alone where its coming true will be noticed."""
         for wake in parked.wake:
             if isinstance(wake, TimePassed):
                 self._await(key, wake.at_ms)
         if by_verdict(parked):
-            self._sleepers.add(Sleeper(cluster_queue, workload=key), parked, self.state)
+            self._sleeping.add(Sleeper(cluster_queue, workload=key), parked)
 
     def _await(self, key: WorkloadKey, at_ms: UnixMs) -> None:
         if self._deadline_of.get(key) != at_ms:
@@ -354,17 +300,18 @@ class QueueManager:
         if self._queues_changed:
             self._queues_changed = False
             self._look_at_queues()
-        self._notice_freed()
         withdrawn = self._inactive_with_offers()
         if withdrawn:
             draft.say(HeadsWithdrawn(cluster_queues=withdrawn, reason="the ClusterQueue is not active"))
         unused = Unused(self.state, self._trees())
         turns = Turns(self.state, self._trees(), unused)
-        self._wake_due(draft, now_ms, unused, turns)
+        awake = self._sleeping.wake(draft, now_ms, unused, turns, EVENTS_PER_COMMIT_MAX)
+        self._touched.update(dict.fromkeys(awake.cluster_queues))
+        self._look.update((key, None) for key in awake.parked)
         self._look_at_workloads(draft, now_ms, unused, turns)
         self._sample(draft, now_ms)
         if not self._look:
-            self._say_unsaid(draft)
+            self._touched.update(dict.fromkeys(self._sleeping.say_unsaid(draft)))
         self._offer(draft)
         commands: list[Command] = []
         if draft.events:
@@ -406,8 +353,8 @@ class QueueManager:
         if not changed:
             return
         self._touched.update(changed)
-        self._moved.update(changed)
-        self._unsaid.update({name: None for name in changed if name in self.state.sleeps})
+        self._sleeping.note_moves(changed)
+        self._sleeping.note_unsaid(changed)
         for queue, record in self.state.local_queues.items():
             if record.spec.cluster_queue in changed:
                 self._look_at_local_queue(queue)
@@ -417,25 +364,6 @@ class QueueManager:
     def _is_active(self, cluster_queue: str) -> bool:
         return self._standings.get(cluster_queue, (False, ""))[0]
 
-    def _notice_freed(self) -> None:
-        """
-        Find who may be due by what was freed since the last time, or by what became of those ahead.
-
-        The fold keeps the trees in which quota was freed last at the end.
-        """
-        for tree in reversed(self.state.freed):
-            freed = self.state.freed[tree]
-            fresh = [flavor_resource for flavor_resource, at in freed.items() if at > self._freed_until]
-            if not fresh:
-                break
-            self._due.update(dict.fromkeys(self._sleepers.take(tree, fresh)))
-        self._freed_until = self.state.position
-        if self._behind:
-            for cluster_queue in self._moved:
-                for group in (cluster_queue, self.state.index.trees.get(cluster_queue, "")):
-                    self._due.update(self._behind.pop(group, {}))
-        self._moved = {}
-
     def _inactive_with_offers(self) -> tuple[str, ...]:
         offered = self.state.index.offered
         return tuple(name for name in self._touched if offered.get(name) and not self._is_active(name))
@@ -444,92 +372,6 @@ class QueueManager:
         if self._forest is None:
             self._forest = Forest(self.state)
         return self._forest
-
-    def _wake_due(self, draft: Draft, now_ms: UnixMs, unused: Unused, turns: Turns) -> None:
-        """
-        Wake the shapes and queues for which something has come true and whose turn it is.
-
-        The others sleep on. Those who only wait for their turn are due again when something happens in their tree.
-        """
-        ready: dict[Sleeper, tuple[Parked, Woken]] = {}
-        for sleeper in sorted(self._due):
-            if sleeper.workload:
-                self._look_if_parked(sleeper)
-                continue
-            parked = self._what_sleeps(sleeper)
-            if parked is None:
-                continue
-            name, first = sleeper.cluster_queue, turns.first(sleeper)
-            woken = came_true(parked.wake, name, parked.decided_at, self.state, now_ms, unused, first)
-            if woken is None or self._retries.hold_back(sleeper, parked.by, woken):
-                self._sleepers.add(sleeper, parked, self.state)
-            else:
-                ready[sleeper] = parked, woken
-        self._due = dict.fromkeys(ready)
-        for sleeper in turns.in_line(ready):
-            if len(draft) >= EVENTS_PER_COMMIT_MAX:
-                return
-            self._due.pop(sleeper, None)
-            parked, woken = ready[sleeper]
-            if not turns.has_come(sleeper, woken):
-                self._sleep_on(sleeper, parked, turns)
-            elif sleeper.shape and woken.needs and not self._retries.by_a_claim(sleeper, woken):
-                self._wake_alone(draft, sleeper, parked, woken, turns)
-            else:
-                self._touched[sleeper.cluster_queue] = None
-                draft.say(self._woken(sleeper, parked.by, woken.by, woken.at))
-
-    def _wake_alone(self, draft: Draft, sleeper: Sleeper, parked: Parked, woken: Woken, turns: Turns) -> None:
-        """
-        Let the first of a shape be offered and the others sleep on, but for those for whom there is enough, too.
-
-        Were all awake, a cycle would have to find out about the next of them, and put them to sleep again.
-        """
-        self._sleep_on(sleeper, parked, turns)
-        workload = turns.first(sleeper)
-        if workload is not None:
-            self._touched[sleeper.cluster_queue] = None
-            draft.wake_alone(workload)
-            if not woken.preempts:
-                turns.stand_again(sleeper)
-
-    def _sleep_on(self, sleeper: Sleeper, parked: Parked, turns: Turns) -> None:
-        """It is due again when something has happened in its tree: those ahead of it will have been decided."""
-        self._sleepers.add(sleeper, parked, self.state)
-        self._behind.setdefault(turns.group_of(sleeper.cluster_queue), {})[sleeper] = None
-
-    def _look_if_parked(self, sleeper: Sleeper) -> None:
-        workload = self.state.workloads.get(sleeper.workload)
-        if workload is not None and workload.stage is Stage.PARKED and workload.parked is not None:
-            self._look[sleeper.workload] = None
-            self._sleepers.add(sleeper, workload.parked, self.state)
-
-    def _what_sleeps(self, sleeper: Sleeper) -> Parked | None:
-        sleep = self.state.sleeps.get(sleeper.cluster_queue)
-        if sleep is None:
-            return None
-        return sleep.shapes.get(sleeper.shape) if sleeper.shape else sleep.blocked
-
-    def _woken(self, sleeper: Sleeper, key: WorkloadKey, by: str, at: Seq) -> WorkloadWoken:
-        """The end of a shape's sleep or a queue's block, in the name of whoever was skipped, or of one of its kind."""
-        if sleeper.shape and not self._is_of(key, sleeper):
-            pending = self.state.index.pending.get(sleeper.cluster_queue)
-            key = next(pending.members(sleeper.shape), key) if pending is not None else key
-        return WorkloadWoken(
-            workload=key,
-            uid=self.state.workloads[key].uid if self._is_of(key, sleeper) else Uid(""),
-            cluster_queue=sleeper.cluster_queue,
-            by=by,
-            by_position=at,
-            scope="shape" if sleeper.shape else "queue",
-            shape=sleeper.shape,
-        )
-
-    def _is_of(self, key: WorkloadKey, sleeper: Sleeper) -> bool:
-        workload = self.state.workloads.get(key)
-        if workload is None or workload.cluster_queue != sleeper.cluster_queue:
-            return False
-        return not sleeper.shape or workload.shape == sleeper.shape
 
     def _look_at_workloads(self, draft: Draft, now_ms: UnixMs, unused: Unused, turns: Turns) -> None:
         while self._look and len(draft) < EVENTS_PER_COMMIT_MAX:
@@ -572,10 +414,7 @@ class QueueManager:
         limits = self._limits_of(workload)
 
         def may_go_on(workload: Workload, woken: Woken) -> bool:
-            sleeper = _sleeps_as(workload)
-            if self._retries.hold_back(sleeper, workload.key, woken):
-                return False
-            return bool(sleeper.workload) or turns.may_go_on(workload, woken)
+            return self._sleeping.may_go_on(workload, woken, turns)
 
         return steps(state, workload, now_ms, limits, self._is_active, unused, may_go_on)
 
@@ -587,37 +426,6 @@ class QueueManager:
         if limits is None:
             limits = self._limits[namespace] = limits_of(self.state, namespace)
         return limits
-
-    def _say_unsaid(self, draft: Draft) -> None:
-        """
-        Wake what a verdict put to sleep when its workload is gone before the queue manager could say what it waits for.
-
-        The verdicts of workloads that are still there have been carried out by now: in the state or in this draft.
-        """
-        said = {
-            (event.cluster_queue, event.scope, self._shape_in(event))
-            for event in draft.events
-            if isinstance(event, WorkloadParked | WorkloadWoken) and event.scope != "workload"
-        }
-        for cluster_queue in self._unsaid:
-            sleep = self.state.sleeps.get(cluster_queue)
-            if sleep is None:
-                continue
-            asleep = [Sleeper(cluster_queue, shape=shape) for shape, parked in sleep.shapes.items() if parked is None]
-            if sleep.blocked_by and sleep.blocked is None:
-                asleep.append(Sleeper(cluster_queue))
-            for sleeper in asleep:
-                if (cluster_queue, "shape" if sleeper.shape else "queue", sleeper.shape) not in said:
-                    self._touched[cluster_queue] = None
-                    by = "the workload that the verdict was about is gone"
-                    key = WorkloadKey("") if sleeper.shape else sleep.blocked_by
-                    draft.say(self._woken(sleeper, key, by, self.state.position))
-        self._unsaid = {}
-
-    def _shape_in(self, event: WorkloadParked | WorkloadWoken) -> Shape:
-        if event.scope == "queue":
-            return Shape("")
-        return event.shape if isinstance(event, WorkloadWoken) else self.state.workloads[event.workload].shape
 
     # --- offering --------------------------------------------------------------------------------------------------
 
@@ -635,23 +443,11 @@ class QueueManager:
                 if made.withdrawn:
                     withdrawn.append(cluster_queue)
         self._touched = dict.fromkeys(list(self._touched)[done:])
-        self._moved.update(self._touched)
+        self._sleeping.note_moves(self._touched)
         if withdrawn:
             draft.say(HeadsWithdrawn(cluster_queues=tuple(withdrawn), reason="a workload of higher rank may go first"))
         if heads:
             draft.say(HeadsOffered(heads=tuple(heads)))
-
-
-def _sleeps_as(workload: Workload) -> Sleeper:
-    """What of its ClusterQueue sleeps with a workload that was skipped, or is parked by a verdict."""
-    scope = workload.verdict.scope if workload.verdict is not None and workload.stage is Stage.SKIPPED else "workload"
-    match scope:
-        case "shape":
-            return Sleeper(workload.cluster_queue, shape=workload.shape)
-        case "queue":
-            return Sleeper(workload.cluster_queue)
-        case _:
-            return Sleeper(workload.cluster_queue, workload=workload.key)
 
 
 __all__ = ["EVENTS_PER_COMMIT_MAX", "HEADS_PER_COMMIT_MAX", "QueueManager"]
