@@ -550,6 +550,18 @@ def test_who_joins_a_sleeping_shape_waits_with_it_and_not_after_its_last(cell: Q
     assert [type(event) for event in cell.settle()] == [WorkloadQueued, HeadsOffered]
 
 
+def test_who_comes_into_line_before_one_that_would_be_offered_alone_goes_in_its_place(cell: QueueCell) -> None:
+    """An older one of the shape arrives when one cpu has just come free: it is offered, and the next sleeps on."""
+    held = a_full_queue(cell)
+    finish(cell, held[0])
+    finished = cell.decide()
+    assert finished is not None
+    cell.land(finished)
+    cell.submit("older", created_s=-1)
+    assert [type(event) for event in cell.settle()] == [WorkloadQueued, HeadsOffered]
+    assert cell.offers() == ["older"]
+
+
 def test_a_new_verdict_on_one_that_is_offered_alone_takes_back_its_like(cell: QueueCell) -> None:
     """Two of a shape are on offer and the first does not fit after all: no cycle asks for the second."""
     held = a_full_queue(cell)

@@ -38,7 +38,8 @@ class Draft:
         self._leaving: dict[WorkloadKey, None] = {}
         self._awake: dict[str, dict[Shape, None]] = {}
         self._unblocked: dict[str, None] = {}
-        self._alone: dict[str, dict[Rank, None]] = {}
+        self._alone: dict[str, dict[Rank, Shape]] = {}
+        """Who may be offered though its shape sleeps, in the name of this shape; of none if it is meant itself."""
 
     def __len__(self) -> int:
         return len(self.events)
@@ -68,7 +69,7 @@ class Draft:
             self._unblocked[event.cluster_queue] = None
         workload = self._state.workloads.get(event.workload)
         if event.scope == "queue" and workload is not None and workload.uid == event.uid:
-            self.wake_alone(workload)
+            self._alone.setdefault(event.cluster_queue, {})[rank_of(self._state, workload)] = Shape("")
         stands_aside = workload is not None and workload.uid == event.uid and workload.stage is Stage.SKIPPED
         if workload is not None and stands_aside and event.workload not in self._leaving:
             self._entering.setdefault(event.cluster_queue, {})[event.workload] = (
@@ -77,8 +78,8 @@ class Draft:
             )
 
     def wake_alone(self, workload: Workload) -> None:
-        """Let a workload be offered even if its shape sleeps."""
-        self._alone.setdefault(workload.cluster_queue, {})[rank_of(self._state, workload)] = None
+        """Let a workload be offered though its shape sleeps, or one of its shape that comes into line before it."""
+        self._alone.setdefault(workload.cluster_queue, {})[rank_of(self._state, workload)] = workload.shape
 
     def is_asleep(self, cluster_queue: str, key: WorkloadKey) -> bool:
         """Whether the shape of a workload that stands in the line of a ClusterQueue will sleep."""
@@ -105,13 +106,24 @@ class Draft:
         awake = self._awake.get(cluster_queue, {})
         unblocked = cluster_queue in self._unblocked
         blocked = None if unblocked else queue.blocked
-        entering = sorted(
-            rank
+        coming = [
+            (rank, shape)
             for rank, shape in self._entering.get(cluster_queue, {}).values()
-            if (shape in awake or not queue.is_asleep(shape)) and (blocked is None or rank < blocked)
-        )
-        alone = sorted(rank for rank in self._alone.get(cluster_queue, ()) if self.is_asleep(cluster_queue, rank[-1]))
+            if blocked is None or rank < blocked
+        ]
+        entering = sorted(rank for rank, shape in coming if shape in awake or not queue.is_asleep(shape))
+        alone = sorted(rank for rank in self._may_go_alone(cluster_queue, coming) if rank[-1] not in self._leaving)
         standing = queue.ranks_ahead(awake, unblocked=unblocked)
         if self._leaving:
             standing = (rank for rank in standing if rank[-1] not in self._leaving)
         return heapq.merge(standing, entering, alone) if entering or alone else standing
+
+    def _may_go_alone(self, cluster_queue: str, coming: list[tuple[Rank, Shape]]) -> Iterator[Rank]:
+        """Of each sleeping shape the best, as many as were let: of those and of who comes into line now."""
+        let: dict[Shape, list[Rank]] = {}
+        for rank, shape in self._alone.get(cluster_queue, {}).items():
+            if self.is_asleep(cluster_queue, rank[-1]):
+                let.setdefault(shape, []).append(rank)
+        for shape, ranks in let.items():
+            others = [rank for rank, entered in coming if entered == shape]
+            yield from heapq.nsmallest(len(ranks), [*ranks, *others])
