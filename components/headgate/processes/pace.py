@@ -20,11 +20,11 @@ from typing import Final, NamedTuple
 from headgate.events.base import Producer
 
 PAUSE_S: Final[Mapping[Producer, float]] = {
-    Producer.INFORMER_BRIDGE: 0.03,
-    Producer.QUEUE_MANAGER: 0.01,
-    Producer.SCHEDULER: 0.01,
-    Producer.BINDER: 0.03,
-    Producer.UNGATER: 0.03,
+    Producer.INFORMER_BRIDGE: 0.05,
+    Producer.QUEUE_MANAGER: 0.03,
+    Producer.SCHEDULER: 0.03,
+    Producer.BINDER: 0.05,
+    Producer.UNGATER: 0.05,
     Producer.SNAPSHOTTER: 0.1,
 }
 """From the beginning of a turn to that of the next on a busy machine, in seconds."""
