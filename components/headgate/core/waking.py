@@ -123,9 +123,7 @@ class Unused:
 
     def enough(self, cluster_queue: str, needs: Needs) -> bool:
         """Whether all of one of these ways is unused. True when nothing is known: in doubt, a cycle shall decide."""
-        if not needs or self._ledger(cluster_queue) is None:
-            return True
-        return any(not self.lacking(cluster_queue, way) for way in needs)
+        return not needs or self._ledger(cluster_queue) is None or self._unused_way(cluster_queue, needs) is not None
 
     def reaches(self, cluster_queue: str, needs: Needs, workload: Workload | None) -> bool:
         """Whether all of one of these ways might be there after preempting for a workload; for anybody, with None."""
@@ -142,7 +140,9 @@ class Unused:
         ledger = self._ledger(cluster_queue) if needs else None
         if ledger is None:
             return 0
-        way = next((way for way in needs if not self.lacking(cluster_queue, way)), needs[0])
+        way = self._unused_way(cluster_queue, needs)
+        if way is None:
+            way = needs[0]
         node = ledger.tree.cluster_queues[cluster_queue]
         amounts = self._amounts(way)
         return max((ledger.borrowing_level(node, fr, value).height for fr, value in amounts.items()), default=0)
@@ -155,17 +155,26 @@ class Unused:
                 return True
         return False
 
-    def take(self, cluster_queue: str, needs: Needs) -> None:
-        """Take away the first of these ways that is unused, until `give_back`. Nothing when none is."""
-        ledger = self._ledger(cluster_queue)
-        way = next((way for way in needs if not self.lacking(cluster_queue, way)), None)
-        if ledger is None or way is None:
-            return
+    def take(self, cluster_queue: str, needs: Needs) -> bool:
+        """Take away the first of these ways that is unused, until `give_back`. Whether there is `enough`."""
+        ledger = self._ledger(cluster_queue) if needs else None
+        if ledger is None:
+            return True
+        way = self._unused_way(cluster_queue, needs)
+        if way is None:
+            return False
         self._known.clear()
         node = ledger.tree.cluster_queues[cluster_queue]
         for fr, value in self._amounts(way).items():
             ledger.add(node, fr, value)
             self._taken.append((ledger, node, fr, value))
+        return True
+
+    def _unused_way(self, cluster_queue: str, needs: Needs) -> dict[str, str] | None:
+        for way in needs:
+            if not self.lacking(cluster_queue, way):
+                return way
+        return None
 
     def give_back(self) -> None:
         """Undo all that was taken."""

@@ -227,8 +227,7 @@ class Turns:
             self._next += 1
             if offered.cluster_queue != cluster_queue or offered.rank < rank:
                 self._try(offered.cluster_queue, offered.needs)
-        if self._left.enough(cluster_queue, woken.needs):
-            self._left.take(cluster_queue, woken.needs)
+        if self._left.take(cluster_queue, woken.needs):
             return True
         if not woken.preempts or cluster_queue in self._preempts:
             return False
@@ -237,9 +236,7 @@ class Turns:
 
     def _try(self, cluster_queue: str, needs: Needs) -> None:
         """Somebody ahead takes what it needs, or will look for others to preempt."""
-        if self._left.enough(cluster_queue, needs):
-            self._left.take(cluster_queue, needs)
-        else:
+        if not self._left.take(cluster_queue, needs):
             self._preempts[cluster_queue] = None
 
     def _on_offer(self, cluster_queue: str) -> list[_Offered]:
