@@ -123,8 +123,7 @@ def _tables() -> tuple[dict[type[EventBase], dict[Stage, Stage]], dict[type[Even
     return arrows, overtaken
 
 
-ENDS, _OVERTAKEN = _tables()
-"""`ENDS`: where each event leads, by the stage that it finds its workload in."""
+_ARROWS, _OVERTAKEN = _tables()
 
 
 class IllegalTransitionError(Exception):
@@ -153,7 +152,7 @@ def next_stage(stage: Stage, event: type[EventBase]) -> Stage | None:
 
     Raises LookupError when the table has neither (the fold turns it into an IllegalTransitionError).
     """
-    end = ENDS[event].get(stage)
+    end = _ARROWS[event].get(stage)
     if end is not None:
         return end
     if stage in _OVERTAKEN.get(event, ()):

@@ -14,7 +14,7 @@ from headgate.core.admission_fair_sharing import local_queue_usage, orders_by_us
 from headgate.core.amounts import amount
 from headgate.core.fold_objects import ANY, free, sit_down, stand, tree_in, wake_for_pods
 from headgate.core.ingest import ELASTIC_JOB
-from headgate.core.lifecycle import ENDS, IllegalTransitionError, next_stage
+from headgate.core.lifecycle import IllegalTransitionError, next_stage
 from headgate.core.pending import PendingQueue, Rank
 from headgate.core.requests import reclaimable
 from headgate.core.slices import standing
@@ -251,8 +251,7 @@ def moved(state: State, event: Any, seq: Seq) -> tuple[Workload, Stage] | None:
     if workload is None or workload.uid != event.uid:
         state.overtaken += 1
         return None
-    end = ENDS[type(event)].get(workload.stage)
-    return (workload, end) if end is not None else step(state, workload, type(event), seq)
+    return step(state, workload, type(event), seq)
 
 
 def step(state: State, workload: Workload, event: type[EventBase], seq: Seq) -> tuple[Workload, Stage] | None:
