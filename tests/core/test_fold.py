@@ -6,6 +6,8 @@ import sys
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.logs import TestLog
 
 from headgate.core import fold
@@ -209,6 +211,24 @@ def test_an_owner_that_changes_is_followed() -> None:
         log.append(BRIDGE, observed(owner=owner))
     assert log.state.index.by_owner == {"second": W}
     assert log.state.workloads[W].owner == owner
+
+
+@given(st.dictionaries(st.sampled_from("abcde"), st.sampled_from(["", "0", "2", "-1"]), min_size=1), st.data())
+def test_what_a_local_queue_uses_follows_from_who_is_admitted(cpus: dict[str, str], data: st.DataObject) -> None:
+    """Whatever they hold, also nothing, and in whatever order they end: as in a state made anew from the tables."""
+    keys = {f"team-a/{name}": cpu for name, cpu in cpus.items()}
+    log = with_queue(*keys)
+    log.append(MANAGER, offered(*keys))
+    for key, cpu in keys.items():
+        charged = {"flavors": {"cpu": "f"}, "resource_usage": {"cpu": cpu}} if cpu else {}
+        admission = Admission(cluster_queue="cq", pod_set_assignments=(PodSetAssignment(count=4, **charged),))  # type: ignore[arg-type]
+        log.append(SCHEDULER, msgspec.structs.replace(reserved(key), admission=admission), admitted(key))
+    for key in data.draw(st.permutations(sorted(keys))):
+        restored = fold.restore("main", fold.encode(log.state)).index
+        assert restored.admitted_usage == log.state.index.admitted_usage
+        assert restored.admitted_count == log.state.index.admitted_count
+        log.append(BRIDGE, WorkloadDeleted(workload=WorkloadKey(key), uid=Uid("u")))
+    assert log.state.index.admitted_usage == log.state.index.admitted_count == {}
 
 
 def test_of_the_state_only_its_root_is_tracked() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from tests.simulation.scenarios import kueue
+from tests.simulation.scenarios import KUEUE, kueue
 
 from headgate.testing.cluster import BY_PLURAL
 from headgate.testing.world import World
@@ -169,7 +169,7 @@ class Cell:
         usual = (*flavors, kueue("LocalQueue", "lq", {"clusterQueue": "q"}, "team"))
         self.world.apply(*(each for each in usual if (each["kind"], each["metadata"]["name"]) not in given), *objects)
         if ("Workload", "w") not in given:
-            self.world.apply(job())
+            self.world.apply(job(cpu="1"))
 
     def writes(self) -> Iterator[tuple[str, str, int]]:
         """Verb, path and code of every write of ours from here on; more than WRITES_MAX of them fail."""
@@ -198,13 +198,13 @@ class Cell:
         return next((each for each in conditions if each["type"] == kind), {})
 
 
-def job() -> Json:
-    containers = [{"name": "a", "image": "b", "resources": {"requests": {"cpu": "1"}}}]
+def job(name: str = "j", **requests: str) -> Json:
+    containers = [{"name": "a", "image": "b", "resources": {"requests": requests}}]
     labels = {"kueue.x-k8s.io/queue-name": "lq"}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": "j", "namespace": "team", "labels": labels},
+        "metadata": {"name": name, "namespace": "team", "labels": labels},
         "spec": {"suspend": True, "template": {"spec": {"restartPolicy": "Never", "containers": containers}}},
     }
 
@@ -223,7 +223,7 @@ def test_nonsense_becomes_conditions(case: Case) -> None:
 def test_a_workload_that_cannot_be_read_waits_without_a_word() -> None:
     """As good as absent, and said by the bridge: its neighbours run."""
     cell = Cell((queue(group(CPU)), workload({"cpu": "1e1.5"})))
-    cell.world.apply(job())
+    cell.world.apply(job(cpu="1"))
     assert all(code < 400 for _, _, code in cell.writes())
     found = {
         each["metadata"]["name"]: each for each in cell.world.cluster.objects(BY_PLURAL["kueue.x-k8s.io", "workloads"])
@@ -242,3 +242,19 @@ def test_a_flavor_in_two_groups_is_shown_once() -> None:
         for field in ("flavorsReservation", "flavorsUsage"):
             (shown,) = found["status"][field]
             assert [(each["name"], each["total"]) for each in shown["resources"]] == [("cpu", "1"), ("memory", "0")]
+
+
+def test_those_that_ask_for_nothing_end_one_by_one() -> None:
+    """Admitted in one LocalQueue where nobody holds anything, and then deleted: the cell goes on."""
+    cell = Cell((queue(group(CPU)), workload({})))
+    world, usage = cell.world, cell.world.state.index.admitted_usage
+    world.apply(job())
+    world.run(until_ms=world.clock.now_ms + SETTLED_MS)
+    for gone, left in (
+        ("batch/v1/namespaces/team/jobs/j", {"team/lq": {}}),
+        (f"{KUEUE}/namespaces/team/workloads/w", {}),
+    ):
+        assert usage == {"team/lq": {}}
+        assert world.cluster.request("DELETE", f"/apis/{gone}", {"propagationPolicy": "Background"}).status == 200
+        world.run(until_ms=world.clock.now_ms + SETTLED_MS)
+        assert usage == left

@@ -32,9 +32,10 @@ def count(state: State, workload: Workload, charged: dict[FlavorResource, int]) 
     """An admitted workload holds this from now on, in the name of its LocalQueue."""
     queue = _queue_of(workload)
     state.index.admitted_in[workload.key] = queue, charged
+    state.index.admitted_count[queue] = state.index.admitted_count.get(queue, 0) + 1
     used = state.index.admitted_usage.setdefault(queue, {})
     for (_, resource), value in charged.items():
-        used[resource] = used.get(resource, 0) + value
+        _add(used, resource, value)
     _remember(state, queue)
 
 
@@ -46,13 +47,19 @@ def uncount(state: State, key: WorkloadKey) -> None:
     queue, charged = counted
     used = state.index.admitted_usage[queue]
     for (_, resource), value in charged.items():
-        left = used.get(resource, 0) - value
-        if left:
-            used[resource] = left
-        else:
-            used.pop(resource, None)
-    if not used:
-        del state.index.admitted_usage[queue]
+        _add(used, resource, -value)
+    # By their number: workloads without requests hold nothing, and are admitted all the same.
+    state.index.admitted_count[queue] -= 1
+    if not state.index.admitted_count[queue]:
+        del state.index.admitted_count[queue], state.index.admitted_usage[queue]
+
+
+def _add(used: dict[str, int], resource: str, value: int) -> None:
+    total = used.get(resource, 0) + value
+    if total:
+        used[resource] = total
+    else:
+        used.pop(resource, None)
 
 
 def penalise(state: State, workload: Workload, penalty: dict[str, str]) -> None:

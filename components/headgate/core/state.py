@@ -388,8 +388,9 @@ class Index:
     marked as `Workload.preemptor`.
 
     `slices`: uid of a job -> all its workloads, of which `by_owner` has the one that stands for it.
-    `admitted_usage`: LocalQueue -> resource -> amount that its admitted workloads hold; `admitted_in` the same by
-    workload. `local_queue_usage`: LocalQueue -> its usage by weight, where it is not 0.
+    `admitted_usage`: LocalQueue -> resource -> amount that its admitted workloads hold, with an entry as long as there
+    are any, also where they hold nothing; `admitted_count` how many they are; `admitted_in` what each holds, and for
+    which LocalQueue. `local_queue_usage`: LocalQueue -> its usage by weight, where it is not 0.
 
     `standing`: cohort tree -> its ClusterQueues that a head blocks, `State.sleeps[...].blocked_by`: a StrictFIFO head
     with a verdict, or a workload that waits for those it preempted. Those heads stand at their place in every cycle of
@@ -400,6 +401,7 @@ class Index:
     """
 
     __slots__ = (
+        "admitted_count",
         "admitted_in",
         "admitted_usage",
         "by_owner",
@@ -435,6 +437,7 @@ class Index:
         self.selecting: dict[str, dict[str, None]] = {}
         self.slices: dict[str, dict[WorkloadKey, None]] = {}
         self.admitted_usage: dict[LocalQueueKey, dict[str, int]] = {}
+        self.admitted_count: dict[LocalQueueKey, int] = {}
         self.admitted_in: dict[WorkloadKey, tuple[LocalQueueKey, dict[FlavorResource, int]]] = {}
         self.local_queue_usage: dict[LocalQueueKey, float] = {}
         self.preemptors: dict[str, WorkloadKey] = {}
