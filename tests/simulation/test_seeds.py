@@ -20,6 +20,7 @@ from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import CycleDecided, QuotaReserved
 from headgate.processes.informer_bridge.decide import InformerBridge
+from headgate.processes.snapshotter.decide import Rules, Snapshotter
 from headgate.testing.cluster import BY_PLURAL
 from headgate.testing.world import MACHINES, NO_FAULTS, Faults, World
 
@@ -42,10 +43,15 @@ def faults_of(seed: int) -> Faults:
         call_lost=some(0.1),
         watch_cut=some(0.02),
         lag=some(0.4),
-        snapshot=some(0.05),
         forget=some(0.2),
         until_ms=1_700_000_000_000 + 60_000,
     )
+
+
+def rules_of(seed: int) -> Rules:
+    """When snapshots are taken in a seed: after every few commits, or as in production."""
+    rng = random.Random(f"snapshots-{seed}")
+    return Rules(commits=rng.choice([7, 40, 20_000]), idle_ms=rng.choice([500, 15_000]))
 
 
 class Run:
@@ -53,8 +59,11 @@ class Run:
 
     def __init__(self, plan: Scenario, faults: Faults, seed: int, *, round_ms: int = 0) -> None:
         self.plan = plan
-        bridge = partial(InformerBridge, configuration=plan.configuration)
-        machines = {**MACHINES, Producer.INFORMER_BRIDGE: bridge}
+        machines = {
+            **MACHINES,
+            Producer.INFORMER_BRIDGE: partial(InformerBridge, configuration=plan.configuration),
+            Producer.SNAPSHOTTER: partial(Snapshotter, rules=rules_of(seed)),
+        }
         self.world = World(seed=seed, faults=faults, check=self.check, machines=machines, round_ms=round_ms)
 
     def check(self, state: State, logged: LoggedCommit) -> None:
@@ -192,3 +201,4 @@ def test_the_faults_do_happen() -> None:
     assert sum(world.refused for world in worlds) > 0
     assert sum(world.resumes for world in worlds) > 0
     assert sum(world.lists for world in worlds) > 0
+    assert sum(world.restored for world in worlds) > 0

@@ -6,8 +6,12 @@ in-memory API server of `headgate.testing.cluster`. A step of the world is a ste
 take an answer or a watch event, decide, carry out a call. Which process, how many commits and what goes wrong is drawn
 from the seed, so a failure is a seed, and the same seed gives the same log, byte for byte.
 
-What goes wrong (`Faults`): a process crashes between any two steps and starts again from the newest snapshot and the
-tail; a second instance takes over while the first still believes that it leads; calls fail and are repeated, also after
+Snapshots are those that the snapshotter asks for. They are stored as in production (`processes.snapshots`), the
+stretch of the log behind each is folded again and compared, and a process starts from the newest one that the log
+speaks of.
+
+What goes wrong (`Faults`): a process crashes between any two steps and starts again from a snapshot and the tail; a
+second instance takes over while the first still believes that it leads; calls fail and are repeated, also after
 they had been carried out; watches are cut; commits and answers arrive late, in bursts, one by one.
 
 With `round_ms` a round in which somebody did something takes so much virtual time; without, what follows from each
@@ -51,10 +55,14 @@ from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, digest, encode_commit
 from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.events.subjects import log_subject
+from headgate.processes import snapshots
 from headgate.processes.binder.decide import Binder
 from headgate.processes.informer_bridge.decide import RESOURCES, InformerBridge
 from headgate.processes.queue_manager.decide import QueueManager
 from headgate.processes.scheduler.decide import Scheduler
+from headgate.processes.snapshots import SnapshotMeta
+from headgate.processes.snapshotter.decide import VERIFY, Snapshotter, Verified
+from headgate.processes.snapshotter.decide import Stored as StoredSnapshot
 from headgate.processes.ungater.decide import Ungater
 from headgate.testing.cluster import BY_PLURAL, Cluster, Watch
 
@@ -64,7 +72,11 @@ MACHINES: Mapping[Producer, Callable[[State], Machine]] = {
     Producer.SCHEDULER: Scheduler,
     Producer.BINDER: Binder,
     Producer.UNGATER: Ungater,
+    Producer.SNAPSHOTTER: Snapshotter,
 }
+
+SNAPSHOTS_KEPT = 4
+"""As many as the snapshotter keeps by default."""
 
 HISTORY_MAX = 1000
 """Changes the cluster remembers per kind: the bridge polls its watches at every step and is never far behind."""
@@ -90,7 +102,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     are repeated. `watch_cut` ends a watch; the bridge goes on where it was cut, or lists again. `forget` lets the
     cluster forget a resource's history when the bridge starts, which then has to list what it would have resumed. `lag`
     leaves a process behind the log for a step. No faults are injected after `until_ms` of virtual time, so that every
-    run can come to its end.
+    run can come to its end. How often snapshots are taken is the snapshotter's `Rules`.
     """
 
     crash: float = 0.0
@@ -101,18 +113,22 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     watch_cut: float = 0.0
     forget: float = 0.0
     lag: float = 0.0
-    snapshot: float = 0.0
     until_ms: int = 0
 
 
 NO_FAULTS = Faults()
 
 
-class Stored(msgspec.Struct, frozen=True):
-    """A snapshot: the position it holds and the encoded state."""
+class Packed(msgspec.Struct, frozen=True):
+    """A snapshot on its way: what asked for it, what it says it is, and its bytes as of that moment."""
 
-    position: Seq
-    encoded: bytes
+    call_id: str
+    meta: SnapshotMeta
+    blob: bytes
+
+
+class DivergedError(AssertionError):
+    """Raised when folding the log again gives another state than the one that a snapshot was taken of."""
 
 
 class Instance:
@@ -126,7 +142,7 @@ class Instance:
         self.machine: Machine | None = None
         self.stimuli: deque[Stimulus] = deque()
         self.calls: deque[Call] = deque()
-        self.snapshots: deque[TakeSnapshot] = deque()
+        self.snapshots: deque[Packed] = deque()
         self.wake_at_ms: int | None = None
         self.seen: Seq = state.position
         self.awaits: Seq = Seq(0)
@@ -177,7 +193,10 @@ class World:
         self.cluster = Cluster(self.clock, seed=f"world-{seed}", history_max=HISTORY_MAX)
         self.state = fold.new_state(cell)
         self.log: list[LoggedCommit] = []
-        self.snapshots: list[Stored] = []
+        self.blobs: dict[Seq, bytes] = {}
+        """The stored snapshots by position, at most SNAPSHOTS_KEPT."""
+        self.restored = 0
+        """How often a process started from one."""
         self.refused = 0
         self.lists = 0
         self.resumes = 0
@@ -206,9 +225,15 @@ class World:
     def _cold_state(self) -> State:
         if self._shared:
             return self.state
-        if self.snapshots:
-            return fold.restore(self.cell, self.snapshots[-1].encoded)
-        return fold.new_state(self.cell)
+        record = self.state.snapshot
+        blob = self.blobs.get(record.position) if record is not None else None
+        if record is None or blob is None:
+            return fold.new_state(self.cell)
+        meta, state = snapshots.unpack(blob, self.cell)
+        if (meta.position, meta.state_hash, meta.log_hash) != (record.position, record.state_hash, record.log_hash):
+            raise DivergedError(f"snapshot {record.name} is not the one that the log speaks of")
+        self.restored += 1
+        return state
 
     def crash(self, instance: Instance) -> None:
         """Kill an instance at once: all it knew and all that was on its way is lost. It starts again after a while."""
@@ -393,7 +418,10 @@ class World:
                 case WakeAt(at_ms):
                     instance.wake_at_ms = at_ms
                 case TakeSnapshot():
-                    instance.snapshots.append(command)
+                    # The state goes on changing, so its bytes are taken at once.
+                    now_ms = UnixMs(self.clock.now_ms)
+                    meta, blob = snapshots.pack(instance.state, log_identity=self.cell, taken_ms=now_ms)
+                    instance.snapshots.append(Packed(command.call_id, meta, blob))
 
     # --- Kubernetes ------------------------------------------------------------------------------------------------
 
@@ -474,15 +502,31 @@ class World:
                 instance.stimuli.append(Changed(resource, event.type, bytes(event.object), version))
 
     def _store_snapshot(self, instance: Instance) -> None:
-        command = instance.snapshots.popleft()
-        self.snapshot()
-        instance.stimuli.append(Completed(command.call_id, 200, b""))
-
-    def snapshot(self) -> Stored:
-        """Store a snapshot of the log as it is."""
-        stored = Stored(self.state.position, fold.encode(self.state))
-        self.snapshots.append(stored)
-        return stored
+        """Store a snapshot as the snapshotter's loop does, and fold the log behind it again to verify it."""
+        packed = instance.snapshots.popleft()
+        meta = packed.meta
+        before = max((position for position in self.blobs if position < meta.position), default=None)
+        state = fold.new_state(self.cell) if before is None else snapshots.unpack(self.blobs[before], self.cell)[1]
+        self.blobs[meta.position] = packed.blob
+        for old in sorted(self.blobs)[:-SNAPSHOTS_KEPT]:
+            del self.blobs[old]
+        stored = StoredSnapshot(
+            name=snapshots.name_of(meta.position),
+            position=meta.position,
+            state_hash=meta.state_hash,
+            log_hash=meta.log_hash,
+            size_bytes=meta.size_bytes,
+        )
+        instance.stimuli.append(Completed(packed.call_id, 200, msgspec.json.encode(stored)))
+        if self._shared:
+            return  # One state for all and no log: there is nothing to compare, and nobody starts from it.
+        for logged in self.log[state.position : meta.position]:
+            fold.apply(state, logged)
+        refolded = fold.state_hash(state)
+        if refolded != meta.state_hash:
+            raise DivergedError(f"the log folded to position {meta.position} gives {refolded}, not {meta.state_hash}")
+        verified = Verified(position=meta.position, live_hash=meta.state_hash, refolded_hash=refolded)
+        instance.stimuli.append(Completed(f"{VERIFY}{meta.position}", 200, msgspec.json.encode(verified)))
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -525,8 +569,6 @@ class World:
             if self._step(instance):
                 self.steps += 1
                 busy = True
-        if self._happens(self.faults.snapshot):
-            self.snapshot()
         return busy
 
     def _next_due_ms(self) -> int | None:

@@ -1,5 +1,5 @@
 """
-A trace through a whole cell: the six machines' decisions, the simulated cluster, virtual time.
+A trace through a whole cell: the decisions of the five machines that decide, the simulated cluster, virtual time.
 
 The same trace and options give the same log, byte for byte; its hash stands in the report.
 """
@@ -8,11 +8,15 @@ from collections.abc import Callable
 
 import msgspec
 
+from headgate.events.base import Producer
 from headgate.testing.simulate import openb
 from headgate.testing.simulate.report import Recorder, Report
-from headgate.testing.world import World
+from headgate.testing.world import MACHINES, World
 
 START_MS = 1_700_000_000_000
+
+DECIDING = {producer: machine for producer, machine in MACHINES.items() if producer is not Producer.SNAPSHOTTER}
+"""A trace runs for virtual days without a restart: snapshots of it every few minutes would serve nobody."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +47,7 @@ def run_trace(
     """
     begun_s = clock()
     recorder = Recorder(openb.GPU, START_MS)
-    world = World(start_ms=START_MS, cell="openb", check=recorder.observe, sink=sink)
+    world = World(start_ms=START_MS, cell="openb", check=recorder.observe, sink=sink, machines=DECIDING)
     world.create(*openb.cluster_objects(trace))
     world.run(until_ms=START_MS)
     sizes = openb.Sizes(trace.nodes)
