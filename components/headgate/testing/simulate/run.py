@@ -4,10 +4,12 @@ A trace through a whole cell: the decisions of the five machines that decide, th
 The same trace and options give the same log, byte for byte; its hash stands in the report.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from headgate.core.machine import Machine
+from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.testing.simulate import openb
 from headgate.testing.simulate.report import Recorder, Report
@@ -15,7 +17,9 @@ from headgate.testing.world import MACHINES, World
 
 START_MS = 1_700_000_000_000
 
-DECIDING = {producer: machine for producer, machine in MACHINES.items() if producer is not Producer.SNAPSHOTTER}
+DECIDING: Mapping[Producer, Callable[[State], Machine]] = {
+    producer: machine for producer, machine in MACHINES.items() if producer is not Producer.SNAPSHOTTER
+}
 """A trace runs for virtual days without a restart: snapshots of it every few minutes would serve nobody."""
 
 
