@@ -6,7 +6,7 @@ import anyio
 import pytest
 from tests.support.toys import Counter, Recorder
 
-from headgate.adapters.log import AppendOutcome
+from headgate.adapters.log import AppendOutcome, LogDamaged, LogTruncated
 from headgate.core import fold
 from headgate.core.appending import next_commit
 from headgate.core.fold import BrokenLogError
@@ -85,6 +85,16 @@ class Usurped(AsyncMemoryLog):
                 fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload))
             await write(self, state, LeaderElected(holder="rival"), epoch=state.producers[Producer(producer)].epoch + 1)
         return await super().append(producer, payload, expected_last=expected_last, commit_id=commit_id)
+
+
+class Forgetful(Usurped):
+    """A log that loses its last entry just before the nth append of ours."""
+
+    async def append(self, producer: str, payload: bytes, *, expected_last: int, commit_id: str) -> AppendOutcome:
+        self.left -= 1
+        if self.left == 0:
+            self.memory.lose_suffix(1)
+        return await AsyncMemoryLog.append(self, producer, payload, expected_last=expected_last, commit_id=commit_id)
 
 
 async def write(log: AsyncMemoryLog, state: State, *events: Any, epoch: int) -> None:
@@ -234,8 +244,36 @@ async def test_a_log_that_a_snapshot_proves_damaged_stops_the_process(around, un
     elif damage == "another stream":
         around.memory.identity = "later"
     host, _, _ = around.host(lambda state: Counter(state, 0))
-    with pytest.raises(LogShorterThanSnapshotError, match="restore the stream from a backup"):
+    with pytest.raises(LogShorterThanSnapshotError, match="headgate restore"):
         await host.run()
+
+
+@pytest.mark.parametrize("damage", ["the end is torn", "the middle is gone"])
+async def test_a_log_that_cannot_be_delivered_stops_the_process_before_it_stands(
+    around, until, running, damage
+) -> None:
+    """Also where a snapshot would let it begin behind the gap."""
+    state = await grow(around, 5, until, running)
+    await store_snapshot(around, state)
+    last = around.memory.last_seq()
+    if damage == "the end is torn":
+        around.memory.tear_end(2)
+        expected = f"the log ends at {last - 2}, the stream claims {last}"
+    else:
+        around.memory.lose_middle(2, 3)
+        expected = "entry 2 is missing, the next one there is 4"
+    host, _, _ = around.host(lambda state: Counter(state, 0))
+    with pytest.raises(LogDamaged, match=expected):
+        await host.run()
+
+
+async def test_a_leader_whose_own_last_commit_is_gone_stops(around, until, running) -> None:
+    """A subject that ends before our last append is no rival's doing: entries are lost, and nobody goes on."""
+    host, _, _ = around.host(lambda state: Counter(state, 6), log=Forgetful(around, at=3))
+    with pytest.raises(BaseExceptionGroup) as caught, anyio.fail_after(10):
+        await host.run()
+    assert isinstance(only(caught.value), LogTruncated)
+    assert "headgate restore" in str(only(caught.value))
 
 
 async def test_an_unreadable_entry_stops_the_process(around, running) -> None:

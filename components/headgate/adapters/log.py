@@ -12,7 +12,8 @@ What every implementation promises:
   outcome is found by reading. A commit is never lost once `Appended` was returned, and never stored twice.
 - `tail` and `read` give each entry exactly once and in order, across any number of broker crashes.
 - A log that has lost entries which a reader has already seen is not read on: the reader gets `LogTruncated` or
-  `LogHole`.
+  `LogHole`. One that claims entries which it cannot deliver is read as far as it goes, and then `LogTorn` is raised:
+  nobody waits for what never comes.
 """
 
 # ruff: noqa: N818 - exceptions here are named for what happened (LogTruncated), which is what the reader needs to see.
@@ -87,16 +88,31 @@ class LogDamaged(LogError):
     """What was read before is no longer what the broker holds. The process must stop; a human decides."""
 
 
+REMEDY = (
+    "Stop every process of this cell, then `headgate restore` continues from a backup, or `headgate rebuild` begins a "
+    "new log from what the API server has"
+)
+"""What to do when entries of a log are lost; the end of every message that says so."""
+
+
 class LogTruncated(LogDamaged):
     """Raised when the stream ends before an entry that was already read, was replaced, or is gone."""
 
     def __init__(self, log: str, *, read_up_to: int, detail: str) -> None:
-        super().__init__(
-            f"{log}: {detail}, but entries up to {read_up_to} were already read. Stop every process of this cell; "
-            "restore the stream from a backup that reaches this position, or start a new cell and let its state be "
-            "rebuilt from the API server"
-        )
+        super().__init__(f"{log}: {detail}, but entries up to {read_up_to} were already read. {REMEDY}")
         self.read_up_to = read_up_to
+
+
+class LogTorn(LogDamaged):
+    """Raised when the broker claims entries at the end of the log that it cannot deliver."""
+
+    def __init__(self, log: str, *, ends_at: int, claimed: int) -> None:
+        super().__init__(
+            f"{log}: the log ends at {ends_at}, the stream claims {claimed}: its storage has lost entries "
+            f"{ends_at + 1} to {claimed}, as after a power failure. {REMEDY}"
+        )
+        self.ends_at = ends_at
+        self.claimed = claimed
 
 
 class LogHole(LogDamaged):
@@ -105,8 +121,7 @@ class LogHole(LogDamaged):
     def __init__(self, log: str, *, expected: int, found: int) -> None:
         super().__init__(
             f"{log}: entry {expected} is missing, the next one there is {found}: the log is damaged, or was trimmed. "
-            "Stop every process of this cell; restore the stream from a backup, start from a snapshot taken at "
-            f"{found - 1} or later, or start a new cell and let its state be rebuilt from the API server"
+            f"{REMEDY}"
         )
         self.expected = expected
         self.found = found
@@ -188,6 +203,15 @@ class Log(Protocol):
         Follows the log from entry `start` on, which need not exist yet; `start - 1` must.
 
         Who can take entries by `linger_s` later gets more of them at once, which is cheaper for all.
+        """
+        ...
+
+    async def verify(self) -> None:
+        """
+        Asks the broker whether it can deliver all entries from the first to the last.
+
+        :raises LogTorn: it claims entries at the end that it does not have.
+        :raises LogHole: entries are missing in the middle.
         """
         ...
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import anyio
 
-from headgate.cli.output import BROKEN, WRONG_USAGE
+from headgate.cli.output import BROKEN, FAILED, WRONG_USAGE, CliError
 
 POLL_S = 0.05
 BACKOFF_S_MIN = 0.1
@@ -46,7 +46,11 @@ class ChildState(enum.StrEnum):
 
 
 class Child:
-    """One child process. `changed` is told, in words, whenever something happens to it."""
+    """
+    One child process. `changed` is told, in words, whenever something happens to it.
+
+    `exit_code` is that of a child that has given up.
+    """
 
     def __init__(
         self,
@@ -63,6 +67,7 @@ class Child:
         self.address_file = address_file
         self.state = ChildState.WAITING
         self.restarts = 0
+        self.exit_code = 0
         self._args = list(args)
         self._env = dict(env)
         self._changed = changed
@@ -99,6 +104,13 @@ class Child:
             return ""
         return next((line for line in reversed(lines) if line.strip()), "")
 
+    def gave_up(self) -> CliError | None:
+        """If it has given up: why, with the exit code for the whole command."""
+        if self.state is not ChildState.FAILED:
+            return None
+        code = self.exit_code if self.exit_code in (BROKEN, WRONG_USAGE) else FAILED
+        return CliError(f"{self.name} gave up: {self.last_words()} ({self.log_file})", code)
+
     async def keep(self) -> None:
         """Run it, again and again, until `stop` or until starting it again cannot help."""
         backoff_s = BACKOFF_S_MIN
@@ -110,6 +122,7 @@ class Child:
                 break
             if code in HOPELESS:
                 self.state = ChildState.FAILED
+                self.exit_code = code
                 self._changed(f"{self.name} gave up ({_how(code)}): {self.last_words()}")
                 return
             if anyio.current_time() - began >= STEADY_S:

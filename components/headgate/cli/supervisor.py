@@ -348,15 +348,18 @@ class Supervisor:
         with anyio.move_on_after(timeout_s):
             while True:
                 reports = await self.reports()
-                for report in reports:
-                    if report.state == ChildState.FAILED:
-                        child = self.children[report.name]
-                        raise CliError(f"{child.name} gave up: {child.last_words()} ({child.log_file})", FAILED)
+                self.fail_if_given_up()
                 if all(report.ready for report in reports):
                     return
                 await anyio.sleep(_PROBE_S)
         late = [f"{each.name} ({each.detail or each.state})" for each in await self.reports() if not each.ready]
         raise CliError(f"not ready within {timeout_s:g} s: {', '.join(late)}; logs are in {self.data / 'logs'}", FAILED)
+
+    def fail_if_given_up(self) -> None:
+        """Raises CliError when a child has given up, damage to the log before anything else."""
+        ended = [error for child in self.children.values() if (error := child.gave_up()) is not None]
+        if ended:
+            raise max(ended, key=lambda error: error.code)
 
     async def reports(self) -> list[ProcessReport]:
         """How each process is doing, in their own words."""

@@ -195,13 +195,7 @@ async def _wait(cell: Supervisor) -> None:
     """Without a terminal: until a signal, or until a process has given up."""
     while True:
         await anyio.sleep(REFRESH_S)
-        _fail_if_given_up(cell)
-
-
-def _fail_if_given_up(cell: Supervisor) -> None:
-    for child in cell.children.values():
-        if child.state == "failed":
-            raise CliError(f"{child.name} gave up: {child.last_words()} ({child.log_file})", FAILED)
+        cell.fail_if_given_up()
 
 
 async def _show(cell: Supervisor, news: deque[str]) -> None:
@@ -210,7 +204,7 @@ async def _show(cell: Supervisor, news: deque[str]) -> None:
     with Live(console=console(stderr=True), auto_refresh=False, transient=True) as live:
         while True:
             live.update(status_table(cell, await cell.reports(), list(news)), refresh=True)
-            _fail_if_given_up(cell)
+            cell.fail_if_given_up()
             await anyio.sleep(REFRESH_S)
 
 

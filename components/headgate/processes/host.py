@@ -36,7 +36,7 @@ import anyio.lowlevel
 import msgspec
 
 from headgate.adapters.lease import Leadership
-from headgate.adapters.log import Appended, AppendOutcome, Blobs, Conflict, Entry, Log, LogTail
+from headgate.adapters.log import Appended, AppendOutcome, Blobs, Conflict, Entry, Log, LogTail, LogTruncated
 from headgate.core import fold
 from headgate.core.appending import first_of_term, next_commit
 from headgate.core.fold import BrokenLogError
@@ -198,6 +198,7 @@ class Host:
 
         Raises (possibly in an ExceptionGroup) what cannot be true of a sound log: see the module's docstring.
         """
+        await self._log.verify()
         self.state, meta = await snapshots.newest(self._log, self._blobs, self._cell)
         self._fold_to = Seq(await self._log.last_seq())
         self._status.counters.position = self.state.position
@@ -348,6 +349,10 @@ class Host:
                 self._status.counters.commits_appended += 1
                 self._status.counters.events_appended += len(outstanding.commit.events)
             case Conflict(actual_last=actual_last):
+                if actual_last < outstanding.expected_last:
+                    subject = self._log.subject(self._producer.value)
+                    detail = f"the last entry on {subject} is {actual_last}"
+                    raise LogTruncated(self._log.name, read_up_to=outstanding.expected_last, detail=detail)
                 self._outstanding = None
                 self._status.counters.appends_refused += 1
                 self._fold_to = Seq(max(self._fold_to, actual_last))

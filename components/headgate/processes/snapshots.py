@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.adapters.log import BlobDamaged, BlobInfo, BlobNotFound, Blobs, EntryNotFound, Log, LogDamaged
+from headgate.adapters.log import REMEDY, BlobDamaged, BlobInfo, BlobNotFound, Blobs, EntryNotFound, Log, LogDamaged
 from headgate.core import fold
 from headgate.core.state import State
 from headgate.events.commit import digest
@@ -54,8 +54,7 @@ class LogShorterThanSnapshotError(LogDamaged):
     def __init__(self, log: str, meta: SnapshotMeta, why: str) -> None:
         super().__init__(
             f"{log}: there is a snapshot of position {meta.position}, but {why}. The log has lost commits that this "
-            f"cell has acted on. Stop every process of this cell; restore the stream from a backup that reaches "
-            f"position {meta.position}, or start a new cell and let its state be rebuilt from the API server"
+            f"cell has acted on. {REMEDY}"
         )
 
 
@@ -161,6 +160,10 @@ async def _hold_against(log: Log, meta: SnapshotMeta, state: State, last: int) -
     try:
         entry = await log.get(meta.position)
     except EntryNotFound:
+        first = await log.first_seq()
+        if first <= meta.position:
+            why = f"the stream, which begins at {first}, cannot deliver the commit at that position"
+            raise LogShorterThanSnapshotError(log.name, meta, why) from None
         # Trimmed up to the snapshot: the tail checks that the next entry is the very next.
         return
     expected = next((each.last_hash for each in state.producers.values() if each.last_seq == meta.position), "")

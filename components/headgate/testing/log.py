@@ -5,7 +5,7 @@ The twins of `headgate.adapters.jetstream`, under the same contract suite.
 
 Simulations use the synchronous, deterministic `MemoryLog`: no event loop, no clock of its own (the caller gives one),
 nothing random. `AsyncMemoryLog` puts the adapter's interface around it, for processes that run inside one event loop.
-`MemoryLog.lose_suffix` and `lose_middle` damage it the way a broken broker would.
+`MemoryLog.lose_suffix`, `tear_end` and `lose_middle` damage it the way a broken broker would.
 """
 
 import hashlib
@@ -27,6 +27,7 @@ from headgate.adapters.log import (
     Entry,
     EntryNotFound,
     LogHole,
+    LogTorn,
     LogTruncated,
 )
 
@@ -93,6 +94,7 @@ class MemoryLog:
 
         :raises LogTruncated: the log ends before `start - 1`.
         :raises LogHole: an entry is missing.
+        :raises LogTorn: an entry is missing, and all after it.
         """
         if self._last_seq < start - 1:
             raise LogTruncated(
@@ -107,10 +109,24 @@ class MemoryLog:
             if entry is None:
                 if found:
                     break
-                beyond = min((other for other in self._entries if other > seq), default=self._last_seq + 1)
-                raise LogHole(f"stream {self.name}", expected=seq, found=beyond)
+                raise self._missing(seq)
             found.append(entry)
         return found
+
+    def _missing(self, seq: int) -> LogHole | LogTorn:
+        """What is to be said of an entry that is missing."""
+        beyond = min((other for other in self._entries if other > seq), default=0)
+        if not beyond:
+            return LogTorn(f"stream {self.name}", ends_at=max(self._entries, default=0), claimed=self._last_seq)
+        return LogHole(f"stream {self.name}", expected=seq, found=beyond)
+
+    def verify(self) -> None:
+        """See `Log.verify`."""
+        if self._last_seq and self._last_seq not in self._entries:
+            raise self._missing(self._last_seq)
+        for seq in range(self.first_seq(), self._last_seq):
+            if seq not in self._entries:
+                raise self._missing(seq)
 
     def last_seq(self, producer: str | None = None) -> int:
         """See `Log.last_seq`."""
@@ -131,10 +147,15 @@ class MemoryLog:
         return entry
 
     def lose_suffix(self, count: int) -> None:
-        """Damage: the last `count` entries are gone, as after a power failure."""
+        """Damage: the last `count` entries are gone, and nothing says that they were there."""
         kept = max(self._last_seq - count, 0)
         self._forget(lambda seq: seq > kept)
         self._last_seq = kept
+
+    def tear_end(self, count: int) -> None:
+        """Damage: the last `count` entries are gone and still claimed, as after a power failure."""
+        kept = max(self._last_seq - count, 0)
+        self._forget(lambda seq: seq > kept)
 
     def lose_middle(self, first: int, last: int) -> None:
         """Damage: the entries from `first` to `last` are gone; the log's end is not."""
@@ -236,6 +257,11 @@ class AsyncMemoryLog:
     def tail(self, start: int, *, linger_s: float = 0.0) -> MemoryTail:  # noqa: ARG002
         """See `Log.tail`."""
         return MemoryTail(self.memory, start)
+
+    async def verify(self) -> None:
+        """See `Log.verify`."""
+        await anyio.lowlevel.checkpoint()
+        self.memory.verify()
 
     async def last_seq(self, producer: str | None = None) -> int:
         """See `Log.last_seq`."""

@@ -196,7 +196,7 @@ async def test_reading_from_beyond_the_end_is_damage(log: Log) -> None:
     await append(log, "scheduler", b"a")
     with pytest.raises(LogTruncated, match="Stop every process"):
         await everything(log, 5)
-    with pytest.raises(LogTruncated, match="restore the stream"):
+    with pytest.raises(LogTruncated, match="headgate restore"):
         async with log.tail(5) as tail:
             await tail.receive()
 

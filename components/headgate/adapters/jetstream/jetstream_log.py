@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from headgate.adapters.jetstream.appender import append
 from headgate.adapters.jetstream.connection import Connection
+from headgate.adapters.jetstream.ending import hole_in, torn_end
 from headgate.adapters.jetstream.messages import by_seq, last_of_subject
 from headgate.adapters.jetstream.stream import (
     StreamConfig,
@@ -92,6 +93,13 @@ class JetStreamLog:
             linger_s=linger_s,
             options=self._tail_options,
         )
+
+    async def verify(self) -> None:
+        """See `Log.verify`."""
+        info = await stream_info(self.connection, self._name)
+        damage = await torn_end(self.connection, info) or await hole_in(self.connection, info)
+        if damage is not None:
+            raise damage
 
     async def last_seq(self, producer: str | None = None) -> int:
         """See `Log.last_seq`."""

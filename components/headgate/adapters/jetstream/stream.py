@@ -77,13 +77,14 @@ class StreamConfig(Struct, kw_only=True, frozen=True):
 
 
 class StreamState(Struct, kw_only=True, frozen=True):
-    """How much a stream holds. `subjects` only when asked for."""
+    """How much a stream holds. `subjects` and `deleted` (what is missing between its ends) only when asked for."""
 
     messages: int = 0
     bytes: int = 0
     first_seq: int = 0
     last_seq: int = 0
     subjects: dict[str, int] | None = None
+    deleted: list[int] | None = None
 
 
 class ClusterInfo(Struct, kw_only=True, frozen=True):
@@ -173,6 +174,13 @@ async def stream_info(connection: Connection, name: str) -> StreamInfo:
     :raises Refused: for instance `STREAM_NOT_FOUND`.
     """
     return await connection.call(f"STREAM.INFO.{name}", b"", _INFO, dependency=f"stream {name}")
+
+
+async def stream_deleted(connection: Connection, name: str) -> list[int]:
+    """The sequences between a stream's first and last that it does not hold, in order."""
+    body = msgspec.json.encode({"deleted_details": True})
+    info = await connection.call(f"STREAM.INFO.{name}", body, _INFO, dependency=f"stream {name}")
+    return sorted(info.state.deleted or ())
 
 
 async def stream_subjects(connection: Connection, name: str, subjects_filter: str) -> dict[str, int]:

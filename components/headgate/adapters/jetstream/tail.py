@@ -15,7 +15,8 @@ several times what it costs in one go, so once it has everything it asks for not
 has come (a request that does not wait). When nothing has come, it waits for one entry.
 
 Before each new consumer the stream itself is looked at: if it is another stream than before, or ends before what was
-read, reading on would be wrong, and `receive` raises `LogTruncated`.
+read, reading on would be wrong, and `receive` raises `LogTruncated`. If it claims more than it can deliver, `receive`
+gives what there is and then raises `LogTorn`.
 """
 
 import asyncio
@@ -30,9 +31,10 @@ from msgspec import Struct
 
 from headgate.adapters.jetstream.backoff import Backoff
 from headgate.adapters.jetstream.connection import Connection
+from headgate.adapters.jetstream.ending import torn_end
 from headgate.adapters.jetstream.errors import STREAM_NOT_FOUND, BrokerError, NotSent, OutcomeUnknown, Refused
 from headgate.adapters.jetstream.stream import SECOND_NS, StreamInfo, identity_of, stream_info
-from headgate.adapters.log import Entry, LogHole, LogTruncated
+from headgate.adapters.log import Entry, LogHole, LogTorn, LogTruncated
 
 if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
@@ -111,6 +113,7 @@ class JetStreamTail:
         self._taken_at = 0.0
         self._found_nothing = False  # by the last request that did not wait
         self._damage: LogHole | None = None
+        self._torn: LogTorn | None = None
         # The consumer in use. `_generation` changes with it, so that late messages of an earlier one are not taken
         # for its own.
         self._generation = 0
@@ -166,6 +169,7 @@ class JetStreamTail:
 
         :raises LogTruncated: the stream lost what was read, or is another.
         :raises LogHole: entries are missing in its middle.
+        :raises LogTorn: all that can be delivered was returned, and the stream claims more.
         :raises BrokerError: the stream cannot be read (permissions, configuration), or the connection is closed for
         good.
         """
@@ -176,6 +180,8 @@ class JetStreamTail:
             await self._settle()
             if self._buffer:
                 break
+            if self._torn is not None and self._expected > self._torn.ends_at:
+                raise self._torn
             self._wake.clear()
             await self._wake.wait()
         entries = self._take()
@@ -385,7 +391,7 @@ class JetStreamTail:
 
     async def _check_stream(self) -> None:
         """
-        Makes sure that the stream still holds what was read.
+        Makes sure that the stream still holds what was read, and finds out whether it delivers what it claims.
 
         :raises LogTruncated: it does not, and a passing state of a replicated stream is ruled out.
         """
@@ -416,4 +422,6 @@ class JetStreamTail:
             return f"it is another stream now (created {identity_of(info)}, was {self._identity})", replicas
         if info.state.last_seq < self._expected - 1:
             return f"the stream ends at {info.state.last_seq}", replicas
+        # Where only some subjects are read, entries may be missing by right.
+        self._torn = None if self._subjects else await torn_end(self._connection, info)
         return "", replicas
