@@ -104,7 +104,7 @@ class Driver:
                 while True:
                     for entry in await tail.receive():
                         at = time.perf_counter()
-                        logged = decode_commit(entry.seq, entry.subject, entry.payload)
+                        logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
                         fold.apply(self.state, logged)
                         self.events += len(logged.commit.events)
                         for listener in self.listeners:

@@ -44,7 +44,7 @@ async def replay(log: JetStreamLog) -> State:
     state = fold.new_state(CELL)
     async for entries in log.read(1):
         for entry in entries:
-            fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload))
+            fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms))
     return state
 
 

@@ -103,7 +103,7 @@ def test_state_at_a_position_is_the_fold_up_to_there(
     """By position, and the hash is that of the same fold anywhere."""
     state = fold.new_state("demo")
     for entry in demo_entries[:50]:
-        fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload))
+        fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms))
     answer = headgate("state", "--at", 50, "--hash", "--log", demo_log)
     assert answer.out.split() == ["50", fold.state_hash(state)]
 
@@ -116,7 +116,7 @@ def test_a_time_means_all_that_was_written_by_then(
     first_after = next(
         entry.seq
         for entry in demo_entries
-        if decode_commit(entry.seq, entry.subject, entry.payload).commit.time_ms > time_ms
+        if decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms).commit.time_ms > time_ms
     )
     at = "1970-01-01T00:00:00Z" if not time_ms else _iso(time_ms)
     answer = json.loads(headgate("state", "--at", at, "--hash", "--log", demo_log, "-o", "json").out)

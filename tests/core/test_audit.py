@@ -96,7 +96,7 @@ def cycle(history: History, *events: EventBase, decided_at: int = 0) -> int:
 def audited(entries: list[Entry]) -> Report:
     judge = Audit()
     for entry in entries:
-        judge.feed_entry(entry.seq, entry.subject, entry.payload)
+        judge.feed_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
     return judge.report()
 
 
@@ -126,7 +126,7 @@ def a_life() -> History:
 
 def recommit(entry: Entry, **changes: object) -> Entry:
     """An entry whose commit says something else."""
-    commit = decode_commit(entry.seq, entry.subject, entry.payload).commit
+    commit = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms).commit
     values = {field: getattr(commit, field) for field in Commit.__struct_fields__} | changes
     return msgspec.structs.replace(entry, payload=encode_commit(Commit(**values)))
 

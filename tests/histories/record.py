@@ -72,7 +72,7 @@ def refold(entries: list[Entry]) -> State:
     """The state that a log folds to in this version."""
     state = fold.new_state(cell_of(entries))
     for entry in entries:
-        fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload))
+        fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms))
     return state
 
 

@@ -193,7 +193,7 @@ async def feed_tells_all(connection: Connection) -> None:
         found = []
         async for entries in log.read(1):
             for entry in entries:
-                commit = decode_commit(entry.seq, entry.subject, entry.payload).commit
+                commit = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms).commit
                 found += [f"{entry.seq}.{index}" for index in range(len(commit.events))]
         return found
 

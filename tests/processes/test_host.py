@@ -3,6 +3,7 @@
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from tests.support.toys import Counter, Recorder
 
@@ -11,15 +12,15 @@ from headgate.core import fold
 from headgate.core.appending import next_commit
 from headgate.core.fold import BrokenLogError
 from headgate.core.machine import Append, Call, Completed, Settled, TakeSnapshot, WakeAt
-from headgate.core.state import State
+from headgate.core.state import NamespaceRecord, State
 from headgate.events.base import Producer
 from headgate.events.commit import UnreadableCommitError, decode_commit, encode_commit
-from headgate.events.effects import LeaderElected
+from headgate.events.effects import LeaderElected, SnapshotTaken
 from headgate.events.facts import NamespaceObserved
 from headgate.events.ids import Epoch, UnixMs
 from headgate.processes import snapshots
 from headgate.processes.settings import LimitSettings
-from headgate.processes.snapshots import LogShorterThanSnapshotError
+from headgate.processes.snapshots import LogShorterThanSnapshotError, SnapshotMeta
 from headgate.processes.status import Phase
 from headgate.testing.log import AsyncMemoryLog
 
@@ -30,7 +31,7 @@ def folded(around: Any) -> State:
     """The state of the whole log, folded from its beginning."""
     state = fold.new_state("main")
     for entry in around.memory.read(1):
-        fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload))
+        fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms))
     return state
 
 
@@ -82,7 +83,7 @@ class Usurped(AsyncMemoryLog):
         if self.left == 0:
             state = fold.new_state("main")
             for entry in self.memory.read(1):
-                fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload))
+                fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms))
             await write(self, state, LeaderElected(holder="rival"), epoch=state.producers[Producer(producer)].epoch + 1)
         return await super().append(producer, payload, expected_last=expected_last, commit_id=commit_id)
 
@@ -197,8 +198,19 @@ async def test_a_snapshot_is_of_the_state_at_the_command(around, until, running)
 
 
 async def store_snapshot(around: Any, state: State) -> None:
+    """A snapshot, and the log's word for it."""
     meta, blob = snapshots.pack(state, log_identity="memory", taken_ms=UnixMs(1))
-    await around.blobs.put(snapshots.name_of(meta.position), blob, position=meta.position)
+    name = snapshots.name_of(meta.position)
+    await around.blobs.put(name, blob, position=meta.position)
+    announce(around, meta, name)
+
+
+def announce(around: Any, meta: SnapshotMeta, name: str) -> None:
+    taken = SnapshotTaken(
+        position=meta.position, state_hash=meta.state_hash, log_hash=meta.log_hash, name=name, size_bytes=1
+    )
+    commit, expected = next_commit(folded(around), Producer.SNAPSHOTTER, Epoch(1), Append(events=(taken,)), UnixMs(1))
+    around.memory.append(commit.producer.value, encode_commit(commit), expected_last=expected)
 
 
 async def grow(around: Any, goal: int, until: Any, running: Any) -> State:
@@ -230,6 +242,40 @@ async def test_a_damaged_snapshot_is_passed_over_for_an_older_one(around, until,
     assert used is not None
     assert used.position == 4 == restored.position
     assert "state-damaged is passed over" in caplog.text
+
+
+async def test_a_snapshot_that_the_log_does_not_name_is_passed_over(around, until, running, caplog) -> None:
+    """Its blob is stored before its event: a crash between the two leaves one that nobody vouches for."""
+    state = await grow(around, 3, until, running)
+    _, blob = snapshots.pack(state, log_identity="memory", taken_ms=UnixMs(1))
+    await around.blobs.put("state-4", blob, position=state.position)
+    restored, used = await snapshots.newest(around.log, around.blobs, "main")
+    assert (used, restored.position) == (None, 0)
+    assert "state-4 is passed over: the log has no snapshot.taken for it" in caplog.text
+    later = await grow(around, 6, until, running)
+    await store_snapshot(around, later)
+    assert (await snapshots.newest(around.log, around.blobs, "main"))[0].position == later.position
+
+
+async def test_a_snapshot_that_was_changed_with_all_its_hashes_is_not_believed(around, until, running, caplog) -> None:
+    """The log names the hash that the state had; another state, however well made, is passed over."""
+    state = await grow(around, 3, until, running)
+    await store_snapshot(around, state)
+    state.namespaces["forged"] = NamespaceRecord()
+    _, forged = snapshots.pack(state, log_identity="memory", taken_ms=UnixMs(1))
+    await around.blobs.put("state-4", forged, position=state.position)
+    restored, used = await snapshots.newest(around.log, around.blobs, "main")
+    assert (used, restored.position) == (None, 0)
+    assert "state-4 is passed over: it was changed after it was taken" in caplog.text
+
+
+async def test_a_snapshot_of_an_earlier_format_is_passed_over(around, until, running) -> None:
+    """What a former version left out of the state cannot be made up from its snapshot."""
+    meta, blob = snapshots.pack(await grow(around, 3, until, running), log_identity="memory", taken_ms=UnixMs(1))
+    former = msgspec.json.encode(msgspec.structs.replace(meta, format=1)) + blob[blob.index(b"\n") :]
+    await around.blobs.put("state-4", former, position=meta.position)
+    announce(around, meta, "state-4")
+    assert (await snapshots.newest(around.log, around.blobs, "main"))[1] is None
 
 
 @pytest.mark.parametrize("damage", ["shorter", "another stream", "another commit"])

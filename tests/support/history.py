@@ -50,7 +50,7 @@ class History:
     def _append(self, producer: Producer, append: Append) -> LoggedCommit:
         commit, _ = next_commit(self.state, producer, self._epochs[producer], append, UnixMs(self.now_ms))
         subject, payload = log_subject(self.cell, producer), encode_commit(commit)
-        logged = decode_commit(self.position + 1, subject, payload)
+        logged = decode_commit(self.position + 1, subject, payload, self.now_ms)
         fold.apply(self.state, logged)
         self.commits.append(logged)
         self.entries.append(Entry(seq=logged.seq, subject=subject, time_ms=self.now_ms, payload=payload))

@@ -34,7 +34,9 @@ class TestLog:
         """The commit that `append` would append, as it is read back from the log."""
         append = Append(events=events, decided_at=Seq(decided_at))  # type: ignore[arg-type]
         commit, _ = next_commit(self.state, producer, Epoch(epoch), append, self.now_ms)
-        return decode_commit(self.state.position + 1, log_subject(self.cell, producer), encode_commit(commit))
+        return decode_commit(
+            self.state.position + 1, log_subject(self.cell, producer), encode_commit(commit), self.now_ms
+        )
 
     def refold(self) -> State:
         """The state from the first commit on."""

@@ -231,6 +231,10 @@ class Log(Protocol):
         """
         ...
 
+    async def next_of(self, producer: str, start: int) -> Entry | None:
+        """The first entry on a producer's subject at or after `start`, or None."""
+        ...
+
 
 class BlobInfo(Struct, frozen=True, kw_only=True):
     """What is known of a stored blob: its name, the log position it belongs to, and what its bytes must be."""

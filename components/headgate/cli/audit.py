@@ -40,7 +40,7 @@ async def judge(where: options.SourceOptions) -> Report:
         auditor = Audit(source.cell)
         async for entries in source.read():
             for entry in entries:
-                auditor.feed_entry(entry.seq, entry.subject, entry.payload)
+                auditor.feed_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
         return auditor.report()
 
 

@@ -218,7 +218,7 @@ async def commits(source: Source, until: Until = Until(), start: int = 1) -> Asy
 
 def decoded(entries: list[Entry]) -> Iterator[LoggedCommit]:
     """Entries as commits. Raises UnreadableCommitError."""
-    return (decode_commit(entry.seq, entry.subject, entry.payload) for entry in entries)
+    return (decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries)
 
 
 async def state_at(source: Source, until: Until = Until()) -> State:  # noqa: B008 - frozen

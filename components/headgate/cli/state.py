@@ -62,6 +62,8 @@ def _overview(folded: State) -> None:
         value = getattr(folded, name)
         if isinstance(value, dict):
             rows.append((name, str(len(value))))
+        elif name == "log_hashes":
+            continue
         elif name == "now_ms":
             rows.append((name, f"{value} ({format_time(value)})"))
         elif name == "configuration":

@@ -45,6 +45,8 @@ def next_commit(
         decided_at=append.decided_at,
         cause=append.cause,
         trace=trace,
+        log=state.log_hash,
+        at=state.position,
     )
     return commit, record.last_seq
 

@@ -9,7 +9,7 @@ tells all there is to tell. A finding names the check, the position and the obje
 |----------------|-------------------------------------------------------------------------------------------|
 | readable       | every entry decodes and stands on its producer's subject; no event is unknown             |
 | gaps           | positions follow on each other from 1, each producer's commits are numbered without a gap |
-| chain          | each commit names the hash of its producer's one before, snapshots that of the whole log  |
+| chain          | commits and snapshots name the hash of the whole log, commits that of their producer too  |
 | epochs         | a producer's epoch never falls, and a new term begins with `leader.elected`               |
 | times          | a producer's times never go back                                                          |
 | order          | causes and `decided_at` lie before the commit, cycles are numbered from 1                 |
@@ -23,12 +23,12 @@ tells all there is to tell. A finding names the check, the position and the obje
 | forgotten      | at the end, each pending workload is queued or waits for what can still come true         |
 """
 
-from collections import deque
 from collections.abc import Iterable
 
 import msgspec
 
 from headgate.core import fold
+from headgate.core.attesting import Attestations
 from headgate.core.audit_quota import QuotaAudit, took_effect
 from headgate.core.invariants import forgotten
 from headgate.core.lifecycle import IllegalTransitionError
@@ -40,7 +40,6 @@ from headgate.events.commit import (
     LoggedCommit,
     Position,
     UnreadableCommitError,
-    chain,
     commit_id,
     decode_commit,
 )
@@ -64,9 +63,6 @@ CHECKS = (
     "divergence",
     "forgotten",
 )
-
-LOG_HASHES_KEPT = 100_000
-"""A snapshot is announced soon after the position it was taken at: so many positions back its log hash is checked."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -155,8 +151,7 @@ class Audit:
         self._reservations = 0
         self._cycle = 0
         self._terms: dict[Producer, _Term] = {}
-        self._log_hash = ""
-        self._log_hashes: deque[tuple[int, str]] = deque(maxlen=LOG_HASHES_KEPT)
+        self._attestations = Attestations()
         self._quota = QuotaAudit(self.state)
         self._reserved: dict[Uid, Position] = {}
         self._admitted: dict[Uid, Position] = {}
@@ -165,10 +160,10 @@ class Audit:
         self._known_workloads: dict[Uid, Seq] = {}
         self._known_jobs: dict[Uid, Seq] = {}
 
-    def feed_entry(self, seq: int, subject: str, payload: bytes) -> None:
+    def feed_entry(self, seq: int, subject: str, payload: bytes, stored_ms: int = 0) -> None:
         """Judge one entry as it stands in the stream."""
         try:
-            logged = decode_commit(seq, subject, payload)
+            logged = decode_commit(seq, subject, payload, stored_ms)
         except UnreadableCommitError as error:
             self._sequence(seq)
             self._find("readable", Position(Seq(seq)), f"the entry on {subject} cannot be read: {error.why}")
@@ -266,8 +261,9 @@ class Audit:
             self._find("times", at, text)
         if commit.decided_at >= logged.seq or (commit.cause is not None and commit.cause.seq >= logged.seq):
             self._find("order", at, f"{name}: it names a position that is not before it as its ground")
-        self._log_hash = chain(self._log_hash, logged.hash)
-        self._log_hashes.append((logged.seq, self._log_hash))
+        if differs := self._attestations.objection(commit):
+            self._find("chain", at, f"{name}: {differs}")
+        self._attestations.extend(logged.seq, logged.hash)
         term.epoch, term.number, term.hash = max(term.epoch, commit.epoch), commit.number, logged.hash
         term.seq, term.time_ms = logged.seq, max(term.time_ms, commit.time_ms)
 
@@ -341,15 +337,12 @@ class Audit:
             self._find("durable", at, text, event.pod)
 
     def _snapshot(self, at: Position, event: effects.SnapshotTaken) -> None:
-        if not self._log_hashes or event.position < self._log_hashes[0][0]:
-            return
-        index = event.position - self._log_hashes[0][0]
-        there = self._log_hashes[index] if index < len(self._log_hashes) else (0, "")
-        if there[0] != event.position:
-            there = next((each for each in self._log_hashes if each[0] == event.position), (0, "no such position"))
-        if event.position >= at.seq or there[1] != event.log_hash:
-            text = f"snapshot {event.name} was taken of a log with the hash {event.log_hash} up to {event.position}"
-            self._find("chain", at, f"{text}; this one has {there[1]}")
+        there = self._attestations.hash_at(event.position)
+        text = f"snapshot {event.name} was taken of a log with the hash {event.log_hash} up to {event.position}"
+        if event.position >= at.seq:
+            self._find("chain", at, f"{text}; this one has no such position before it")
+        elif there not in ("", event.log_hash):
+            self._find("chain", at, f"{text}; this one has {there}")
 
     # --- what needs the state --------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 The fold: state(n) = apply(state(n-1), commit(n)).
 
 There is one fold, and every process that needs state uses it. It checks each commit's envelope (order, fence, hash
-chain), then applies its events in order. What it finds broken, it raises: a state beyond a broken commit would not
+chains), then applies its events in order. What it finds broken, it raises: a state beyond a broken commit would not
 be the state of this log.
 
 `encode` gives the canonical bytes of a state, the same in every process, on every machine, under any hash seed;
@@ -11,7 +11,7 @@ be the state of this log.
 
 import msgspec
 
-from headgate.core import fold_decisions, fold_objects, fold_workloads, places
+from headgate.core import attesting, fold_decisions, fold_objects, fold_workloads, places
 from headgate.core.state import ProducerRecord, State, Tables
 from headgate.events.commit import LoggedCommit, chain, commit_id, digest
 from headgate.events.effects import LeaderElected
@@ -48,8 +48,10 @@ def apply(state: State, logged: LoggedCommit) -> None:
     if producer is None:
         producer = state.producers[commit.producer] = ProducerRecord()
     _check(state, producer, logged)
+    log_hash = chain(state.log_hash, logged.hash)
+    attesting.extend(state, commit, logged.seq, log_hash)
     state.position = logged.seq
-    state.log_hash = chain(state.log_hash, logged.hash)
+    state.log_hash = log_hash
     if commit.time_ms > state.now_ms:
         state.now_ms = commit.time_ms
     producer.epoch = commit.epoch
@@ -80,6 +82,8 @@ def _check(state: State, producer: ProducerRecord, logged: LoggedCommit) -> None
         why = f"{commit.producer.value} of epoch {commit.epoch} wrote after epoch {producer.epoch} had begun"
     elif commit.id != commit_id(commit.producer, commit.epoch, commit.number):
         why = f"its id is {commit.id}, not {commit_id(commit.producer, commit.epoch, commit.number)}"
+    else:
+        why = attesting.objection(state, commit)
     if why:
         raise BrokenLogError(seq=logged.seq, why=why)
 

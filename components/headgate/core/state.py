@@ -332,6 +332,8 @@ class Tables(Record):
 
     position: Seq = Seq(0)
     log_hash: str = ""
+    log_hashes: list[str] = []
+    """The log hashes of the newest positions, each at its position modulo the length (`headgate.core.attesting`)."""
     now_ms: UnixMs = UnixMs(0)
     synced: bool = False
     cycle: int = 0

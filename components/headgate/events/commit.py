@@ -36,7 +36,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     `number` counts the producer's commits from 1 over all its terms; `prev` is the hash of its commit before this one,
     "" for the first. `time_ms` is the producer's clock at the append, never smaller than in its commit before. `cause`
     is the position of what made the producer append, `decided_at` the last sequence whose state it decided on.
-    `trace` is a W3C traceparent.
+    `trace` is a W3C traceparent. `log` is the hash of the whole log up to the position `at`, the last that the producer
+    had folded when it encoded the commit: so each commit attests everything before it, of all producers.
     """
 
     id: CommitId
@@ -49,14 +50,21 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     decided_at: Seq = Seq(0)
     cause: Position | None = None
     trace: str | None = None
+    log: str = ""
+    at: Seq = Seq(0)
 
 
 class LoggedCommit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A commit as it stands in the log: at its stream sequence, with the hash of its bytes."""
+    """
+    A commit as it stands in the log: at its stream sequence, with the hash of its bytes.
+
+    `stored_ms` is the broker's time when it was stored, 0 where that is not known.
+    """
 
     seq: Seq
     hash: str
     commit: Commit
+    stored_ms: UnixMs = UnixMs(0)
 
 
 class UnreadableCommitError(Exception):
@@ -111,9 +119,9 @@ def encode_event(event: EventBase) -> bytes:
     return _encoder.encode(event)
 
 
-def decode_commit(seq: int, subject: str, payload: bytes) -> LoggedCommit:
+def decode_commit(seq: int, subject: str, payload: bytes, stored_ms: int = 0) -> LoggedCommit:
     """
-    The commit at a position of the log.
+    The commit at a position of the log, which the broker stored at `stored_ms`.
 
     Raises UnreadableCommitError when the bytes are no commit, or hold an event type or value that is not known.
     """
@@ -123,7 +131,7 @@ def decode_commit(seq: int, subject: str, payload: bytes) -> LoggedCommit:
         raise UnreadableCommitError(seq=seq, subject=subject, why=_explain(payload, error)) from error
     except UnicodeDecodeError as error:
         raise UnreadableCommitError(seq=seq, subject=subject, why=f"it is not UTF-8 ({error.reason})") from error
-    return LoggedCommit(seq=Seq(seq), hash=digest(payload), commit=commit)
+    return LoggedCommit(seq=Seq(seq), hash=digest(payload), commit=commit, stored_ms=UnixMs(stored_ms))
 
 
 class _BareEvent(msgspec.Struct, frozen=True):

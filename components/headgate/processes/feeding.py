@@ -87,7 +87,7 @@ class Feeding:
         """Publish the events of these entries, those that the feed has already left out."""
         batch: list[FeedMessage] = []
         for entry in entries:
-            logged = decode_commit(entry.seq, entry.subject, entry.payload)
+            logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
             batch += messages_of(self._status.cell, logged)
             if len(batch) >= self._batch_max:
                 await self._store(batch)

@@ -316,7 +316,7 @@ class Host:
             self._status.detail = f"folding the log: {self.state.position} of {self._fold_to}"
 
     def _fold(self, entry: Entry) -> None:
-        logged = decode_commit(entry.seq, entry.subject, entry.payload)
+        logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
         commit = logged.commit
         if self._subjects.get(entry.subject) is not commit.producer:
             why = f"it stands on {entry.subject}, and says that {commit.producer.value} of this cell appended it"

@@ -33,7 +33,7 @@ class NotInLogError(LookupError):
 def fold_entries(state: State, entries: list[Entry]) -> None:
     """Fold entries into a state. Raises what the fold raises."""
     for entry in entries:
-        fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload))
+        fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms))
 
 
 async def fold_on(log: Log, state: State, position: Seq) -> None:

@@ -2,10 +2,11 @@
 Snapshots as they are stored, and how a process starts from one.
 
 A snapshot is the canonical encoding of a state behind one line of JSON that says what it is (`SnapshotMeta`). It speeds
-up a start and is never the truth: whatever is wrong with the snapshot itself (torn, damaged, written by a newer
-version) is passed over for an older one, and in the end for folding the whole log. Whatever it proves to be wrong with
-the *log* stops the process: a stream that ends before the snapshot, that is another stream, or that holds another
-commit at the snapshot's position has lost what this cell has already acted on.
+up a start and is never the truth: it is only believed if the log itself names its hashes (`snapshot.taken`), and
+whatever is wrong with it (torn, changed, never named in the log, written by another version) is passed over for an
+older one, and in the end for folding the whole log. Whatever it proves to be wrong with the *log* stops the process: a
+stream that ends before the snapshot, that is another stream, or that holds another commit at the snapshot's position
+has lost what this cell has already acted on.
 
 Used by the host at its start, by the snapshotter when it stores and verifies, and by the read side when it is asked for
 the past.
@@ -17,17 +18,35 @@ from typing import Final
 
 import msgspec
 
-from headgate.adapters.log import REMEDY, BlobDamaged, BlobInfo, BlobNotFound, Blobs, EntryNotFound, Log, LogDamaged
+from headgate.adapters.log import (
+    REMEDY,
+    BlobDamaged,
+    BlobInfo,
+    BlobNotFound,
+    Blobs,
+    Entry,
+    EntryNotFound,
+    Log,
+    LogDamaged,
+)
 from headgate.core import fold
 from headgate.core.state import State
-from headgate.events.commit import digest
+from headgate.events.base import Producer
+from headgate.events.commit import UnreadableCommitError, decode_commit, digest
+from headgate.events.effects import SnapshotTaken
 from headgate.events.ids import Seq, UnixMs
+from headgate.events.registry import Event
 
 _LOG: Final = logging.getLogger(__name__)
 
 VERSION: Final = importlib.metadata.version("headgate")
-FORMAT: Final = 1
-"""Of the blob's layout. The tables inside are read by field name, so they may grow without a new format."""
+FORMAT: Final = 2
+"""
+Of the blob's layout and of what must be in its tables.
+
+The tables are read by field name, so they may grow without a new format, unless a state without the new field would
+not be that of the log: 2 has the log hashes that attestations are compared with.
+"""
 
 
 class SnapshotMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +144,9 @@ async def newest(
     """
     The newest usable snapshot's state (at `up_to` or before), or the empty state when there is none.
 
-    Each snapshot is held against the log. Raises LogShorterThanSnapshotError when one proves that the log is damaged;
+    Each snapshot is held against the log; one that the log does not name is passed over.
+
+    Raises LogShorterThanSnapshotError when one proves that the log is damaged;
     with `tolerant` (for tools that look at a damaged cell) it is passed over instead.
     """
     last = await log.last_seq()
@@ -146,6 +167,43 @@ async def newest(
     return fold.new_state(cell), None
 
 
+async def check_announced(log: Log, meta: SnapshotMeta) -> None:
+    """
+    Whether the log names the hashes of a snapshot: `snapshot.taken` follows each one that the snapshotter has stored.
+
+    Raises SnapshotUnusableError.
+    """
+    entry = await log.next_of(Producer.SNAPSHOTTER.value, meta.position + 1)
+    while entry is not None:
+        for event in _events(entry):
+            if not isinstance(event, SnapshotTaken) or event.position < meta.position:
+                continue
+            if event.position > meta.position:
+                raise SnapshotUnusableError(_NOT_ANNOUNCED)
+            if (event.state_hash, event.log_hash) != (meta.state_hash, meta.log_hash):
+                raise SnapshotUnusableError(
+                    f"it was changed after it was taken: its state has the hash {meta.state_hash} and its log "
+                    f"{meta.log_hash}, but by position {entry.seq} of the log these are {event.state_hash} and "
+                    f"{event.log_hash}"
+                )
+            return
+        entry = await log.next_of(Producer.SNAPSHOTTER.value, entry.seq + 1)
+    raise SnapshotUnusableError(_NOT_ANNOUNCED)
+
+
+_NOT_ANNOUNCED: Final = (
+    "the log has no snapshot.taken for it: its snapshotter was stopped before it could append one, or another made it"
+)
+
+
+def _events(entry: Entry) -> tuple[Event, ...]:
+    try:
+        return decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms).commit.events
+    except UnreadableCommitError:
+        # Whether this stops a process is for the fold to say, when it gets there.
+        return ()
+
+
 def _extra(info: BlobInfo) -> dict[str, str | int]:
     return {"snapshot": info.name, "position": info.position}
 
@@ -157,6 +215,7 @@ async def _hold_against(log: Log, meta: SnapshotMeta, state: State, last: int) -
         raise LogShorterThanSnapshotError(log.name, meta, why)
     if meta.position > last and meta.position > await log.last_seq():
         raise LogShorterThanSnapshotError(log.name, meta, f"the stream ends at {last}")
+    await check_announced(log, meta)
     try:
         entry = await log.get(meta.position)
     except EntryNotFound:

@@ -79,9 +79,12 @@ class SnapshotCarrier(NoCarrier):
                 continue
             try:
                 blob = await self._blobs.get(info.name)
-                return (await anyio.to_thread.run_sync(snapshots.unpack, blob, self._status.cell))[1]
+                meta, state = await anyio.to_thread.run_sync(snapshots.unpack, blob, self._status.cell)
+                await snapshots.check_announced(self._log, meta)
             except (BlobNotFound, BlobDamaged, SnapshotUnusableError) as error:
                 _LOG.warning("snapshot %s cannot be verified from: %s", info.name, error)
+            else:
+                return state
         return fold.new_state(self._status.cell)
 
     async def _refold(self, state: State, meta: SnapshotMeta, report: Report) -> None:

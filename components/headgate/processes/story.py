@@ -66,7 +66,7 @@ async def story_of(log: Log, error: IllegalTransitionError) -> str:
     async with aclosing(reading):
         async for entries in reading:
             for entry in entries:
-                lines += lines_of(decode_commit(entry.seq, entry.subject, entry.payload), error.workload)
+                lines += lines_of(decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms), error.workload)
     told = "\n  ".join(lines[-LINES_MAX:])
     left_out = f"({len(lines) - LINES_MAX} earlier lines left out)\n  " if len(lines) > LINES_MAX else ""
     return f"the story of workload {error.workload}:\n  {left_out}{told}\n{error}"

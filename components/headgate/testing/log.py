@@ -8,6 +8,7 @@ nothing random. `AsyncMemoryLog` puts the adapter's interface around it, for pro
 `MemoryLog.lose_suffix`, `tear_end` and `lose_middle` damage it the way a broken broker would.
 """
 
+import bisect
 import hashlib
 from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
@@ -146,6 +147,12 @@ class MemoryLog:
             raise EntryNotFound(self.name, seq)
         return entry
 
+    def next_of(self, producer: str, start: int) -> Entry | None:
+        """See `Log.next_of`."""
+        mine = self._by_subject.get(self.subject(producer), [])
+        at = bisect.bisect_left(mine, start)
+        return self._entries[mine[at]] if at < len(mine) else None
+
     def lose_suffix(self, count: int) -> None:
         """Damage: the last `count` entries are gone, and nothing says that they were there."""
         kept = max(self._last_seq - count, 0)
@@ -274,6 +281,10 @@ class AsyncMemoryLog:
     async def get(self, seq: int) -> Entry:
         """See `Log.get`."""
         return self.memory.get(seq)
+
+    async def next_of(self, producer: str, start: int) -> Entry | None:
+        """See `Log.next_of`."""
+        return self.memory.next_of(producer, start)
 
 
 class MemoryRegister:

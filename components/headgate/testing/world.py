@@ -264,9 +264,11 @@ class World:
             self.refused += 1
             return False
         payload = encode_commit(commit)
-        logged = LoggedCommit(seq=Seq(self.state.position + 1), hash=digest(payload), commit=commit)
+        logged = LoggedCommit(
+            seq=Seq(self.state.position + 1), hash=digest(payload), commit=commit, stored_ms=UnixMs(self.clock.now_ms)
+        )
         if self._sink is not None:
-            self._sink(logged.seq, log_subject(self.cell, commit.producer), commit.time_ms, payload)
+            self._sink(logged.seq, log_subject(self.cell, commit.producer), logged.stored_ms, payload)
         if not self._shared:
             self.log.append(logged)
         fold.apply(self.state, logged)

@@ -80,5 +80,5 @@ def told_of(entries: list[Entry], wanted: Filter, after: Position | None) -> byt
     return b"".join(
         text
         for entry in entries
-        for text in told(decode_commit(entry.seq, entry.subject, entry.payload), wanted, after)
+        for text in told(decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms), wanted, after)
     )

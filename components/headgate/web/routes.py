@@ -336,7 +336,7 @@ async def _explain(log: Log, cell: str, name: str, namespace: str, last: int) ->
 async def _feed(log: Log, last: int, feed: Callable[[Any], None]) -> None:
     def some(entries: list[Entry]) -> None:
         for entry in entries:
-            feed(decode_commit(entry.seq, entry.subject, entry.payload))
+            feed(decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms))
 
     if not last:
         return

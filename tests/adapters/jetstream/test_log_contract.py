@@ -155,6 +155,20 @@ async def test_get_says_when_there_is_no_such_entry(log: Log) -> None:
 
 
 @both
+async def test_the_next_entry_of_a_producer_is_found_without_reading_the_others(log: Log) -> None:
+    """The first at or after a position, whoever wrote between; None when there is none."""
+    for number, producer in enumerate(("binder", "scheduler", "binder", "scheduler", "scheduler")):
+        await log.append(
+            producer, b'{"n":%d}' % number, expected_last=await log.last_seq(producer), commit_id=f"c{number}"
+        )
+    for start, expected in ((1, 1), (2, 3), (3, 3), (4, None), (9, None)):
+        entry = await log.next_of("binder", start)
+        assert (entry.seq if entry is not None else None) == expected
+    entry = await log.next_of("scheduler", 3)
+    assert entry == await log.get(4)
+
+
+@both
 async def test_a_tail_gives_old_entries_and_then_new_ones(log: Log) -> None:
     """It starts where it was told, passes the end without a seam, and says how far behind it is."""
     await append(log, "scheduler", b"1", b"2", b"3")

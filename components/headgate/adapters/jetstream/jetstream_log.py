@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from headgate.adapters.jetstream.appender import append
 from headgate.adapters.jetstream.connection import Connection
 from headgate.adapters.jetstream.ending import hole_in, torn_end
-from headgate.adapters.jetstream.messages import by_seq, last_of_subject
+from headgate.adapters.jetstream.messages import by_seq, last_of_subject, next_of_subject
 from headgate.adapters.jetstream.stream import (
     StreamConfig,
     StreamInfo,
@@ -119,6 +119,11 @@ class JetStreamLog:
         if found is None:
             raise EntryNotFound(self._name, seq)
         return found.entry
+
+    async def next_of(self, producer: str, start: int) -> Entry | None:
+        """See `Log.next_of`."""
+        found = await next_of_subject(self.connection, self._name, self.subject(producer), max(start, 1))
+        return found.entry if found is not None else None
 
 
 async def open_log(

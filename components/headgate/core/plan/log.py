@@ -38,6 +38,6 @@ class PlanLog:
         append = Append(events=tuple(events), decided_at=decided_at)
         commit, _ = next_commit(self.state, producer, Epoch(1), append, self.now_ms)
         subject = log_subject(CELL, producer)
-        logged = decode_commit(self.state.position + 1, subject, encode_commit(commit))
+        logged = decode_commit(self.state.position + 1, subject, encode_commit(commit), self.now_ms)
         fold.apply(self.state, logged)
         self.commits.append(logged)
