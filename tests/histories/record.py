@@ -43,7 +43,6 @@ FAULTS = Faults(
     call_lost=0.05,
     watch_cut=0.005,
     lag=0.2,
-    snapshot=0.02,
     until_ms=1_700_000_000_000 + 60_000,
 )
 
