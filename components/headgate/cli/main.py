@@ -23,7 +23,7 @@ class _Lazy(NamedTuple):
     panel: str
 
 
-_RUN, _ASK, _LOG = "Run a cell", "Jobs and queues", "Read the log"
+_RUN, _ASK, _LOG, _KEEP = "Run a cell", "Jobs and queues", "Read the log", "Keep a cell safe"
 
 COMMANDS: Final[dict[str, _Lazy]] = {
     "up": _Lazy("up", "Start everything: broker, simulated cluster, the six processes.", _RUN),
@@ -40,6 +40,7 @@ COMMANDS: Final[dict[str, _Lazy]] = {
     "state": _Lazy("state", "Show the state at any position or time.", _LOG),
     "replay": _Lazy("replay", "Fold the log again and decide every cycle again.", _LOG),
     "audit": _Lazy("audit", "Check that the log keeps what the design promises.", _LOG),
+    "backup": _Lazy("backup", "Back a running cell up, and check a backup.", _KEEP),
     "simulate": _Lazy("simulate", "Run a real cluster's trace under virtual time.", _LOG),
 }
 
@@ -168,6 +169,7 @@ _CODES: Final = {
     "SettingsError": WRONG_USAGE,
     "ConfigurationError": WRONG_USAGE,
     "LogFileError": WRONG_USAGE,
+    "BackupError": FAILED,
     "UnreadableCommitError": BROKEN,
     "BrokenLogError": BROKEN,
     "IllegalTransitionError": BROKEN,

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import anyio
 import msgspec
@@ -25,6 +25,10 @@ from headgate.core import fold
 from headgate.core.state import State
 from headgate.events.commit import LoggedCommit, decode_commit
 from headgate.events.subjects import parse_log_subject
+
+if TYPE_CHECKING:
+    from headgate.adapters.jetstream import Connection
+    from headgate.adapters.jetstream.jetstream_log import JetStreamLog
 
 CONNECT_TIMEOUT_S = 5.0
 BATCH = 2000
@@ -130,36 +134,74 @@ async def open_source(options: SourceOptions) -> AsyncIterator[Source]:
 
 
 async def _broker_source(stack: AsyncExitStack, options: SourceOptions) -> Source:
+    broker = await _connected(stack, options)
+    return BrokerSource(
+        await existing_log(broker), name=f"cell {broker.cell} at {broker.name}", cell=broker.cell, info=broker.info
+    )
+
+
+class Broker(NamedTuple):
+    """A broker to talk to, and the cell on it that is meant. `info` is known of running cells of `headgate up`."""
+
+    connection: "Connection"
+    name: str
+    cell: str
+    info: CellInfo | None
+
+
+@asynccontextmanager
+async def open_broker(options: SourceOptions) -> AsyncIterator[Broker]:
+    """
+    The broker that the options mean, for commands that need more of it than its log. The cell need not exist.
+
+    Raises CliError when there is none.
+    """
+    async with AsyncExitStack() as stack:
+        yield await _connected(stack, options)
+
+
+async def _connected(stack: AsyncExitStack, options: SourceOptions) -> Broker:
     if options.nats is not None and options.data is None:
-        cell = options.cell or "main"
-        return await _connected(stack, options.nats, cell, None)
+        return await _dialled(stack, options.nats, options.cell or "main", None)
     found = find(options.data, options.cell)
     url = found.info.nats_url
     if not found.running and found.info.embedded:
         from headgate.adapters.jetstream.embedded import EmbeddedServer
 
         url = (await stack.enter_async_context(EmbeddedServer(found.data / NATS_STORE))).url
-    return await _connected(stack, url, found.info.cell, found.info if found.running else None)
+    return await _dialled(stack, url, found.info.cell, found.info if found.running else None)
 
 
-async def _connected(stack: AsyncExitStack, url: str, cell: str, info: CellInfo | None) -> Source:
-    from headgate.adapters.jetstream import connect, open_log
-    from headgate.adapters.jetstream.errors import STREAM_NOT_FOUND, Refused
-    from headgate.adapters.jetstream.stream import stream_info, stream_name
+async def _dialled(stack: AsyncExitStack, url: str, cell: str, info: CellInfo | None) -> Broker:
+    from headgate.adapters.jetstream import connect
 
     shown = re.sub(r"//[^@/]*@", "//", url)
     try:
         with anyio.fail_after(CONNECT_TIMEOUT_S):
             connection = await stack.enter_async_context(connect(url, name="headgate-cli"))
-            await stream_info(connection, stream_name(cell))
-            log = await open_log(connection, cell)
     except TimeoutError:
         raise CliError(f"no broker answers at {shown}: {HOW}") from None
+    return Broker(connection, shown, cell, info)
+
+
+async def existing_log(broker: Broker) -> "JetStreamLog":
+    """The log of the cell. Readers never create one. Raises CliError when there is none."""
+    from headgate.adapters.jetstream import open_log
+    from headgate.adapters.jetstream.errors import STREAM_NOT_FOUND, Refused
+    from headgate.adapters.jetstream.stream import stream_info, stream_name
+
+    try:
+        with anyio.fail_after(CONNECT_TIMEOUT_S):
+            await stream_info(broker.connection, stream_name(broker.cell))
+            return await open_log(broker.connection, broker.cell)
+    except TimeoutError:
+        raise CliError(f"no broker answers at {broker.name}: {HOW}") from None
     except Refused as error:
         if error.err_code != STREAM_NOT_FOUND:
             raise
-        raise CliError(f"the broker at {shown} has no cell {cell!r}: name another with --cell, or {HOW}") from None
-    return BrokerSource(log, name=f"cell {cell} at {shown}", cell=cell, info=info)
+        raise CliError(
+            f"the broker at {broker.name} has no cell {broker.cell!r}: name another with --cell, or {HOW}"
+        ) from None
 
 
 # --- reading -------------------------------------------------------------------------------------------------------

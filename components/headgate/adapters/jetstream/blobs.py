@@ -23,7 +23,7 @@ from msgspec import Struct
 from headgate.adapters.jetstream.appender import publish_once
 from headgate.adapters.jetstream.connection import Connection
 from headgate.adapters.jetstream.messages import last_of_subject
-from headgate.adapters.jetstream.stream import ensure_stream, snapshot_stream, stream_subjects, token
+from headgate.adapters.jetstream.stream import ensure_stream, find_stream, snapshot_stream, stream_subjects, token
 from headgate.adapters.jetstream.tail import JetStreamTail
 from headgate.adapters.log import BlobDamaged, BlobInfo, BlobNotFound
 
@@ -245,6 +245,12 @@ async def open_blobs(
         chunk_bytes_max=chunk_bytes_max,
         torn_after_s=torn_after_s,
     )
+
+
+async def look_at_blobs(connection: Connection, cell: str) -> JetStreamBlobs | None:
+    """The snapshots of `cell`, for who only reads them; None when their stream does not exist."""
+    name = snapshot_stream(cell).name
+    return JetStreamBlobs(connection, cell, name, []) if await find_stream(connection, name) is not None else None
 
 
 if TYPE_CHECKING:

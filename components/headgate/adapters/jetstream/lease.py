@@ -4,12 +4,14 @@ The leases of a cell on JetStream.
 Their stream keeps the last record of each producer, written by compare-and-set.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from headgate.adapters.jetstream.appender import append
 from headgate.adapters.jetstream.connection import Connection
 from headgate.adapters.jetstream.messages import last_of_subject
-from headgate.adapters.jetstream.stream import ensure_stream, lease_stream, token
+from headgate.adapters.jetstream.stream import ensure_stream, find_stream, lease_stream, token
 from headgate.adapters.lease import Lease, LeaseRecord, Registered
 from headgate.adapters.log import Appended
 
@@ -72,6 +74,16 @@ class JetStreamLeases:
     async def holder(self, producer: str) -> LeaseRecord | None:
         """The record of a producer's lease, for people; None if it was never held."""
         return (await self.register(producer).read()).record
+
+
+async def lease_epochs(connection: Connection, cell: str, producers: Sequence[str]) -> dict[str, int]:
+    """The epochs of the leases by producer, for who only reads them; of those that were ever held."""
+    name = lease_stream(cell).name
+    if await find_stream(connection, name) is None:
+        return {}
+    leases = JetStreamLeases(connection, cell, name, [])
+    records = {producer: await leases.holder(producer) for producer in producers}
+    return {producer: record.epoch for producer, record in records.items() if record is not None}
 
 
 async def open_leases(connection: Connection, cell: str, *, replicas: int = 1) -> JetStreamLeases:

@@ -183,6 +183,16 @@ async def stream_deleted(connection: Connection, name: str) -> list[int]:
     return sorted(info.state.deleted or ())
 
 
+async def find_stream(connection: Connection, name: str) -> StreamInfo | None:
+    """As `stream_info`; None when there is no such stream."""
+    try:
+        return await stream_info(connection, name)
+    except Refused as refused:
+        if refused.err_code != STREAM_NOT_FOUND:
+            raise
+        return None
+
+
 async def stream_subjects(connection: Connection, name: str, subjects_filter: str) -> dict[str, int]:
     """Each subject that matches the filter, with its number of messages."""
     found: dict[str, int] = {}
@@ -207,11 +217,11 @@ async def ensure_stream(connection: Connection, wanted: StreamConfig) -> StreamS
     created = False
     while True:
         try:
-            info = await stream_info(connection, wanted.name)
-            break
+            info = await find_stream(connection, wanted.name)
         except Refused as refused:
-            if refused.err_code != STREAM_NOT_FOUND:
-                raise StreamMismatch(f"cannot look at {dependency}: {refused}") from refused
+            raise StreamMismatch(f"cannot look at {dependency}: {refused}") from refused
+        if info is not None:
+            break
         try:
             await connection.call(
                 f"STREAM.CREATE.{wanted.name}", msgspec.json.encode(wanted), _INFO, dependency=dependency
