@@ -11,7 +11,7 @@ be the state of this log.
 
 import msgspec
 
-from headgate.core import attesting, fold_decisions, fold_objects, fold_workloads, places
+from headgate.core import attesting, fold_decisions, fold_objects, fold_workloads, identity, places
 from headgate.core.state import ProducerRecord, State, Tables
 from headgate.events.commit import LoggedCommit, chain, commit_id, digest
 from headgate.events.effects import LeaderElected
@@ -33,7 +33,7 @@ class BrokenLogError(Exception):
         self.why = why
 
 
-APPLY = {**fold_objects.APPLY, **fold_workloads.APPLY, **fold_decisions.APPLY}
+APPLY = {**fold_objects.APPLY, **fold_workloads.APPLY, **fold_decisions.APPLY, **identity.APPLY}
 
 
 def apply(state: State, logged: LoggedCommit) -> None:

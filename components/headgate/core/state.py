@@ -17,6 +17,7 @@ import msgspec
 from headgate.core.pending import PendingQueue
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
+from headgate.events.identity import Keys, Signing
 from headgate.events.ids import (
     Epoch,
     JobKey,
@@ -327,6 +328,30 @@ class SnapshotRecord(Note, frozen=True):
     name: str
 
 
+class Restoration(Note, frozen=True):
+    """The last time that the cell was continued from a backup; as `cell.restored` says it, at the position `at`."""
+
+    at: Seq
+    backup: str
+    position: Seq
+    lost_to: Seq = Seq(0)
+    why: str = ""
+
+
+class Identity(Record):
+    """Which cell this log is the memory of, as `cell.founded` says it, and what has changed since."""
+
+    cell: str
+    cluster: str
+    stream: str
+    log_id: str
+    keys: Keys = {}
+    signing: Signing = "off"
+    resumes: str = ""
+    founded_at: Seq = Seq(0)
+    restored: Restoration | None = None
+
+
 class Tables(Record):
     """The state proper. Every table is keyed by name, or by `<namespace>/<name>`."""
 
@@ -371,6 +396,8 @@ class Tables(Record):
     """The rules by which the objects up to there were read (`headgate.core.ingest.READING`)."""
     anchor: str = ""
     """A change by which the history that those versions belong to is recognised (`headgate.core.anchors`)."""
+    identity: Identity | None = None
+    """None as long as the cell is not founded, as in logs of versions that knew no identity."""
 
 
 FlavorResource = tuple[str, str]

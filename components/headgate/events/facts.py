@@ -8,6 +8,7 @@ like this now; `...Deleted` that it is gone. One commit carries a burst of them.
 
 from headgate.events.base import EventBase
 from headgate.events.configuration import Configuration
+from headgate.events.identity import CellFounded, CellKeysChanged, CellRestored
 from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     AdmissionCheckSpec,
@@ -344,4 +345,7 @@ Fact = (
     | JobDeleted
     | PodObserved
     | PodDeleted
+    | CellFounded
+    | CellKeysChanged
+    | CellRestored
 )

@@ -34,6 +34,7 @@ from headgate.adapters.kubernetes.errors import api_error, is_operating_error
 from headgate.adapters.kubernetes.resources import RESOURCES as API
 from headgate.core import fold
 from headgate.core.appending import first_of_term, is_deposed, next_commit
+from headgate.core.ingest import CLUSTER_NAMESPACE, cluster_id_of
 from headgate.core.machine import (
     Append,
     Call,
@@ -53,6 +54,7 @@ from headgate.core.machine import (
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, digest, encode_commit
+from headgate.events.identity import CellFounded
 from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.events.subjects import log_subject
 from headgate.processes import snapshots
@@ -172,7 +174,11 @@ class Instance:
 
 
 class World:
-    """A whole cell under a virtual clock. `cluster` is its Kubernetes; apply objects to it, then `run`."""
+    """
+    A whole cell under a virtual clock. `cluster` is its Kubernetes; apply objects to it, then `run`.
+
+    The bridge founds the cell, and the others wait for that. Without a bridge among the `machines` nobody waits.
+    """
 
     def __init__(
         self,
@@ -205,6 +211,7 @@ class World:
         self.events = 0
         self._check = check
         self._machines = machines
+        self._founding = self._make_founding(seed) if Producer.INFORMER_BRIDGE in machines else None
         self._sink = sink
         self._round_ms = round_ms
         self._epochs: dict[Producer, Epoch] = {}
@@ -212,6 +219,12 @@ class World:
         self.instances: list[Instance] = []
         for producer in machines:
             self._start(producer, f"{producer.value}-0")
+
+    def _make_founding(self, seed: int) -> CellFounded:
+        kube_system = self.cluster.request("GET", f"/api/v1/namespaces/{CLUSTER_NAMESPACE}").body
+        return CellFounded(
+            cell=self.cell, cluster=cluster_id_of(kube_system), stream=self.cell, log_id=f"simulated-{seed}"
+        )
 
     # --- instances -------------------------------------------------------------------------------------------------
 
@@ -340,6 +353,9 @@ class World:
             self._start(instance.producer, f"{instance.name.rpartition('-')[0]}-{self.random.randint(1, 9)}")
 
     def _open_term(self, instance: Instance) -> bool:
+        is_bridge = instance.producer is Producer.INFORMER_BRIDGE
+        if self._founding is not None and not is_bridge and instance.state.identity is None:
+            return False
         commit, expected_last = first_of_term(
             instance.state, instance.producer, instance.epoch, instance.name, UnixMs(self.clock.now_ms)
         )
@@ -350,7 +366,9 @@ class World:
             self._fold_all(instance)
         instance.machine = self._machines[instance.producer](instance.state)
         instance.dirty = True
-        if instance.producer is Producer.INFORMER_BRIDGE:
+        if isinstance(instance.machine, InformerBridge):
+            instance.machine.founding = self._founding
+        if is_bridge:
             self._follow_all(instance)
         return True
 

@@ -11,6 +11,9 @@ A list stands for a whole resource: whatever the state has and the list lacks is
 since the start, or its watch resumed, and all of it is in the log, `informers.synced` follows in the same commit as the
 last fact.
 
+The first event in a log is `cell.founded`, with what the process has found out about cell, cluster and stream; a log
+that lacks it gets it with the next commit.
+
 `informers.synced` also marks how far each resource has come (`headgate.processes.informer_bridge.marks`).
 
 Effects. A Job with a queue and without Workload gets one (POST; the name follows from the Job's uid, so that a repeated
@@ -69,6 +72,7 @@ from headgate.core.state import JobRecord, Stage, State
 from headgate.core.status import workload_path
 from headgate.events import effects, facts, queueing
 from headgate.events.configuration import Configuration
+from headgate.events.identity import CellFounded
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Job
 from headgate.events.registry import Event
@@ -103,6 +107,8 @@ class InformerBridge:
     `problems` are the unreadable objects since it was last emptied; `synced` says whether everything was listed and
     appended since the start.
 
+    `founding` is appended first where the log says of no cell that it is its own.
+
     A `configuration` that differs from the log's is appended first. Without one the log's stays, so that a restart
     without the file changes nothing, and a log that goes on without any since before there were configurations decides
     as it always has: whoever wants Kueue's defaults there names a file that holds no more than apiVersion and kind. A
@@ -110,9 +116,15 @@ class InformerBridge:
     """
 
     def __init__(
-        self, state: State, configuration: Configuration | None = None, *, new_log: Configuration | None = None
+        self,
+        state: State,
+        configuration: Configuration | None = None,
+        *,
+        new_log: Configuration | None = None,
+        founding: CellFounded | None = None,
     ) -> None:
         self.state = state
+        self.founding = founding
         if configuration is None and not state.synced and state.configuration == Configuration():
             configuration = new_log
         self._configuration = configuration
@@ -215,6 +227,8 @@ class InformerBridge:
             self._create_workloads(calls)
             self._variants.settle(calls)
         events: list[Event] = []
+        if self.founding is not None and self.state.identity is None:
+            events.append(self.founding)
         if self._configuration is not None and self._configuration != self.state.configuration:
             # Before anything that is decided by it.
             events.append(facts.ConfigurationObserved(configuration=self._configuration))

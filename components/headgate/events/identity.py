@@ -1,0 +1,61 @@
+"""
+Identity: which cell this log is the memory of.
+
+The first event of a new log, after the election of the informer bridge, founds the cell: it names the cell, the cluster
+and the stream, and the keys that its processes sign with. Whoever reads the log compares them with what is in front of
+it, so that two clusters never share one log, and a log never serves a cluster that is not its own. These are facts of
+the informer bridge, which alone knows the cluster; they change when an operator restores a cell or rotates keys.
+"""
+
+from typing import Literal
+
+from headgate.events.base import EventBase
+from headgate.events.ids import Seq
+
+Signing = Literal["required", "off"]
+"""Whether every commit must be signed by its producer."""
+
+Keys = dict[str, tuple[str, ...]]
+"""The public keys of each producer by its name: base64url ed25519, more than one while they are rotated."""
+
+
+class CellFounded(EventBase, frozen=True, tag="cell.founded"):
+    """
+    Appended by the informer bridge, once in a log: as its first event, or as the next one in a log that lacks it.
+
+    `cluster` identifies the cluster (`headgate.core.ingest.cluster_id_of`), `stream` the stream on the broker, and
+    `log_id` this log among all that were ever founded; it is random. `resumes` is the `log_id` of the log that this one
+    takes the place of, when the cell was rebuilt from its API server.
+    """
+
+    cell: str
+    cluster: str
+    stream: str
+    log_id: str
+    keys: Keys = {}
+    signing: Signing = "off"
+    resumes: str = ""
+
+
+class CellKeysChanged(EventBase, frozen=True, tag="cell.keys_changed"):
+    """Appended by the informer bridge when it is given other public keys than the log has; from here on these count."""
+
+    keys: Keys
+    signing: Signing
+    why: str = ""
+
+
+class CellRestored(EventBase, frozen=True, tag="cell.restored"):
+    """
+    Appended by the informer bridge, or by `headgate restore` in its name, when a cell continues from a backup.
+
+    `backup` is the backup's id, `position` the last position that it had. `lost_to` is the newest position that the
+    cell is known to have had before, so everything after `position` up to there is lost. `stream` is the stream in
+    which the log goes on.
+    """
+
+    backup: str
+    position: Seq
+    stream: str
+    lost_to: Seq = Seq(0)
+    why: str = ""
