@@ -261,8 +261,8 @@ def manifests() -> list[tuple[str, Json]]:
         ("priorityclasses", {"metadata": {"name": "high"}, "value": 10, "globalDefault": True}),
         ("limitranges", {"metadata": {"name": "l", "namespace": "team-a"}, "spec": {"limits": [{"type": "Pod"}]}}),
         ("runtimeclasses", {"metadata": {"name": "gvisor"}, "overhead": {"podFixed": {"cpu": "250m"}}}),
-        ("workloads", workload(conditions=[{"type": "QuotaReserved", "status": "False"}])),
         ("jobs", job()),
+        ("workloads", workload(conditions=[{"type": "QuotaReserved", "status": "False"}])),
         ("pods", pod(schedulerName="headgate")),
     ]
 

@@ -200,14 +200,14 @@ def test_a_deactivated_workload_is_evicted_though_it_never_ran() -> None:
 
 
 def test_a_workload_whose_job_is_not_among_the_manifests_is_planned() -> None:
-    """A dump of Workloads alone is enough; one that says that it had a Job, and has no owner, is over."""
+    """A dump of Workloads alone is enough, also of one that had a Job and has no owner: that proves nothing."""
     owned, orphan = workload("owned", "1"), workload("orphan", "1")
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1", "controller": True}
     owned["metadata"]["ownerReferences"] = [owner]
     for each in (owned, orphan):
         each["metadata"]["labels"] = {"kueue.x-k8s.io/job-uid": "1"}
     _, outcome = play(scenario(owned, orphan))
-    assert states(outcome) == {"owned": "Admitted", "orphan": "Finished"}
+    assert states(outcome) == {"owned": "Admitted", "orphan": "Admitted"}
 
 
 def test_a_workload_that_waits_for_its_backoff_is_tried_when_it_is_over() -> None:

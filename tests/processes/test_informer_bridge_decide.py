@@ -76,6 +76,14 @@ def synced(**objects: list[bytes]) -> Bridge:
     return bridge
 
 
+def resumed(log: TestLog) -> Bridge:
+    """A bridge of a later term, that goes on where the one before it has ended."""
+    bridge = Bridge(log)
+    for resource in RESOURCES:
+        bridge.machine.decide(Resumed(resource, "1"))
+    return bridge
+
+
 # --- facts ---------------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +219,7 @@ def test_what_a_list_lacks_is_gone() -> None:
     again = Bridge(bridge.log)
     again.list_all(nodes=[raw(node("n2"))])
     events, _ = again.settle()
-    assert events[:2] == (facts.NodeDeleted(name="n1"), facts.JobDeleted(job="team-a/train", uid="u"))  # type: ignore[arg-type]
+    assert events[:2] == (facts.NodeDeleted(name="n1"), facts.JobDeleted(job="team-a/train", uid="u", gone=True))  # type: ignore[arg-type]
     assert list(bridge.log.state.nodes) == ["n2"]
 
 
@@ -437,7 +445,7 @@ def test_a_pending_workload_follows_its_job_to_another_queue() -> None:
     }
     bridge.machine.decide(Completed(call.id, 422, b"{}"))
     assert bridge.all_calls() == []
-    (again,) = Bridge(bridge.log).all_calls()
+    (again,) = resumed(bridge.log).all_calls()
     assert again.body == call.body
 
 

@@ -377,7 +377,7 @@ def test_a_workload_finishes_with_its_job(
 def test_a_workload_whose_job_is_gone_is_finished(cell: QueueCell) -> None:
     """Kueue's OwnerNotFound frees its quota."""
     admitted(cell.ready())
-    cell.see(facts.JobDeleted(job=JobKey("team/j"), uid=Uid("job-j")))
+    cell.see(facts.JobDeleted(job=JobKey("team/j"), uid=Uid("job-j"), gone=True))
     cell.settle()
     assert cell.condition(A, "Finished") == ("True", "OwnerNotFound", "The workload's owner no longer exists")
 

@@ -57,6 +57,12 @@ def flavor() -> facts.ResourceFlavorObserved:
     return facts.ResourceFlavorObserved(name="spot", spec=ResourceFlavorSpec(node_labels={"tier": "spot"}))
 
 
+def no_workload() -> effects.WorkloadCreateRejected:
+    return effects.WorkloadCreateRejected(
+        workload=KEY, job=JOB, job_uid=Uid("j"), code=403, reason="Forbidden", message="exceeded quota"
+    )
+
+
 class Gate:
     """An ungater and its log. `settle` appends what it wants and tells it so."""
 
@@ -272,10 +278,13 @@ def test_a_start_that_is_overtaken_by_an_eviction_is_undone() -> None:
 
 @pytest.mark.parametrize(
     ("before", "reason"),
-    [((job(suspended=False),), "NoMatchingWorkload"), ((job(suspended=False), workload()), "NotAdmitted")],
+    [
+        ((job(suspended=False), no_workload()), "NoMatchingWorkload"),
+        ((job(suspended=False), workload()), "NotAdmitted"),
+    ],
 )
 def test_a_job_that_runs_unadmitted_is_suspended(before: tuple[EventBase, ...], reason: str) -> None:
-    """Also one whose Workload does not exist yet."""
+    """Also one for which no Workload can be made."""
     made = gate(*before)
     made.answer(made.call())
     (event,) = made.rest()[0]
@@ -286,10 +295,23 @@ def test_a_job_that_runs_unadmitted_is_suspended(before: tuple[EventBase, ...], 
 def test_nothing_is_stopped_before_everything_was_seen() -> None:
     """The Workload that admits a running Job may not have been read yet; synced brings the decision."""
     made = Gate()
-    made.say(BRIDGE, job(suspended=False))
+    made.say(BRIDGE, job(suspended=False), workload())
     assert made.rest() == ([], [])
     made.say(BRIDGE, facts.InformersSynced())
     assert made.call().body["spec"] == {"suspend": True}
+
+
+def test_a_running_job_is_not_stopped_because_its_workload_is_not_known() -> None:
+    """The Workload that admits it may be shown later than the Job; it is stopped once that is there, or is refused."""
+    made = Gate()
+    made.say(BRIDGE, job(suspended=False), facts.InformersSynced())
+    assert made.rest() == ([], [])
+    made.say(BRIDGE, workload())
+    assert made.call().body["spec"] == {"suspend": True}
+    refused = Gate()
+    refused.say(BRIDGE, job(suspended=False), facts.InformersSynced())
+    refused.say(BRIDGE, no_workload())
+    assert refused.call().body["spec"] == {"suspend": True}
 
 
 def test_a_job_of_a_deleted_workload_is_stopped_and_one_of_a_finished_is_left() -> None:

@@ -10,6 +10,7 @@ from headgate.core import conditions
 from headgate.core.amounts import amount, canonical
 from headgate.core.families import family_of
 from headgate.core.ingest import ELASTIC_JOB
+from headgate.core.owners import is_job
 from headgate.core.plan.outcome import state_of
 from headgate.core.plan.rhythm import Rhythm
 from headgate.core.plan.stopping import Stop
@@ -144,7 +145,7 @@ def _stands_for(state: State, key: WorkloadKey) -> Workload:
 def _job(workload: Workload) -> str:
     """The Job that a workload is of, as `<namespace>/<name>`; "" when it is of none."""
     owner = workload.owner
-    return f"{split_key(workload.key)[0]}/{owner.name}" if owner is not None and owner.kind == "Job" else ""
+    return f"{split_key(workload.key)[0]}/{owner.name}" if owner is not None and is_job(owner) else ""
 
 
 def _pod_set(workload: Workload, assigned: PodSetAssignment) -> PodSetPlan:

@@ -149,7 +149,8 @@ class Explainer:
                     self._add(at, event, text, about="configuration")
             case facts.JobDeleted():
                 if event.job == self._target.job:
-                    self._add(at, event, "the Job was deleted", about=event.job)
+                    text = "the Job was deleted" if event.gone else "the Job is gone, or names no queue any more"
+                    self._add(at, event, text, about=event.job)
             case facts.PodObserved() | facts.PodDeleted() | decisions.PodPlaced() | effects.PodBound():
                 self._jobs.on_pod(at, event)
             case effects.PodBindRejected():
@@ -186,6 +187,8 @@ class Explainer:
         match event:
             case facts.WorkloadObserved():
                 self._observed(at, event)
+            case facts.OwnerGone():
+                self._add(at, event, "the API server has no such owner of the Workload any more")
             case facts.WorkloadDeleted():
                 self._add(at, event, "the Workload was deleted")
             case queueing.PreemptionGateOpened():

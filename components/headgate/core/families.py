@@ -146,7 +146,8 @@ def steps(state: State, parent: Workload, now_ms: UnixMs) -> tuple[list[QueueEve
     if parent.stage is Stage.ADMITTED:
         if evicted:
             return [_evicted(parent, VARIANT_EVICTED, "Admitted variant was evicted")], None
-        if admitted is None:
+        if admitted is None and not family.missing():
+            # A variant that is not in the state may be admitted: it is made, or shown, before anything follows from it.
             return [_evicted(parent, NO_VARIANT, "No variant is running")], None
     elif parent.stage in PENDING and parent.spec.active and admitted is not None and not evicted:
         return [_followed(parent, admitted)], None
@@ -157,9 +158,12 @@ def steps(state: State, parent: Workload, now_ms: UnixMs) -> tuple[list[QueueEve
 
 
 def waits_for_parent(state: State, variant: Workload) -> bool:
-    """Whether an evicted variant has to keep its quota: its parent's job runs on it still."""
+    """Whether an evicted variant has to keep its quota: its parent's job runs on it still, or its parent is unknown."""
     if variant.admission is None:
         return False
+    if variants.is_variant(variant) and not relatives(state, variant):
+        # With its parent a variant is deleted: as long as it is there, the parent may be.
+        return True
     return any(each.stage in HOLDS_QUOTA for each in relatives(state, variant) if variants.is_parent(each))
 
 

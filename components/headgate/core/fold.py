@@ -13,6 +13,7 @@ import msgspec
 
 from headgate.core import attesting, fold_decisions, fold_objects, fold_workloads, identity, places
 from headgate.core.state import ProducerRecord, State, Tables
+from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, chain, commit_id, digest
 from headgate.events.effects import LeaderElected
 
@@ -62,6 +63,7 @@ def apply(state: State, logged: LoggedCommit) -> None:
     for event in commit.events:
         if type(event) is LeaderElected:
             producer.holder = event.holder
+            state.relisting = state.relisting or commit.producer is Producer.INFORMER_BRIDGE
         else:
             APPLY[type(event)](state, event, commit, logged.seq)
 

@@ -159,6 +159,9 @@ def _retree_one(state: State, name: str, seq: Seq) -> None:
 
 def _informers_synced(state: State, event: facts.InformersSynced, commit: Commit, seq: Seq) -> None:
     state.synced = True
+    if event.resources or not event.resource_versions:
+        # Later marks of a term name no resources; one that only takes marks back comes before everything is shown.
+        state.relisting = False
     if event.cluster_id not in {"", state.cluster_id} or event.reading not in {0, state.reading}:
         state.resource_versions = {}
         state.anchor = ""
@@ -364,6 +367,9 @@ def _runtime_class_deleted(state: State, event: facts.RuntimeClassDeleted, commi
 def _job_observed(state: State, event: facts.JobObserved, commit: Commit, seq: Seq) -> None:
     record = state.jobs.get(event.job)
     if record is None or record.job.uid != event.spec.uid:
+        if record is not None:
+            # Of one name there is one at a time.
+            _lose_owner(state, record.job.uid)
         state.jobs[event.job] = JobRecord(job=event.spec)
         _follow(state, event.spec.uid, commit, seq)
         return
@@ -388,6 +394,15 @@ def _job_deleted(state: State, event: facts.JobDeleted, commit: Commit, seq: Seq
     record = state.jobs.get(event.job)
     if record is not None and record.job.uid == event.uid:
         del state.jobs[event.job]
+        if event.gone:
+            _lose_owner(state, event.uid)
+
+
+def _lose_owner(state: State, job_uid: str) -> None:
+    """It is proved that a Job is no more: what was made for it may end for that."""
+    for key in state.index.slices.get(job_uid, ()):
+        workload = state.workloads[key]
+        workload.owner_gone = workload.stage is not Stage.FINISHED
 
 
 def _job_of(state: State, job: JobKey, uid: str) -> JobRecord | None:

@@ -11,6 +11,7 @@ from headgate.core import conditions, fold_usage, gates
 from headgate.core.checks import reset
 from headgate.core.fold_objects import ANY, Apply, free, free_where, wake_for_pods
 from headgate.core.ordering import priority_of
+from headgate.core.owners import is_job, owner_uid
 from headgate.core.places import (
     block,
     charge,
@@ -144,6 +145,8 @@ def _respecify(state: State, workload: Workload, event: facts.WorkloadObserved) 
     if workload.spec.queue_name != event.spec.queue_name or (workload.stage in PENDING and not event.spec.active):
         fold_usage.drop(state, workload)
     _unlist(state, workload)
+    if event.owner is not None and event.owner != workload.owner:
+        workload.owner_gone = False
     workload.spec, workload.owner = event.spec, event.owner
     _list(state, workload)
 
@@ -180,7 +183,7 @@ def _unlist_queue(state: State, workload: Workload) -> None:
 
 def _take_over(state: State, workload: Workload, status: WorkloadStatus) -> None:
     """Continue from the status that another Kueue, or a Headgate whose log is lost, has written."""
-    ours = is_variant(workload) or (workload.owner is not None and workload.owner.kind == "Job")
+    ours = is_variant(workload) or is_job(workload.owner)
     workload.conditions = tuple(each for each in status.conditions if ours or each.type != conditions.PODS_READY)
     workload.admission, workload.followed = status.admission, is_followed(workload, status)
     workload.checks = status.admission_checks
@@ -217,6 +220,14 @@ def _deleted(state: State, event: facts.WorkloadDeleted, commit: Commit, seq: Se
         state.overtaken += 1
         return
     _forget(state, workload, seq)
+
+
+def _owner_gone(state: State, event: facts.OwnerGone, commit: Commit, seq: Seq) -> None:
+    workload = state.workloads.get(event.workload)
+    if workload is None or workload.uid != event.uid or owner_uid(workload) != event.owner_uid:
+        state.overtaken += 1
+        return
+    workload.owner_gone = workload.stage is not Stage.FINISHED
 
 
 def _forget(state: State, workload: Workload, seq: Seq) -> None:
@@ -494,6 +505,7 @@ def _finish(state: State, workload: Workload, end: Stage, reason: str, message: 
         )
     unblock(state, workload)
     workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
+    workload.owner_gone = False
     move(state, workload, end, seq)
     fold_usage.drop(state, workload)
     _unlist_queue(state, workload)
@@ -545,6 +557,7 @@ APPLY: dict[type, Apply] = {
     facts.ConfigurationObserved: _configuration_observed,
     facts.WorkloadObserved: _observed,
     facts.WorkloadDeleted: _deleted,
+    facts.OwnerGone: _owner_gone,
     queueing.WorkloadQueued: _queued,
     queueing.WorkloadParked: _parked,
     queueing.WorkloadWoken: _woken,

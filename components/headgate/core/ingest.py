@@ -83,11 +83,14 @@ RESOURCES = (
     "priorityclasses",
     "limitranges",
     "runtimeclasses",
-    "workloads",
     "jobs",
+    "workloads",
     "pods",
 )
-"""What is watched (plural names), in the order in which facts stand in a commit: what others refer to comes first."""
+"""
+What is watched (plural names), in the order in which facts stand in a commit: what others refer to comes first, so
+owners come before what they own.
+"""
 
 READING = 3
 """
@@ -557,7 +560,10 @@ def _is_answer(check: CheckState) -> bool:
 
 def _is_pods_ready_ours(owner: OwnerReference | None) -> bool:
     """Whether Headgate writes the PodsReady condition of what this owns: a Job, or the parent of variants."""
-    return owner is not None and owner.kind in ("Job", "Workload")
+    if owner is None:
+        return False
+    group = owner.api_version.partition("/")[0]
+    return (owner.kind, group) in {("Job", "batch"), ("Workload", KUEUE.rstrip("/"))}
 
 
 def _pod_set(number: int, pod_set: PodSet) -> PodSet:
@@ -686,8 +692,8 @@ _READERS: dict[str, _Reader] = {
     "priorityclasses": _priority_class,
     "limitranges": _limit_range,
     "runtimeclasses": _runtime_class,
-    "workloads": _workload,
     "jobs": _job,
+    "workloads": _workload,
     "pods": _pod,
 }
 assert tuple(_READERS) == RESOURCES

@@ -15,19 +15,16 @@ import json
 
 import msgspec
 
-from headgate.core import conditions, families, pods_ready, slices
+from headgate.core import conditions, families, owners, pods_ready, slices
 from headgate.core.conditions import DEACTIVATED
 from headgate.core.injection import InjectionError, UpdateConflictError, injected
+from headgate.core.owners import job_of
 from headgate.core.places import local_queue_of
-from headgate.core.pods_ready import job_of
 from headgate.core.state import JobRecord, Stage, State, Workload
 from headgate.events.configuration import Configuration
 from headgate.events.ids import UnixMs
 from headgate.events.objects import CheckState, RequeueState
 from headgate.events.queueing import DeadlinePassed, QueueEvent, WorkloadEvicted, WorkloadFinished, WorkloadReleased
-
-JOB_UID = "kueue.x-k8s.io/job-uid"
-"""The label that names the job a workload was made for, also when the owner reference is gone."""
 
 _DEACTIVATED_MESSAGE = "The workload is deactivated"
 _REQUEUES = frozenset({"Preempted", "NodeFailures"})
@@ -52,11 +49,7 @@ def finish(state: State, workload: Workload) -> WorkloadFinished | None:
         if record.job.finished == "Failed":
             return _finished(workload, "Failed", record.job.message)
         return _failed_to_start(state, workload, record)
-    if (
-        workload.labels.get(JOB_UID)
-        and not workload.deleting
-        and (workload.owner is None or workload.owner.kind == "Job")
-    ):
+    if owners.is_gone(state, workload) and not workload.deleting:
         return _finished(workload, "OwnerNotFound", "The workload's owner no longer exists")
     return None
 
@@ -242,14 +235,21 @@ def _transition_ms(check: CheckState) -> int:
 def _by_local_queue(state: State, workload: Workload) -> QueueEvent | None:
     name = workload.spec.queue_name
     queue = state.local_queues.get(local_queue_of(workload))
-    policy = queue.spec.stop_policy if queue is not None else "Missing"
+    policy = queue.spec.stop_policy if queue is not None else _missing(state)
     return _by_stop(workload, "LocalQueue", name, policy)
 
 
 def _by_cluster_queue(state: State, workload: Workload) -> QueueEvent | None:
     queue = state.cluster_queues.get(workload.cluster_queue)
-    policy = queue.spec.stop_policy if queue is not None and not queue.deleting else "Missing"
+    policy = queue.spec.stop_policy if queue is not None else _missing(state)
+    if queue is not None and queue.deleting:
+        policy = "Missing"
     return _by_stop(workload, "ClusterQueue", workload.cluster_queue, policy)
+
+
+def _missing(state: State) -> str:
+    """The policy of a queue that is not in the state: while not every resource was shown, it may yet appear."""
+    return "None" if state.relisting else "Missing"
 
 
 def _by_stop(workload: Workload, kind: str, name: str, policy: str) -> QueueEvent | None:
@@ -276,9 +276,10 @@ def release(state: State, workload: Workload) -> WorkloadReleased | None:
     """
     The quota of an evicted workload back, once its job has stopped; None while the job may still have pods.
 
-    `started_for` says that the ungater has resumed the job and nobody has yet seen it suspended again.
+    `started_for` says that the ungater has resumed the job and nobody has yet seen it suspended again. A Job that the
+    state does not have may run: nothing is released before it is shown, or proved to be no more.
     """
-    if families.waits_for_parent(state, workload):
+    if families.waits_for_parent(state, workload) or owners.unknown_job(state, workload) is not None:
         return None
     record = job_of(state, workload)
     if record is not None:

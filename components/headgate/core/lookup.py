@@ -9,6 +9,7 @@ import difflib
 
 import msgspec
 
+from headgate.core.owners import is_job
 from headgate.events import facts
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import JobKey, WorkloadKey, split_key
@@ -46,7 +47,7 @@ class Lookup:
             elif type(event) is facts.WorkloadObserved:
                 owner = event.owner
                 job = JobKey("")
-                if owner is not None and owner.kind == "Job":
+                if owner is not None and is_job(owner):
                     job = JobKey(f"{split_key(event.workload)[0]}/{owner.name}")
                     self._jobs[job] = event.workload
                 self._workloads[event.workload] = job

@@ -193,15 +193,15 @@ _DELETED_BY_NAME: dict[str, Callable[[str], Fact]] = {
 }
 
 
-def deleted(state: State, resource: str, key: str) -> Fact | None:
-    """The fact that an object is gone, or has ceased to matter; None when the state does not have it."""
+def deleted(state: State, resource: str, key: str, *, gone: bool = False) -> Fact | None:
+    """The fact that an object is gone, or has ceased to matter (not `gone`); None when the state does not have it."""
     if key not in _TABLES[resource](state):
         return None
     match resource:
         case "workloads":
             return facts.WorkloadDeleted(workload=WorkloadKey(key), uid=state.workloads[WorkloadKey(key)].uid)
         case "jobs":
-            return facts.JobDeleted(job=JobKey(key), uid=Uid(state.jobs[JobKey(key)].job.uid))
+            return facts.JobDeleted(job=JobKey(key), uid=Uid(state.jobs[JobKey(key)].job.uid), gone=gone)
         case "pods":
             return facts.PodDeleted(pod=PodKey(key), uid=Uid(state.pods[PodKey(key)].pod.uid))
         case _:

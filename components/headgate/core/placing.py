@@ -70,6 +70,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     wake: tuple[Wake, ...]
     cluster_queue: str = ""
     silent: bool = False
+    by_absence: bool = False
+    """It is held because something is not in the state."""
 
 
 def requeue_at(workload: Workload) -> UnixMs | None:
@@ -104,13 +106,14 @@ def place_of(state: State, workload: Workload, now_ms: UnixMs, limits: Limits, i
     its_queue = (ObjectChanged(kind="LocalQueue", name=key),)
     queue = state.local_queues.get(key)
     if queue is None:
-        return Held(reason=MISCONFIGURED, message=f"LocalQueue {name} doesn't exist", wake=its_queue)
+        return Held(reason=MISCONFIGURED, message=f"LocalQueue {name} doesn't exist", wake=its_queue, by_absence=True)
     if queue.spec.stop_policy != "None":
         return Held(reason=SUSPENDED, message=f"LocalQueue {name} is inactive", wake=its_queue)
     name = queue.spec.cluster_queue
     its_queue = (ObjectChanged(kind="ClusterQueue", name=name),)
     if name not in state.cluster_queues:
-        return Held(reason=MISCONFIGURED, message=f"ClusterQueue {name} doesn't exist", wake=its_queue)
+        message = f"ClusterQueue {name} doesn't exist"
+        return Held(reason=MISCONFIGURED, message=message, wake=its_queue, by_absence=True)
     if not is_active(name):
         message = f"ClusterQueue {name} is inactive"
         return Held(reason=SUSPENDED, message=message, wake=its_queue, cluster_queue=name)
@@ -154,10 +157,13 @@ def steps(
     What has to be said so that a pending workload stands where it belongs. Nothing when it does.
 
     `unused` is asked whether what a parked workload waits for is there; `may_go_on` whether it is the turn of one that
-    a cycle has set aside, and that has been overtaken by what it waits for.
+    a cycle has set aside, and that has been overtaken by what it waits for. While the informers have not shown every
+    resource, nothing is said for want of a queue.
     """
     place = place_of(state, workload, now_ms, limits, is_active)
     match place:
+        case Held(by_absence=True) if state.relisting:
+            return []
         case Held():
             return [] if _is_held(workload, place) else [_parked(workload, place)]
         case Entry():

@@ -18,10 +18,11 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from headgate.core import conditions
-from headgate.core.state import JobRecord, Stage, State, Workload
+from headgate.core.owners import job_of
+from headgate.core.state import Stage, State, Workload
 from headgate.core.variants import is_parent, is_variant, parent_key, parent_uid
 from headgate.events.configuration import Configuration, RequeuingStrategy
-from headgate.events.ids import JobKey, Uid, UnixMs, split_key
+from headgate.events.ids import Uid, UnixMs
 from headgate.events.objects import Condition, RequeueState
 
 WAIT_FOR_START: Final = "WaitForStart"
@@ -69,15 +70,6 @@ def all_ready(state: State) -> bool:
 
 
 # --- the condition -------------------------------------------------------------------------------------------------
-
-
-def job_of(state: State, workload: Workload) -> JobRecord | None:
-    """The Job that owns a workload, when the state has it."""
-    owner = workload.owner
-    if owner is None or owner.kind != "Job":
-        return None
-    record = state.jobs.get(JobKey(f"{split_key(workload.key)[0]}/{owner.name}"))
-    return record if record is not None and record.job.uid == owner.uid else None
 
 
 def follow(state: State, workload: Workload, at_ms: UnixMs) -> None:

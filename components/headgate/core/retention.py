@@ -9,7 +9,7 @@ of conditions, so the deadline follows from the log and the configuration in it.
 from typing import Literal, NamedTuple
 
 from headgate.core import conditions
-from headgate.core.pods_ready import job_of
+from headgate.core.owners import job_of
 from headgate.core.state import PENDING, Stage, State, Workload
 from headgate.events.ids import UnixMs
 from headgate.events.objects import Condition

@@ -10,9 +10,10 @@ from typing import assert_never
 import msgspec
 
 from headgate.core.fold_objects import ANY as FREED_ANY
+from headgate.core.owners import job_of
 from headgate.core.state import Stage, State, Workload
 from headgate.core.wording import SPEC_CHANGE, describe_needs, describe_wake, format_amount, place_in_line, sleep_of
-from headgate.events.ids import JobKey, UnixMs, WorkloadKey, split_key
+from headgate.events.ids import JobKey, UnixMs, WorkloadKey
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -174,10 +175,7 @@ def _admitted(state: State, workload: Workload) -> _Said:
         for (flavor, resource), value in state.index.usage_of.get(workload.key, {}).items()
     )
     why = f"it holds {held or 'no quota'} of ClusterQueue {workload.cluster_queue}"
-    owner = workload.owner
-    record = None
-    if owner is not None and owner.kind == "Job":
-        record = state.jobs.get(JobKey(f"{split_key(workload.key)[0]}/{owner.name}"))
+    record = job_of(state, workload)
     if record is None:
         return why, ["whoever finishes, deletes or deactivates it"]
     if record.action_refused:

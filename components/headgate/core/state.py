@@ -148,8 +148,9 @@ class Workload(Record):
     next reservation. `past_execution_s` is for how long it was admitted before, by Kueue's count. `preemption_gates`
     has the positions that count, `observed_gates`, `observed_pods_ready` and `deactivation_target` what others have
     written; `injected` is what the checks of its last admission have had changed in its pods. `followed` says that it
-    runs on the quota of one of its variants, and holds none of its own. `applied` is the digest of the status that the
-    API server has, `refused` those of the ones that it has refused since, with the code of the last refusal.
+    runs on the quota of one of its variants, and holds none of its own. `owner_gone` says that the Job it was made for
+    is proved to be no more (`headgate.core.owners`). `applied` is the digest of the status that the API server has,
+    `refused` those of the ones that it has refused since, with the code of the last refusal.
     """
 
     key: WorkloadKey
@@ -197,6 +198,7 @@ class Workload(Record):
     applied: str = ""
     refused: tuple[str, ...] = ()
     refused_code: int = 0
+    owner_gone: bool = False
 
 
 class NamespaceRecord(Note, frozen=True):
@@ -361,6 +363,9 @@ class Tables(Record):
     """The log hashes of the newest positions, each at its position modulo the length (`headgate.core.attesting`)."""
     now_ms: UnixMs = UnixMs(0)
     synced: bool = False
+    relisting: bool = False
+    """Whether a term of the informer bridge has begun that has not shown every resource yet: what is not in the state
+    may exist."""
     cycle: int = 0
     offers: int = 0
     overtaken: int = 0

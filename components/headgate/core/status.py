@@ -23,6 +23,7 @@ from headgate.core import admission_fair_sharing, conditions, gates
 from headgate.core.activeness import ACTIVE, Activeness, cluster_queue_active, local_queue_active
 from headgate.core.amounts import amount, canonical
 from headgate.core.novelty import reclaimable_count
+from headgate.core.owners import job_of
 from headgate.core.state import (
     HOLDS_QUOTA,
     PENDING,
@@ -34,7 +35,7 @@ from headgate.core.state import (
 )
 from headgate.core.variants import NEVER_QUEUES
 from headgate.events.commit import digest
-from headgate.events.ids import JobKey, LocalQueueKey, Uid, WorkloadKey, split_key
+from headgate.events.ids import LocalQueueKey, Uid, WorkloadKey, split_key
 from headgate.events.objects import (
     CheckState,
     Condition,
@@ -126,12 +127,10 @@ def _reclaimable_pods(state: State, workload: Workload) -> tuple[ReclaimablePod,
     A count never falls (Kueue's rule while quota is reserved), since the quota may be in use elsewhere already. A Job
     that has finished gives all of it back anyway.
     """
-    if workload.owner is None or workload.owner.kind != "Job" or not workload.spec.pod_sets:
+    if not workload.spec.pod_sets or not gates.enabled(state.configuration, gates.RECLAIMABLE_PODS):
         return workload.reclaimable_pods
-    if not gates.enabled(state.configuration, gates.RECLAIMABLE_PODS):
-        return workload.reclaimable_pods
-    record = state.jobs.get(JobKey(f"{split_key(workload.key)[0]}/{workload.owner.name}"))
-    if record is None or record.job.uid != workload.owner.uid or record.job.finished is not None:
+    record = job_of(state, workload)
+    if record is None or record.job.finished is not None:
         return workload.reclaimable_pods
     pod_set = workload.spec.pod_sets[0]
     name = pod_set.name

@@ -280,6 +280,18 @@ class WorkloadDeleted(EventBase, frozen=True, tag="workload.deleted"):
     uid: Uid
 
 
+class OwnerGone(EventBase, frozen=True, tag="workload.owner_gone"):
+    """
+    Appended by the informer bridge when the API server, asked for it, has no such owner of a Workload any more.
+
+    It asks for a Job that a Workload was made for and that no watch has shown: that alone would prove nothing.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    owner_uid: Uid
+
+
 class JobObserved(EventBase, frozen=True, tag="job.observed"):
     """Appended by the informer bridge when a Job that names a queue appears or a relevant part of it changes."""
 
@@ -288,10 +300,16 @@ class JobObserved(EventBase, frozen=True, tag="job.observed"):
 
 
 class JobDeleted(EventBase, frozen=True, tag="job.deleted"):
-    """Appended by the informer bridge when a Job that names a queue is gone."""
+    """
+    Appended by the informer bridge when a Job that names a queue is gone, or has ceased to matter.
+
+    `gone` says that it is no more: its watch has shown the deletion, or a list lacks it. Without, it may still run: it
+    names no queue any more, or cannot be read.
+    """
 
     job: JobKey
     uid: Uid
+    gone: bool = False
 
 
 class PodObserved(EventBase, frozen=True, tag="pod.observed"):
@@ -341,6 +359,7 @@ Fact = (
     | RuntimeClassDeleted
     | WorkloadObserved
     | WorkloadDeleted
+    | OwnerGone
     | JobObserved
     | JobDeleted
     | PodObserved

@@ -15,9 +15,9 @@ import msgspec
 from headgate.core import conditions, leaving
 from headgate.core.catalog import Catalog
 from headgate.core.ingest import GATED_BY
+from headgate.core.owners import job_of
 from headgate.core.places import local_queue_of
 from headgate.core.placing import ADMISSION_GATED, MISCONFIGURED, SUSPENDED, requeue_at
-from headgate.core.pods_ready import job_of
 from headgate.core.requests import namespace_missing, why_written_invalid
 from headgate.core.selectors import matches_labels
 from headgate.core.state import Stage, State, Workload

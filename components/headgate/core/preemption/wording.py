@@ -1,7 +1,7 @@
 """Why a workload was preempted, as Kueue writes it: reason and message of its conditions, and both sides' Events."""
 
-from headgate.core.leaving import JOB_UID
 from headgate.core.ordering import RECLAIMED_WHILE_BORROWING, priority_of
+from headgate.core.owners import JOB_UID
 from headgate.core.quota import Node
 from headgate.core.state import Workload
 from headgate.events.configuration import Configuration

@@ -23,6 +23,7 @@ from headgate.core.event_notes import JOB_KEPT, WORKLOAD_KEPT
 from headgate.core.families import NO_VARIANT, VARIANT_EVICTED
 from headgate.core.job_workload import JOB_API_VERSION
 from headgate.core.machine import Call, Command, Completed
+from headgate.core.owners import is_job
 from headgate.core.preemption import preempted_event_message, preemptor_event_message
 from headgate.core.slices import SLICE_REPLACED
 from headgate.core.state import PENDING, Stage, State, Workload
@@ -272,7 +273,7 @@ class Events:
     def _about_checks(self, workload: Workload, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
         """What pending checks say while a Job waits for them, about the Job; Kueue repeats it, here it is news once."""
         owner, note = workload.owner, event_notes.checks_pending(workload)
-        if not note or owner is None or owner.kind != "Job":
+        if not note or owner is None or not is_job(owner):
             return
         said_ms = self._said.get((owner.uid, note))
         if said_ms is None or at_ms >= said_ms + REPEAT_MS:

@@ -19,14 +19,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from headgate.core import owners
 from headgate.core.ingest import FINALIZER
 from headgate.core.injection import needs_restoring
 from headgate.core.machine import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import INVALID, NOT_FOUND, backoff_ms, is_success
-from headgate.core.state import ClusterQueueRecord, FlavorRecord, Stage, State, Workload
+from headgate.core.state import HOLDS_QUOTA, ClusterQueueRecord, FlavorRecord, Stage, State, Workload
 from headgate.core.status import API_VERSION, FIELD_MANAGER, Json, apply_query, workload_path
 from headgate.events import effects, facts, queueing
-from headgate.events.ids import JobKey, UnixMs, WorkloadKey, split_key
+from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.events.objects import ResourceGroup
 from headgate.events.registry import Event
 
@@ -63,12 +64,18 @@ class _WithMetadata(msgspec.Struct, frozen=True):
 
 
 def may_run(state: State, workload: Workload) -> bool:
-    """Whether pods of a workload may still run, or its Job is not yet what it was: it has to stay for a while."""
-    if workload.owner is None:
-        return False
-    record = state.jobs.get(JobKey(f"{split_key(workload.key)[0]}/{workload.owner.name}"))
-    if record is None or record.job.uid != workload.owner.uid:
-        return False
+    """
+    Whether pods of a workload may still run, or its Job is not yet what it was: it has to stay for a while.
+
+    Of a Job that the state does not have nothing is known until it is shown or proved to be no more. The work of an
+    owner that Headgate does not run goes on as long as the workload holds quota; where nobody owns it, nobody can say.
+    """
+    if owners.unknown_job(state, workload) is not None:
+        return True
+    record = owners.job_of(state, workload)
+    if record is None:
+        of_others = workload.owner is not None and not owners.is_run_here(workload)
+        return of_others and workload.stage in HOLDS_QUOTA and workload.admission is not None
     job = record.job
     if job.finished is not None or job.deleting:
         return False
@@ -109,6 +116,8 @@ class Finalizers:
     def on_event(self, event: Event) -> None:
         """Note after what a finalizer may be missing, or have had its time."""
         match event:
+            case facts.OwnerGone():
+                self._dirty[Object("workloads", event.workload)] = None
             case facts.WorkloadObserved() | facts.WorkloadDeleted():
                 self._shown(Object("workloads", event.workload))
             case effects.StatusApplied() if event.finalizer_removed:

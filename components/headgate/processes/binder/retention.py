@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from headgate.core.machine import Call, Command, Completed
 from headgate.core.outcomes import CONFLICT, NOT_FOUND, backoff_ms, is_success
-from headgate.core.pods_ready import job_of
+from headgate.core.owners import job_of
 from headgate.core.retention import Due, due_of
 from headgate.core.state import State, Workload
 from headgate.core.status import workload_path

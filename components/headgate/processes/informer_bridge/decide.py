@@ -76,6 +76,7 @@ from headgate.events.identity import CellFounded
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Job
 from headgate.events.registry import Event
+from headgate.processes.informer_bridge.absent_owners import AbsentOwners
 from headgate.processes.informer_bridge.marks import Marks
 from headgate.processes.informer_bridge.variant_maker import VariantMaker
 
@@ -87,6 +88,9 @@ CALLS_MAX: Final = 256
 
 PROBLEMS_MAX: Final = 1000
 """The most unreadable objects that are kept for the process to log; beyond it the oldest are dropped."""
+
+_TO_COMPOSE: Final = ("namespaces", "workloadpriorityclasses", "priorityclasses", "jobs", "workloads")
+"""What has to be known before a Workload can be made of a Job."""
 
 _GONE: Final = b""
 _COMPOSE_ERROR: Final = "ErrWorkloadCompose"
@@ -143,6 +147,9 @@ class InformerBridge:
         self._updating: dict[str, None] = {}
         self._asked: dict[Uid, object] = {}
         self._variants = VariantMaker(state)
+        self._absent_owners = AbsentOwners(state)
+        self._shown: dict[str, None] = {}
+        """The resources of which all that was there when they were first followed in this term is in the log."""
         self._reading: dict[str, _Creation] = {}
         """GETs of Jobs under way, for the Workload that is to be made."""
 
@@ -186,6 +193,7 @@ class InformerBridge:
         self._marks.listed(listed.resource, listed.resource_version)
         if listed.resource == "jobs":
             self._look_at(self.state.jobs)
+            self._absent_owners.on_list()
         if listed.resource == "workloads":
             # A Workload that was made and deleted before we saw it never shows: its Job may need a new one.
             self._created.clear()
@@ -202,9 +210,10 @@ class InformerBridge:
         key = self._key_of(changed.resource, changed.object)
         if key is None:
             return
-        waiting = self._waiting[changed.resource]
-        waiting.pop(key, None)
-        waiting[key] = _GONE if changed.kind == "DELETED" else changed.object
+        # What changes once more keeps its place: who was shown first is told first.
+        self._waiting[changed.resource][key] = _GONE if changed.kind == "DELETED" else changed.object
+        if changed.resource == "jobs" and changed.kind == "DELETED":
+            self._absent_owners.on_deletion(JobKey(key))
 
     def _key_of(self, resource: str, raw: bytes) -> str | None:
         try:
@@ -220,12 +229,15 @@ class InformerBridge:
 
     def _settle(self, now_ms: UnixMs) -> list[Command]:
         rewound = self._marks.rewound()
+        self._note_shown()
         self._sweep()
         calls: list[Command] = []
-        if self.state.synced:
-            # Until everything was listed once, a Workload may exist of which the state does not know.
+        if self.state.synced and self._has_shown(*_TO_COMPOSE):
+            # Before, a Workload may exist of which the state does not know, or a class of a priority.
             self._create_workloads(calls)
             self._variants.settle(calls)
+        if self._has_shown("jobs") and not self._waiting["jobs"]:
+            self._absent_owners.settle(calls)
         events: list[Event] = []
         if self.founding is not None and self.state.identity is None:
             events.append(self.founding)
@@ -250,6 +262,15 @@ class InformerBridge:
         if not events:
             return calls
         return [Append(events=tuple(events), decided_at=self.state.position), *calls]
+
+    def _note_shown(self) -> None:
+        """Only when a decision is asked for does the state hold all that we have appended."""
+        for resource in self._followed:
+            if not self._waiting[resource] and resource not in self._unswept:
+                self._shown[resource] = None
+
+    def _has_shown(self, *resources: str) -> bool:
+        return all(resource in self._shown for resource in resources)
 
     def _sweep(self) -> None:
         """
@@ -279,7 +300,7 @@ class InformerBridge:
     def _fact(self, resource: str, key: str, raw: bytes) -> facts.Fact | None:
         if raw == _GONE:
             self._raw.pop(JobKey(key), None)
-            return novelty.deleted(self.state, resource, key)
+            return novelty.deleted(self.state, resource, key, gone=True)
         try:
             seen = read(resource, raw)
         except UnreadableObjectError as error:
@@ -306,6 +327,7 @@ class InformerBridge:
 
     def _on_event(self, event: Event) -> None:
         self._variants.on_event(event)
+        self._absent_owners.on_event(event)
         match event:
             case facts.JobObserved():
                 self._asked.pop(Uid(event.spec.uid), None)
@@ -512,6 +534,9 @@ class InformerBridge:
         self._variants.on_completed(completed)
         self._effects += self._variants.effects
         self._variants.effects.clear()
+        self._absent_owners.on_completed(completed)
+        self._effects += self._absent_owners.effects
+        self._absent_owners.effects.clear()
         creation = self._creating.get(completed.call_id)
         if creation is not None:
             self._on_created(creation, completed)

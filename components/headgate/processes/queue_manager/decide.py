@@ -10,6 +10,8 @@ of where to look: what a commit touched is looked at again at the next `Settled`
 looks at everything once, so one that crashed, at whatever instant, is resumed by the next.
 
 Nothing is said before the informers are in sync: until then a LocalQueue that is not there may only not be known yet.
+The same holds for what follows from an object being absent while a later term of the informer bridge has not shown
+every resource (`State.relisting`): whoever was looked at meanwhile is looked at again when it has.
 
 One commit carries what one `Settled` finds, up to `EVENTS_PER_COMMIT_MAX`; the rest stays noted and follows when that
 commit is folded. Offers have a budget of their own, so that neither a flood of arrivals starves the scheduler nor
@@ -112,6 +114,8 @@ class QueueManager:
         """The quota trees, kept until a spec changes."""
         self._standings: dict[str, Standing] = {}
         self._queues_changed = True
+        self._unproven: dict[WorkloadKey, None] = {}
+        """Workloads that were looked at while something that is absent may only not have been shown yet."""
         self._stood_in: dict[WorkloadKey, str] = {}
         """
         The ClusterQueue in which a workload was last offered: what a deletion no longer tells. One entry a workload.
@@ -216,7 +220,9 @@ class QueueManager:
                 self._touched.update(dict.fromkeys(event.cluster_queues))
                 self._sleeping.note_moves(event.cluster_queues)
             case facts.InformersSynced():
-                pass
+                if not self.state.relisting:
+                    self._look.update(self._unproven)
+                    self._unproven.clear()
             case _:
                 key: WorkloadKey | None = getattr(event, "workload", None)
                 if key:
@@ -391,6 +397,8 @@ class QueueManager:
     def _step(self, workload: Workload, now_ms: UnixMs, unused: Unused, turns: Turns) -> Iterable[QueueEvent]:
         """What is to be said about a workload now."""
         state = self.state
+        if state.relisting:
+            self._unproven[workload.key] = None
         finished = finish(state, workload)
         if finished is not None:
             return (finished,)

@@ -12,7 +12,9 @@ Level-triggered on the state, four rules a Job:
 The API server opens a Job's template only while it is suspended and has no start time. A Job that has run before still
 has one, so restoring resets it first, and a start that is refused is tried once more after a reset (as Kueue does).
 
-Nothing is stopped before the state is synced: the workload of a running Job may not have been seen yet. One action a
+Nothing is stopped before the state is synced, nor because a Job has no workload: it may not have been seen yet. The
+informer bridge makes one for a Job that has none, and for want of its admission the Job is stopped; at once only where
+the API server has refused to make one. One action a
 Job is under way at a time, and it stays so until its effect is folded. An action that is refused is recorded, and tried
 again when the Job has changed; a conflict is tried again later by itself.
 """
@@ -139,6 +141,8 @@ class Ungater:
             case facts.JobObserved():
                 self._stopped.pop(event.job, None)
                 self._dirty[event.job] = None
+            case effects.WorkloadCreateRejected():
+                self._dirty[event.job] = None
             case facts.JobDeleted():
                 self._forget(event.job)
             case effects.JobStarted() | effects.JobStartRejected() | effects.JobStopped() | effects.JobStopRejected():
@@ -219,6 +223,8 @@ class Ungater:
                 self._start(key, record, workload, calls)
             return
         if not self.state.synced or (workload is not None and workload.stage is Stage.FINISHED):
+            return
+        if workload is None and not record.refused:
             return
         if workload is not None and workload.stage is not Stage.EVICTED and self._waits_gated(job, workload):
             return
