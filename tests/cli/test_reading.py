@@ -48,11 +48,13 @@ def test_every_reader_answers_in_three_forms_with_the_same_data(headgate: Callab
 
 
 def test_a_recorded_run_is_without_findings_and_replays_the_same(headgate: Callable, demo_log: Path) -> None:
-    """All jobs of the demo, under virtual time: the audit is content, every cycle is decided the same."""
+    """All jobs of the demo, under virtual time: the audit is content, and everything is decided the same."""
     assert "no findings" in headgate("audit", "--log", demo_log).out
     replayed = json.loads(headgate("replay", "--verify", "--log", demo_log, "-o", "json").out)["replayed"]
     assert replayed["cycles"] > 10
     assert replayed["differences"] == []
+    assert replayed["passed_over"] == 0
+    assert all(count > 10 for count in replayed["compared"].values()), replayed["compared"]
 
 
 def test_a_hole_in_the_log_is_a_finding_and_stops_whoever_folds(
@@ -84,15 +86,16 @@ def test_an_unknown_event_stops_a_reader_with_what_to_do(
 def test_a_cycle_that_would_be_decided_otherwise_is_a_difference(headgate: Callable, tmp_path: Path) -> None:
     """The first one is shown, recorded beside replayed, and the exit code is 1."""
     history = History()
+    history.term(Producer.SCHEDULER)
     history.put(
         Producer.INFORMER_BRIDGE,
         facts.ClusterQueueObserved(name="a", spec=ClusterQueueSpec()),
         facts.InformersSynced(),
     )
-    history.put(Producer.SCHEDULER, decisions.CycleDecided(cycle=1, decided_at=2), decided_at=2)
+    history.put(Producer.SCHEDULER, decisions.CycleDecided(cycle=1, decided_at=3), decided_at=3)
     answer = headgate("replay", "--verify", "--log", written(tmp_path / "odd.jsonl.gz", history.entries))
     assert answer.code == 1
-    assert "cycle 1, decided at 2 differs" in answer.out
+    assert "cycle 1, decided at 3 differs" in answer.out
     assert 'recorded: {"type":"cycle.decided","cycle":1' in answer.out
     assert "replayed: nothing" in answer.out
 

@@ -30,6 +30,13 @@ def replayed(history: History, decide: DecideCycle = decided) -> Replayed:
     return replay.result()
 
 
+def a_history() -> History:
+    """A log in which the scheduler's term has begun."""
+    history = History()
+    history.term(SCHEDULER)
+    return history
+
+
 def namespace(history: History, name: str) -> None:
     history.put(BRIDGE, facts.NamespaceObserved(name=name))
 
@@ -40,7 +47,7 @@ def decide(history: History) -> tuple[int, tuple[Event, ...]]:
 
 def test_a_cycle_is_decided_on_the_state_it_saw_not_on_the_one_it_landed_on() -> None:
     """Commits of others between decision and append do not matter."""
-    history = History()
+    history = a_history()
     namespace(history, "a")
     at, events = decide(history)
     namespace(history, "b")
@@ -52,7 +59,7 @@ def test_a_cycle_is_decided_on_the_state_it_saw_not_on_the_one_it_landed_on() ->
 
 def test_a_recorded_cycle_that_saw_something_else_is_a_difference() -> None:
     """The first event that differs is shown, with its place."""
-    history = History()
+    history = a_history()
     namespace(history, "a")
     _, events = decide(history)
     namespace(history, "b")
@@ -68,7 +75,7 @@ def test_a_recorded_cycle_that_saw_something_else_is_a_difference() -> None:
 
 def test_an_event_too_many_or_too_few_is_a_difference() -> None:
     """Decisions are compared as a whole."""
-    history = History()
+    history = a_history()
     namespace(history, "a")
     at, events = decide(history)
     more = decisions.WorkloadAdmitted(workload="n/w", uid="u", cluster_queue="a", message="m")
@@ -80,7 +87,7 @@ def test_an_event_too_many_or_too_few_is_a_difference() -> None:
 
 def test_snapshots_are_compared_with_the_state_at_their_position() -> None:
     """Announced later, taken then."""
-    history = History()
+    history = a_history()
     namespace(history, "a")
     good = effects.SnapshotTaken(
         position=history.position,
@@ -103,11 +110,11 @@ def test_snapshots_are_compared_with_the_state_at_their_position() -> None:
 
 def test_a_replay_ends_with_the_state_of_the_log() -> None:
     """Its hashes are those of any fold of it."""
-    history = History()
+    history = a_history()
     namespace(history, "a")
     result = replayed(history)
     assert result.state_hash == fold.state_hash(history.state)
-    assert (result.position, result.commits, result.events) == (2, 2, 2)
+    assert (result.position, result.commits, result.events) == (3, 3, 3)
 
 
 def skips(needs: queueing.Needs) -> Callable[[State], tuple[Event, ...]]:
@@ -132,7 +139,7 @@ def skips(needs: queueing.Needs) -> Callable[[State], tuple[Event, ...]]:
 
 def test_what_an_older_release_could_not_say_is_not_compared() -> None:
     """Verdicts without needs are no difference, until the log has the first with them."""
-    history, needs = History(), ({"f/cpu": "1"},)
+    history, needs = a_history(), ({"f/cpu": "1"},)
     namespace(history, "a")
     for recorded in (skips(()), skips(needs), skips(())):
         history.put(SCHEDULER, *recorded(history.state), decided_at=history.position)

@@ -1,4 +1,4 @@
-"""`headgate replay`: fold the log again, decide every recorded cycle again, and compare."""
+"""`headgate replay`: fold the log again, decide again what every process has decided, and compare."""
 
 import time
 from typing import Annotated
@@ -11,7 +11,8 @@ from headgate.cli import options
 from headgate.cli.output import FAILED, OK, Output, console, emit, say
 from headgate.cli.source import Source, commits, decoded, open_source, parse_at
 from headgate.core import fold
-from headgate.core.replay import Difference, Plan, Replay, Replayed
+from headgate.core.replay import Plan, Replay, Replayed
+from headgate.core.verification.check import Difference
 from headgate.events.base import Producer
 from headgate.events.commit import Position
 from headgate.events.ids import Seq
@@ -22,7 +23,7 @@ LIVE_TIMEOUT_S = 10.0
 _EPILOG = """\b
 Examples:
   headgate replay                       fold everything, say how fast
-  headgate replay --verify              and decide every cycle again, compare every hash
+  headgate replay --verify              and decide again what was decided, compare every hash
   headgate replay --verify --log run.jsonl.gz
 Exit code 1 when anything differs; the first difference is shown.
 """
@@ -43,7 +44,7 @@ def replay(
         str | None, typer.Option("--from", metavar="POSITION", help="Compare from here on; before it only fold.")
     ] = None,
     stop: Annotated[str | None, typer.Option("--to", metavar="POSITION|TIME", help="Stop there.")] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Decide each cycle again and compare every hash.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Decide everything again and compare every hash.")] = False,
     output: options.OutputOption = Output.TABLE,
     data: options.Data = None,
     cell: options.Cell = None,
@@ -73,7 +74,7 @@ async def again(where: options.SourceOptions, start: str | None, stop: str | Non
 
             decide = decide_cycle
         begun = time.perf_counter()
-        replaying = Replay(fold.new_state(source.cell), plan, decide)
+        replaying = Replay(fold.new_state(source.cell), plan, decide, first=first)
         async for logged in commits(source, until):
             replaying.feed(logged)
         duration_s = time.perf_counter() - begun
@@ -92,11 +93,12 @@ async def again(where: options.SourceOptions, start: str | None, stop: str | Non
 
 
 async def _plan(source: Source, stop: int | None) -> Plan:
-    """The first pass: only the producers that record what can be compared are decoded."""
-    plan = Plan()
-    recorders = (f".{Producer.SCHEDULER.value}", f".{Producer.SNAPSHOTTER.value}")
+    """The first pass: what is to be compared where."""
+    from headgate.cli.deciding_again import checks
+
+    plan = Plan(checks())
     async for entries in source.read(1, stop):
-        for logged in decoded([entry for entry in entries if entry.subject.endswith(recorders)]):
+        for logged in decoded(entries):
             plan.feed(logged)
     return plan
 
@@ -147,4 +149,7 @@ def summary(answer: Answer, *, verified: bool) -> str:
         return text
     found = f"{len(result.differences)} differences" if result.differences else "no differences"
     live = ", the live state" if answer.live else ""
-    return f"{text}; {result.cycles} cycles decided again, {result.snapshots} snapshots{live} compared: {found}"
+    counts = {"cycles": result.cycles, **result.compared, "snapshots": result.snapshots}
+    compared = ", ".join(f"{count} {name}" for name, count in counts.items())
+    older = f"; {result.passed_over} commits of other releases' rules not compared" if result.passed_over else ""
+    return f"{text}; {compared}{live} compared: {found}{older}"

@@ -6,6 +6,7 @@ everywhere. All that goes in besides the events comes from the folded state and 
 """
 
 from headgate.core.machine import Append
+from headgate.core.rules import RULES
 from headgate.core.state import ProducerRecord, State
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, commit_id
@@ -63,4 +64,5 @@ def first_of_term(state: State, producer: Producer, epoch: Epoch, holder: str, n
             f"{producer.value}: epoch {epoch} of the lease is not newer than epoch {record.epoch} in the log; "
             f"the stream of leases was lost or belongs to another log"
         )
-    return next_commit(state, producer, epoch, Append(events=(LeaderElected(holder=holder),)), now_ms)
+    elected = LeaderElected(holder=holder, rules=RULES[producer])
+    return next_commit(state, producer, epoch, Append(events=(elected,)), now_ms)

@@ -1,6 +1,9 @@
 """
 Replay: the proof that the same log gives the same state and the same state the same decisions.
 
+Here are the cycles of the scheduler and the hashes of snapshots; everything else that is recorded is compared by the
+checks of `headgate.core.verification`.
+
 A recorded cycle names the position it was decided at, but stands in the log later: others have appended in between.
 So a replay takes two passes. `Plan` looks over the log and notes at which positions there is something to check;
 `Replay` folds the log again, decides each cycle anew when the fold stands where the cycle was decided, keeps the
@@ -9,15 +12,19 @@ decision until the recorded one comes by, and compares. State hashes are compare
 What a cycle of an older release could not say yet is not compared: its verdicts name no `needs`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from headgate.core import fold
+from headgate.core.audit import author_of
+from headgate.core.rules import CYCLES_SINCE, decides_alike
 from headgate.core.state import State
+from headgate.core.verification.check import NOTHING, Check, Difference, opens_term
+from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
 from headgate.events.decisions import CycleDecided, WorkloadSkipped
-from headgate.events.effects import SnapshotTaken
+from headgate.events.effects import DivergenceFound, SnapshotTaken
 from headgate.events.ids import Seq
 from headgate.events.registry import Event
 
@@ -25,17 +32,13 @@ DecideCycle = Callable[[State], Sequence[Event] | None]
 """The scheduler's decision on a state: the events of one cycle's commit, or nothing to decide."""
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the replay differs from the record: what was compared, and both values."""
-
-    what: str
-    position: Position
-    recorded: str
-    replayed: str
-
-
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay did. `position` and the hashes are those of its end."""
+    """
+    What a replay did. `position` and the hashes are those of its end.
+
+    `compared` counts what else was decided or justified again, by its name; `passed_over` are the commits that a
+    process has decided by other rules than this release has (`headgate.core.rules`), which are not compared.
+    """
 
     position: int
     commits: int
@@ -45,12 +48,15 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     state_hash: str
     log_hash: str
     differences: tuple[Difference, ...] = ()
+    compared: dict[str, int] = {}
+    passed_over: int = 0
 
 
 class Plan:
-    """What is to be checked where. Feed it every commit that holds a cycle or a snapshot; others are welcome."""
+    """What is to be checked where. Feed it every commit that is not of the informer bridge; others are welcome."""
 
-    def __init__(self) -> None:
+    def __init__(self, checks: Sequence[Check] = ()) -> None:
+        self.checks = checks
         self.cycles: dict[Seq, int] = {}
         """Position decided at -> how many cycles were decided there."""
         self.snapshots: dict[Seq, None] = {}
@@ -60,28 +66,33 @@ class Plan:
         for event in logged.commit.events:
             if type(event) is CycleDecided:
                 self.cycles[event.decided_at] = self.cycles.get(event.decided_at, 0) + 1
-            elif type(event) is SnapshotTaken:
+            elif type(event) is SnapshotTaken or type(event) is DivergenceFound:
                 self.snapshots[event.position] = None
+        for check in self.checks:
+            check.plan(logged)
 
 
 class Replay:
     """
-    Folds a log again and compares.
+    Folds a log again and compares, from position `first` on.
 
     `state` is the state before the first commit that is fed, and belongs to the replay from then on. Cycles decided
     before it cannot be checked and are passed over.
     """
 
-    def __init__(self, state: State, plan: Plan, decide: DecideCycle | None) -> None:
+    def __init__(self, state: State, plan: Plan, decide: DecideCycle | None, *, first: int = 1) -> None:
         self.state = state
         self._plan = plan
         self._decide = decide
+        self._first = first
         self._start = state.position
         self._decided: dict[Seq, tuple[Event, ...]] = {}
         self._names_needs = False
         """Whether a recorded verdict has named what it needs: from then on all that should must."""
+        self._knows_cycles = True
+        """Whether the scheduler's term was one by the rules of this release."""
         self._hashes: dict[Seq, tuple[str, str]] = {}
-        self._commits = self._events = self._cycles = self._snapshots = 0
+        self._commits = self._events = self._cycles = self._snapshots = self._passed_over = 0
         self.differences: list[Difference] = []
         self._look()
 
@@ -93,13 +104,15 @@ class Replay:
         """
         self._commits += 1
         self._events += len(logged.commit.events)
-        for index, event in enumerate(logged.commit.events):
-            if type(event) is CycleDecided:
-                self._compare_cycle(Position(logged.seq, index), event, logged)
-            elif type(event) is SnapshotTaken:
-                self._compare_snapshot(Position(logged.seq, index), event)
+        found = [*self._compare(logged)]
+        for check in self._plan.checks:
+            found += check.compare(self.state, logged)
+        if logged.seq >= self._first:
+            self.differences += found
         fold.apply(self.state, logged)
         self._look()
+        for check in self._plan.checks:
+            check.look(self.state, logged)
 
     def result(self) -> Replayed:
         """What was found, and the hashes of the state as it is now."""
@@ -112,6 +125,8 @@ class Replay:
             state_hash=fold.state_hash(self.state),
             log_hash=self.state.log_hash,
             differences=tuple(self.differences),
+            compared={name: count for check in self._plan.checks for name, count in check.counts.items()},
+            passed_over=self._passed_over + sum(check.passed_over for check in self._plan.checks),
         )
 
     def _look(self) -> None:
@@ -122,17 +137,60 @@ class Replay:
         if here in self._plan.snapshots:
             self._hashes[here] = (fold.state_hash(self.state), self.state.log_hash)
 
-    def _compare_cycle(self, at: Position, event: CycleDecided, logged: LoggedCommit) -> None:
-        self._names_needs = self._names_needs or any(map(_names_needs, logged.commit.events))
-        decided = self._decided.get(event.decided_at)
+    def _compare(self, logged: LoggedCommit) -> Iterator[Difference]:
+        election = opens_term(logged, Producer.SCHEDULER)
+        if election is not None:
+            self._knows_cycles = decides_alike(Producer.SCHEDULER, election.rules, CYCLES_SINCE)
+        elif logged.commit.producer is Producer.SCHEDULER:
+            yield from self._compare_cycle(logged)
+        for index, event in enumerate(logged.commit.events):
+            author = author_of(type(event))
+            if author is not None and author is not logged.commit.producer:
+                yield Difference(
+                    what=f"what the {logged.commit.producer.value} says for the {author.value}",
+                    position=Position(logged.seq, index),
+                    recorded=encode_event(event).decode(),
+                    replayed=f"an event of the {author.value}",
+                )
+            if type(event) is SnapshotTaken:
+                yield from self._compare_snapshot(Position(logged.seq, index), event)
+            elif type(event) is DivergenceFound:
+                yield from self._compare_divergence(Position(logged.seq, index), event)
+
+    def _compare_cycle(self, logged: LoggedCommit) -> Iterator[Difference]:
+        events = logged.commit.events
+        cycle = events[0] if events else None
+        recorded = tuple(map(encode_event, events))
+        if type(cycle) is not CycleDecided:
+            yield Difference(
+                what="a commit of the scheduler that is no cycle",
+                position=Position(logged.seq),
+                recorded=_at(recorded, 0),
+                replayed=NOTHING,
+            )
+            return
+        if not self._knows_cycles:
+            self._passed_over += 1
+            return
+        since = self.state.producers[Producer.SCHEDULER].last_seq
+        decided = self._decided.get(cycle.decided_at)
+        if cycle.decided_at < since or (decided is None and cycle.decided_at > self.state.position):
+            ground = "before its own last commit" if cycle.decided_at < since else "on what is not in the log yet"
+            yield Difference(
+                what=f"cycle {cycle.cycle}, decided at {cycle.decided_at}, {ground}",
+                position=Position(logged.seq),
+                recorded=_at(recorded, 0),
+                replayed=NOTHING,
+            )
+            return
         if decided is None:
             return
-        left = self._plan.cycles[event.decided_at] - 1
-        self._plan.cycles[event.decided_at] = left
+        self._names_needs = self._names_needs or any(map(_names_needs, events))
+        left = self._plan.cycles[cycle.decided_at] - 1
+        self._plan.cycles[cycle.decided_at] = left
         if not left:
-            del self._decided[event.decided_at]
+            del self._decided[cycle.decided_at]
         self._cycles += 1
-        recorded = tuple(encode_event(each) for each in logged.commit.events)
         again = tuple(encode_event(each if self._names_needs else _without_needs(each)) for each in decided)
         if again == recorded:
             return
@@ -140,16 +198,14 @@ class Replay:
             (i for i, (one, other) in enumerate(zip(recorded, again, strict=False)) if one != other),
             min(len(recorded), len(again)),
         )
-        self.differences.append(
-            Difference(
-                what=f"cycle {event.cycle}, decided at {event.decided_at}",
-                position=Position(at.seq, index),
-                recorded=_at(recorded, index),
-                replayed=_at(again, index),
-            )
+        yield Difference(
+            what=f"cycle {cycle.cycle}, decided at {cycle.decided_at}",
+            position=Position(logged.seq, index),
+            recorded=_at(recorded, index),
+            replayed=_at(again, index),
         )
 
-    def _compare_snapshot(self, at: Position, event: SnapshotTaken) -> None:
+    def _compare_snapshot(self, at: Position, event: SnapshotTaken) -> Iterator[Difference]:
         again = self._hashes.get(event.position)
         if again is None:
             return
@@ -157,9 +213,13 @@ class Replay:
         recorded = (event.state_hash, event.log_hash)
         if again != recorded:
             what = f"snapshot {event.name} of position {event.position} (state hash, log hash)"
-            self.differences.append(
-                Difference(what=what, position=at, recorded=" ".join(recorded), replayed=" ".join(again))
-            )
+            yield Difference(what=what, position=at, recorded=" ".join(recorded), replayed=" ".join(again))
+
+    def _compare_divergence(self, at: Position, event: DivergenceFound) -> Iterator[Difference]:
+        again = self._hashes.get(event.position)
+        if again is not None and again[0] != event.refolded_hash:
+            what = f"the snapshotter's second fold up to position {event.position} (state hash)"
+            yield Difference(what=what, position=at, recorded=event.refolded_hash, replayed=again[0])
 
 
 def _names_needs(event: Event) -> bool:
@@ -172,4 +232,4 @@ def _without_needs(event: Event) -> Event:
 
 
 def _at(encoded: tuple[bytes, ...], index: int) -> str:
-    return encoded[index].decode() if index < len(encoded) else "nothing"
+    return encoded[index].decode() if index < len(encoded) else NOTHING

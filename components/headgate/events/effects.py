@@ -15,10 +15,12 @@ class LeaderElected(EventBase, frozen=True, tag="leader.elected"):
     """
     Appended by every process as the first event of each of its terms; it fences the former leader's appends.
 
-    The commit's producer and epoch say of which process and term; `holder` is the instance, e.g. a pod name.
+    The commit's producer and epoch say of which process and term; `holder` is the instance, e.g. a pod name. `rules` is
+    the number of the rules that it decides by: it goes up with each release in which the process decides otherwise.
     """
 
     holder: str
+    rules: int = 0
 
 
 class StatusApplied(EventBase, frozen=True, tag="workload.status_applied"):

@@ -174,6 +174,8 @@ class Host:
         self._outstanding: Outstanding | None = None
         self._to_append: asyncio.Queue[Outstanding] = asyncio.Queue(maxsize=1)
         self._parts: deque[Append] = deque()
+        self._decided_ms = UnixMs(0)
+        """The time of the last decision, which is that of the commits that it leads to."""
         self._fold_to = Seq(0)
         self._deposed = ""
         self._deposed_by_other = False
@@ -297,6 +299,8 @@ class Host:
             return
         begun_ns = slice_ns = time.perf_counter_ns()
         for _ in range(count):
+            if self._makes_machine_here():
+                break
             self._fold(self._inbox.popleft())
             if time.perf_counter_ns() - slice_ns > FOLD_SLICE_NS:
                 self._note_progress()
@@ -305,8 +309,19 @@ class Host:
         self._status.counters.fold_ns += time.perf_counter_ns() - begun_ns
         self._note_progress()
         self._inbox_room.set()
-        if self._inbox:
+        if self._inbox and not self._makes_machine_here():
             self._bell.set()
+
+    def _makes_machine_here(self) -> bool:
+        """
+        Whether our election is what was folded last, and its append has not ended yet.
+
+        The machine is made from just this state, so that whoever reads the log can make the same.
+        """
+        elected, record = self._outstanding, self.state.producers.get(self._producer)
+        if self._status.phase is not Phase.OPENING or elected is None or record is None:
+            return False
+        return record.last_seq == self.state.position and record.number == elected.commit.number
 
     def _note_progress(self) -> None:
         counters = self._status.counters
@@ -396,6 +411,7 @@ class Host:
         epoch = Epoch(leadership.epoch)
         if self._status.phase is Phase.OPENING and self._epoch_seen == epoch:
             await self._begin(epoch)
+            await self._fold_inbox()
             return
         if self.state.position < self._fold_to:
             return
@@ -460,6 +476,8 @@ class Host:
         self._status.phase = Phase.STANDBY
         self._status.detail = "waiting for the lease"
         self._term_over.set()
+        # What came behind an election that was refused waits in the inbox.
+        self._bell.set()
 
     def _end_term(self) -> None:
         self._parts.clear()
@@ -471,7 +489,7 @@ class Host:
     # --- deciding --------------------------------------------------------------------------------------------------
 
     def _now_ms(self) -> UnixMs:
-        """The wall clock, never before our last commit: so a commit's time is the time that was decided with."""
+        """The wall clock, never before our last commit: what is decided with it is written with it."""
         record = self.state.producers.get(self._producer)
         return UnixMs(max(self._clock(), record.last_ms if record is not None else 0))
 
@@ -501,6 +519,7 @@ class Host:
         term.dirty = False
         begun_ns = time.perf_counter_ns()
         commands = term.machine.decide(Settled(now_ms))
+        self._decided_ms = now_ms
         self._status.counters.decide_ns += time.perf_counter_ns() - begun_ns
         self._status.counters.decisions += 1
         self._carry_out(term, commands)
@@ -534,7 +553,7 @@ class Host:
         assert term is not None
         trace = self._observer.deciding(append)
         while True:
-            commit, expected_last = next_commit(self.state, self._producer, term.epoch, append, self._now_ms(), trace)
+            commit, expected_last = next_commit(self.state, self._producer, term.epoch, append, self._decided_ms, trace)
             payload = encode_commit(commit)
             count = len(append.events)
             if len(payload) <= self._limits.commit_bytes_max or not self._splits or count < 2:

@@ -1,0 +1,116 @@
+"""
+Creations: each Workload that the informer bridge has made is that of a Job which the log has shown.
+
+Each variant that it has made, deleted or switched is one that its family lacked, had too many, or had to switch. Facts
+cannot be decided again: they say what the API server has shown. What the bridge itself does follows from them.
+"""
+
+from collections.abc import Iterator
+
+from headgate.core import families, variants
+from headgate.core.job_workload import workload_key
+from headgate.core.rules import CREATIONS_SINCE, decides_alike
+from headgate.core.state import State
+from headgate.core.verification.check import NOTHING, Difference, opens_term
+from headgate.core.verification.marks import Marks
+from headgate.events import effects, facts
+from headgate.events.base import Producer
+from headgate.events.commit import LoggedCommit, Position, encode_event
+from headgate.events.ids import WorkloadKey, split_key
+from headgate.events.registry import Event
+
+_CREATIONS = (effects.WorkloadCreated, effects.WorkloadCreateRejected)
+
+
+class CreationCheck:
+    """Justifies the Workloads and variants that the bridge says that it has made. See the module's text."""
+
+    def __init__(self) -> None:
+        self.counts = {"creations": 0}
+        self.passed_over = 0
+        self._has_begun = self._knows = False
+        self._marks = Marks()
+        self._families: dict[WorkloadKey, None] = {}
+        """Parents whose families the log speaks of."""
+
+    def plan(self, logged: LoggedCommit) -> None:
+        """See `Check`."""
+        for event in logged.commit.events:
+            if isinstance(event, _CREATIONS):
+                self._marks.expect(event.job, (event.workload, event.job_uid))
+            elif isinstance(event, effects.VariantChanged):
+                self._marks.expect(event.parent, _changed(event))
+                self._families[event.parent] = None
+
+    def look(self, state: State, logged: LoggedCommit) -> None:
+        """See `Check`."""
+        election = opens_term(logged, Producer.INFORMER_BRIDGE)
+        if election is not None:
+            self._has_begun = True
+            self._knows = decides_alike(Producer.INFORMER_BRIDGE, election.rules, CREATIONS_SINCE)
+        has_changed: dict[WorkloadKey, None] = {}
+        for event in logged.commit.events:
+            if isinstance(event, facts.JobObserved):
+                if self._marks.is_awaited(event.job):
+                    name = workload_key(event.job, event.spec)
+                    self._marks.allow(event.job, (name, event.spec.uid), logged.seq)
+            elif self._families:
+                has_changed.update(dict.fromkeys(self._families_of(state, event)))
+        for parent in has_changed:
+            self._allow_changes(state, parent)
+
+    def compare(self, state: State, logged: LoggedCommit) -> Iterator[Difference]:  # noqa: ARG002 (see Check)
+        """See `Check`."""
+        if not self._has_begun or logged.commit.producer is not Producer.INFORMER_BRIDGE:
+            return
+        passed_over = False
+        for index, event in enumerate(logged.commit.events):
+            decided_at = logged.commit.decided_at
+            if isinstance(event, _CREATIONS):
+                is_justified = self._marks.use(event.job, (event.workload, event.job_uid), decided_at)
+                what = f"the Workload of Job {event.job}"
+            elif isinstance(event, effects.VariantChanged):
+                is_justified = self._marks.use(event.parent, _changed(event), decided_at, keep=True)
+                what = f"a variant of Workload {event.parent}"
+            else:
+                continue
+            if not self._knows:
+                passed_over = True
+                continue
+            self.counts["creations"] += 1
+            if not is_justified:
+                yield Difference(
+                    what=f"{what}, for which there was no reason up to {decided_at}",
+                    position=Position(logged.seq, index),
+                    recorded=encode_event(event).decode(),
+                    replayed=NOTHING,
+                )
+        self.passed_over += passed_over
+
+    def _families_of(self, state: State, event: Event) -> Iterator[WorkloadKey]:
+        match event:
+            case facts.ClusterQueueObserved() | facts.LocalQueueObserved() | facts.ConfigurationObserved():
+                yield from self._families
+            case _:
+                key: WorkloadKey | None = getattr(event, "workload", None)
+                workload = state.workloads.get(key) if key else None
+                if workload is not None:
+                    yield variants.parent_key(workload) or workload.key
+
+    def _allow_changes(self, state: State, key: WorkloadKey) -> None:
+        parent = state.workloads.get(key)
+        family = families.family_of(state, parent) if parent is not None else None
+        if parent is None or family is None:
+            return
+        namespace, name = split_key(key)
+        for flavor in family.missing():
+            made = f"{namespace}/{variants.variant_name(name, parent.uid, flavor)}"
+            self._marks.allow(key, (made, "created"), state.position)
+        for stale in family.stale:
+            self._marks.allow(key, (stale.key, "deleted"), state.position)
+        for member, active in families.switches(family):
+            self._marks.allow(key, (member.key, "activated" if active else "deactivated"), state.position)
+
+
+def _changed(event: effects.VariantChanged) -> tuple[str, str]:
+    return (event.variant, event.change)

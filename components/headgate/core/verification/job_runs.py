@@ -1,0 +1,157 @@
+"""
+Job runs: each Job that was resumed had an admitted workload, each that was suspended had none.
+
+The rules of the ungater, written a second time, on purpose, as questions to the state: is this Job to run for that
+workload; has it to stop, and why.
+"""
+
+from collections.abc import Iterator
+
+from headgate.core.rules import JOB_RUNS_SINCE, decides_alike
+from headgate.core.slices import is_elastic
+from headgate.core.state import JobRecord, Stage, State, Workload
+from headgate.core.verification.check import NOTHING, Difference, opens_term
+from headgate.core.verification.marks import Marks
+from headgate.events import effects, facts
+from headgate.events.base import Producer
+from headgate.events.commit import LoggedCommit, Position, encode_event
+from headgate.events.ids import JobKey, Seq, split_key
+from headgate.events.registry import Event
+
+_EFFECTS = (effects.JobStarted, effects.JobStartRejected, effects.JobStopped, effects.JobStopRejected)
+
+_What = tuple[str, str, str, str]
+"""start, uid of the Job, key and uid of the workload; or stop, uid of the Job, key of the workload, why."""
+
+
+class JobRunCheck:
+    """Justifies what the ungater says that it has done to Jobs. See the module's text."""
+
+    def __init__(self) -> None:
+        self.counts = {"job runs": 0}
+        self.passed_over = 0
+        self._has_begun = self._knows = False
+        self._marks = Marks()
+        self._jobs: dict[JobKey, int] = {}
+        """The Jobs of which the log has more to say, and how much."""
+        self._due: dict[Seq, list[JobKey]] = {}
+
+    def plan(self, logged: LoggedCommit) -> None:
+        """See `Check`."""
+        for event in logged.commit.events:
+            if isinstance(event, _EFFECTS):
+                self._marks.expect(event.job, _what(event))
+                self._jobs[event.job] = self._jobs.get(event.job, 0) + 1
+                self._due.setdefault(logged.commit.decided_at, []).append(event.job)
+
+    def look(self, state: State, logged: LoggedCommit) -> None:
+        """See `Check`."""
+        election = opens_term(logged, Producer.UNGATER)
+        if election is not None:
+            self._has_begun = True
+            self._knows = decides_alike(Producer.UNGATER, election.rules, JOB_RUNS_SINCE)
+        keys: dict[JobKey, None] = {}
+        for event in logged.commit.events:
+            keys.update(dict.fromkeys(self._concerned(state, event)))
+        keys.update(dict.fromkeys(self._due.pop(state.position, ())))
+        for key in keys:
+            record = state.jobs.get(key)
+            if record is not None and self._marks.is_awaited(key):
+                for what in _reasons(state, record):
+                    self._marks.allow(key, what, state.position)
+
+    def compare(self, state: State, logged: LoggedCommit) -> Iterator[Difference]:  # noqa: ARG002 (see Check)
+        """See `Check`."""
+        if not self._has_begun or logged.commit.producer is not Producer.UNGATER:
+            return
+        for index, event in enumerate(logged.commit.events):
+            if not isinstance(event, _EFFECTS):
+                continue
+            is_justified = self._marks.use(event.job, _what(event), logged.commit.decided_at)
+            self._jobs[event.job] -= 1
+            if not self._jobs[event.job]:
+                del self._jobs[event.job]
+            if not self._knows:
+                self.passed_over += not index
+                continue
+            self.counts["job runs"] += 1
+            if not is_justified:
+                yield Difference(
+                    what=f"what was done to Job {event.job}, for which there was no reason up to "
+                    f"{logged.commit.decided_at}",
+                    position=Position(logged.seq, index),
+                    recorded=encode_event(event).decode(),
+                    replayed=NOTHING,
+                )
+
+    def _concerned(self, state: State, event: Event) -> Iterator[JobKey]:
+        """The Jobs that an event may give reason to resume or to suspend."""
+        match event:
+            case facts.InformersSynced() | facts.ConfigurationObserved():
+                yield from self._jobs
+            case facts.JobObserved():
+                yield event.job
+            case effects.JobStarted() | effects.JobStartRejected() | effects.JobStopped() | effects.JobStopRejected():
+                yield event.job
+            case facts.ResourceFlavorObserved():
+                yield from self._jobs
+            case _:
+                key = getattr(event, "workload", None)
+                workload = state.workloads.get(key) if key else None
+                if workload is not None and workload.owner is not None:
+                    yield JobKey(f"{split_key(workload.key)[0]}/{workload.owner.name}")
+                elif key and isinstance(event, facts.WorkloadDeleted):
+                    # A Job's Workload is named after it: `job-<name>-<hash>`.
+                    namespace, name = split_key(key)
+                    yield JobKey(f"{namespace}/{name.removeprefix('job-').rpartition('-')[0]}")
+
+
+def _what(
+    event: effects.JobStarted | effects.JobStartRejected | effects.JobStopped | effects.JobStopRejected,
+) -> _What:
+    match event:
+        case effects.JobStarted() | effects.JobStartRejected():
+            return ("start", event.job_uid, event.workload, event.workload_uid)
+        case effects.JobStopped():
+            return ("stop", event.job_uid, event.workload, event.reason)
+        case effects.JobStopRejected():
+            return ("stop", event.job_uid, event.workload, "")
+
+
+def _reasons(state: State, record: JobRecord) -> Iterator[_What]:
+    job = record.job
+    key = state.index.by_owner.get(job.uid)
+    workload = state.workloads.get(key) if key is not None else None
+    if job.finished is not None or job.deleting:
+        return
+    if workload is not None and workload.stage is Stage.ADMITTED and not workload.deleting:
+        if job.suspended and record.started_for != workload.uid:
+            yield ("start", job.uid, workload.key, workload.uid)
+    elif _has_to_stop(state, record, workload):
+        stopped_for = workload.key if workload is not None else ""
+        yield ("stop", job.uid, stopped_for, _why(workload))
+        yield ("stop", job.uid, stopped_for, "")
+
+
+def _has_to_stop(state: State, record: JobRecord, workload: Workload | None) -> bool:
+    job = record.job
+    if not state.synced or (workload is not None and workload.stage is Stage.FINISHED):
+        return False
+    if job.suspended and not record.started_for:
+        return False
+    waits_gated = (
+        workload is not None
+        and workload.stage is not Stage.EVICTED
+        and not job.suspended
+        and is_elastic(state.configuration, workload.annotations)
+    )
+    return not waits_gated
+
+
+def _why(workload: Workload | None) -> str:
+    """Kueue's stop reasons."""
+    if workload is None:
+        return "NoMatchingWorkload"
+    if workload.deleting:
+        return "WorkloadDeleted"
+    return "WorkloadEvicted" if workload.stage is Stage.EVICTED else "NotAdmitted"

@@ -1,0 +1,147 @@
+"""
+Decisions of a machine that neither hears of anything but the log nor has an effect outside: decided again, whole.
+
+A machine of the same kind is made at the start of each term from the state that the term's election gives, as the host
+does. It is told of every commit, and asked to decide wherever its predecessor has decided something, with the time of
+the commit that came of it. It must come to the same events, byte for byte.
+
+What the log does not have is when the predecessor was asked and had nothing to say. Whatever it looked at then it looks
+at again here, and has nothing to say again; but the order in which it comes to things may differ. So the order is taken
+from the record (`DecidesAgain.follow`), and nothing else is.
+
+An append that was too large for one message stands in the log as several commits that name one position. What a term
+that ended could not write any more is missing at the end of the last.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from headgate.core.machine import Append, Command, Committed, Settled, Stimulus
+from headgate.core.rules import decides_alike
+from headgate.core.state import State
+from headgate.core.verification.check import NOTHING, Difference, opens_term
+from headgate.events.base import Producer
+from headgate.events.commit import LoggedCommit, Position, encode_event
+from headgate.events.ids import Seq, UnixMs
+from headgate.events.registry import Event
+
+
+class Order(Protocol):
+    """In which order a decision comes to things that do not depend on each other; made of the record."""
+
+    def add(self, events: tuple[Event, ...]) -> None:
+        """Take the order of these recorded events, which follow on those before."""
+        ...
+
+
+class DecidesAgain(Protocol):
+    """A machine that can keep to the order of a record."""
+
+    def decide(self, stimulus: Stimulus) -> list[Command]:
+        """See `headgate.core.machine.Machine`."""
+        ...
+
+    def follow(self, order: Order) -> None:
+        """Come to things in this order in the next decision."""
+        ...
+
+
+class _Due:
+    """A decision that stands in the log: when it was made, and in which order it came to things."""
+
+    __slots__ = ("order", "time_ms")
+
+    def __init__(self, time_ms: UnixMs, order: Order) -> None:
+        self.time_ms = time_ms
+        self.order = order
+
+
+class MachineCheck:
+    """Decides again what one producer's machine has decided. See the module's text."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        make: Callable[[State], DecidesAgain],
+        order: Callable[[], Order],
+        *,
+        counted: str,
+        since: int,
+    ) -> None:
+        self.counts = {counted: 0}
+        self.passed_over = 0
+        self._producer = producer
+        self._make = make
+        self._make_order = order
+        self._counted = counted
+        self._since = since
+        self._due: dict[Seq, _Due] = {}
+        self._machine: DecidesAgain | None = None
+        self._has_begun = False
+        self._decided_at = Seq(0)
+        self._left: list[bytes] = []
+        """What was decided at `_decided_at` and has not come by in the record."""
+
+    def plan(self, logged: LoggedCommit) -> None:
+        """See `Check`."""
+        commit = logged.commit
+        if commit.producer is not self._producer or opens_term(logged, self._producer):
+            return
+        due = self._due.get(commit.decided_at)
+        if due is None:
+            due = self._due[commit.decided_at] = _Due(commit.time_ms, self._make_order())
+        due.order.add(commit.events)
+
+    def look(self, state: State, logged: LoggedCommit) -> None:
+        """See `Check`."""
+        election = opens_term(logged, self._producer)
+        if election is not None:
+            self._has_begun = True
+            is_ours = decides_alike(self._producer, election.rules, self._since)
+            self._machine = self._make(state) if is_ours else None
+            self._decided_at, self._left = logged.seq, []
+        elif self._machine is not None:
+            self._machine.decide(Committed(logged))
+        due = self._due.pop(state.position, None)
+        if due is None or self._machine is None:
+            return
+        self._machine.follow(due.order)
+        said = (each for each in self._machine.decide(Settled(due.time_ms)) if isinstance(each, Append))
+        self._decided_at = state.position
+        self._left = [encode_event(event) for append in said for event in append.events]
+
+    def compare(self, state: State, logged: LoggedCommit) -> Iterator[Difference]:  # noqa: ARG002 (see Check)
+        """See `Check`."""
+        commit = logged.commit
+        if commit.producer is not self._producer or not self._has_begun or opens_term(logged, self._producer):
+            return
+        if self._machine is None:
+            self.passed_over += 1
+            return
+        what = f"what the {self._producer.value} decided at {commit.decided_at}"
+        if commit.decided_at != self._decided_at:
+            yield Difference(
+                what=f"{what}, having decided at {self._decided_at} before",
+                position=Position(logged.seq),
+                recorded=encode_event(commit.events[0]).decode() if commit.events else NOTHING,
+                replayed=NOTHING,
+            )
+            return
+        self.counts[self._counted] += 1
+        yield from self._differing(what, logged)
+
+    def _differing(self, what: str, logged: LoggedCommit) -> Iterator[Difference]:
+        """The first event of a commit that is not the one that was decided."""
+        recorded = [encode_event(event) for event in logged.commit.events]
+        for index, event in enumerate(recorded):
+            again = self._left[index] if index < len(self._left) else None
+            if event != again:
+                self._left = []
+                yield Difference(
+                    what=what,
+                    position=Position(logged.seq, index),
+                    recorded=event.decode(),
+                    replayed=again.decode() if again is not None else NOTHING,
+                )
+                return
+        del self._left[: len(recorded)]

@@ -1,0 +1,85 @@
+"""
+Logs of simulated runs, and what somebody who may append would make of them.
+
+`recorded` runs a scenario and keeps its log as it would stand in the stream. `forged` cuts it off at a position and
+puts one more commit there, numbered, chained and attested as that of the real producer would be.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from tests.simulation.scenarios import Scenario, contended, scenario
+from tests.simulation.test_seeds import Run, faults_of
+
+from headgate.adapters.log import Entry
+from headgate.cli.deciding_again import checks
+from headgate.core import fold
+from headgate.core.appending import next_commit
+from headgate.core.cycle import decide_cycle
+from headgate.core.machine import Append
+from headgate.core.replay import Plan, Replay, Replayed
+from headgate.core.state import State
+from headgate.events.base import Producer
+from headgate.events.commit import LoggedCommit, decode_commit, encode_commit
+from headgate.events.ids import Seq
+from headgate.events.registry import Event
+from headgate.events.subjects import log_subject
+from headgate.testing.world import NO_FAULTS
+
+CELL = "sim"
+
+
+@lru_cache(maxsize=8)
+def recorded(seed: int, *, wild: bool = False, make: Callable[[int], Scenario] = contended) -> tuple[Entry, ...]:
+    """The log of a run, with what went wrong in it if `wild`."""
+    entries: list[Entry] = []
+    run = Run(make(seed), faults_of(seed) if wild else NO_FAULTS, seed, round_ms=0 if make is scenario else 10)
+    run.world._sink = lambda seq, subject, time_ms, payload: entries.append(Entry(seq, subject, time_ms, payload))
+    run.play()
+    return tuple(entries)
+
+
+def decoded(entries: tuple[Entry, ...]) -> list[LoggedCommit]:
+    """Entries as commits."""
+    return [decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries]
+
+
+def folded(entries: tuple[Entry, ...]) -> State:
+    """The state at their end."""
+    state = fold.new_state(CELL)
+    for logged in decoded(entries):
+        fold.apply(state, logged)
+    return state
+
+
+def cut_where(entries: tuple[Entry, ...], is_there: Callable[[State], bool]) -> tuple[tuple[Entry, ...], State]:
+    """The log up to the first position whose state is the wanted one, and that state."""
+    state = fold.new_state(CELL)
+    for index, logged in enumerate(decoded(entries)):
+        fold.apply(state, logged)
+        if is_there(state):
+            return entries[: index + 1], state
+    raise AssertionError("there is no such position in the log")
+
+
+def forged(
+    entries: tuple[Entry, ...], state: State, producer: Producer, *events: Event, decided_at: int | None = None
+) -> tuple[Entry, ...]:
+    """The log with one more commit at its end. `state` is the one there."""
+    at = Seq(state.position if decided_at is None else decided_at)
+    epoch = state.producers[producer].epoch
+    commit, _ = next_commit(state, producer, epoch, Append(events=events, decided_at=at), state.now_ms)
+    subject = log_subject(CELL, producer)
+    return (*entries, Entry(state.position + 1, subject, state.now_ms, encode_commit(commit)))
+
+
+def verified(entries: tuple[Entry, ...]) -> Replayed:
+    """What `headgate replay --verify` makes of a log."""
+    commits = decoded(entries)
+    plan = Plan(checks())
+    for logged in commits:
+        plan.feed(logged)
+    replay = Replay(fold.new_state(CELL), plan, decide_cycle)
+    for logged in commits:
+        replay.feed(logged)
+    return replay.result()
