@@ -3,8 +3,8 @@ Effects: each must follow from a state that the log has had.
 
 What became of a call is recorded after the call has ended, so it follows from a state of before the position that it
 was decided at, and not always from the one there. So a check of effects notes what a process had reason to do at each
-position at which that may have changed (`Marks.allow`), and takes an effect for justified by such a note. An effect
-uses its note up (`Marks.use`): the same may only follow on a new reason.
+position at which that may have changed (`Marks.allow`), and takes an effect for justified by such a note. What was done
+to a Job uses the notes up (`Marks.use`): the same may only follow on a new reason.
 
 Only what the log will record is noted (`Marks.expect`, in the first pass): a note for each that ever could would cost
 as much as the log.
@@ -45,7 +45,7 @@ class Marks:
         """
         The log says that this was done. Whether there was reason to at the position, or before it.
 
-        Its note goes, and with it those of everything else that there was reason to do to the object, unless `keep`.
+        The notes of the object go, unless `keep`: what may be repeated without harm is repeated, and told again.
         """
         allowed = self._allowed.get(about, {})
         is_justified = what in allowed and allowed[what] <= decided_at
@@ -57,8 +57,6 @@ class Marks:
         if not expected:
             self._expected.pop(about, None)
             self._allowed.pop(about, None)
-        elif keep:
-            allowed.pop(what, None)
-        else:
+        elif not keep:
             self._allowed.pop(about, None)
         return is_justified

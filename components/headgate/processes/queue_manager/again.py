@@ -25,8 +25,8 @@ from headgate.core.state import Parked, Stage, State, Workload
 from headgate.core.verification.machines import MachineCheck, Order
 from headgate.core.waking import Sleeper, Unused, Woken, came_true
 from headgate.events.base import Producer
-from headgate.events.ids import UnixMs, WorkloadKey
-from headgate.events.queueing import Head, HeadsOffered, HeadsWithdrawn, WorkloadWoken
+from headgate.events.ids import Shape, UnixMs, WorkloadKey
+from headgate.events.queueing import Head, HeadsOffered, HeadsWithdrawn, WorkloadQueued, WorkloadWoken
 from headgate.events.registry import Event
 from headgate.processes.queue_manager.decide import QueueManager
 from headgate.processes.queue_manager.draft import Draft
@@ -39,7 +39,7 @@ _K = TypeVar("_K", bound=str)
 class RecordedOrder:
     """In which order recorded events come to workloads and ClusterQueues, and who wakes in them."""
 
-    __slots__ = ("_offered", "_withdrawn", "alone", "sleepers", "woken", "workloads")
+    __slots__ = ("_offered", "_withdrawn", "alone", "queued", "sleepers", "woken", "workloads")
 
     def __init__(self) -> None:
         self.workloads: dict[WorkloadKey, None] = {}
@@ -49,6 +49,8 @@ class RecordedOrder:
         """The shapes and ClusterQueues that wake."""
         self.alone: list[Head] = []
         """Those who are offered though their shape sleeps on."""
+        self.queued: dict[WorkloadKey, Shape] = {}
+        """Those who come into line, with their shapes."""
         self._offered: dict[str, None] = {}
         self._withdrawn: dict[str, None] = {}
 
@@ -76,6 +78,8 @@ class RecordedOrder:
             self.workloads[key] = None
         if isinstance(event, WorkloadWoken):
             self.woken[key] = None
+        elif isinstance(event, WorkloadQueued):
+            self.queued[key] = event.shape
 
     @property
     def cluster_queues(self) -> dict[str, None]:
@@ -133,7 +137,8 @@ class SleepingAgain(Sleeping):
             workload = self._state.workloads.get(head.workload)
             is_new = head.workload not in self._state.index.offered.get(head.cluster_queue, {})
             if workload is not None and is_new and head.workload not in self.order.woken:
-                sleeper = Sleeper(head.cluster_queue, shape=workload.shape)
+                shape = self.order.queued.get(head.workload, workload.shape)
+                sleeper = Sleeper(head.cluster_queue, shape=shape)
                 found[sleeper] = found.get(sleeper, 0) + 1
         return found
 
