@@ -13,11 +13,12 @@ from headgate.adapters.jetstream import Connection, connect
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.jetstream.errors import BrokerError
 from headgate.adapters.jetstream.feed import FeedMessage, open_feed
+from headgate.core.branches import parse_event_id
 from headgate.events.base import Producer
 from headgate.events.commit import Position
 from headgate.events.facts import NamespaceObserved
 from headgate.events.ids import Seq
-from headgate.processes.feed_writer import FeedWriter, position_of
+from headgate.processes.feed_writer import BEGINNING, FeedWriter
 from headgate.processes.feeding import messages_of
 
 pytestmark = pytest.mark.anyio
@@ -86,10 +87,10 @@ async def test_a_writer_goes_on_after_the_last_event_in_the_feed(
     feed = await open_feed(connection, "main")
     messages = made(10)
     first = FeedWriter(connection, feed.name)
-    assert await first.resume() == Position(Seq(0))
+    assert await first.resume() == BEGINNING
     await first.store(messages[:14])
     second = FeedWriter(connection, feed.name)
-    assert await second.resume() == Position(Seq(5), 1)
+    assert await second.resume() == (0, Position(Seq(5), 1))
     assert await second.store(messages) == 16
     ids = [headers["ce-id"] for _, headers, _ in await stored(server, 30)]
     assert ids == [message.message_id for message in messages]
@@ -138,7 +139,7 @@ async def test_a_crash_of_the_broker_in_mid_batch_loses_and_repeats_nothing(
                 await anyio.lowlevel.checkpoint()
             await server.kill()
             await server.start()
-    assert await writer.resume() == position_of(messages[-1].message_id)
+    assert await writer.resume() == (0, parse_event_id(messages[-1].message_id).position)
     ids = [headers["ce-id"] for _, headers, _ in await stored(server, 3_000)]
     assert ids == [message.message_id for message in messages]
 

@@ -89,8 +89,8 @@ class LogDamaged(LogError):
 
 
 REMEDY = (
-    "Stop every process of this cell, then `headgate restore` continues from a backup, or `headgate rebuild` begins a "
-    "new log from what the API server has"
+    "Stop every process of this cell, then `headgate restore --from DIR --set-aside FILE` continues from a backup, or "
+    "`headgate rebuild --set-aside FILE` begins a new log from what the API server has"
 )
 """What to do when entries of a log are lost; the end of every message that says so."""
 

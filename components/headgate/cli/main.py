@@ -41,6 +41,8 @@ COMMANDS: Final[dict[str, _Lazy]] = {
     "replay": _Lazy("replay", "Fold the log again and decide every cycle again.", _LOG),
     "audit": _Lazy("audit", "Check that the log keeps what the design promises.", _LOG),
     "backup": _Lazy("backup", "Back a running cell up, and check a backup.", _KEEP),
+    "restore": _Lazy("restore", "Bring a cell back from a backup.", _KEEP),
+    "rebuild": _Lazy("rebuild", "Begin a new log from what the API server has.", _KEEP),
     "simulate": _Lazy("simulate", "Run a real cluster's trace under virtual time.", _LOG),
 }
 

@@ -18,9 +18,9 @@ import msgspec
 
 from headgate.adapters.log import Entry, Log
 from headgate.adapters.logfile import read_log_file
-from headgate.cli.cell import HOW, NATS_STORE, CellInfo, find
+from headgate.cli.cell import HOW, NATS_STORE, CellInfo, find, read
 from headgate.cli.options import SourceOptions
-from headgate.cli.output import CliError
+from headgate.cli.output import FAILED, CliError
 from headgate.core import fold
 from headgate.core.state import State
 from headgate.events.commit import LoggedCommit, decode_commit
@@ -28,6 +28,7 @@ from headgate.events.subjects import parse_log_subject
 
 if TYPE_CHECKING:
     from headgate.adapters.jetstream import Connection
+    from headgate.adapters.jetstream.embedded import EmbeddedServer
     from headgate.adapters.jetstream.jetstream_log import JetStreamLog
 
 CONNECT_TIMEOUT_S = 5.0
@@ -150,14 +151,24 @@ class Broker(NamedTuple):
 
 
 @asynccontextmanager
-async def open_broker(options: SourceOptions) -> AsyncIterator[Broker]:
+async def open_broker(options: SourceOptions, *, stopped: bool = False, new_cell: str = "") -> AsyncIterator[Broker]:
     """
     The broker that the options mean, for commands that need more of it than its log. The cell need not exist.
 
-    Raises CliError when there is none.
+    A data directory that holds no cell becomes that of `new_cell`, if one is named. Raises CliError when there is no
+    broker; with `stopped` also when a cell of `headgate up` is running there.
     """
     async with AsyncExitStack() as stack:
-        yield await _connected(stack, options)
+        if new_cell and options.data is not None and read(options.data) is None:
+            url = (await stack.enter_async_context(_server_in(options.data))).url
+            broker = await _dialled(stack, url, options.cell or new_cell, None)
+        else:
+            broker = await _connected(stack, options)
+        if stopped and broker.info is not None:
+            raise CliError(
+                f"cell {broker.cell} is running: stop `headgate up` (process {broker.info.pid}) first", FAILED
+            )
+        yield broker
 
 
 async def _connected(stack: AsyncExitStack, options: SourceOptions) -> Broker:
@@ -166,10 +177,15 @@ async def _connected(stack: AsyncExitStack, options: SourceOptions) -> Broker:
     found = find(options.data, options.cell)
     url = found.info.nats_url
     if not found.running and found.info.embedded:
-        from headgate.adapters.jetstream.embedded import EmbeddedServer
-
-        url = (await stack.enter_async_context(EmbeddedServer(found.data / NATS_STORE))).url
+        url = (await stack.enter_async_context(_server_in(found.data))).url
     return await _dialled(stack, url, found.info.cell, found.info if found.running else None)
+
+
+def _server_in(data: Path) -> "EmbeddedServer":
+    """The broker of a stopped cell."""
+    from headgate.adapters.jetstream.embedded import EmbeddedServer
+
+    return EmbeddedServer(data / NATS_STORE)
 
 
 async def _dialled(stack: AsyncExitStack, url: str, cell: str, info: CellInfo | None) -> Broker:

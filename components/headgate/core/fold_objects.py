@@ -8,7 +8,7 @@ workloads fit are noted in `State.freed`, from which the queue manager wakes the
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from headgate.core import fold_usage
+from headgate.core import fold_usage, reconciling
 from headgate.core.checks import checks_for, flavors_of
 from headgate.core.conditions import rfc3339
 from headgate.core.pods_ready import WAITING_FOR_PODS_READY, all_ready, follow
@@ -162,6 +162,8 @@ def _informers_synced(state: State, event: facts.InformersSynced, commit: Commit
     if event.resources or not event.resource_versions:
         # Later marks of a term name no resources; one that only takes marks back comes before everything is shown.
         state.relisting = False
+    if event.resources:
+        reconciling.end(state)
     if event.cluster_id not in {"", state.cluster_id} or event.reading not in {0, state.reading}:
         state.resource_versions = {}
         state.anchor = ""

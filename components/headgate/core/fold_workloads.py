@@ -47,12 +47,12 @@ from headgate.core.state import (
     State,
     Workload,
 )
-from headgate.core.status import status_digest, workload_status
+from headgate.core.status import is_empty, status_digest, workload_status
 from headgate.core.usage_order import renew
 from headgate.core.variants import FLAVOR_MIGRATION, followed_message, is_followed, is_variant
 from headgate.events import decisions, facts, queueing
 from headgate.events.commit import Commit
-from headgate.events.ids import Seq, UnixMs, WorkloadKey, split_key
+from headgate.events.ids import JobKey, Seq, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Condition, EvictionStat, WorkloadStatus
 
 
@@ -77,6 +77,8 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
     if workload is not None and workload.uid != event.uid:
         _forget(state, workload, seq)
         workload = None
+    if workload is not None and event.workload in state.unconfirmed:
+        workload = _confirm(state, workload, event.taken_over, seq)
     if workload is None:
         workload = Workload(
             key=event.workload,
@@ -120,6 +122,36 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
     elif (reclaimed or was_gated != is_closed(workload)) and workload.stage in PENDING - {Stage.NEW}:
         unblock(state, workload)
         move(state, workload, Stage.NEW, seq)
+
+
+def _confirm(state: State, workload: Workload, shown: WorkloadStatus | None, seq: Seq) -> Workload | None:
+    """After a restore: the workload if the log knows all of it, None when it has to begin anew from what it shows."""
+    del state.unconfirmed[workload.key]
+    if not _is_newer(state, workload, shown):
+        workload.applied = status_digest(shown) if shown is not None else ""
+        return workload
+    owner = f"{split_key(workload.key)[0]}/{workload.owner.name}" if workload.owner is not None else ""
+    record = state.jobs.get(JobKey(owner))
+    made = record.workload if record is not None else WorkloadKey("")
+    _forget(state, workload, seq)
+    if record is not None:
+        # It still is the one that was made for its Job.
+        record.workload = made
+    return None
+
+
+def _is_newer(state: State, workload: Workload, shown: WorkloadStatus | None) -> bool:
+    """
+    Whether the status that an object shows is none that the log knows of (`headgate.core.reconciling`).
+
+    What was last written, or is still to be written, by what the log says: nothing has happened that it does not know.
+    An end stays one, whatever is shown.
+    """
+    if workload.stage is Stage.FINISHED:
+        return False
+    if shown is None or is_empty(shown):
+        return workload.applied != ""
+    return status_digest(shown) not in (workload.applied, status_digest(workload_status(state, workload)))
 
 
 def _describe(state: State, workload: Workload, event: facts.WorkloadObserved) -> None:
@@ -231,6 +263,7 @@ def _owner_gone(state: State, event: facts.OwnerGone, commit: Commit, seq: Seq) 
 
 
 def _forget(state: State, workload: Workload, seq: Seq) -> None:
+    state.unconfirmed.pop(workload.key, None)
     leave(state, workload, None, seq)
     fold_usage.drop(state, workload)
     _unlist(state, workload)

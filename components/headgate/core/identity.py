@@ -8,6 +8,7 @@ cluster) against it before it acts (`headgate.processes.identity`).
 from collections.abc import Callable
 from typing import Any
 
+from headgate.core import branches, reconciling
 from headgate.core.state import Identity, Restoration, State
 from headgate.events.commit import Commit
 from headgate.events.identity import CellFounded, CellKeysChanged, CellRestored
@@ -28,6 +29,9 @@ def _founded(state: State, event: CellFounded, commit: Commit, seq: Seq) -> None
         resumes=event.resumes,
         founded_at=seq,
     )
+    rebuilt = branches.of_rebuilt(event)
+    if rebuilt is not None:
+        state.branches = (*state.branches, rebuilt)
 
 
 def _keys_changed(state: State, event: CellKeysChanged, commit: Commit, seq: Seq) -> None:  # noqa: ARG001
@@ -37,6 +41,8 @@ def _keys_changed(state: State, event: CellKeysChanged, commit: Commit, seq: Seq
 
 
 def _restored(state: State, event: CellRestored, commit: Commit, seq: Seq) -> None:  # noqa: ARG001
+    state.branches = (*state.branches, branches.of_restored(event, seq))
+    reconciling.begin(state, seq)
     if state.identity is None:
         return
     state.identity.stream = event.stream

@@ -97,9 +97,9 @@ def _is_known(state: State, fact: Fact) -> bool:
 
 
 def _workload(state: State, fact: facts.WorkloadObserved) -> Fact | None:
-    """What a Workload's status said before we knew it counts once; later only what others write into it."""
+    """What a Workload's status said before we knew it, or before a restore, counts once; later what others write."""
     workload = state.workloads.get(fact.workload)
-    if workload is None or workload.uid != fact.uid:
+    if workload is None or workload.uid != fact.uid or fact.workload in state.unconfirmed:
         return fact
     fact = replace(fact, taken_over=None)
     if fact.preemption_gates == workload.preemption_gates:

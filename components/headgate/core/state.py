@@ -330,6 +330,13 @@ class SnapshotRecord(Note, frozen=True):
     name: str
 
 
+class Branch(Note, frozen=True):
+    """From behind the position `after` on, the log is another than one that had the same beginning."""
+
+    after: Seq
+    token: str
+
+
 class Restoration(Note, frozen=True):
     """The last time that the cell was continued from a backup; as `cell.restored` says it, at the position `at`."""
 
@@ -403,6 +410,13 @@ class Tables(Record):
     """A change by which the history that those versions belong to is recognised (`headgate.core.anchors`)."""
     identity: Identity | None = None
     """None as long as the cell is not founded, as in logs of versions that knew no identity."""
+
+    branches: tuple[Branch, ...] = ()
+    """Where the log does not go on as a former one did (`headgate.core.branches`), one for each restore."""
+    reconciling: Seq = Seq(0)
+    """The position of the `cell.restored` since which not everything was listed yet; 0 when there is none."""
+    unconfirmed: dict[WorkloadKey, None] = {}
+    """Those of whom nothing was shown since (`headgate.core.reconciling`)."""
 
 
 FlavorResource = tuple[str, str]

@@ -55,11 +55,12 @@ class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """A backup that is whole: what it holds, and how many of its entries were folded."""
+    """A backup that is whole: what it holds, how many of its entries were folded, and the terms that these know of."""
 
     manifest: Manifest
     folded: int
     state_hash: str
+    epochs: dict[str, int]
 
 
 async def back_up(
@@ -126,7 +127,7 @@ def verify(directory: BackupDirectory) -> Verified:
     state = stored[manifest.base][1] if manifest.base else fold.new_state(manifest.cell)
     folding = _Folding(directory, manifest, state)
     folding.run({position: meta for position, (meta, _) in stored.items()})
-    return Verified(manifest=manifest, folded=folding.folded, state_hash=fold.state_hash(folding.state))
+    return _verified(manifest, folding)
 
 
 def _size(segment: SegmentFile) -> int:
@@ -282,7 +283,13 @@ def _check_new(directory: BackupDirectory, draft: Manifest, before: Manifest | N
     # A trimmed log cannot be folded without the snapshot at its base.
     chosen = tuple(kept[position] for position in sorted({*newest, *([draft.base] if draft.base else [])}))
     manifest = msgspec.structs.replace(draft, snapshots=chosen)
-    return Verified(manifest=manifest, folded=folding.folded, state_hash=fold.state_hash(folding.state))
+    return _verified(manifest, folding)
+
+
+def _verified(manifest: Manifest, folding: "_Folding") -> Verified:
+    state = folding.state
+    epochs = {producer.value: int(record.epoch) for producer, record in state.producers.items()}
+    return Verified(manifest=manifest, folded=folding.folded, state_hash=fold.state_hash(state), epochs=epochs)
 
 
 class _Folding:

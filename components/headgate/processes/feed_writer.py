@@ -11,7 +11,9 @@ of an earlier attempt is either just the one that was due, or refused.
 
 import bisect
 import logging
-from typing import Final
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import anyio
 
@@ -22,25 +24,27 @@ from headgate.adapters.jetstream.errors import BrokerError, NotSent, OutcomeUnkn
 from headgate.adapters.jetstream.feed import FeedMessage
 from headgate.adapters.jetstream.messages import last_of_subject
 from headgate.adapters.jetstream.stream import stream_info
+from headgate.core.branches import EventId, parse_event_id
+from headgate.core.state import Branch
 from headgate.events.commit import Position
 from headgate.events.ids import Seq
 
 _LOG: Final = logging.getLogger(__name__)
 
 EXPECTED_STREAM_LAST: Final = "Nats-Expected-Last-Sequence"
-BEGINNING: Final = Position(Seq(0))
+
+Place = tuple[int, Position]
+"""Where an event stands among all of the feed: the number of its branch (`headgate.core.branches`), its position."""
+
+BEGINNING: Final[Place] = (0, Position(Seq(0)))
 
 
-def position_of(message_id: str) -> Position:
-    """
-    The position that a message id names.
+class LastMessage(NamedTuple):
+    """The end of the feed: which event it is, under which subject, and what it says."""
 
-    Raises ValueError when it is none: somebody else writes to the feed's stream.
-    """
-    seq, dot, index = message_id.partition(".")
-    if not (dot and seq.isdecimal() and index.isdecimal()):
-        raise ValueError(f"{message_id!r} is not <sequence>.<index>")
-    return Position(Seq(int(seq)), int(index))
+    id: EventId
+    subject: str
+    payload: bytes
 
 
 class FeedWriter:
@@ -50,29 +54,49 @@ class FeedWriter:
         self._connection = connection
         self._stream = stream
         self._dependency = f"stream {stream}"
+        self._numbers: dict[str, int] = {"": 0}
         self._last = BEGINNING
         self._stream_last = 0
 
-    async def resume(self) -> Position:
-        """
-        The position of the last event in the feed; `0.0` when it holds none.
+    def follow(self, branches: Sequence[Branch]) -> None:
+        """The branches of the log, of which the last is the one that is appended to."""
+        self._numbers = {"": 0} | {branch.token: number for number, branch in enumerate(branches, 1)}
 
-        Raises BrokerError when the last message is not one of ours.
+    async def last(self) -> LastMessage | None:
+        """
+        The last message in the feed; None when it holds none.
+
+        Raises BrokerError when it is not one of ours.
         """
         stored = await last_of_subject(self._connection, self._stream, ">")
         if stored is None:
             # Nothing in it: new, or all of it has aged out under the operator's bounds.
-            info = await stream_info(self._connection, self._stream)
-            self._stream_last, self._last = info.state.last_seq, max(self._last, BEGINNING)
-            return self._last
+            self._stream_last = (await stream_info(self._connection, self._stream)).state.last_seq
+            return None
+        self._stream_last = stored.entry.seq
         try:
-            self._last = position_of(stored.headers.get(MESSAGE_ID, ""))
+            named = parse_event_id(stored.headers.get(MESSAGE_ID, ""))
         except ValueError as error:
             raise BrokerError(
                 f"{self._dependency}: the id of its last message, {error}: somebody else writes there. "
                 "Find out who, then remove the stream; the feed is made again from the log"
             ) from error
-        self._stream_last = stored.entry.seq
+        return LastMessage(named, stored.entry.subject, stored.entry.payload)
+
+    async def resume(self) -> Place:
+        """
+        The place of the last event in the feed; the beginning when it holds none.
+
+        What the feed has of a branch that this log does not know came after the break from which this one has begun:
+        everything before that break is in the feed. Raises BrokerError when the last message is not one of ours.
+        """
+        last = await self.last()
+        if last is None:
+            self._last = max(self._last, BEGINNING)
+        else:
+            number = self._numbers.get(last.id.token, len(self._numbers) - 2)
+            known = last.id.token in self._numbers
+            self._last = (number, last.id.position if known else Position(Seq(sys.maxsize)))
         return self._last
 
     async def store(self, messages: list[FeedMessage]) -> int:
@@ -88,12 +112,16 @@ class FeedWriter:
             left = self._left(messages)
             attempt = self._attempt_each
         if messages:
-            self._last = max(self._last, _position(messages[-1]))
+            self._last = max(self._last, self._place(messages[-1]))
         return count
 
     def _left(self, messages: list[FeedMessage]) -> list[FeedMessage]:
         """Those behind the feed's last."""
-        return messages[bisect.bisect_right(messages, self._last, key=_position) :]
+        return messages[bisect.bisect_right(messages, self._last, key=self._place) :]
+
+    def _place(self, message: FeedMessage) -> Place:
+        named = parse_event_id(message.message_id)
+        return self._numbers[named.token], named.position
 
     async def _attempt(self, messages: list[FeedMessage]) -> bool:
         """One attempt at all of them, with one answer; whether every one is stored."""
@@ -143,10 +171,6 @@ class FeedWriter:
         self._connection.health.well(self._dependency)
         self._stream_last += count
         return True
-
-
-def _position(message: FeedMessage) -> Position:
-    return position_of(message.message_id)
 
 
 def _headers(message: FeedMessage, expected: int) -> dict[str, str]:

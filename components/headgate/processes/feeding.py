@@ -9,18 +9,28 @@ The feed is derived from the log by a tail of its own, so that a slow or full fe
 the last message that the feed holds, and each message is fenced on the one before it
 (`headgate.processes.feed_writer`), so every event is there once and in order: also when the snapshotter dies between
 two messages, or another takes over.
+
+After a restore the log gives positions out again that the feed has seen on other events. The ids of the feed therefore
+bear the branch of the log from there on (`headgate.core.branches`), and the first message behind the break is
+`cell.restored`, which says how far back the log goes on, and what is known to be lost. Before anything is published,
+the end of the feed is held against the log: a feed that has what the log has not, without a restore that says so, stops
+the process instead of going on in two versions.
 """
 
 import datetime as dt
 import logging
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from headgate.adapters.jetstream.feed import FeedMessage
-from headgate.adapters.log import Entry, Log
-from headgate.core.state import State
+from headgate.adapters.log import REMEDY, Entry, EntryNotFound, Log, LogDamaged
+from headgate.core.branches import EventId, number_at, token_of
+from headgate.core.state import Branch, State
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, Position, decode_commit, encode_event
+from headgate.events.ids import Seq
 from headgate.events.subjects import feed_subject, log_subject, subject_key
+from headgate.processes.feed_writer import LastMessage, Place
 from headgate.processes.status import Status
 from headgate.processes.term import Offer
 
@@ -30,18 +40,18 @@ LINGER_S: Final = 0.25
 """How much later than a commit its events may come: nobody waits for the feed, and a message costs less among many."""
 
 
-def messages_of(cell: str, logged: LoggedCommit) -> list[FeedMessage]:
-    """The messages of a commit's events, in order."""
+def messages_of(cell: str, logged: LoggedCommit, token: str = "") -> list[FeedMessage]:
+    """The messages of a commit's events, in order. `token` is that of the log's branch there."""
     time = dt.datetime.fromtimestamp(logged.commit.time_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
     source = log_subject(cell, logged.commit.producer)
     return [
         FeedMessage(
             subject=feed_subject(cell, event),
             payload=encode_event(event),
-            message_id=str(Position(logged.seq, index)),
+            message_id=str(EventId(token, Position(logged.seq, index))),
             headers={
                 "ce-specversion": "1.0",
-                "ce-id": str(Position(logged.seq, index)),
+                "ce-id": str(EventId(token, Position(logged.seq, index))),
                 "ce-source": source,
                 "ce-type": tag_of(event),
                 "ce-time": time.replace("+00:00", "Z"),
@@ -54,11 +64,29 @@ def messages_of(cell: str, logged: LoggedCommit) -> list[FeedMessage]:
     ]
 
 
+class FeedBeyondLogError(LogDamaged):
+    """Raised when the feed has published what the log does not have: the log was lost or rolled back."""
+
+    def __init__(self, log: str, last: LastMessage, why: str) -> None:
+        super().__init__(
+            f"{log}: the feed ends with the event {last.id} ({last.subject}), {why}: the log was rolled back, or is "
+            f"another one. {REMEDY}"
+        )
+
+
 class Writer(Protocol):
     """Where messages go (`headgate.processes.feed_writer.FeedWriter`)."""
 
-    async def resume(self) -> Position:
-        """The position of the last event in the feed; `0.0` when there is none."""
+    def follow(self, branches: Sequence[Branch]) -> None:
+        """The branches of the log whose events are stored."""
+        ...
+
+    async def last(self) -> LastMessage | None:
+        """The last message in the feed; None when there is none."""
+        ...
+
+    async def resume(self) -> Place:
+        """The place of the last event in the feed; the beginning when there is none."""
         ...
 
     async def store(self, messages: list[FeedMessage]) -> int:
@@ -74,21 +102,63 @@ class Feeding:
         self._log = log
         self._status = status
         self._batch_max = batch_max
+        self._branches: tuple[Branch, ...] = ()
 
     async def __call__(self, state: State, offer: Offer) -> None:  # noqa: ARG002
         """Run for as long as a term lasts (a `Feeder`): publish from where the feed ends."""
-        last = await self._writer.resume()
-        _LOG.info("the feed goes on after %s", last)
-        async with self._log.tail(max(last.seq, 1), linger_s=LINGER_S) as tail:
+        self._branches = state.branches
+        self._writer.follow(self._branches)
+        await self._hold_against_log()
+        number, position = await self._writer.resume()
+        start = self._start(number, position.seq)
+        _LOG.info("the feed goes on at position %d", start)
+        async with self._log.tail(start, linger_s=LINGER_S) as tail:
             while True:
                 await self._publish(await tail.receive())
+
+    def _start(self, number: int, seq: Seq) -> int:
+        """Where to read from, when the feed has a branch up to a position, and all before that branch."""
+        if number < len(self._branches):
+            # Of what the feed has behind the end of that branch the log knows nothing, or says something else.
+            seq = min(seq, self._branches[number].after)
+        return max(seq, 1)
+
+    async def _hold_against_log(self) -> None:
+        """
+        Whether the last event of the feed is one of this log.
+
+        Raises FeedBeyondLogError.
+        """
+        last = await self._writer.last()
+        if last is None:
+            return
+        number = next((n for n in range(len(self._branches) + 1) if token_of(self._branches, n) == last.id.token), None)
+        seq, end = last.id.position.seq, await self._log.last_seq()
+        if number is None:
+            if self._branches:
+                return  # Of a branch that was given up when this one began.
+            raise FeedBeyondLogError(self._log.name, last, "which is an event of another log")
+        if number < len(self._branches) and seq > self._branches[number].after:
+            return  # Lost behind the break, which the next message tells.
+        if seq > end:
+            raise FeedBeyondLogError(self._log.name, last, f"and the log ends at {end}")
+        try:
+            entry = await self._log.get(seq)
+        except EntryNotFound:
+            return  # Trimmed: nothing is left to compare with.
+        logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
+        messages = messages_of(self._status.cell, logged, last.id.token)
+        index = last.id.position.index
+        if index >= len(messages) or (messages[index].subject, messages[index].payload) != (last.subject, last.payload):
+            raise FeedBeyondLogError(self._log.name, last, "and the log has another event there")
 
     async def _publish(self, entries: list[Entry]) -> None:
         """Publish the events of these entries, those that the feed has already left out."""
         batch: list[FeedMessage] = []
         for entry in entries:
             logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
-            batch += messages_of(self._status.cell, logged)
+            token = token_of(self._branches, number_at(self._branches, logged.seq)) if self._branches else ""
+            batch += messages_of(self._status.cell, logged, token)
             if len(batch) >= self._batch_max:
                 await self._store(batch)
                 batch = []

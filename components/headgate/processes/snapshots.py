@@ -133,6 +133,13 @@ def unpack(blob: bytes, cell: str) -> tuple[SnapshotMeta, State]:
     return meta, state
 
 
+def rebound(blob: bytes, log_identity: str) -> bytes:
+    """A snapshot as one of another stream with the same log. Raises SnapshotUnusableError."""
+    meta = read_meta(blob)
+    line = msgspec.json.encode(msgspec.structs.replace(meta, log_identity=log_identity))
+    return line + blob[blob.index(b"\n") :]
+
+
 def name_of(position: Seq) -> str:
     """The blob's name."""
     return f"state-{position}"

@@ -129,7 +129,8 @@ def _asyncapi() -> dict[str, Any]:
 def _cloud_event_headers() -> dict[str, Any]:
     headers = {
         "ce-specversion": "CloudEvents version, 1.0",
-        "ce-id": "position of the event in the log: <stream sequence>.<index in its commit>",
+        "ce-id": "position of the event in the log: <stream sequence>.<index in its commit>; behind a restore with the "
+        "token of the log's branch in front: <token>:<stream sequence>.<index>",
         "ce-source": "the cell and the producer",
         "ce-type": "dev.headgate.<entity>.<event>",
         "ce-subject": "<namespace>/<name> of what the event is about",

@@ -24,6 +24,7 @@ from headgate.adapters.jetstream.errors import BrokerClosed, BrokerError, NotSen
 from headgate.adapters.jetstream.frames import frame
 from headgate.adapters.jetstream.health import Health
 from headgate.adapters.jetstream.requests import Requests
+from headgate.adapters.jetstream.stored_time import only_header
 from headgate.adapters.log import CommitTooLarge
 
 if TYPE_CHECKING:
@@ -117,8 +118,9 @@ class _Client(Client):
     """
     nats-py's client without the parsing of ordinary message headers, and with subscriptions that are served at once.
 
-    Nobody here reads headers, and parsing them halves a replay's speed. A subscription of nats-py's own has a queue and
-    a task, and each message is a switch to that task; those in `handlers` are called by whoever reads the socket.
+    Nobody here reads headers but one (`stored_time`), and parsing them halves a replay's speed. A subscription of
+    nats-py's own has a queue and a task, and each message is a switch to that task; those in `handlers` are called by
+    whoever reads the socket.
     """
 
     handlers: dict[int, Handler]
@@ -158,7 +160,7 @@ class _Client(Client):
     async def _process_headers(self, headers: Any) -> dict[str, str] | None:
         # A status line ("NATS/1.0 503") has a blank after the version; plain headers have the line's end there.
         if not headers or headers[8:9] != b" ":
-            return None
+            return only_header(headers) if headers else None
         parsed: dict[str, str] | None = await super()._process_headers(headers)
         return parsed
 

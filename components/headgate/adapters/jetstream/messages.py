@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from headgate.adapters.jetstream.connection import Connection
 from headgate.adapters.jetstream.errors import NO_MESSAGE, Refused
+from headgate.adapters.jetstream.stored_time import stored_ms
 from headgate.adapters.jetstream.stream import time_ms_of
 from headgate.adapters.log import Entry
 
@@ -63,8 +64,9 @@ async def _get(connection: Connection, stream: str, request: dict[str, str | int
             return None
         raise
     stored = got.message
-    entry = Entry(stored.seq, stored.subject, time_ms_of(stored.time), binascii.a2b_base64(stored.data))
-    return StoredMessage(entry, _headers(stored.hdrs))
+    headers = _headers(stored.hdrs)
+    time_ms = stored_ms(headers, time_ms_of(stored.time))
+    return StoredMessage(Entry(stored.seq, stored.subject, time_ms, binascii.a2b_base64(stored.data)), headers)
 
 
 def _headers(encoded: str) -> dict[str, str]:

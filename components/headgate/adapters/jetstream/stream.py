@@ -47,6 +47,13 @@ def stream_name(cell: str, suffix: str = "") -> str:
     return f"HEADGATE_{token(cell)}" + (f"_{suffix}" if suffix else "")
 
 
+class SubjectTransform(Struct, kw_only=True, frozen=True):
+    """Under which subjects a stream stores what comes in under others."""
+
+    src: str = ""
+    dest: str = ""
+
+
 class StreamConfig(Struct, kw_only=True, frozen=True):
     """
     The part of JetStream's stream configuration that Headgate sets or looks at.
@@ -74,6 +81,9 @@ class StreamConfig(Struct, kw_only=True, frozen=True):
     sealed: bool = False
     no_ack: bool = False
     persist_mode: str | UnsetType = UNSET
+    first_seq: int | UnsetType = UNSET
+    subject_transform: SubjectTransform | UnsetType = UNSET
+    metadata: dict[str, str] | UnsetType = UNSET
 
 
 class StreamState(Struct, kw_only=True, frozen=True):
@@ -236,8 +246,17 @@ async def ensure_stream(connection: Connection, wanted: StreamConfig) -> StreamS
     return StreamStatus(info=info, warnings=[] if created else _shortcomings(info, wanted))
 
 
+FILLING = "headgate.filling"
+"""In a stream's metadata while `headgate restore` fills it (`headgate.adapters.jetstream.refill`)."""
+
+
 def _refuse_unusable(actual: StreamConfig, wanted: StreamConfig) -> None:
     wrong = []
+    if (actual.metadata or {}).get(FILLING):
+        raise StreamMismatch(
+            f"stream {wanted.name} is being restored from a backup: wait for the end of `headgate restore`, or run it "
+            "again if it was broken off"
+        )
     if sorted(actual.subjects) != sorted(wanted.subjects):
         wrong.append(f"its subjects are {actual.subjects}, not {wanted.subjects}")
     if actual.retention != wanted.retention:

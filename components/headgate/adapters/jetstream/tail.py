@@ -33,6 +33,7 @@ from headgate.adapters.jetstream.backoff import Backoff
 from headgate.adapters.jetstream.connection import Connection
 from headgate.adapters.jetstream.ending import torn_end
 from headgate.adapters.jetstream.errors import STREAM_NOT_FOUND, BrokerError, NotSent, OutcomeUnknown, Refused
+from headgate.adapters.jetstream.stored_time import stored_ms
 from headgate.adapters.jetstream.stream import SECOND_NS, StreamInfo, identity_of, stream_info
 from headgate.adapters.log import Entry, LogHole, LogTorn, LogTruncated
 
@@ -249,7 +250,8 @@ class JetStreamTail:
         self._consumer_next += 1
         self._expected = seq + 1
         self._broker_pending = int(fields[at + 3])
-        self._buffer.append(Entry(seq, subject.decode(), int(fields[at + 2]) // 1_000_000, payload))
+        time_ms = int(fields[at + 2]) // 1_000_000
+        self._buffer.append(Entry(seq, subject.decode(), stored_ms(status, time_ms) if status else time_ms, payload))
         self._buffer_bytes += len(payload)
         self._wake.set()
         pulls = self._pulls

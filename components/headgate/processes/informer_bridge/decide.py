@@ -67,6 +67,7 @@ from headgate.core.machine import (
     Stimulus,
 )
 from headgate.core.outcomes import CONFLICT, NOT_FOUND, is_success, refusal
+from headgate.core.reconciling import releases_first
 from headgate.core.selectors import matches_labels
 from headgate.core.state import JobRecord, Stage, State
 from headgate.core.status import workload_path
@@ -283,6 +284,8 @@ class InformerBridge:
             waiting = self._waiting[resource]
             for key in novelty.known_keys(self.state, resource):
                 waiting.setdefault(key, _GONE)
+        if self._unswept and self.state.unconfirmed:
+            self._waiting["workloads"] = releases_first(self._waiting["workloads"])
         self._unswept.clear()
 
     def _take_facts(self, events: list[Event]) -> None:
