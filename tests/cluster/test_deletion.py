@@ -134,6 +134,33 @@ def test_a_namespace_goes_with_all_that_is_in_it(client, config_map, pod):
     assert client.call("GET", "/api/v1/pods")["items"] == []
 
 
+def test_a_namespace_that_somebody_holds_is_finalized_once(client):
+    """A finalizer in its metadata keeps it, empty, until it is removed; nothing is written meanwhile."""
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "finalizers": ["example.com/hold"]}}
+    client.create(space)
+    client.delete(space)
+    client.settle()
+    held = client.get(space)
+    assert held["spec"].get("finalizers", []) == []
+    client.settle()
+    assert client.get(space) == held
+    client.patch(space, "merge", {"metadata": {"finalizers": None}})
+    client.get(space)
+    assert client.status == 404
+
+
+def test_an_object_that_may_not_be_written_stays(client, workload, job):
+    """Its rules ask for a spec, and it has none: who collects garbage cannot take its finalizer away, and goes on."""
+    owner = client.create(job)["metadata"]
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": owner["uid"], "blockOwnerDeletion": True}
+    bare = {**workload, "metadata": {"name": "w", "namespace": "default", "ownerReferences": [reference]}, "spec": None}
+    client.create(bare)
+    client.delete(job, {"propagationPolicy": "Foreground"})
+    client.settle()
+    assert client.get(bare)["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert "deletionTimestamp" in client.get(job)["metadata"]
+
+
 def test_deleting_a_job_orphans_its_pods_unless_told_otherwise(client, job):
     """The back-compatible default of batch/v1, with its warning."""
     client.create(job)

@@ -92,6 +92,24 @@ def test_wrong_types_are_400_for_core_kinds_and_422_for_custom_ones(client, pod,
     )
 
 
+@pytest.mark.parametrize("field", ["podFailurePolicy", "successPolicy"])
+def test_a_policy_of_a_job_is_an_object(client, job, field):
+    """Anything else does not decode."""
+    job["spec"][field] = [{}]
+    refusal = client.create(job)
+    assert client.status == 400
+    assert f"cannot unmarshal array into Go struct field JobSpec.spec.{field}" in refusal["message"]
+
+
+def test_a_selector_that_is_not_valid_is_refused_for_that(client, job):
+    """Nobody asks whether it matches."""
+    job["spec"]["selector"] = {"matchExpressions": [{"key": "a", "operator": "Near"}]}
+    fields = [cause["field"] for cause in client.create(job)["details"]["causes"]]
+    assert client.status == 422
+    assert "spec.selector.matchExpressions[0].operator" in fields
+    assert "spec.selector" not in fields
+
+
 def test_bounds_of_lists_and_numbers(client, workload):
     """Eighteen pod sets at most, named apart; counts not negative."""
     one = workload["spec"]["podSets"][0]

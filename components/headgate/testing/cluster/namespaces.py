@@ -79,7 +79,8 @@ class NamespaceController:
         if found is None:
             return
         found = self._say(found, left, held)
-        if not left:
+        # Once it is finalized, finalizers of others in its metadata may keep it.
+        if not left and (found.obj.get("spec") or {}).get("finalizers"):
             self._registry.finalize(_NAMESPACES, found, {"spec": {"finalizers": []}})
 
     def _say(self, entry: Entry, left: Counter[str], held: Counter[str]) -> Entry:

@@ -300,13 +300,31 @@ LimitRangeItem: object
 LimitRange: object
   spec: object
     limits: []$LimitRangeItem
+PodFailureExitCodes: object
+  containerName: string
+  operator: string
+  values: []integer
+PodFailureCondition: object
+  type: string
+  status: string
+PodFailureRule: object
+  action: string
+  onExitCodes: $PodFailureExitCodes
+  onPodConditions: []$PodFailureCondition
+PodFailurePolicy: object
+  rules: []$PodFailureRule
+SuccessPolicyRule: object
+  succeededIndexes: string
+  succeededCount: integer
+SuccessPolicy: object
+  rules: []$SuccessPolicyRule
 Job: object
   spec: object
     parallelism: integer
     completions: integer
     activeDeadlineSeconds: integer
-    podFailurePolicy: any
-    successPolicy: any
+    podFailurePolicy: $PodFailurePolicy
+    successPolicy: $SuccessPolicy
     backoffLimit: integer
     backoffLimitPerIndex: integer
     maxFailedIndexes: integer
