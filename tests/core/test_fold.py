@@ -231,6 +231,19 @@ def test_what_a_local_queue_uses_follows_from_who_is_admitted(cpus: dict[str, st
     assert log.state.index.admitted_usage == log.state.index.admitted_count == {}
 
 
+def test_who_moves_to_another_local_queue_holds_in_its_name() -> None:
+    """Its spec may say so after it was reserved, and before the API server knew: then all that it holds moves along."""
+    log = with_queue("team-a/x")
+    log.append(MANAGER, offered("team-a/x"))
+    log.append(SCHEDULER, reserved("team-a/x"), admitted("team-a/x"))
+    moved = msgspec.structs.replace(observed("team-a/x"), spec=WorkloadSpec(queue_name="other"))
+    log.append(BRIDGE, moved)
+    restored = fold.restore("main", fold.encode(log.state)).index
+    assert set(log.state.index.admitted_usage) == {"team-a/other"}
+    assert restored.admitted_usage == log.state.index.admitted_usage
+    assert restored.admitted_count == log.state.index.admitted_count
+
+
 def test_of_the_state_only_its_root_is_tracked() -> None:
     """Records hold trees: a full collection costs the same with any number of them. Cycles may go through the root."""
     structs = [

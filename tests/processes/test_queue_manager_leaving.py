@@ -523,3 +523,15 @@ def test_an_evicted_workload_is_released_once(cell: QueueCell) -> None:
     assert [type(event) for event in releasing.events] == [WorkloadReleased]
     cell.until_rest(releasing)
     assert cell.stage(A) is Stage.PARKED
+
+
+def test_all_workloads_of_a_job_end_with_it(cell: QueueCell) -> None:
+    """Also one that somebody made beside the one that stands for it."""
+    cell.ready()
+    cell.job("j", suspended=True)
+    cell.submit("a", job="j")
+    cell.submit("b", job="j")
+    cell.settle()
+    cell.job("j", finished="Complete")
+    cell.settle()
+    assert {cell.stage(WorkloadKey(f"team/{name}")) for name in "ab"} == {Stage.FINISHED}

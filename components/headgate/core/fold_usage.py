@@ -54,6 +54,14 @@ def uncount(state: State, key: WorkloadKey) -> None:
         del state.index.admitted_count[queue], state.index.admitted_usage[queue]
 
 
+def recount(state: State, workload: Workload) -> None:
+    """An admitted workload may be in another LocalQueue now: what it holds, it holds in the name of that one."""
+    counted = state.index.admitted_in.get(workload.key)
+    if counted is not None and counted[0] != _queue_of(workload):
+        uncount(state, workload.key)
+        count(state, workload, counted[1])
+
+
 def _add(used: dict[str, int], resource: str, value: int) -> None:
     total = used.get(resource, 0) + value
     if total:

@@ -181,6 +181,7 @@ def _respecify(state: State, workload: Workload, event: facts.WorkloadObserved) 
         workload.owner_gone = False
     workload.spec, workload.owner = event.spec, event.owner
     _list(state, workload)
+    fold_usage.recount(state, workload)
 
 
 def _list(state: State, workload: Workload) -> None:

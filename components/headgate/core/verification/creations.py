@@ -16,7 +16,7 @@ from headgate.core.verification.marks import Marks
 from headgate.events import effects, facts
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
-from headgate.events.ids import WorkloadKey, split_key
+from headgate.events.ids import JobKey, Seq, WorkloadKey, split_key
 from headgate.events.registry import Event
 
 _CREATIONS = (effects.WorkloadCreated, effects.WorkloadCreateRejected)
@@ -30,6 +30,9 @@ class CreationCheck:
         self.passed_over = 0
         self._has_begun = self._knows = False
         self._marks = Marks()
+        self._shown: dict[tuple[JobKey, WorkloadKey, str], Seq] = {}
+        """Of the Jobs for which the log says that a Workload was made: which Workload each may have, and since when."""
+        self._made: dict[JobKey, None] = {}
         self._families: dict[WorkloadKey, None] = {}
         """Parents whose families the log speaks of."""
 
@@ -37,7 +40,7 @@ class CreationCheck:
         """See `Check`."""
         for event in logged.commit.events:
             if isinstance(event, _CREATIONS):
-                self._marks.expect(event.job, (event.workload, event.job_uid))
+                self._made[event.job] = None
             elif isinstance(event, effects.VariantChanged):
                 self._marks.expect(event.parent, _changed(event))
                 self._families[event.parent] = None
@@ -51,9 +54,10 @@ class CreationCheck:
         has_changed: dict[WorkloadKey, None] = {}
         for event in logged.commit.events:
             if isinstance(event, facts.JobObserved):
-                if self._marks.is_awaited(event.job):
+                if event.job in self._made:
+                    # It stays a reason: who was refused tries again, and what somebody has deleted is made again.
                     name = workload_key(event.job, event.spec)
-                    self._marks.allow(event.job, (name, event.spec.uid), logged.seq)
+                    self._shown.setdefault((event.job, name, event.spec.uid), logged.seq)
             elif self._families:
                 has_changed.update(dict.fromkeys(self._families_of(state, event)))
         for parent in has_changed:
@@ -67,7 +71,8 @@ class CreationCheck:
         for index, event in enumerate(logged.commit.events):
             decided_at = logged.commit.decided_at
             if isinstance(event, _CREATIONS):
-                is_justified = self._marks.use(event.job, (event.workload, event.job_uid), decided_at)
+                shown = self._shown.get((event.job, event.workload, event.job_uid))
+                is_justified = shown is not None and shown <= decided_at
                 what = f"the Workload of Job {event.job}"
             elif isinstance(event, effects.VariantChanged):
                 is_justified = self._marks.use(event.parent, _changed(event), decided_at, keep=True)

@@ -278,9 +278,8 @@ class QueueManager:
         self._look.update(self.state.index.in_local_queue.get(queue, {}))
 
     def _look_at_owned(self, uid: str) -> None:
-        key = self.state.index.by_owner.get(uid)
-        if key is not None:
-            self._look[key] = None
+        """All Workloads of a job, also one that another made beside that which stands for it."""
+        self._look.update(self.state.index.slices.get(uid, {}))
 
     def _look_at_namespace(self, namespace: str) -> None:
         self._limits.pop(namespace, None)
