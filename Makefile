@@ -4,11 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 500
+# Runs of the fuzzer: in the tests, and of a long one by hand (make fuzz N=10000).
+FUZZ ?= 2000
+N ?= 10000
 # Tests run in as many processes as there are cores, up to four; WORKERS=0 runs them in one, in order.
 WORKERS ?= auto
 PARALLEL = -n $(WORKERS) --maxprocesses 4
 
-.PHONY: help demo demo-kube test test-kube kube check fmt bench bench-kube bench-kube-jobs bench-kube-costs schemas chaos chaos-kube lock clean
+.PHONY: help demo demo-kube test fuzz test-kube kube check fmt bench bench-kube bench-kube-jobs bench-kube-costs schemas chaos chaos-kube lock clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -24,7 +27,10 @@ demo: $(STAMP) ## a whole cell on this machine: 3 teams, 200 jobs, the story of 
 	@$(BIN)/headgate demo
 
 test: $(STAMP) ## all tests but the long chaos runs and those on a real control plane
-	@$(BIN)/pytest -m "not chaos and not kube and not chaos_kube" --seeds $(SEEDS) $(PARALLEL) --dist worksteal
+	@$(BIN)/pytest -m "not chaos and not kube and not chaos_kube" --seeds $(SEEDS) --fuzz $(FUZZ) $(PARALLEL) --dist worksteal
+
+fuzz: $(STAMP) ## drawn objects and operations through a whole cell, N=10000 runs; prints the seed of what it finds
+	@nice $(BIN)/pytest -q tests/fuzz --fuzz $(N) $(PARALLEL) --dist worksteal
 
 kube: $(STAMP) ## build a real control plane into the user's cache folder, if it is not there (needs Go)
 	@$(BIN)/python -m headgate.testing.control_plane build

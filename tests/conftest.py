@@ -17,9 +17,16 @@ settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--seeds` and `--first-seed` are of the whole-system simulations, `--chaos-...` of those that kill processes."""
+    """
+    What a run of the tests may be told.
+
+    `--seeds` and `--first-seed` are of the whole-system simulations, `--fuzz...` of the fuzzer's runs, `--chaos-...` of
+    the tests that kill processes.
+    """
     parser.addoption("--seeds", type=int, default=40, help="seeds of the whole-system simulations (default 40)")
     parser.addoption("--first-seed", type=int, default=0, help="the first of them, to run one again")
+    parser.addoption("--fuzz", type=int, default=200, help="runs of the fuzzer (default 200)")
+    parser.addoption("--fuzz-first", type=int, default=0, help="the seed of the first of them, to run one again")
     parser.addoption("--chaos-seed", type=int, default=None, help="seed of the chaos runs (default: drawn, printed)")
     parser.addoption("--chaos-kills", type=int, default=20, help="how often each victim is killed (default 20)")
 
@@ -28,10 +35,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """
     A test that takes `world_seed` runs once for each; one that takes `sampled_seed` for the first fifth of them.
 
+    One that takes `fuzz_seed` runs once for each run of the fuzzer.
+
     The former are the runs of the whole system with faults against those without. The latter cost several times as
     much, or add to what the former show; a longer run of them is `--seeds` with a larger number.
     """
     first, count = metafunc.config.getoption("--first-seed"), metafunc.config.getoption("--seeds")
+    if "fuzz_seed" in metafunc.fixturenames:
+        first_run = metafunc.config.getoption("--fuzz-first")
+        metafunc.parametrize("fuzz_seed", range(first_run, first_run + metafunc.config.getoption("--fuzz")))
     if "world_seed" in metafunc.fixturenames:
         metafunc.parametrize("world_seed", range(first, first + count))
     if "sampled_seed" in metafunc.fixturenames:

@@ -261,6 +261,13 @@ class World:
         instance.awaits = Seq(0)
         instance.down_until_ms = self.clock.now_ms + down_ms
 
+    def stop(self, producer: Producer, for_ms: int) -> None:
+        """Kill every instance of a process that runs; it starts again after this time."""
+        for instance in self.instances:
+            if instance.producer is producer and instance.down_until_ms is None:
+                self.crash(instance)
+                instance.down_until_ms = self.clock.now_ms + for_ms
+
     def _revive(self, instance: Instance) -> None:
         instance.down_until_ms = None
         instance.epoch = self._epochs[instance.producer] = Epoch(self._epochs[instance.producer] + 1)

@@ -1,0 +1,25 @@
+"""
+A fuzzer for the whole cell.
+
+Objects drawn from the schemas, operations of several actors on them, faults and restarts, through all six machines
+under the virtual clock. `script_of(seed)` draws a run, `Playing` plays it, `shrink` makes a failing one small. What
+must hold is said by judges; the project's own are in `tests/fuzz`.
+"""
+
+from headgate.testing.fuzz.operations import Operation, Script, script_of
+from headgate.testing.fuzz.playing import Finding, Judge, Played, Playing, tail
+from headgate.testing.fuzz.shrinking import shrink, signature, told
+
+__all__ = [
+    "Finding",
+    "Judge",
+    "Operation",
+    "Played",
+    "Playing",
+    "Script",
+    "script_of",
+    "shrink",
+    "signature",
+    "tail",
+    "told",
+]

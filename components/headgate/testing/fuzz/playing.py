@@ -1,0 +1,286 @@
+"""
+A script played in a simulated world, under the eyes of judges.
+
+`play` carries out the operations of a script at their times, lets all six machines run, plays those controllers that a
+cluster with admission checks and foreign integrations has, and in the end waits until nothing more happens. Whatever a
+machine raises comes out of it, and so does what a judge finds (`Finding`).
+
+A request that the API server refuses is no finding: hostile objects are there to be refused.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from headgate.core.machine import MERGE_PATCH, Machine
+from headgate.core.state import State
+from headgate.events.base import Producer
+from headgate.events.commit import LoggedCommit
+from headgate.events.effects import LeaderElected, SnapshotTaken
+from headgate.events.facts import InformersSynced
+from headgate.events.queueing import LocalQueuesSampled
+from headgate.processes.informer_bridge.decide import InformerBridge
+from headgate.processes.snapshotter.decide import Snapshotter
+from headgate.testing.cluster import BY_PLURAL
+from headgate.testing.cluster.times import rfc3339
+from headgate.testing.fuzz.operations import START_MS, STOP, Operation, Script, path_of
+from headgate.testing.world import MACHINES, World
+
+ROUND_MS: Final = 5
+"""What a round takes, so that what goes on for ever (two workloads that preempt each other) meets its end in time."""
+SLICE_MS: Final = 500
+"""How often the controllers that are played here look at the cluster."""
+REACT_MS: Final = 10_000
+"""The same once all operations are done: nothing waits for them but those controllers."""
+REST_MS: Final = 1_200_000
+"""For how long a run may go on after its last operation: longer than any backoff that scripts configure."""
+QUIET_MS: Final = 200_000
+"""Nothing new for so long is rest: it is more than any time that scripts configure, but for hostile ones."""
+STEPS_MAX: Final = 30_000
+"""Of all processes after the last operation; who takes more does not come to rest."""
+
+_WORKLOADS: Final = BY_PLURAL["kueue.x-k8s.io", "workloads"]
+_CHECKS: Final = BY_PLURAL["kueue.x-k8s.io", "admissionchecks"]
+_BOOKKEEPING: Final = (LeaderElected, InformersSynced, LocalQueuesSampled, SnapshotTaken)
+_NO_UID: Final = "00000000-0000-4000-a000-00000000dead"
+
+
+class Finding(AssertionError):  # noqa: N818  (what a judge finds is no error of the judge)
+    """Raised by a judge: what must hold does not. `check` names the promise, `about` the object."""
+
+    def __init__(self, check: str, text: str, about: str = "") -> None:
+        super().__init__(f"{check}: {text}")
+        self.check = check
+        self.about = about
+
+
+class Judge(Protocol):
+    """Whoever looks at a run: at each commit once it is folded, and at the end. Raises Finding."""
+
+    def commit(self, world: World, state: State, logged: LoggedCommit) -> None:
+        """A commit has just been folded into `state`."""
+        ...
+
+    def end(self, world: World, *, at_rest: bool) -> None:
+        """The run is over. `at_rest`: nothing more will ever happen."""
+        ...
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a run, for statistics: a run in which nothing happens proves nothing."""
+
+    operations: int
+    accepted: int
+    at_rest: bool
+    events: dict[str, int]
+    crashes: int
+    restored: int
+
+
+class Playing:
+    """One run of a script. `world` and `log` are there to be looked at when it has failed."""
+
+    def __init__(self, script: Script, judges: Sequence[Judge] = ()) -> None:
+        self.script = script
+        self.log: list[LoggedCommit] = []
+        self.accepted = 0
+        self._judges = judges
+        machines: dict[Producer, Callable[[State], Machine]] = {
+            **MACHINES,
+            Producer.INFORMER_BRIDGE: partial(InformerBridge, configuration=script.configuration),
+            Producer.SNAPSHOTTER: partial(Snapshotter, rules=script.rules),
+        }
+        self.world = World(
+            seed=script.seed,
+            cell="fuzz",
+            start_ms=START_MS,
+            faults=script.faults,
+            check=self._check,
+            machines=machines,
+            round_ms=ROUND_MS,
+        )
+
+    def _check(self, state: State, logged: LoggedCommit) -> None:
+        self.log.append(logged)
+        for judge in self._judges:
+            judge.commit(self.world, state, logged)
+
+    def play(self) -> Played:
+        """The script to its end. Raises what a machine or a judge raises."""
+        world = self.world
+        for operation in self.script.operations:
+            self._run_until(START_MS + operation.at_ms)
+            self._carry_out(operation)
+        self._run_until(max(START_MS + SLICE_MS, world.faults.until_ms, world.clock.now_ms + SLICE_MS))
+        at_rest = self._come_to_rest()
+        for judge in self._judges:
+            judge.end(world, at_rest=at_rest)
+        events: dict[str, int] = {}
+        for logged in self.log:
+            for event in logged.commit.events:
+                name = type(event).__name__
+                events[name] = events.get(name, 0) + 1
+        return Played(
+            operations=len(self.script.operations),
+            accepted=self.accepted,
+            at_rest=at_rest,
+            events=events,
+            crashes=world.crashes,
+            restored=world.restored,
+        )
+
+    def _run_until(self, at_ms: int) -> None:
+        world = self.world
+        while world.clock.now_ms < at_ms:
+            target_ms = min(at_ms, world.clock.now_ms + SLICE_MS)
+            world.run(until_ms=target_ms)
+            world.advance(target_ms)
+            self._react()
+
+    def _come_to_rest(self) -> bool:
+        """Let all happen that is still to happen, with whoever reacts to it. False: it does not end."""
+        world = self.world
+        end_ms, steps_max = world.clock.now_ms + REST_MS, world.steps + STEPS_MAX
+        quiet_since_ms, looked = world.clock.now_ms, len(self.log)
+        while world.clock.now_ms < end_ms:
+            target_ms = world.clock.now_ms + REACT_MS
+            world.run(until=lambda world: world.steps > steps_max, until_ms=target_ms)
+            if world.steps > steps_max:
+                return False
+            world.advance(target_ms)
+            if self._react() or any(map(_is_news, self.log[looked:])):
+                quiet_since_ms = world.clock.now_ms
+            elif world.clock.now_ms - quiet_since_ms >= QUIET_MS:
+                return True
+            looked = len(self.log)
+        return False
+
+    # --- operations ------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, operation: Operation) -> None:
+        if operation.method == STOP:
+            self.world.stop(Producer(operation.path), operation.body)
+            return
+        body = self._filled(operation)
+        response = self.world.cluster.request(
+            operation.method,
+            operation.path,
+            operation.query,
+            None if body is None else msgspec.json.encode(body),
+            MERGE_PATCH if operation.method == "PATCH" else "application/json",
+            user=operation.actor,
+        )
+        self.accepted += response.status < 300
+        if response.status >= 500:
+            shown = response.body[:300].decode(errors="replace")
+            raise Finding(
+                "the simulated cluster", f"{operation.method} {operation.path} gives {response.status}: {shown}"
+            )
+
+    def _filled(self, operation: Operation) -> Any:
+        parts = operation.path.strip("/").split("/")
+        namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-1] else ""
+        current: Any = None
+        if operation.method == "PATCH":
+            path = operation.path.removesuffix("/status")
+            found = self.world.cluster.request("GET", path)
+            current = found.json() if found.status == 200 else None
+        return self._fill(operation.body, current, namespace)
+
+    def _fill(self, body: Any, current: Any, namespace: str) -> Any:
+        """A body with its placeholders replaced by what the cluster has now."""
+        if isinstance(body, list):
+            return [self._fill(each, None, namespace) for each in body]
+        if not isinstance(body, dict):
+            return body
+        if isinstance(uid := body.get("$uid"), str):
+            return self._uid(uid.replace("{namespace}", namespace))
+        if isinstance(put := body.get("$put"), list):
+            key = body["by"]
+            new = {each[key] for each in put}
+            kept = [each for each in current if each.get(key) not in new] if isinstance(current, list) else []
+            return [*kept, *put]
+        below = current if isinstance(current, dict) else {}
+        return {name: self._fill(value, below.get(name), namespace) for name, value in body.items()}
+
+    def _uid(self, reference: str) -> str:
+        group, plural, namespace, name = reference.split("/")
+        found = self.world.cluster.find(BY_PLURAL[group, plural], namespace, name)
+        uid: str = _NO_UID if found is None else found["metadata"]["uid"]
+        return uid
+
+    # --- controllers that are not ours -----------------------------------------------------------------------------
+
+    def _react(self) -> bool:
+        """Whether a controller that is played here had something to do."""
+        did = False
+        for check in self.world.cluster.objects(_CHECKS):
+            if not (check.get("status") or {}).get("conditions"):
+                did = (
+                    self._write(path_of(_CHECKS, "", check["metadata"]["name"]), {"conditions": [self._said("Active")]})
+                    or did
+                )
+        for workload in list(self.world.cluster.objects(_WORKLOADS)):
+            did = self._answer_checks(workload) or did
+            did = self._answer_eviction(workload) or did
+        return did
+
+    def _answer_checks(self, workload: Any) -> bool:
+        checks = (workload.get("status") or {}).get("admissionChecks") or []
+        if all(check["state"] != "Pending" for check in checks):
+            return False
+        now = rfc3339(self.world.clock.now_ms)
+        ready = [
+            {**check, "state": "Ready", "lastTransitionTime": now} if check["state"] == "Pending" else check
+            for check in checks
+        ]
+        return self._write(self._path(workload), {"admissionChecks": ready})
+
+    def _answer_eviction(self, workload: Any) -> bool:
+        """The controller of a Workload that is not ours has stopped the work, and says so in its own way."""
+        owners = workload["metadata"].get("ownerReferences") or []
+        if any(owner.get("kind") == "Job" for owner in owners) or self.script.owners == "ignore":
+            return False
+        conditions = (workload.get("status") or {}).get("conditions") or []
+        is_true = {each["type"] for each in conditions if each["status"] == "True"}
+        if not {"Evicted", "QuotaReserved"} <= is_true or "Finished" in is_true:
+            return False
+        path = self._path(workload)
+        match self.script.owners:
+            case "delete":
+                return self.world.cluster.request("DELETE", path, user="owner").status < 300
+            case "finish":
+                said = [self._said("Finished")]
+            case _:
+                said = [self._said("QuotaReserved", "False"), self._said("Admitted", "False")]
+        types = {each["type"] for each in said}
+        return self._write(path, {"conditions": [*(each for each in conditions if each["type"] not in types), *said]})
+
+    def _path(self, workload: Any) -> str:
+        return path_of(_WORKLOADS, workload["metadata"]["namespace"], workload["metadata"]["name"])
+
+    def _said(self, condition: str, status: str = "True") -> dict[str, str]:
+        now = rfc3339(self.world.clock.now_ms)
+        return {"type": condition, "status": status, "reason": "Stopped", "message": "", "lastTransitionTime": now}
+
+    def _write(self, path: str, status: Any) -> bool:
+        body = msgspec.json.encode({"status": status})
+        return self.world.cluster.request("PATCH", f"{path}/status", {}, body, MERGE_PATCH, user="owner").status < 300
+
+
+def _is_news(logged: LoggedCommit) -> bool:
+    """Whether a commit says more than how far the processes have come, and that time has passed."""
+    return not all(isinstance(event, _BOOKKEEPING) for event in logged.commit.events)
+
+
+def tail(log: Iterable[LoggedCommit], about: str, count: int = 40) -> list[str]:
+    """The last events of a log, those about one object if it is named there at all, as lines to read."""
+    lines = [
+        f"{logged.seq} {(logged.commit.time_ms - START_MS) / 1000:.3f} {logged.commit.producer.value} {text}"
+        for logged in log
+        for text in (msgspec.json.encode(event).decode()[:600] for event in logged.commit.events)
+    ]
+    named = [line for line in lines if about and about in line]
+    return (named or lines)[-count:]

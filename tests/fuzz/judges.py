@@ -1,0 +1,191 @@
+"""
+What must hold in every run of the fuzzer, as judges: at each commit, and at the end.
+
+They know the whole truth: the log as it is written, and the cluster as it is at that moment. So they can say that a
+workload was finished though its owner is there, which no process can know of itself.
+"""
+
+from tests.simulation.oracle import Oracle
+
+from headgate.cli.deciding_again import checks
+from headgate.core import fold
+from headgate.core.audit import Audit
+from headgate.core.cycle import decide_cycle
+from headgate.core.invariants import forgotten
+from headgate.core.replay import Plan, Replay
+from headgate.core.state import HOLDS_QUOTA, Stage, State
+from headgate.events import decisions, effects, facts, queueing
+from headgate.events.commit import LoggedCommit
+from headgate.events.ids import Seq, Uid, split_key
+from headgate.testing.cluster import BY_PLURAL
+from headgate.testing.fuzz import Finding, Judge
+from headgate.testing.world import World
+
+JOBS = BY_PLURAL["batch", "jobs"]
+WORKLOADS = BY_PLURAL["kueue.x-k8s.io", "workloads"]
+
+
+def is_true(obj: dict, condition: str) -> bool:  # type: ignore[type-arg]
+    conditions = (obj.get("status") or {}).get("conditions") or []
+    return any(each["type"] == condition and each["status"] == "True" for each in conditions)
+
+
+class Quota:
+    """
+    Nobody is admitted beyond the quota, judged by the independent oracle.
+
+    A reservation is decided on a position. What facts change behind it (a quota that was lowered, work that was taken
+    over) is nothing that it could know; then the audit judges it alone.
+    """
+
+    def __init__(self) -> None:
+        self._changed_at = Seq(0)
+
+    def commit(self, world: World, state: State, logged: LoggedCommit) -> None:
+        for event in logged.commit.events:
+            if isinstance(event, _CHANGES_QUOTA):
+                self._changed_at = logged.seq
+            elif isinstance(event, decisions.QuotaReserved) and logged.commit.decided_at >= self._changed_at:
+                self._judge(state, event)
+
+    def _judge(self, state: State, event: decisions.QuotaReserved) -> None:
+        workload = state.workloads.get(event.workload)
+        if workload is None or workload.uid != event.uid or workload.stage not in HOLDS_QUOTA:
+            return
+        for pair, amount in state.index.usage_of.get(event.workload, {}).items():
+            if amount <= 0:
+                continue
+            left = Oracle(state, pair).available(f"cq/{event.cluster_queue}")
+            if left < 0:
+                text = f"{event.workload} overdraws ClusterQueue {event.cluster_queue} by {-left} of {pair}"
+                raise Finding("quota", text, event.workload)
+
+    def end(self, world: World, *, at_rest: bool) -> None:
+        """Nothing is left to be said."""
+
+
+_CHANGES_QUOTA = (
+    facts.ClusterQueueObserved,
+    facts.ClusterQueueDeleted,
+    facts.CohortObserved,
+    facts.CohortDeleted,
+    facts.ConfigurationObserved,
+    facts.WorkloadObserved,
+)
+
+
+class Presence:
+    """Nothing is done to a workload because something is absent that is there."""
+
+    def commit(self, world: World, state: State, logged: LoggedCommit) -> None:
+        for event in logged.commit.events:
+            if isinstance(event, queueing.WorkloadFinished) and event.reason == "OwnerNotFound":
+                self._judge(world, state, event)
+
+    def _judge(self, world: World, state: State, event: queueing.WorkloadFinished) -> None:
+        workload = state.workloads.get(event.workload)
+        owner = workload.owner if workload is not None and workload.uid == event.uid else None
+        if owner is None:
+            return
+        for job in world.cluster.objects(JOBS, split_key(event.workload)[0]):
+            if job["metadata"]["uid"] == owner.uid and not job["metadata"].get("deletionTimestamp"):
+                text = f"{event.workload} is finished as {event.reason}, but its owner {owner.name} is there"
+                raise Finding("absence", text, event.workload)
+
+    def end(self, world: World, *, at_rest: bool) -> None:
+        """Nothing is left to be said."""
+
+
+class Release:
+    """The quota of an evicted workload that somebody else runs stays charged until its owner says that it stopped."""
+
+    def __init__(self) -> None:
+        self._evicted: set[Uid] = set()
+
+    def commit(self, world: World, state: State, logged: LoggedCommit) -> None:
+        for event in logged.commit.events:
+            if isinstance(event, queueing.WorkloadEvicted | decisions.WorkloadPreempted | decisions.WorkloadMigrated):
+                workload = state.workloads.get(event.workload)
+                if workload is not None and workload.uid == event.uid and workload.stage is Stage.EVICTED:
+                    self._evicted.add(event.uid)
+            elif isinstance(event, queueing.WorkloadReleased) and event.uid in self._evicted:
+                self._evicted.discard(event.uid)
+                self._judge(world, event)
+
+    def _judge(self, world: World, event: queueing.WorkloadReleased) -> None:
+        found = world.cluster.find(WORKLOADS, *split_key(event.workload))
+        if found is None or found["metadata"]["uid"] != event.uid:
+            return
+        owners = found["metadata"].get("ownerReferences") or []
+        if any(owner.get("kind") == "Job" for owner in owners) or is_true(found, "Finished"):
+            return
+        if is_true(found, "QuotaReserved") and is_true(found, "Admitted"):
+            text = f"{event.workload} is released while its owner still shows it admitted"
+            raise Finding("release", text, event.workload)
+
+    def end(self, world: World, *, at_rest: bool) -> None:
+        """Nothing is left to be said."""
+
+
+class Books:
+    """The log is in order: its audit finds nothing; a replay gives the same state and decides the same."""
+
+    def __init__(self) -> None:
+        self._log: list[LoggedCommit] = []
+        self._audit = Audit("fuzz")
+
+    def commit(self, world: World, state: State, logged: LoggedCommit) -> None:
+        self._log.append(logged)
+        self._audit.feed(logged)
+        if self._audit.findings:
+            found = self._audit.findings[0]
+            raise Finding(f"audit {found.check}", f"{found.position} {found.text}", found.about)
+        for event in logged.commit.events:
+            if isinstance(event, effects.DivergenceFound):
+                raise Finding("divergence", f"{event}")
+
+    def end(self, world: World, *, at_rest: bool) -> None:
+        plan = Plan(checks())
+        for logged in self._log:
+            plan.feed(logged)
+        replay = Replay(fold.new_state("fuzz"), plan, decide_cycle)
+        for logged in self._log:
+            replay.feed(logged)
+        for difference in replay.differences:
+            raise Finding("replay", f"{difference}")
+        live = fold.encode(world.state)
+        if fold.encode(replay.state) != live:
+            raise Finding("replay", "folding the log again gives another state")
+        middle = len(self._log) // 2
+        state = fold.new_state("fuzz")
+        for logged in self._log[:middle]:
+            fold.apply(state, logged)
+        state = fold.restore("fuzz", fold.encode(state))
+        for logged in self._log[middle:]:
+            fold.apply(state, logged)
+        if fold.encode(state) != live:
+            raise Finding("restart", f"a snapshot of position {middle} and the rest of the log give another state")
+
+
+class Rest:
+    """It comes to an end, and in the end nobody is forgotten, and what the API shows is what the log says."""
+
+    def commit(self, world: World, state: State, logged: LoggedCommit) -> None:
+        for key, why in forgotten(state):
+            raise Finding("forgotten", f"{key}: {why}", key)
+
+    def end(self, world: World, *, at_rest: bool) -> None:
+        state = world.state
+        if not at_rest:
+            raise Finding("rest", f"it goes on and on; the last position is {state.position}")
+        for key, why in forgotten(state, settled=True):
+            raise Finding("forgotten at rest", f"{key}: {why}", key)
+        for key, workload in state.workloads.items():
+            found = world.cluster.find(WORKLOADS, *split_key(key))
+            if found is None or found["metadata"]["uid"] != workload.uid:
+                raise Finding("known", f"{key} is in the log and not in the cluster", key)
+
+
+def judges() -> list[Judge]:
+    """All of them, for one run."""
+    return [Books(), Quota(), Presence(), Rest()]

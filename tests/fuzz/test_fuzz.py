@@ -1,0 +1,131 @@
+"""
+Drawn objects and operations through all six machines: every run keeps what `tests.fuzz.judges` judge.
+
+A failure is a seed. It is made small before it is told: `pytest tests/fuzz --fuzz 1 --fuzz-first SEED` plays it again,
+`make fuzz N=10000` looks for more.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from tests.fuzz.judges import judges
+
+from headgate.core.machine import Command, Committed, Machine, Stimulus
+from headgate.core.state import State
+from headgate.events.base import Producer
+from headgate.events.facts import JobObserved
+from headgate.processes.queue_manager.decide import QueueManager
+from headgate.testing import world
+from headgate.testing.fuzz import Playing, Script, script_of, shrink, signature, tail, told
+
+
+def failure(script: Script) -> tuple[Playing, Exception] | None:
+    """How a script fails under all judges; None when it does not."""
+    playing = Playing(script, judges())
+    try:
+        playing.play()
+    except Exception as error:  # noqa: BLE001  (whatever a machine raises is what is looked for)
+        return playing, error
+    return None
+
+
+def small_failure(script: Script, kind: str) -> Script:
+    """The smallest script found that fails in the same way."""
+
+    def fails(candidate: Script) -> bool:
+        found = failure(candidate)
+        return found is not None and signature(found[1]) == kind
+
+    return shrink(script, fails)
+
+
+def story(seed: int) -> str:
+    """What a seed finds, made small: who does what, and what the log says of it. Empty when it finds nothing."""
+    script = script_of(seed)
+    found = failure(script)
+    if found is None:
+        return ""
+    small = small_failure(script, signature(found[1]))
+    playing, error = failure(small) or found
+    lines = "\n".join(tail(playing.log, getattr(error, "about", "")))
+    again = f"pytest tests/fuzz --fuzz 1 --fuzz-first {seed}"
+    return f"seed {seed}: {signature(error)}: {error}\nplay it again with `{again}`\n\n{told(small)}\n\n{lines}"
+
+
+def test_a_drawn_run_keeps_every_promise(fuzz_seed: int) -> None:
+    """No machine raises, quota holds, the books are in order, nobody is forgotten, and it comes to rest."""
+    script = script_of(fuzz_seed)
+    found = failure(script)
+    if found is not None:
+        pytest.fail(f"{story(fuzz_seed)}\n", pytrace=False)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    """To the byte, whether there are faults in it or not."""
+    for seed in range(4):
+        first, second = Playing(script_of(seed)), Playing(script_of(seed))
+        assert first.play() == second.play()
+        assert first.world.state.log_hash == second.world.state.log_hash
+
+
+def test_runs_are_worth_playing() -> None:
+    """Most requests are accepted, some are not; work is admitted, preempted, evicted, finished; processes restart."""
+    seen: Counter[str] = Counter()
+    accepted = operations = crashes = restored = rested = 0
+    for seed in range(60):
+        played = Playing(script_of(seed)).play()
+        seen.update(played.events)
+        accepted, operations = accepted + played.accepted, operations + played.operations
+        crashes, restored, rested = crashes + played.crashes, restored + played.restored, rested + played.at_rest
+    assert 0.5 < accepted / operations < 0.9
+    assert rested == 60
+    assert seen["WorkloadAdmitted"] > 100
+    assert min(seen[each] for each in ("WorkloadPreempted", "WorkloadEvicted", "WorkloadFinished", "JobStopped")) > 0
+    assert min(crashes, restored) > 10
+
+
+class Planted:
+    """A queue manager that raises when it is told of a Job of this name."""
+
+    def __init__(self, state: State, job: str) -> None:
+        self.state = state
+        self._job = job
+        self._machine = QueueManager(state)
+
+    def decide(self, stimulus: Stimulus) -> list[Command]:
+        match stimulus:
+            case Committed(logged=logged):
+                for event in logged.commit.events:
+                    if isinstance(event, JobObserved) and event.job == self._job:
+                        raise LookupError(self._job)
+            case _:
+                pass
+        return self._machine.decide(stimulus)
+
+
+def test_a_planted_defect_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of dozens of operations the two are left that bring the object which a machine cannot bear."""
+
+    def planted(state: State) -> Machine:
+        return Planted(state, "team-a/job-3")
+
+    machines: dict[Producer, Callable[[State], Machine]] = {**world.MACHINES, Producer.QUEUE_MANAGER: planted}
+    monkeypatch.setattr("headgate.testing.fuzz.playing.MACHINES", machines)
+    seeds = (seed for seed in range(50) if len(script_of(seed).operations) > 30)
+    script, (_, error) = next((script_of(seed), found) for seed in seeds if (found := failure(script_of(seed))))
+    assert isinstance(error, LookupError)
+    small = small_failure(script, signature(error))
+    posts = [(each.method, each.body["metadata"]["name"]) for each in small.operations]
+    assert posts == [("POST", "team-a"), ("POST", "job-3")]
+
+
+def test_a_script_that_does_not_fail_is_not_made_smaller() -> None:
+    """Nothing is left out when nothing can be spared."""
+    script = script_of(1)
+    assert shrink(script, lambda _: False).operations == script.operations
+    needed = script.operations[3]
+    small = shrink(script, lambda candidate: needed in candidate.operations)
+    assert small.operations == (needed,)
+    assert msgspec.json.encode(needed)
