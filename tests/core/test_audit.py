@@ -208,7 +208,7 @@ def test_time_that_goes_back_is_found() -> None:
     history = a_life()
     history.put(QUEUES, queueing.HeadsWithdrawn(cluster_queues=("a",), reason="r"))
     entries = [*history.entries[:-1], recommit(history.entries[-1], time_ms=5)]
-    assert [finding.check for finding in audited(entries).findings] == ["times"]
+    assert [finding.check for finding in audited(entries).findings] == ["times", "clock"]
 
 
 def test_a_cycle_out_of_turn_is_found() -> None:

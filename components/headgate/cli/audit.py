@@ -1,12 +1,17 @@
 """`headgate audit`: check a log, running or recorded, against everything that the design promises."""
 
+from typing import TYPE_CHECKING
+
 import anyio
 import typer
 
 from headgate.cli import options
 from headgate.cli.output import FAILED, OK, Output, console, emit
-from headgate.cli.source import open_source
+from headgate.cli.source import BrokerSource, Source, open_source
 from headgate.core.audit import CHECKS, Audit, Report
+
+if TYPE_CHECKING:
+    from headgate.core.audit_beside import FeedJudge
 
 app = typer.Typer(add_completion=False)
 
@@ -27,7 +32,7 @@ def audit(
     nats: options.Nats = None,
     log: options.LogFile = None,
 ) -> None:
-    """Check that the log keeps what the design promises: order, chains, lifecycle, quota, durability, nothing lost."""
+    """Check that the log, and what stands beside it, keep what the design promises."""
     where = options.SourceOptions(data=data, cell=cell, nats=nats, log=log)
     report = anyio.run(judge, where)
     emit(report, output, lambda: show(report))
@@ -35,13 +40,42 @@ def audit(
 
 
 async def judge(where: options.SourceOptions) -> Report:
-    """Read the whole log and judge it. Raises CliError."""
+    """
+    Read the whole log, and what stands beside it on its broker, and judge them.
+
+    Raises CliError, and LogDamaged where the broker cannot deliver what it claims.
+    """
     async with open_source(where) as source:
-        auditor = Audit(source.cell)
-        async for entries in source.read():
-            for entry in entries:
-                auditor.feed_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
-        return auditor.report()
+        if isinstance(source, BrokerSource):
+            return await _judge_cell(source)
+        return (await _judge_log(source, Audit(source.cell))).report()
+
+
+async def _judge_log(source: Source, auditor: Audit, feed: "FeedJudge | None" = None) -> Audit:
+    async for entries in source.read():
+        for entry in entries:
+            logged = auditor.feed_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
+            if feed is not None and logged is not None:
+                feed.expect(logged)
+    return auditor
+
+
+async def _judge_cell(source: BrokerSource) -> Report:
+    from headgate.core.audit_beside import FeedJudge, judge
+    from headgate.processes.evidence import gather, look_at_feed
+
+    # What stands beside the log is read first: a running cell's log then reaches at least as far.
+    evidence = await gather(source.log, source.cell)
+    auditor = Audit(source.cell, (seen.position for seen in evidence.snapshots))
+    feed = FeedJudge(source.cell)
+    await _judge_log(source, auditor, feed)
+    looked_at = evidence.looked_at
+    found = judge(auditor, evidence)
+    if auditor.folds:
+        if await look_at_feed(source.log, source.cell, feed, auditor.state.branches):
+            looked_at = (*looked_at, f"{feed.messages} messages of the feed")
+        found += feed.findings
+    return auditor.report(found, looked_at)
 
 
 def show(report: Report) -> None:
@@ -58,6 +92,8 @@ def summary(report: Report) -> str:
     """The audit in one line."""
     read = f"{report.commits} commits, {report.events} events, {report.reservations} reservations"
     span = f"positions {report.first} to {report.last}"
+    if report.looked_at:
+        span += f" and {', '.join(report.looked_at)}"
     if not report.findings:
         return f"audit: {len(CHECKS)} checks over {span} ({read}): no findings"
     short = "" if report.folded_to == report.last else f"; the state checks end at position {report.folded_to}"

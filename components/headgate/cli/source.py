@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import anyio
 import msgspec
 
-from headgate.adapters.log import Entry, Log
+from headgate.adapters.log import Entry
 from headgate.adapters.logfile import read_log_file
 from headgate.cli.cell import HOW, NATS_STORE, CellInfo, find, read
 from headgate.cli.options import SourceOptions
@@ -95,25 +95,25 @@ class FileSource:
 
 
 class BrokerSource:
-    """A log on a broker."""
+    """A log on a broker. `log` is for who looks at more of the broker than its entries."""
 
-    def __init__(self, log: Log, *, name: str, cell: str, info: CellInfo | None) -> None:
-        self._log = log
+    def __init__(self, log: "JetStreamLog", *, name: str, cell: str, info: CellInfo | None) -> None:
+        self.log = log
         self.name = name
         self.cell = cell
         self.info = info
 
     def read(self, start: int = 1, stop: int | None = None) -> AsyncIterator[list[Entry]]:
         """See `Source.read`."""
-        return self._log.read(start, stop=stop)
+        return self.log.read(start, stop=stop)
 
     async def last_seq(self) -> int:
         """See `Source.last_seq`."""
-        return await self._log.last_seq()
+        return await self.log.last_seq()
 
     async def follow(self, start: int) -> AsyncIterator[list[Entry]]:
         """See `Source.follow`."""
-        async with self._log.tail(start) as tail:
+        async with self.log.tail(start) as tail:
             while True:
                 yield await tail.receive()
 

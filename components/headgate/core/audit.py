@@ -20,9 +20,15 @@ tells all there is to tell. A finding names the check, the position and the obje
 | admitted-twice | nothing reserves quota or is admitted again without a release between                     |
 | durable        | every effect has its decision earlier in the log, in another commit                       |
 | divergence     | no process has found that folding again gives another state                               |
+| clock          | no commit's time is far from when the broker stored it and those that it was decided on   |
+| stream         | the stream is the one that the log was founded on, and fit to keep a log                  |
+| snapshots      | each can be read, is of this log, and has the hashes that the log says it has             |
+| leases         | none is of an older term, or of a later position, than the log                            |
+| feed           | it has every event of the log once, in order, and nothing else                            |
 | forgotten      | at the end, each pending workload is queued or waits for what can still come true         |
 """
 
+from array import array
 from collections.abc import Iterable
 
 import msgspec
@@ -61,8 +67,17 @@ CHECKS = (
     "admitted-twice",
     "durable",
     "divergence",
+    "clock",
+    "stream",
+    "snapshots",
+    "leases",
+    "feed",
     "forgotten",
 )
+"""Those from stream to feed are of what stands beside the log: `headgate.core.audit_beside`."""
+
+CLOCK_SKEW_MS_MAX = 10_000
+"""How far a producer's clock may be from the broker's. What waits for a broker that is away is stored later."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -80,6 +95,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `folded_to` is the last position that the state checks (lifecycle, quota, forgotten, ...) cover; it lies before
     `last` when the fold had to stop. `overtaken` counts events that came too late and rightly changed nothing.
+    `looked_at` names what was held against the log: nothing where there is only a file.
     """
 
     first: int
@@ -90,6 +106,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     overtaken: int
     reservations: int
     findings: tuple[Finding, ...] = ()
+    looked_at: tuple[str, ...] = ()
 
 
 # --- who may write what --------------------------------------------------------------------------------------------
@@ -140,12 +157,20 @@ class _Term(msgspec.Struct):
 class Audit:
     """Judges one log. Feed it every entry in order, then ask for the report; it can be asked in between."""
 
-    def __init__(self, cell: str = "main") -> None:
+    def __init__(self, cell: str = "main", hash_at: Iterable[Seq] = ()) -> None:
         self.state = fold.new_state(cell)
         self.findings: list[Finding] = []
-        self._folds = True
+        self.folds = True
+        """Whether the log could be folded up to here."""
+        self.last = 0
+        """The position of the last entry."""
+        self.announced: dict[Seq, tuple[str, str]] = {}
+        """By position, state hash and log hash of the snapshots that the log says were taken."""
+        self.state_hashes: dict[Seq, str] = dict.fromkeys(hash_at, "")
+        """The state hashes at the positions at which they were asked for; "" where the log was not folded."""
         self._first = 0
-        self._last = 0
+        self._stored_ms = array("Q")
+        """When the broker has stored each entry, from the first on."""
         self._commits = 0
         self._events = 0
         self._reservations = 0
@@ -160,24 +185,28 @@ class Audit:
         self._known_workloads: dict[Uid, Seq] = {}
         self._known_jobs: dict[Uid, Seq] = {}
 
-    def feed_entry(self, seq: int, subject: str, payload: bytes, stored_ms: int = 0) -> None:
-        """Judge one entry as it stands in the stream."""
+    def feed_entry(self, seq: int, subject: str, payload: bytes, stored_ms: int = 0) -> LoggedCommit | None:
+        """Judge one entry as it stands in the stream; the commit in it, None when there is none."""
         try:
             logged = decode_commit(seq, subject, payload, stored_ms)
         except UnreadableCommitError as error:
             self._sequence(seq)
             self._find("readable", Position(Seq(seq)), f"the entry on {subject} cannot be read: {error.why}")
             self._stop_folding()
-            return
+            return None
         try:
-            _, producer = parse_log_subject(subject)
+            cell, producer = parse_log_subject(subject)
         except ValueError as error:
             self._find("readable", Position(Seq(seq)), str(error))
         else:
+            if cell != self.state.cell:
+                text = f"it stands on {subject}, which is of the cell {cell} and not of {self.state.cell}"
+                self._find("readable", Position(Seq(seq)), text)
             if producer is not logged.commit.producer:
                 text = f"{logged.commit.producer.value} wrote it on the subject of {producer.value}"
                 self._find("readable", Position(Seq(seq)), text)
         self.feed(logged)
+        return logged
 
     def feed(self, logged: LoggedCommit) -> None:
         """Judge one commit."""
@@ -186,47 +215,62 @@ class Audit:
         self._commits += 1
         self._events += len(commit.events)
         self._envelope(logged)
-        before = self._quota.usage_before(commit) if self._folds else {}
-        stages = self._stages(commit) if self._folds else {}
+        before = self._quota.usage_before(commit) if self.folds else {}
+        stages = self._stages(commit) if self.folds else {}
         for index, event in enumerate(commit.events):
             self._authority(Position(logged.seq, index), commit, event)
             self._durable(Position(logged.seq, index), event)
-        if self._folds:
+        if self.folds:
             self._quota.keep(logged)
             self._fold(logged)
-        if self._folds:
+        if self.folds:
+            if logged.seq in self.state_hashes:
+                self.state_hashes[logged.seq] = fold.state_hash(self.state)
             self._admissions(logged, stages)
             self._preemptions(logged)
             for each in self._quota.judge(logged, before, stages):
                 self._find("quota", each.at, each.text, each.workload)
             self._keep_raises(logged)
 
-    def report(self) -> Report:
-        """What was found up to here; the end of what was fed is taken for the end of the log."""
-        lost: list[Finding] = []
-        if self._folds:
+    def report(self, beside: Iterable[Finding] = (), looked_at: tuple[str, ...] = ()) -> Report:
+        """
+        What was found up to here; the end of what was fed is taken for the end of the log.
+
+        `beside` are findings about what stands beside the log, of which `looked_at` names what was looked at.
+        """
+        lost: list[Finding] = [*beside]
+        identity = self.state.identity
+        if identity is not None and identity.cell != self.state.cell:
+            text = f"the log was founded for the cell {identity.cell}, and is read as that of {self.state.cell}"
+            lost.append(Finding(check="stream", position=Position(identity.founded_at), text=text))
+        if self.folds:
             at = Position(self.state.position)
-            lost = [
+            lost += (
                 Finding(check="forgotten", position=at, text=f"{workload} is forgotten: {why}", about=workload)
                 for workload, why in forgotten(self.state)
-            ]
+            )
         return Report(
             first=self._first,
-            last=self._last,
+            last=self.last,
             commits=self._commits,
             events=self._events,
             folded_to=self.state.position,
             overtaken=self.state.overtaken,
             reservations=self._reservations,
             findings=(*self.findings, *lost),
+            looked_at=looked_at,
         )
 
     def _find(self, check: str, position: Position, text: str, about: str = "") -> None:
         assert check in CHECKS
         self.findings.append(Finding(check=check, position=position, text=text, about=about))
 
+    def log_hash_at(self, position: Seq) -> str:
+        """The hash of the log up to a position; "" where it is not known."""
+        return self._attestations.hash_at(position)
+
     def _stop_folding(self) -> None:
-        self._folds = False
+        self.folds = False
 
     # --- envelopes -------------------------------------------------------------------------------------------------
 
@@ -235,15 +279,16 @@ class Audit:
             self._first = seq
             if seq != 1:
                 self._find("gaps", Position(Seq(seq)), f"the log begins at {seq}: what came before is not there")
-        elif seq != self._last + 1:
-            missing = f"positions {self._last + 1} to {seq - 1} are missing"
-            text = missing if seq > self._last else f"position {seq} comes after position {self._last}"
+        elif seq != self.last + 1:
+            self._stored_ms.extend([0] * max(seq - self.last - 1, 0))
+            missing = f"positions {self.last + 1} to {seq - 1} are missing"
+            text = missing if seq > self.last else f"position {seq} comes after position {self.last}"
             self._find("gaps", Position(Seq(seq)), text)
-        self._last = seq
+        self.last = seq
 
     def _envelope(self, logged: LoggedCommit) -> None:
         commit, at = logged.commit, Position(logged.seq)
-        term = self._terms.setdefault(commit.producer, _Term())
+        term = self._term_of(commit.producer)
         name = commit.producer.value
         if commit.number != term.number + 1:
             self._find("gaps", at, f"{name}: commit {commit.number} follows on commit {term.number}")
@@ -261,11 +306,36 @@ class Audit:
             self._find("times", at, text)
         if commit.decided_at >= logged.seq or (commit.cause is not None and commit.cause.seq >= logged.seq):
             self._find("order", at, f"{name}: it names a position that is not before it as its ground")
+        self._clock(logged)
         if differs := self._attestations.objection(commit):
             self._find("chain", at, f"{name}: {differs}")
         self._attestations.extend(logged.seq, logged.hash)
         term.epoch, term.number, term.hash = max(term.epoch, commit.epoch), commit.number, logged.hash
         term.seq, term.time_ms = logged.seq, max(term.time_ms, commit.time_ms)
+
+    def _clock(self, logged: LoggedCommit) -> None:
+        """
+        No commit is of a time well after the broker stored it, nor well before the broker stored what it follows from.
+
+        It may be stored long after it was made: it waits for a broker that is away.
+        """
+        stored_ms, time_ms, at = logged.stored_ms, logged.commit.time_ms, Position(logged.seq)
+        if logged.seq == self._first + len(self._stored_ms):
+            self._stored_ms.append(max(stored_ms, 0))
+        if not stored_ms:
+            return
+        name = logged.commit.producer.value
+        if time_ms > stored_ms + CLOCK_SKEW_MS_MAX:
+            text = f"{name}: its time is {time_ms - stored_ms} ms after the broker's, who stored it"
+            self._find("clock", at, f"{text}. Set the clock of whichever is wrong")
+        ground = max(logged.commit.decided_at, self._term_of(logged.commit.producer).seq)
+        ground_ms = self._stored_ms[ground - self._first] if 0 <= ground - self._first < len(self._stored_ms) else 0
+        if ground_ms > time_ms + CLOCK_SKEW_MS_MAX and ground < logged.seq:
+            text = f"{name}: its time is {ground_ms - time_ms} ms before the broker stored position {ground}"
+            self._find("clock", at, f"{text}, which it follows from. Set the clock of whichever is wrong")
+
+    def _term_of(self, producer: Producer) -> "_Term":
+        return self._terms.setdefault(producer, _Term())
 
     def _authority(self, at: Position, commit: Commit, event: Event) -> None:
         author = author_of(type(event))
@@ -337,6 +407,7 @@ class Audit:
             self._find("durable", at, text, event.pod)
 
     def _snapshot(self, at: Position, event: effects.SnapshotTaken) -> None:
+        self.announced[event.position] = (event.state_hash, event.log_hash)
         there = self._attestations.hash_at(event.position)
         text = f"snapshot {event.name} was taken of a log with the hash {event.log_hash} up to {event.position}"
         if event.position >= at.seq:

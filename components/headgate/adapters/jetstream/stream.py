@@ -276,10 +276,6 @@ def _shortcomings(info: StreamInfo, wanted: StreamConfig) -> list[str]:
     """What makes an existing, usable stream less safe than it should be."""
     actual, name = info.config, wanted.name
     warnings = []
-    if actual.storage != wanted.storage:
-        warnings.append(
-            f"stream {name} is stored in {actual.storage}: it is lost when its servers stop. Use file storage"
-        )
     if actual.num_replicas < wanted.num_replicas:
         warnings.append(
             f"stream {name} has {actual.num_replicas} replica(s), {wanted.num_replicas} were asked for: "
@@ -287,28 +283,40 @@ def _shortcomings(info: StreamInfo, wanted: StreamConfig) -> list[str]:
         )
     if info.cluster is not None and info.cluster.name and actual.num_replicas == 1:
         warnings.append(f"stream {name} has a single replica in a NATS cluster: it stops with one server. Use three")
+    if wanted.deny_purge and wanted.discard == "new" and (bounds := _bounds(actual)) and not _forgets(actual):
+        warnings.append(f"stream {name} is bounded by {', '.join(bounds)}: all processes wait when it is full")
+    return warnings + perils(actual, wanted)
+
+
+def perils(actual: StreamConfig, wanted: StreamConfig) -> list[str]:
+    """By what an existing stream may lose what was stored in it."""
+    name = wanted.name
+    found = []
+    if actual.storage != wanted.storage:
+        found.append(f"stream {name} is stored in {actual.storage}: it is lost when its servers stop. Use file storage")
     if wanted.deny_purge and not (actual.deny_delete and actual.deny_purge):
-        warnings.append(
+        found.append(
             f"stream {name} allows deletes or purges: a slip of the hand can make a hole that stops every reader"
         )
-    if wanted.deny_purge and wanted.discard == "new":
-        bounded = [
-            field
-            for field in ("max_msgs", "max_bytes", "max_age", "max_msgs_per_subject")
-            if getattr(actual, field) > 0
-        ]
-        if bounded and (actual.discard == "old" or actual.max_age > 0):
-            warnings.append(
-                f"stream {name} is bounded by {', '.join(bounded)} and discards its oldest entries: "
-                "history will be lost"
-            )
-        elif bounded:
-            warnings.append(f"stream {name} is bounded by {', '.join(bounded)}: all processes wait when it is full")
+    if wanted.deny_purge and wanted.discard == "new" and (bounds := _bounds(actual)) and _forgets(actual):
+        found.append(
+            f"stream {name} is bounded by {', '.join(bounds)} and discards its oldest entries: history will be lost"
+        )
     if actual.persist_mode == "async":
-        warnings.append(
+        found.append(
             f"stream {name} acknowledges before it writes (persist_mode async): a crash loses what was acknowledged"
         )
-    return warnings
+    return found
+
+
+def _bounds(actual: StreamConfig) -> list[str]:
+    return [
+        field for field in ("max_msgs", "max_bytes", "max_age", "max_msgs_per_subject") if getattr(actual, field) > 0
+    ]
+
+
+def _forgets(actual: StreamConfig) -> bool:
+    return actual.discard == "old" or actual.max_age > 0
 
 
 class _MonitoredConfig(Struct):
