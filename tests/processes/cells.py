@@ -1,13 +1,15 @@
-"""A whole cell in one event loop: embedded NATS, the simulated cluster behind HTTP, and processes as `Runner`s."""
+"""A whole cell in one event loop: NATS with a user for each process, the simulated cluster, processes as `Runner`s."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import anyio
+import msgspec
+from tests.support.brokers import Broker
 
 from headgate.processes.entry import NAMES, Routes, Runner, processes
-from headgate.processes.settings import KubernetesSettings, NatsSettings, Settings
+from headgate.processes.settings import KubernetesSettings, Settings
 from headgate.testing.cluster import Cluster
 from headgate.testing.cluster.server import serve, wall_clock_ms
 
@@ -27,7 +29,7 @@ class Cell:
 
 @asynccontextmanager
 async def cell_of(
-    nats_url: str,
+    broker: Broker,
     cell: str,
     *,
     cluster: Cluster | None = None,
@@ -35,23 +37,29 @@ async def cell_of(
     routes: Routes | None = None,
     **sections: Any,
 ) -> AsyncIterator[Cell]:
-    """A cell that runs while the block does, and is then stopped in good order."""
+    """
+    A cell that runs while the block does, each process as its own NATS user, and is then stopped in good order.
+
+    Nothing that they do may have been refused by the broker.
+    """
+    await broker.admit(cell)
     cluster = cluster if cluster is not None else Cluster(wall_clock_ms)
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serve(cluster))
         settings = Settings(
             cell=cell,
             holder="test",
-            nats=NatsSettings(url=nats_url),
             kubernetes=KubernetesSettings(server=server),
             **sections,
         )
         running = Cell(settings, cluster)
         async with anyio.create_task_group() as tasks:
             for name in names:
-                runner = Runner(processes()[name], settings, routes=routes if name == "snapshotter" else None)
+                mine = msgspec.structs.replace(settings, nats=broker.settings(cell, name))
+                runner = Runner(processes()[name], mine, routes=routes if name == "snapshotter" else None)
                 running.runners[name] = runner
                 tasks.start_soon(runner.run)
             yield running
             for runner in running.runners.values():
                 runner.stop()
+    assert broker.violations() == []

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from tests.processes.cells import Cell, cell_of
+from tests.support.brokers import Broker
 from tests.support.waiting import until
 
 from headgate.adapters.jetstream import Connection, connect, open_log
-from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.jetstream.feed import open_feed
 from headgate.adapters.jetstream.messages import by_seq
 from headgate.core import fold
@@ -97,7 +97,7 @@ async def finished(cell: Cell, count: int) -> State:
 
 async def test_jobs_run_to_their_end_within_quota(tmp_path: Path) -> None:
     """Four jobs, quota for two: each is admitted, started, bound, finished; at the end nothing holds quota."""
-    async with EmbeddedServer(tmp_path) as server, cell_of(server.url, "e2e") as cell:
+    async with Broker(tmp_path) as server, cell_of(server, "e2e") as cell:
         cell.apply(*CONFIGURATION, *(job(f"j{n}") for n in range(4)))
         state = await finished(cell, 4)
         assert not any(state.index.usage["cq"].values())
@@ -126,7 +126,7 @@ async def test_a_preempted_job_stops_resumes_and_runs_to_its_end(tmp_path: Path)
         found = cell.cluster.find(kind_of("batch/v1", "Job"), "default", name)
         return bool(found is not None and found.get("status", {}).get("ready"))
 
-    async with EmbeddedServer(tmp_path) as server, cell_of(server.url, "e2e") as cell:
+    async with Broker(tmp_path) as server, cell_of(server, "e2e") as cell:
         cell.apply(*CONFIGURATION, preempting, urgent, job("low", "2", run_ms=2_000))
         await until(lambda: runs(cell, "low"))
         cell.apply(job("high", labels={"kueue.x-k8s.io/priority-class": "urgent"}, run_ms=200))
@@ -148,12 +148,12 @@ async def test_a_preempted_job_stops_resumes_and_runs_to_its_end(tmp_path: Path)
 async def test_a_cell_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """All processes stop in mid-work and start again, from a snapshot: every job still runs to its end."""
     sections = {"snapshots": SnapshotSettings(commits=20, idle_ms=200)}
-    async with EmbeddedServer(tmp_path) as server:
-        async with cell_of(server.url, "e2e", **sections) as cell:
+    async with Broker(tmp_path) as server:
+        async with cell_of(server, "e2e", **sections) as cell:
             cell.apply(*CONFIGURATION, *(job(f"j{n}") for n in range(6)))
             await finished(cell, 2)
             cluster = cell.cluster
-        async with cell_of(server.url, "e2e", cluster=cluster, **sections) as cell:
+        async with cell_of(server, "e2e", cluster=cluster, **sections) as cell:
             state = await finished(cell, 6)
             assert state.snapshot is not None
             await until(lambda: cell.runners["snapshotter"].status.counters.feed_messages > 0)
@@ -172,15 +172,15 @@ async def test_a_cell_that_starts_again_lists_nothing(tmp_path: Path, monkeypatc
 
     answer = Cluster.request
     monkeypatch.setattr(Cluster, "request", request)
-    async with EmbeddedServer(tmp_path) as server:
-        async with cell_of(server.url, "e2e") as cell:
+    async with Broker(tmp_path) as server:
+        async with cell_of(server, "e2e") as cell:
             cell.apply(*CONFIGURATION, job("j0"))
             await finished(cell, 1)
             cluster = cell.cluster
         assert len(lists) == len(RESOURCES)
         cluster.apply(job("j1"))
         lists.clear()
-        async with cell_of(server.url, "e2e", cluster=cluster) as cell:
+        async with cell_of(server, "e2e", cluster=cluster) as cell:
             await finished(cell, 2)
             assert lists == []
 

@@ -11,11 +11,11 @@ import anyio
 import msgspec
 import pytest
 from tests.processes.cells import cell_of
+from tests.support.brokers import Broker
 from tests.support.logs import TestLog
 from tests.support.waiting import until
 
 from headgate.adapters.jetstream import connect, open_log
-from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import encode_commit
 from headgate.events.facts import WorkloadObserved
@@ -38,16 +38,16 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
-    async with EmbeddedServer(tmp_path / "nats") as server:
+async def server(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with Broker(tmp_path / "nats") as server:
         yield server
 
 
-def settings_of(server: EmbeddedServer, **sections: Any) -> Settings:
+def settings_of(server: Broker, **sections: Any) -> Settings:
     return Settings(holder="test", nats=NatsSettings(url=server.url), lease=LeaseSettings(term_ms=600), **sections)
 
 
-async def append(server: EmbeddedServer, log: TestLog, producer: Producer, *events: EventBase) -> None:
+async def append(server: Broker, log: TestLog, producer: Producer, *events: EventBase) -> None:
     """To the broker, without folding: what is appended here may be what cannot be folded."""
     logged = log.encode(producer, *events)
     async with connect(server.url, name="test") as connection:
@@ -63,7 +63,7 @@ def test_there_are_six_processes_and_no_other() -> None:
         run_process("placer", Settings())
 
 
-async def test_a_port_that_is_taken_is_a_configuration_error(server: EmbeddedServer, caplog) -> None:
+async def test_a_port_that_is_taken_is_a_configuration_error(server: Broker, caplog) -> None:
     """One line names the setting."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -74,14 +74,14 @@ async def test_a_port_that_is_taken_is_a_configuration_error(server: EmbeddedSer
     assert "Traceback" not in caplog.text
 
 
-async def test_a_kubeconfig_that_is_not_there_is_a_configuration_error(server: EmbeddedServer, caplog) -> None:
+async def test_a_kubeconfig_that_is_not_there_is_a_configuration_error(server: Broker, caplog) -> None:
     """It is found out before anything is appended."""
     kubernetes = KubernetesSettings(kubeconfig="/nowhere")
     assert await main_of(Runner(processes()["binder"], settings_of(server, kubernetes=kubernetes))) == 2
     assert "/nowhere" in caplog.text
 
 
-async def test_an_illegal_transition_is_told_as_the_workloads_story(server: EmbeddedServer, caplog) -> None:
+async def test_an_illegal_transition_is_told_as_the_workloads_story(server: Broker, caplog) -> None:
     """The lines say where, when, who and what, up to the one that cannot be; the exit code is that of a broken log."""
     log = TestLog()
     key, uid = WorkloadKey("ns/w"), Uid("u")
@@ -103,13 +103,13 @@ async def until_ready(cell: Any) -> None:
     await until(lambda: all(each.status.report().ready for each in cell.runners.values()))
 
 
-async def test_each_process_says_how_it_does(server: EmbeddedServer, tmp_path: Path, caplog) -> None:
+async def test_each_process_says_how_it_does(server: Broker, tmp_path: Path, caplog) -> None:
     """/healthz, /readyz with dependencies, /metrics; the address file appears whole; the broker's loss shows."""
     address_file = tmp_path / "run" / "address"
     http = HttpSettings(address_file=str(address_file))
     names = ("snapshotter",)
     async with (
-        cell_of(server.url, "main", names=names, routes=add_routes, http=http) as cell,
+        cell_of(server, "main", names=names, routes=add_routes, http=http) as cell,
         aiohttp.ClientSession() as session,
     ):
         await until_ready(cell)
@@ -142,11 +142,11 @@ async def ready(session: aiohttp.ClientSession, url: str) -> Any:
         return body
 
 
-async def test_commits_carry_the_trace_of_their_span(server: EmbeddedServer, capfd, caplog) -> None:
+async def test_commits_carry_the_trace_of_their_span(server: Broker, capfd, caplog) -> None:
     """With an exporter each commit's envelope has a traceparent, and the console shows the span."""
     caplog.set_level(logging.INFO)
     cell_settings = {"tracing": TracingSettings(exporter="console")}
-    async with cell_of(server.url, "main", names=("informer-bridge",), **cell_settings) as cell:
+    async with cell_of(server, "main", names=("informer-bridge",), **cell_settings) as cell:
         await until_ready(cell)
         await until(lambda: cell.runners["informer-bridge"].view.host.state.position >= 2)
     async with connect(server.url, name="test") as connection:
@@ -156,7 +156,7 @@ async def test_commits_carry_the_trace_of_their_span(server: EmbeddedServer, cap
     assert trace.split("-")[1] in capfd.readouterr().err
 
 
-async def test_an_api_server_that_does_not_answer_shows_in_readiness(server: EmbeddedServer, caplog) -> None:
+async def test_an_api_server_that_does_not_answer_shows_in_readiness(server: Broker, caplog) -> None:
     """The bridge leads and waits; /readyz names the dependency, since when and why."""
     kubernetes = KubernetesSettings(server="http://127.0.0.1:9")
     runner = Runner(processes()["informer-bridge"], settings_of(server, kubernetes=kubernetes))

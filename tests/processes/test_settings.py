@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.processes.settings import SECTIONS, Section, Settings, SettingsError, load
+from headgate.processes.settings import SECTIONS, Flag, NatsSettings, Section, Settings, SettingsError, load, load_all
 
 
 @pytest.fixture
@@ -98,13 +98,64 @@ def test_a_file_that_is_named_must_exist(file: Path) -> None:
         load(environ={"HEADGATE_CONFIG": str(file)})
 
 
+COMPANIONS = {
+    "user": {"HEADGATE_NATS_PASSWORD_FILE": "p"},
+    "password": {"HEADGATE_NATS_USER": "u"},
+    "password_file": {"HEADGATE_NATS_USER": "u"},
+    "tls_key_file": {"HEADGATE_NATS_TLS_CERT_FILE": "c"},
+}
+"""Keys that make sense only with another."""
+
+
 @given(st.sampled_from(sorted(SECTIONS)), st.data())
 def test_every_key_of_every_section_has_its_variable(section: str, data: st.DataObject) -> None:
     """HEADGATE_<SECTION>_<KEY> reaches the key it names."""
     field = data.draw(st.sampled_from(msgspec.structs.fields(SECTIONS[section])))
     default: object = getattr(getattr(Settings(), section), field.name)
     value = "a" if default is None or (isinstance(default, str) and not default) else str(default)
-    settings = load(environ={f"HEADGATE_{section}_{field.name}".upper(): value})
+    others = COMPANIONS.get(field.name, {}) if section == "nats" else {}
+    settings = load(environ={f"HEADGATE_{section}_{field.name}".upper(): value, **others})
     changed = getattr(getattr(settings, section), field.name)
     assert isinstance(getattr(settings, section), Section)
     assert changed == (default if value != "a" else "a")
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"HEADGATE_NATS_USER": "u"}, "HEADGATE_NATS_USER: nats.user: it has no password"),
+        ({"HEADGATE_NATS_PASSWORD": "hush"}, "HEADGATE_NATS_PASSWORD: nats.password: whose"),
+        (
+            {"HEADGATE_NATS_USER": "u", "HEADGATE_NATS_PASSWORD": "hush", "HEADGATE_NATS_PASSWORD_FILE": "f"},
+            "HEADGATE_NATS_PASSWORD_FILE: nats.password_file: nats.password is given too",
+        ),
+        ({"HEADGATE_NATS_TLS_KEY_FILE": "k"}, "nats.tls_key_file: a key needs its certificate"),
+        ({"HEADGATE_NATS_PASSWRD": "hush"}, "environment: HEADGATE_NATS_PASSWRD: there is no such setting; did you"),
+        ({"HEADGATE_NATS_INBOX_PREFIX": "a.b"}, "HEADGATE_NATS_INBOX_PREFIX: nats.inbox_prefix"),
+    ],
+)
+def test_mistakes_about_credentials_are_told_without_them(environ: dict[str, str], words: str) -> None:
+    """Variables that contradict each other or are mistyped: one line that names them, and never a secret."""
+    with pytest.raises(SettingsError) as caught:
+        load(environ=environ)
+    assert words in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_flags_count_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    """And whether anybody has named a broker is known, for the default address is no choice."""
+    file = tmp_path / "headgate.yaml"
+    file.write_text("nats: {url: nats://file:1, user: file, password_file: f, tls_ca_file: file}\n")
+    flag = Flag("--nats-user", ("nats", "user"), "flag")
+    loaded = load_all(file, {"HEADGATE_NATS_USER": "env", "HEADGATE_NATS_TLS_CA_FILE": "env"}, [flag])
+    nats = loaded.settings.nats
+    assert (nats.url, nats.user, nats.tls_ca_file, loaded.names_broker) == ("nats://file:1", "flag", "env", True)
+    assert not load_all(environ={}).names_broker
+
+
+def test_settings_never_show_a_secret() -> None:
+    """Settings end up in messages and tracebacks."""
+    settings = NatsSettings(url="nats://u:hush@host:1", user="u", password="hush", token="hush")
+    assert "hush" not in repr(settings)
+    assert "hush" not in repr(settings.options("main", "scheduler"))
+    assert settings.options("main", "scheduler").inbox_prefix == "_INBOX_headgate_main_scheduler"

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.adapters.private import FOLDER_MODE, write_private
 from headgate.cli.output import CliError
 
 ROOT: Final = Path(".headgate")
@@ -20,6 +21,8 @@ ROOT: Final = Path(".headgate")
 FILE: Final = "cell.json"
 LOCK: Final = "up.lock"
 NATS_STORE: Final = "nats"
+NATS_USERS: Final = "nats-users"
+"""The keys of the users of a broker that `headgate up` has started."""
 
 
 class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,10 +33,16 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class CellInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one needs to talk to a cell. `server` is the simulated cluster's URL, "" for a cluster of the user's."""
+    """
+    What one needs to talk to a cell. `server` is the simulated cluster's URL, "" for a cluster of the user's.
+
+    `nats` are the settings, beside the URL, by which `up` reaches a broker of the user's (`NatsSettings`): they and
+    the URL may hold credentials, so the file is its owner's alone.
+    """
 
     cell: str
     nats_url: str
+    nats: dict[str, str | bool] = {}
     kubeconfig: str = ""
     server: str = ""
     embedded: bool = True
@@ -58,7 +67,7 @@ class DataLock:
 
     def take(self) -> None:
         """Take it. Raises CliError when another holds it."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,10 +106,8 @@ def is_running(data: Path) -> bool:
 
 
 def write(data: Path, info: CellInfo) -> None:
-    """Tell other commands. The file is replaced as a whole: nobody reads half of it."""
-    part = data / (FILE + ".part")
-    part.write_bytes(msgspec.json.format(msgspec.json.encode(info)))
-    part.replace(data / FILE)
+    """Tell other commands. The file is replaced as a whole: nobody reads half of it, and nobody else reads it."""
+    write_private(data / FILE, msgspec.json.format(msgspec.json.encode(info)).decode())
 
 
 def read(data: Path) -> Found | None:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from headgate.cli.broker import add_options
 from headgate.cli.output import BROKEN, FAILED, OK, WRONG_USAGE, CliError
 
 
@@ -32,6 +33,7 @@ COMMANDS: Final[dict[str, _Lazy]] = {
     "apply": _Lazy("objects", "Create or change objects from manifests.", _ASK),
     "get": _Lazy("objects", "Show objects of the cluster.", _ASK),
     "delete": _Lazy("objects", "Delete objects.", _ASK),
+    "nats": _Lazy("nats", "Prepare a broker: users, permissions, streams.", _RUN),
     "crds": _Lazy("crds", "Install Kueue's CustomResourceDefinitions, or compare them.", _ASK),
     "queue": _Lazy("queue", "Show how the queues stand.", _ASK),
     "plan": _Lazy("plan", "Tell what would happen to manifests, without a cluster.", _ASK),
@@ -80,6 +82,7 @@ def load(name: str) -> Any:
     """A command, its module imported now."""
     module = importlib.import_module(f"headgate.cli.{COMMANDS[name].module}")
     command = typer.main.get_command(module.app)
+    add_options(command)
     members = getattr(command, "commands", {})
     return members.get(name, command)
 

@@ -22,7 +22,7 @@ Cell = Annotated[
 ]
 Nats = Annotated[
     str | None,
-    typer.Option("--nats", metavar="URL", help="A broker to read from.", rich_help_panel=_SOURCE, envvar="NATS_URL"),
+    typer.Option("--nats", metavar="URL", help="The broker.", rich_help_panel=_SOURCE, envvar="NATS_URL"),
 ]
 LogFile = Annotated[
     Path | None,

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from headgate.cli import options
+from headgate.cli.broker import flags
 from headgate.cli.output import CliError
 from headgate.events.base import Producer
 
@@ -39,6 +41,7 @@ def run(
             help="The settings file (else HEADGATE_CONFIG); informer-bridge: also Kueue's Configuration.",
         ),
     ] = None,
+    nats: options.Nats = None,
     verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Log more.")] = 0,
     host: Annotated[str, typer.Option(help="cluster: where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="cluster: 0 takes a free one.")] = 0,
@@ -61,10 +64,10 @@ def run(
         raise CliError(
             "--host, --port, --data, --kubeconfig, --address-file and --public-url are for `headgate run cluster`"
         )
-    raise typer.Exit(_run_process(process, config or [], verbose))
+    raise typer.Exit(_run_process(process, config or [], nats, verbose))
 
 
-def _run_process(name: str, config: list[str], verbose: int) -> int:
+def _run_process(name: str, config: list[str], nats: str | None, verbose: int) -> int:
     import msgspec
 
     from headgate.processes.configuring import load_configuration, sort_files
@@ -72,7 +75,7 @@ def _run_process(name: str, config: list[str], verbose: int) -> int:
     from headgate.processes.settings import load
 
     files = sort_files(config)
-    settings = load(files.settings)
+    settings = load(files.settings, flags=flags(nats))
     if files.configuration is not None:
         if name != Producer.INFORMER_BRIDGE:
             raise CliError(

@@ -18,7 +18,8 @@ import msgspec
 
 from headgate.adapters.log import Entry
 from headgate.adapters.logfile import read_log_file
-from headgate.cli.cell import HOW, NATS_STORE, CellInfo, find, read
+from headgate.cli.broker import nats_settings
+from headgate.cli.cell import HOW, NATS_STORE, NATS_USERS, CellInfo, Found, find, read
 from headgate.cli.options import SourceOptions
 from headgate.cli.output import FAILED, CliError
 from headgate.core import fold
@@ -27,9 +28,10 @@ from headgate.events.commit import LoggedCommit, decode_commit
 from headgate.events.subjects import parse_log_subject
 
 if TYPE_CHECKING:
-    from headgate.adapters.jetstream import Connection
+    from headgate.adapters.jetstream import Connection, NatsOptions
     from headgate.adapters.jetstream.embedded import EmbeddedServer
     from headgate.adapters.jetstream.jetstream_log import JetStreamLog
+    from headgate.processes.settings import NatsSettings
 
 CONNECT_TIMEOUT_S = 5.0
 BATCH = 2000
@@ -135,7 +137,9 @@ async def open_source(options: SourceOptions) -> AsyncIterator[Source]:
 
 
 async def _broker_source(stack: AsyncExitStack, options: SourceOptions) -> Source:
-    broker = await _connected(stack, options)
+    from headgate.adapters.jetstream.permissions import READER
+
+    broker = await _connected(stack, options, READER)
     return BrokerSource(
         await existing_log(broker), name=f"cell {broker.cell} at {broker.name}", cell=broker.cell, info=broker.info
     )
@@ -155,15 +159,21 @@ async def open_broker(options: SourceOptions, *, stopped: bool = False, new_cell
     """
     The broker that the options mean, for commands that need more of it than its log. The cell need not exist.
 
-    A data directory that holds no cell becomes that of `new_cell`, if one is named. Raises CliError when there is no
-    broker; with `stopped` also when a cell of `headgate up` is running there.
+    A data directory that holds no cell becomes that of `new_cell`, if one is named. With `stopped` the command is one
+    that writes: it connects as the cell's admin, others as its reader.
+
+    Raises CliError when there is no broker; with `stopped` also when a cell of `headgate up` is running there.
     """
+    from headgate.adapters.jetstream.permissions import ADMIN, READER
+    from headgate.adapters.jetstream.users import options_of
+
     async with AsyncExitStack() as stack:
         if new_cell and options.data is not None and read(options.data) is None:
-            url = (await stack.enter_async_context(_server_in(options.data))).url
-            broker = await _dialled(stack, url, options.cell or new_cell, None)
+            cell = options.cell or new_cell
+            url = (await stack.enter_async_context(_server_in(options.data, cell, make_users=True))).url
+            broker = await _dialled(stack, url, options_of(options.data / NATS_USERS, cell, ADMIN), cell, None)
         else:
-            broker = await _connected(stack, options)
+            broker = await _connected(stack, options, ADMIN if stopped else READER)
         if stopped and broker.info is not None:
             raise CliError(
                 f"cell {broker.cell} is running: stop `headgate up` (process {broker.info.pid}) first", FAILED
@@ -171,33 +181,67 @@ async def open_broker(options: SourceOptions, *, stopped: bool = False, new_cell
         yield broker
 
 
-async def _connected(stack: AsyncExitStack, options: SourceOptions) -> Broker:
-    if options.nats is not None and options.data is None:
-        return await _dialled(stack, options.nats, options.cell or "main", None)
+async def _connected(stack: AsyncExitStack, options: SourceOptions, user: str) -> Broker:
+    settings, is_named = nats_settings(options.nats)
+    if is_named and options.data is None:
+        cell = options.cell or "main"
+        return await _dialled(stack, settings.url, settings.options(cell, user), cell, None)
     found = find(options.data, options.cell)
-    url = found.info.nats_url
+    cell, url = found.info.cell, found.info.nats_url
     if not found.running and found.info.embedded:
-        url = (await stack.enter_async_context(_server_in(found.data))).url
-    return await _dialled(stack, url, found.info.cell, found.info if found.running else None)
+        url = (await stack.enter_async_context(_server_in(found.data, cell))).url
+    info = found.info if found.running else None
+    return await _dialled(stack, url, _options_of(found, settings, user), cell, info)
 
 
-def _server_in(data: Path) -> "EmbeddedServer":
-    """The broker of a stopped cell."""
+def _server_in(data: Path, cell: str, *, make_users: bool = False) -> "EmbeddedServer":
+    """The broker of a stopped cell, with its users if it has any, or if they are to be made."""
     from headgate.adapters.jetstream.embedded import EmbeddedServer
+    from headgate.adapters.jetstream.users import broker_configuration
 
-    return EmbeddedServer(data / NATS_STORE)
+    users = data / NATS_USERS
+    has_users = make_users or users.is_dir()
+    return EmbeddedServer(data / NATS_STORE, extra_config=broker_configuration(users, cell) if has_users else "")
 
 
-async def _dialled(stack: AsyncExitStack, url: str, cell: str, info: CellInfo | None) -> Broker:
-    from headgate.adapters.jetstream import connect
+def _options_of(found: Found, settings: "NatsSettings", user: str) -> "NatsOptions":
+    """How a user connects to a cell of `headgate up`: by its key, or as `up` was told to connect."""
+    from headgate.adapters.jetstream.users import options_of
 
-    shown = re.sub(r"//[^@/]*@", "//", url)
-    try:
-        with anyio.fail_after(CONNECT_TIMEOUT_S):
-            connection = await stack.enter_async_context(connect(url, name="headgate-cli"))
-    except TimeoutError:
-        raise CliError(f"no broker answers at {shown}: {HOW}") from None
-    return Broker(connection, shown, cell, info)
+    users = found.data / NATS_USERS
+    if found.info.embedded and users.is_dir():
+        return options_of(users, found.info.cell, user)
+    return msgspec.structs.replace(settings, **found.info.nats).options(found.info.cell, user)
+
+
+async def _dialled(stack: AsyncExitStack, url: str, options: "NatsOptions", cell: str, info: CellInfo | None) -> Broker:
+    from headgate.adapters.jetstream.options import without_secrets
+
+    connection = await stack.enter_async_context(connected(url, options))
+    return Broker(connection, without_secrets(url), cell, info)
+
+
+@asynccontextmanager
+async def connected(url: str, options: "NatsOptions") -> AsyncIterator["Connection"]:
+    """
+    A connection to a broker that should be there.
+
+    Raises CliError when it is not, with what stands in the way; BrokerError when it refuses us.
+    """
+    from headgate.adapters.jetstream import Health, connect
+    from headgate.adapters.jetstream.options import without_secrets
+
+    health, shown = Health(), without_secrets(url)
+    async with AsyncExitStack() as stack:
+        try:
+            with anyio.fail_after(CONNECT_TIMEOUT_S):
+                connection = await stack.enter_async_context(
+                    connect(url, name="headgate-cli", options=options, health=health)
+                )
+        except TimeoutError:
+            trouble = next((each.error for each in health.dependencies() if not each.ok), "")
+            raise CliError(f"no broker answers at {shown} ({trouble}): {HOW}") from None
+        yield connection
 
 
 async def existing_log(broker: Broker) -> "JetStreamLog":
@@ -211,7 +255,10 @@ async def existing_log(broker: Broker) -> "JetStreamLog":
             await stream_info(broker.connection, stream_name(broker.cell))
             return await open_log(broker.connection, broker.cell)
     except TimeoutError:
-        raise CliError(f"no broker answers at {broker.name}: {HOW}") from None
+        troubles = "; ".join(
+            f"{each.name}: {each.error}" for each in broker.connection.health.dependencies() if not each.ok
+        )
+        raise CliError(f"the broker at {broker.name} does not answer about its streams ({troubles})") from None
     except Refused as error:
         if error.err_code != STREAM_NOT_FOUND:
             raise

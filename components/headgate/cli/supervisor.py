@@ -13,6 +13,7 @@ Start it from the main thread: children end with the thread that started them.
 """
 
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -27,11 +28,16 @@ import anyio
 import anyio.abc
 import msgspec
 
+from headgate.adapters.jetstream import NatsOptions, connect
 from headgate.adapters.jetstream.embedded import EmbeddedServer
+from headgate.adapters.jetstream.permissions import ADMIN, READER
+from headgate.adapters.jetstream.users import broker_configuration, make_streams, options_of, seed_file
+from headgate.adapters.private import write_private
 from headgate.cli import cell as cells
 from headgate.cli.children import BACKOFF_S_MIN, Child, ChildState
 from headgate.cli.output import FAILED, CliError
 from headgate.events.base import Producer
+from headgate.processes.settings import NatsSettings
 
 NATS: Final = "nats"
 CLUSTER: Final = "cluster"
@@ -70,13 +76,15 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     What to start, and where.
 
     `nats_url` "" starts a broker, its store below `data`; `sync_interval` is for that one. `kubeconfig` "" starts a
-    simulated cluster, which keeps its objects below `data`. `config` is the settings file of the processes,
-    `configuration` a file of Kueue's Configuration; `env` goes on top of our environment for them.
+    simulated cluster, which keeps its objects below `data`. `nats` are settings beside the URL (`NatsSettings`) for a
+    broker of the user's; one that is started here has a user for each process. `config` is the settings file of the
+    processes, `configuration` a file of Kueue's Configuration; `env` goes on top of our environment for them.
     """
 
     data: Path
     cell: str = "main"
     nats_url: str = ""
+    nats: dict[str, str | bool] = {}
     kubeconfig: str = ""
     config: str = ""
     configuration: str = ""
@@ -185,12 +193,27 @@ class Supervisor:
         if self.nats_url:
             return
         self.nats = EmbeddedServer(
-            self.data / cells.NATS_STORE, sync_interval=self.options.sync_interval or None, port=self._old_port("nats")
+            self.data / cells.NATS_STORE,
+            sync_interval=self.options.sync_interval or None,
+            port=self._old_port("nats"),
+            extra_config=broker_configuration(self._users, self.options.cell),
         )
         await self.nats.start()
+        async with connect(self.nats.url, name="headgate up", options=self.nats_options(ADMIN)) as connection:
+            await make_streams(connection, self.options.cell)
         self._keep_port("nats", int(self.nats.url.rpartition(":")[2]))
         self.nats_url = self.nats.url
         tasks.start_soon(self._keep_broker, self.nats)
+
+    @property
+    def _users(self) -> Path:
+        return self.data / cells.NATS_USERS
+
+    def nats_options(self, name: str) -> NatsOptions:
+        """How a user of the cell connects to the broker that was started here, or everybody to the one that was not."""
+        if self.nats is not None:
+            return options_of(self._users, self.options.cell, name)
+        return msgspec.convert(self.options.nats, NatsSettings).options(self.options.cell, name)
 
     async def _keep_broker(self, server: EmbeddedServer) -> None:
         while True:
@@ -255,17 +278,31 @@ class Supervisor:
     def _env(self, name: str) -> dict[str, str]:
         configuration = self.options.configuration
         return {
-            **os.environ,
+            **self._inherited(),
             **({"HEADGATE_BRIDGE_CONFIGURATION": configuration} if configuration else {}),
             "HEADGATE_CELL": self.options.cell,
             # A name of its own that outlives a restart: the process takes its own lease over at once.
             "HEADGATE_HOLDER": f"{name}-0",
             "NATS_URL": self.nats_url,
+            **self._nats_env(name),
             "HEADGATE_NATS_MONITOR_URL": self.nats.monitor_url if self.nats is not None else "",
             "HEADGATE_KUBERNETES_KUBECONFIG": self.kubeconfig,
             "HEADGATE_HTTP_ADDRESS_FILE": str(self._address_file(name)),
             **self.options.env,
         }
+
+    def _inherited(self) -> dict[str, str]:
+        """Our environment; how to reach another broker is not for those who use the one started here."""
+        prefix = "HEADGATE_NATS_" if self.nats is not None else None
+        return {key: value for key, value in os.environ.items() if prefix is None or not key.startswith(prefix)}
+
+    def _nats_env(self, name: str) -> dict[str, str]:
+        """How a child connects. Secrets go by file or environment: command lines are everybody's to read."""
+        if self.nats is None:
+            return {f"HEADGATE_NATS_{key}".upper(): _text(value) for key, value in self.options.nats.items()}
+        if name not in PROCESSES:
+            return {}
+        return {"HEADGATE_NATS_NKEY_SEED_FILE": str(seed_file(self._users, name).resolve())}
 
     def _address_file(self, name: str) -> Path:
         return (self.data / "run" / f"{name}.address").resolve()
@@ -297,6 +334,7 @@ class Supervisor:
         return cells.CellInfo(
             cell=self.options.cell,
             nats_url=self.nats_url,
+            nats=self.options.nats,
             kubeconfig=self.kubeconfig,
             server=cluster.address if cluster is not None else "",
             embedded=self.nats is not None,
@@ -310,9 +348,16 @@ class Supervisor:
     def _publish(self) -> None:
         info = self.info()
         cells.write(self.data, info)
-        lines = [f"export HEADGATE_CELL={info.cell}", f"export NATS_URL={info.nats_url}"]
-        lines += [f"export KUBECONFIG={info.kubeconfig}"] if info.kubeconfig else []
-        (self.data / "env").write_text("\n".join(lines) + "\n")
+        variables = {"HEADGATE_CELL": info.cell, "NATS_URL": info.nats_url, **self._reader_env()}
+        variables |= {"KUBECONFIG": info.kubeconfig} if info.kubeconfig else {}
+        lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()]
+        write_private(self.data / "env", "".join(lines))
+
+    def _reader_env(self) -> dict[str, str]:
+        """How the reader of the cell connects, for a shell."""
+        if self.nats is None:
+            return self._nats_env(READER)
+        return {"HEADGATE_NATS_NKEY_SEED_FILE": str(seed_file(self._users, READER).resolve())}
 
     async def _keep_published(self) -> None:
         known = self.info()
@@ -393,3 +438,7 @@ class Supervisor:
             log_end=ready.log_end,
             detail=ready.problems[0] if ready.problems else ready.detail,
         )
+
+
+def _text(value: str | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else value

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 
+from headgate.adapters.jetstream.options import without_secrets
 from headgate.cli.cell import ROOT
 from headgate.cli.output import FAILED, CliError, console, say
 from headgate.cli.supervisor import ProcessReport, Supervisor, UpOptions, until_signal
@@ -46,11 +47,11 @@ def up(
         Path | None, typer.Option("--data", metavar="DIR", help="Its directory: ./.headgate/<cell> if left out.")
     ] = None,
     nats: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--nats", metavar="URL", help="A broker of yours, in place of one that is started.", envvar="NATS_URL"
         ),
-    ] = "",
+    ] = None,
     kubeconfig: Annotated[
         str, typer.Option("--kubeconfig", metavar="FILE", help="A cluster of yours, in place of a simulated one.")
     ] = "",
@@ -85,7 +86,8 @@ def up(
     options = UpOptions(
         data=data or ROOT / cell,
         cell=cell,
-        nats_url=nats,
+        nats_url=nats or "",
+        nats=_nats(nats),
         kubeconfig=str(Path(kubeconfig).expanduser().resolve()) if kubeconfig else "",
         config=str(Path(files.settings).resolve()) if files.settings else "",
         configuration=str(Path(files.configuration).resolve()) if files.configuration else "",
@@ -96,6 +98,18 @@ def up(
         anyio.run(_up, options, manifests, backend_options={"use_uvloop": True})
     except KeyboardInterrupt:
         say(f"stopped; `headgate up` goes on from {options.data}")
+
+
+def _nats(url: str | None) -> dict[str, str | bool]:
+    """How the command line and the environment say to reach a broker of the user's. Raises SettingsError."""
+    from headgate.cli.broker import flags
+    from headgate.processes.settings import NatsSettings, load
+
+    if not url:
+        return {}
+    mine, plain = load(flags=flags(url)).nats, NatsSettings()
+    fields = (each for each in mine.options("x", "x").__struct_fields__ if hasattr(plain, each))
+    return {each: getattr(mine, each) for each in fields if getattr(mine, each) != getattr(plain, each)}
 
 
 def _check_configs(config: list[str]) -> "ConfigFiles":
@@ -182,7 +196,7 @@ def greet(cell: Supervisor) -> None:
     """How to use what is running."""
     kubeconfig = Path(cell.kubeconfig)
     shown = kubeconfig.relative_to(Path.cwd()) if kubeconfig.is_relative_to(Path.cwd()) else kubeconfig
-    say(f"cell {cell.options.cell} is up: NATS at {cell.nats_url}, data in {cell.data}")
+    say(f"cell {cell.options.cell} is up: NATS at {without_secrets(cell.nats_url)}, data in {cell.data}")
     say(f"  kubectl --kubeconfig {shown} get clusterqueues     (or: source {cell.data}/env)")
     say("  headgate apply -f FILE, headgate queue status, headgate explain JOB, headgate events --follow")
     page = cell.info().processes.get("snapshotter")

@@ -241,7 +241,7 @@ class Runner:
             connect(
                 settings.nats.url,
                 name=f"headgate {settings.cell} {self.process.name} {settings.holder}",
-                options=settings.nats.options(),
+                options=settings.nats.options(settings.cell, self.process.name),
                 health=self.health,
             )
         )
@@ -377,6 +377,7 @@ async def _story(error: IllegalTransitionError, runner: Runner) -> str:
     """The workload's history, read anew over a connection of its own: the process's is closed by now."""
     settings = runner.settings
     with anyio.move_on_after(settings.limits.shutdown_ms / 1000):
-        async with connect(settings.nats.url, name="story", options=settings.nats.options()) as connection:
+        options = settings.nats.options(settings.cell, runner.process.name)
+        async with connect(settings.nats.url, name="story", options=options) as connection:
             return await story_of(await open_log(connection, settings.cell), error)
     return str(error)

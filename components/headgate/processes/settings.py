@@ -1,5 +1,5 @@
 """
-The settings of a process: one YAML file, overrides from the environment, every mistake told in one line.
+The settings of processes and commands: one YAML file, the environment over it, every mistake told in one line.
 
 `load` reads `headgate.yaml` (or the file that HEADGATE_CONFIG or `--config` names), lays the environment over it
 (`HEADGATE_<SECTION>_<KEY>`, `HEADGATE_CELL`, and `NATS_URL`, which everybody knows) and decodes the result strictly: a
@@ -12,15 +12,16 @@ The types below are the reference: every key, its unit (last in its name) and it
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 import yaml
 from msgspec import Meta
 
-from headgate.adapters.jetstream.connection import NatsOptions
+from headgate.adapters.jetstream.options import NatsOptions, without_secrets
+from headgate.adapters.jetstream.permissions import inbox_prefix
 from headgate.events.subjects import check_cell
 
 PREFIX: Final = "HEADGATE_"
@@ -45,7 +46,9 @@ class NatsSettings(Section, frozen=True):
     The broker.
 
     `url` may name several servers, separated by commas. `replicas` is what new streams get. `monitor_url` is a server's
-    monitoring port: only there can be seen whether it syncs every write.
+    monitoring port: only there can be seen whether it syncs every write. A secret is named by a file
+    (`password_file`, `token_file`, `creds_file`, `nkey_seed_file`), which is read anew at each connection, or given.
+    `inbox_prefix` "" is that of the user that `headgate nats permissions` prints for a process, or for reading.
     """
 
     url: str = "nats://127.0.0.1:4222"
@@ -53,19 +56,27 @@ class NatsSettings(Section, frozen=True):
     replicas: Annotated[int, Meta(ge=1, le=5)] = 1
     user: str | None = None
     password: str | None = None
+    password_file: str | None = None
     token: str | None = None
+    token_file: str | None = None
     creds_file: str | None = None
     nkey_seed_file: str | None = None
+    inbox_prefix: Annotated[str, Meta(pattern=r"^[^\s.*>]*$")] = ""
+    tls_required: bool = False
     tls_ca_file: str | None = None
     tls_cert_file: str | None = None
     tls_key_file: str | None = None
     tls_hostname: str | None = None
     js_domain: str | None = None
 
-    def options(self) -> NatsOptions:
-        """As the adapter takes them."""
-        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name in NatsOptions.__struct_fields__}
-        return NatsOptions(**fields)
+    def options(self, cell: str, name: str) -> NatsOptions:
+        """As the adapter takes them, for the user `name` of a cell (`headgate.adapters.jetstream.permissions`)."""
+        fields = {each: getattr(self, each) for each in self.__struct_fields__ if each in NatsOptions.__struct_fields__}
+        return NatsOptions(**{**fields, "inbox_prefix": self.inbox_prefix or inbox_prefix(cell, name)})
+
+    def __repr__(self) -> str:
+        """Without what is secret."""
+        return f"NatsSettings(url={without_secrets(self.url)!r})"
 
 
 class KubernetesSettings(Section, frozen=True):
@@ -215,20 +226,47 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
 PLAIN: Final = tuple(field for field in Settings.__struct_fields__ if field not in SECTIONS)
 
 
-def load(path: str | Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+class Flag(NamedTuple):
+    """What a flag of the command line says: its name, the keys of its setting, its value."""
+
+    name: str
+    keys: tuple[str, ...]
+    value: str
+
+
+class Loaded(NamedTuple):
+    """Settings, and whether somebody has named a broker or it is only the default one."""
+
+    settings: Settings
+    names_broker: bool
+
+
+def load(
+    path: str | Path | None = None, environ: Mapping[str, str] | None = None, flags: Iterable[Flag] = ()
+) -> Settings:
     """
-    The settings in effect. `path` must exist if given; without it HEADGATE_CONFIG, then ./headgate.yaml if it is there.
+    The settings in effect: the file, over it the environment, over both the flags of the command line.
+
+    `path` must exist if given; without it HEADGATE_CONFIG, then ./headgate.yaml if it is there.
 
     Raises SettingsError, whose message is one line.
     """
+    return load_all(path, environ, flags).settings
+
+
+def load_all(
+    path: str | Path | None = None, environ: Mapping[str, str] | None = None, flags: Iterable[Flag] = ()
+) -> Loaded:
+    """What `load` gives, and where the broker's address is from. Raises SettingsError."""
     environ = os.environ if environ is None else environ
     named = path if path is not None else environ.get("HEADGATE_CONFIG") or None
     file = Path(named) if named is not None else Path(FILE)
     tree = _read(file, must_exist=named is not None)
     origins: dict[tuple[str, ...], str] = {}
-    for variable, keys, value in _overrides(environ):
+    for variable, keys, value in (*_overrides(environ), *flags):
         _put(tree, keys, value, file)
         origins[keys] = variable
+    names_broker = isinstance(tree.get("nats"), dict) and "url" in tree["nats"]
     try:
         settings = msgspec.convert(tree, Settings, strict=False)
     except msgspec.ValidationError as error:
@@ -237,7 +275,25 @@ def load(path: str | Path | None = None, environ: Mapping[str, str] | None = Non
         check_cell(settings.cell)
     except ValueError as error:
         raise SettingsError(f"{origins.get(('cell',), file)}: {error}") from error
-    return settings
+    _check_nats(settings.nats, origins, file)
+    return Loaded(settings, names_broker)
+
+
+def _check_nats(nats: NatsSettings, origins: Mapping[tuple[str, ...], str], file: Path) -> None:
+    """What is no mistake of one key but of two."""
+
+    def mistake(key: str, text: str) -> SettingsError:
+        return SettingsError(f"{origins.get(('nats', key), file)}: nats.{key}: {text}")
+
+    for key in ("password", "token"):
+        if getattr(nats, key) is not None and getattr(nats, f"{key}_file") is not None:
+            raise mistake(f"{key}_file", f"nats.{key} is given too: leave out one of them")
+    if nats.user is not None and nats.password is None and nats.password_file is None:
+        raise mistake("user", "it has no password: give nats.password_file, or an nkey_seed_file or creds_file alone")
+    if nats.user is None and (nats.password is not None or nats.password_file is not None):
+        raise mistake("password" if nats.password is not None else "password_file", "whose? give nats.user, too")
+    if nats.tls_key_file is not None and nats.tls_cert_file is None:
+        raise mistake("tls_key_file", "a key needs its certificate: give nats.tls_cert_file, too")
 
 
 def _read(file: Path, *, must_exist: bool) -> dict[str, Any]:
@@ -282,7 +338,8 @@ def _overrides(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...
             continue
         if key not in SECTIONS[section].__struct_fields__:
             known = [f"{PREFIX}{section}_{each}".upper() for each in SECTIONS[section].__struct_fields__]
-            raise SettingsError(f"environment: {variable}={value}: there is no such setting{_meant(variable, known)}")
+            shown = variable if section == "nats" else f"{variable}={value}"  # a mistyped password is one all the same
+            raise SettingsError(f"environment: {shown}: there is no such setting{_meant(variable, known)}")
         yield variable, (section, key), value
 
 
@@ -326,7 +383,7 @@ def _explain(
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     where = origins.get(keys, file)
-    shown = "(hidden)" if keys and keys[-1] in ("password", "token") else repr(value)
+    shown = "(hidden)" if keys and keys[-1] in ("password", "token") else without_secrets(repr(value))
     expected = what[0].lower() + what[1:]
     key = ".".join(keys) or "the file"
     return f"{where}: {key}: {shown} cannot be used: {expected.replace('`', '')}; correct the value or leave it out"

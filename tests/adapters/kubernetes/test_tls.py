@@ -2,11 +2,11 @@
 
 import shutil
 import ssl
-import subprocess
 
 import pytest
 import yaml
 from aiohttp import web
+from tests.support.pki import make_authority, make_certificate
 
 from headgate.adapters.kubernetes.credentials import load_credentials
 from headgate.adapters.kubernetes.errors import TransportError
@@ -19,26 +19,13 @@ pytestmark = [
 ]
 
 
-def openssl(*arguments, cwd):
-    subprocess.run(["openssl", *arguments], cwd=cwd, check=True, capture_output=True, timeout=60)
-
-
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory):
     """An authority, a server certificate for `api.test` (not 127.0.0.1), a client certificate for `headgate`."""
     home = tmp_path_factory.mktemp("pki")
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=ca", cwd=home)
-    for name, subject, extension in (
-        ("server", "/CN=api.test", "subjectAltName=DNS:api.test"),
-        ("client", "/O=headgate/CN=headgate", "extendedKeyUsage=clientAuth"),
-    ):
-        (home / "ext").write_text(extension)
-        request = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-        openssl("req", "-new", *request, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", subject, cwd=home)
-        authority = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial")
-        out = ("-out", f"{name}.crt", "-extfile", "ext", "-days", "2")
-        openssl("x509", "-req", "-in", f"{name}.csr", *authority, *out, cwd=home)
+    make_authority(home)
+    make_certificate(home, "server", subject="/CN=api.test", extension="subjectAltName=DNS:api.test")
+    make_certificate(home, "client", subject="/O=headgate/CN=headgate", extension="extendedKeyUsage=clientAuth")
     return home
 
 

@@ -8,9 +8,9 @@ and therefore waits out whatever passes; `call_once` is for those that are not.
 
 import asyncio
 import re
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -20,9 +20,18 @@ from msgspec import Struct
 from nats.aio.client import Client
 
 from headgate.adapters.jetstream.backoff import Backoff
-from headgate.adapters.jetstream.errors import BrokerClosed, BrokerError, NotSent, OutcomeUnknown, Refused
+from headgate.adapters.jetstream.errors import (
+    BrokerClosed,
+    BrokerError,
+    NotSent,
+    OutcomeUnknown,
+    PermissionDenied,
+    Refused,
+)
 from headgate.adapters.jetstream.frames import frame
 from headgate.adapters.jetstream.health import Health
+from headgate.adapters.jetstream.nkeys import Credentials
+from headgate.adapters.jetstream.options import NatsOptions, TlsNotOffered, explain, wants_tls, without_secrets
 from headgate.adapters.jetstream.requests import Requests
 from headgate.adapters.jetstream.stored_time import only_header
 from headgate.adapters.log import CommitTooLarge
@@ -33,55 +42,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEPENDENCY = "nats"
+PERMISSIONS = "nats permissions"
+
+_DENIED = re.compile(
+    r"permissions violation for (?P<act>publish|subscription) to \"(?P<subject>[^\"]+)\"", re.IGNORECASE
+)
+_ANNOUNCED_MAX = 16
+"""Kinds of trouble with one connection that are told apart from the first."""
 
 _STEPS_TO_READ = 5
 """Turns of the event loop from a readable socket to a tail's owner: the socket, its stream, the parser, that task."""
-
-
-class NatsOptions(Struct, frozen=True, kw_only=True):
-    """
-    How to reach NATS, beside its URL. At most one way of authenticating is needed.
-
-    `creds_file` is a NATS credentials file (JWT and seed), `nkey_seed_file` an NKEY seed. `js_domain` is the
-    JetStream domain behind a leaf node. The windows bound what one process has in flight.
-    """
-
-    user: str | None = None
-    password: str | None = None
-    token: str | None = None
-    creds_file: str | None = None
-    nkey_seed_file: str | None = None
-    tls_ca_file: str | None = None
-    tls_cert_file: str | None = None
-    tls_key_file: str | None = None
-    tls_hostname: str | None = None
-    js_domain: str | None = None
-    inbox_prefix: str = "_INBOX"
-    connect_timeout_s: float = 2.0
-    ping_interval_s: float = 5.0
-    reconnect_wait_s: float = 0.1
-    request_timeout_s: float = 5.0
-    window_messages_max: int = 1024
-    window_bytes_max: int = 8 * 1024 * 1024
-
-    def __repr__(self) -> str:
-        """Without what is secret: options end up in logs."""
-        auth = next((way for way in ("creds_file", "nkey_seed_file", "token", "user") if getattr(self, way)), "none")
-        return f"NatsOptions(auth={auth}, tls={self.uses_tls}, js_domain={self.js_domain!r})"
-
-    @property
-    def uses_tls(self) -> bool:
-        """Whether any TLS file is named (a `tls://` URL uses TLS with the system's authorities anyway)."""
-        return any((self.tls_ca_file, self.tls_cert_file, self.tls_hostname))
-
-    def tls_context(self) -> ssl.SSLContext | None:
-        """The context for the files named, or None when none is."""
-        if not self.uses_tls:
-            return None
-        context = ssl.create_default_context(cafile=self.tls_ca_file)
-        if self.tls_cert_file:
-            context.load_cert_chain(self.tls_cert_file, self.tls_key_file)
-        return context
 
 
 class _ApiFault(Struct):
@@ -124,6 +94,34 @@ class _Client(Client):
     """
 
     handlers: dict[int, Handler]
+    demands_tls: bool = False
+    credentials: Credentials | None = None
+
+    def _setup_nkeys_connect(self) -> None:
+        # nats-py's own needs a package that we have no other use for.
+        assert self.credentials is not None, "set before connecting"
+        self._public_nkey = self.credentials.public_key
+        self._signature_cb = self.credentials.sign
+        self._user_jwt_cb = self.credentials.jwt if self._public_nkey is None else None
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        # nats-py takes the offer only where the server insists on it.
+        if self.demands_tls and info.get("tls_available"):
+            info["tls_required"] = True
+        await super()._process_info(info, initial_connection=initial_connection)
+
+    def _connect_command(self) -> bytes:
+        # The command holds the credentials. nats-py would send it in plain text, whatever the URL's scheme says.
+        if self.demands_tls and not self._server_info.get("tls_required"):
+            raise TlsNotOffered
+        command: bytes = super()._connect_command()
+        return command
+
+    async def close(self) -> None:
+        """Close for good, the socket too when an attempt was cancelled while it closed its own (nats-py forgets it)."""
+        await super().close()
+        if self._transport:
+            self._transport.close()  # type: ignore[no-untyped-call]
 
     def write(self, data: bytes) -> None:
         """Hand frames to the socket, at once, behind what waits for nats-py's flusher (a task that it would wake)."""
@@ -177,7 +175,9 @@ class Connection:
         self._connected = asyncio.Event()
         self._closed_because = ""
         self._last_error = ""
+        self._announced: set[str] = set()
         self._listeners: set[Callable[[], None]] = set()
+        self._denial_listeners: set[Callable[[PermissionDenied, str], None]] = set()
         self._requests: Requests | None = None
         self.refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -199,6 +199,14 @@ class Connection:
     def no_more(self, listener: Callable[[], None]) -> None:
         """Ends `on_change` for a listener."""
         self._listeners.discard(listener)
+
+    def on_denied(self, listener: Callable[[PermissionDenied, str], None]) -> None:
+        """Has `listener` called with each refusal of a right, and the subject in lower case. It must not block."""
+        self._denial_listeners.add(listener)
+
+    def no_more_denied(self, listener: Callable[[PermissionDenied, str], None]) -> None:
+        """Ends `on_denied` for a listener."""
+        self._denial_listeners.discard(listener)
 
     async def wait_connected(self) -> None:
         """
@@ -355,12 +363,39 @@ class Connection:
 
     async def on_error(self, error: Exception) -> None:
         """Whatever the client reports on the side: refused connections, permission violations."""
-        self._last_error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        denied = _DENIED.search(str(error))
+        if denied is not None:
+            self._on_denied(denied["act"], denied["subject"])
+            return
+        self._last_error = explain(error, self.options)
         unauthorized = isinstance(error, nats.errors.AuthorizationError) or "authorization" in str(error).lower()
         if unauthorized and not self.refused.done():
             self.refused.set_result(self._last_error)
         if not self.client.is_connected:
-            self.health.unwell(DEPENDENCY, self._last_error)
+            # What keeps a connection from being made is told once, each kind of it; attempts go on meanwhile.
+            is_new = self._last_error not in self._announced and len(self._announced) < _ANNOUNCED_MAX
+            self._announced.add(self._last_error)
+            self.health.unwell(DEPENDENCY, self._last_error, announce=is_new)
+
+    def _on_denied(self, act: str, subject: str) -> None:
+        """
+        NATS says on the side what it has dropped, and never answers the request: the answer is given here.
+
+        The subject comes in lower case, so it is compared so.
+        """
+        if act == "subscription":
+            denied = PermissionDenied(self.options.who, "subscribe to", subject)
+            if self._requests is not None and subject.startswith(self._requests.inbox.lower()):
+                self.shut(
+                    f"{denied}; nats.inbox_prefix ({self.options.inbox_prefix}) has to be the one that they allow"
+                )
+        else:
+            waiting = self._requests.subject_of(subject) if self._requests is not None else None
+            denied = PermissionDenied(self.options.who, "publish on", waiting or subject)
+            if waiting is not None and self._requests is not None:
+                self._requests.deny(waiting, denied)
+        for listener in tuple(self._denial_listeners):
+            listener(denied, subject)
 
     def shut(self, reason: str) -> None:
         """Ends everything that waits for this connection."""
@@ -391,10 +426,16 @@ async def connect(
     :raises BrokerError: the server refuses these credentials.
     """
     options = options or NatsOptions()
+    # What is wrong with files is told before a server is asked.
+    identity = {"password": options.secret("password"), "token": options.secret("token"), "tls": options.tls_context()}
     connection = Connection(options=options, health=health or Health())
-    connection.health.unwell(DEPENDENCY, f"connecting to {_without_secrets(url)}")
+    connection.client.demands_tls = wants_tls(url, options)
+    if options.creds_file or options.nkey_seed_file:
+        files = {"creds_file": options.creds_file, "nkey_seed_file": options.nkey_seed_file}
+        connection.client.credentials = Credentials(**files)
+    connection.health.unwell(DEPENDENCY, f"connecting to {without_secrets(url)}")
     try:
-        await _dial(connection, url, name)
+        await _dial(connection, url, name, identity)
         await connection.start()
         yield connection
     finally:
@@ -404,7 +445,7 @@ async def connect(
             await connection.client.close()
 
 
-async def _dial(connection: Connection, url: str, name: str) -> None:
+async def _dial(connection: Connection, url: str, name: str, identity: dict[str, Any]) -> None:
     """Waits for the first connection, or for the server to say that it will never be."""
     options = connection.options
     dialling = asyncio.ensure_future(
@@ -422,11 +463,11 @@ async def _dial(connection: Connection, url: str, name: str) -> None:
             pending_size=0,
             inbox_prefix=options.inbox_prefix,
             user=options.user,
-            password=options.password,
-            token=options.token,
+            password=partial(_again, options, "password") if options.password_file else identity["password"],
+            token=partial(_again, options, "token") if options.token_file else identity["token"],
             user_credentials=options.creds_file,
             nkeys_seed=options.nkey_seed_file,
-            tls=options.tls_context(),
+            tls=identity["tls"],
             tls_hostname=options.tls_hostname,
         )
     )
@@ -437,7 +478,7 @@ async def _dial(connection: Connection, url: str, name: str) -> None:
             dialling.result()
             return
         raise BrokerError(
-            f"{_without_secrets(url)} refuses this client: {connection.refused.result()}. "
+            f"{without_secrets(url)} refuses this client: {connection.refused.result()}. "
             "Check the user, token or credentials file"
         )
     finally:
@@ -446,6 +487,9 @@ async def _dial(connection: Connection, url: str, name: str) -> None:
             await asyncio.wait({dialling})
 
 
-def _without_secrets(url: str) -> str:
-    """The URL without user and password, for messages."""
-    return re.sub(r"(^|://|,)[^@/,]*@", r"\1", url)
+def _again(options: NatsOptions, key: str) -> str:
+    """A secret as its file has it now. What nats-py does not know would end its reconnecting, so it gets its own."""
+    try:
+        return options.secret(key) or ""
+    except BrokerError as error:
+        raise nats.errors.Error(str(error)) from error

@@ -28,6 +28,7 @@ import msgspec
 from headgate.adapters.jetstream.connection import connect
 from headgate.adapters.jetstream.errors import BrokerError
 from headgate.adapters.jetstream.stream import stream_info
+from headgate.adapters.private import FOLDER_MODE, write_private
 
 START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 5.0
@@ -145,12 +146,12 @@ class EmbeddedServer:
         """
         if self.pid is not None:
             return
-        self.store_dir.mkdir(parents=True, exist_ok=True)
+        self.store_dir.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
         await self._take_lock()
         for stale in self.store_dir.glob("*.ports"):
             stale.unlink(missing_ok=True)
         config = self.store_dir / "nats-server.conf"
-        config.write_text(self._config())
+        write_private(config, self._config())
         assert self._lock is not None
         # A session of its own: a Ctrl-C in the terminal is for us; we stop the server last, when everybody has said
         # goodbye.

@@ -43,6 +43,17 @@ class BrokerClosed(BrokerError):
     """
 
 
+class PermissionDenied(BrokerError):
+    """The broker gives this user no right to a subject. It never answers such a request."""
+
+    def __init__(self, who: str, act: str, subject: str) -> None:
+        super().__init__(
+            f"{who} may not {act} {subject}: give it the permissions that `headgate nats permissions` prints"
+        )
+        self.who = who
+        self.subject = subject
+
+
 class NotSent(Exception):
     """The request certainly had no effect: there was no connection, or nobody listened."""
 

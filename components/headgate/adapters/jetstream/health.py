@@ -30,7 +30,7 @@ class Health:
     """
     The dependencies of one process by name.
 
-    `listener` is called on each change between well and unwell, for the log; it must not raise.
+    `listener` is called on each change between well and unwell (and see `unwell`), for the log; it must not raise.
     """
 
     def __init__(self, listener: HealthListener | None = None, *, now_ms: Callable[[], int] = _wall_clock_ms) -> None:
@@ -53,13 +53,20 @@ class Health:
         if known is None or not known.ok:
             self._change(Dependency(name=name, ok=True, since_ms=self._now_ms()))
 
-    def unwell(self, name: str, error: str) -> None:
-        """Reports that `name` does not work, and why. `since_ms` stays that of the first report in a row."""
+    def unwell(self, name: str, error: str, *, announce: bool = False) -> None:
+        """
+        Reports that `name` does not work, and why. `since_ms` stays that of the first report in a row.
+
+        With `announce` the listener hears of another error, too, while it goes on not working.
+        """
         known = self._dependencies.get(name)
         if known is None or known.ok:
             self._change(Dependency(name=name, ok=False, since_ms=self._now_ms(), error=error))
         elif known.error != error:
-            self._dependencies[name] = Dependency(name=name, ok=False, since_ms=known.since_ms, error=error)
+            changed = Dependency(name=name, ok=False, since_ms=known.since_ms, error=error)
+            self._dependencies[name] = changed
+            if announce and self._listener is not None:
+                self._listener(changed)
 
     def forget(self, name: str) -> None:
         """Drops a dependency that is no longer used."""

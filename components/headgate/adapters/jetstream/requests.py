@@ -19,7 +19,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from headgate.adapters.jetstream.errors import BrokerClosed, NotSent, OutcomeUnknown
+from headgate.adapters.jetstream.errors import BrokerClosed, BrokerError, NotSent, OutcomeUnknown
 from headgate.adapters.jetstream.frames import frame
 
 SWEEP_INTERVAL_S = 0.1
@@ -137,6 +137,7 @@ class Requests:
         :raises NotSent: it had no effect.
         :raises OutcomeUnknown: it was sent and not answered.
         :raises BrokerClosed: the connection is gone for good.
+        :raises PermissionDenied: this user may not publish on the subject.
         """
         size = len(payload) + len(before)
         await self._window.enter(size)
@@ -162,6 +163,16 @@ class Requests:
             )
         else:
             waiting.future.set_result(payload)
+
+    def subject_of(self, lower: str) -> str | None:
+        """The subject of a request that waits, by its lower case."""
+        return next((each.subject for each in self._in_flight.values() if each.subject.lower() == lower), None)
+
+    def deny(self, subject: str, error: BrokerError) -> None:
+        """The broker has dropped what was sent on a subject: nobody will answer."""
+        for waiting in self._in_flight.values():
+            if waiting.subject == subject and not waiting.future.done():
+                waiting.future.set_exception(error)
 
     def connection_lost(self) -> None:
         """Ends everything in flight as unknown: no answer can come any more."""

@@ -23,8 +23,15 @@ import re
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from headgate.adapters.jetstream.backoff import Backoff
 from headgate.adapters.jetstream.connection import Connection
-from headgate.adapters.jetstream.errors import STREAM_NAME_IN_USE, STREAM_NOT_FOUND, Refused, StreamMismatch
+from headgate.adapters.jetstream.errors import (
+    STREAM_NAME_IN_USE,
+    STREAM_NOT_FOUND,
+    PermissionDenied,
+    Refused,
+    StreamMismatch,
+)
 
 _TOKEN = re.compile(r"[^\s.*>\x00-\x1f]+")
 
@@ -216,14 +223,16 @@ async def stream_subjects(connection: Connection, name: str, subjects_filter: st
         found.update(page)
 
 
-async def ensure_stream(connection: Connection, wanted: StreamConfig) -> StreamStatus:
+async def ensure_stream(connection: Connection, wanted: StreamConfig, *, may_wait: bool = True) -> StreamStatus:
     """
     The stream, created as `wanted` if it is absent, verified otherwise.
+
+    Where this user may not create it, somebody else's creating it is waited for, unless `may_wait` is False.
 
     :raises StreamMismatch: it cannot be used, or cannot be created (for instance because another stream holds its
     subjects).
     """
-    dependency = f"stream {wanted.name}"
+    dependency, backoff = f"stream {wanted.name}", Backoff()
     created = False
     while True:
         try:
@@ -237,6 +246,15 @@ async def ensure_stream(connection: Connection, wanted: StreamConfig) -> StreamS
                 f"STREAM.CREATE.{wanted.name}", msgspec.json.encode(wanted), _INFO, dependency=dependency
             )
             created = True
+        except PermissionDenied as denied:
+            if not may_wait:
+                raise
+            # Streams are made by whoever administers the broker; that may happen at any moment.
+            connection.health.unwell(
+                dependency,
+                f"it is not there, and {denied.who} may not create it: `headgate nats setup` does, as an admin",
+            )
+            await backoff.wait()
         except Refused as refused:
             # Another process may have created it in between, with a different opinion on replicas; then it is looked
             # at again.

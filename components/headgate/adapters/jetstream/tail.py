@@ -32,7 +32,14 @@ from msgspec import Struct
 from headgate.adapters.jetstream.backoff import Backoff
 from headgate.adapters.jetstream.connection import Connection
 from headgate.adapters.jetstream.ending import torn_end
-from headgate.adapters.jetstream.errors import STREAM_NOT_FOUND, BrokerError, NotSent, OutcomeUnknown, Refused
+from headgate.adapters.jetstream.errors import (
+    STREAM_NOT_FOUND,
+    BrokerError,
+    NotSent,
+    OutcomeUnknown,
+    PermissionDenied,
+    Refused,
+)
 from headgate.adapters.jetstream.stored_time import stored_ms
 from headgate.adapters.jetstream.stream import SECOND_NS, StreamInfo, identity_of, stream_info
 from headgate.adapters.log import Entry, LogHole, LogTorn, LogTruncated
@@ -113,7 +120,7 @@ class JetStreamTail:
         self._seen_once = False
         self._taken_at = 0.0
         self._found_nothing = False  # by the last request that did not wait
-        self._damage: LogHole | None = None
+        self._damage: LogHole | PermissionDenied | None = None
         self._torn: LogTorn | None = None
         # The consumer in use. `_generation` changes with it, so that late messages of an earlier one are not taken
         # for its own.
@@ -132,6 +139,7 @@ class JetStreamTail:
 
     async def __aenter__(self) -> Self:
         self._connection.on_change(self._on_connection_change)
+        self._connection.on_denied(self._on_denied)
         self._watch_silence()
         return self
 
@@ -139,6 +147,7 @@ class JetStreamTail:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._connection.no_more(self._on_connection_change)
+        self._connection.no_more_denied(self._on_denied)
         if self._timer is not None:
             self._timer.cancel()
         with anyio.move_on_after(1, shield=True):
@@ -279,6 +288,12 @@ class JetStreamTail:
         # A pull request does not outlive its connection.
         self._break("the connection changed")
 
+    def _on_denied(self, denied: PermissionDenied, subject: str) -> None:
+        # Pull requests are not waited for one by one: without this a tail that may not ask would wait for ever.
+        if self._consumer and subject == self._next_verb.lower():
+            self._damage = denied
+            self._break(str(denied))
+
     def _watch_silence(self) -> None:
         options, loop = self._options, asyncio.get_running_loop()
         if self._pulls and loop.time() - self._heard_at > options.heartbeat_s * options.silence_heartbeats_max:
@@ -292,6 +307,10 @@ class JetStreamTail:
 
     # --- what we ask of the broker
     # -----------------------------------------------------------------------------------------------
+
+    @property
+    def _next_verb(self) -> str:
+        return f"{self._connection.api_prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
 
     async def _top_up(self) -> None:
         """Keeps two requests under way (lingering: one) while the buffer has room for what they bring."""
@@ -308,8 +327,7 @@ class JetStreamTail:
                 self._heard_at = asyncio.get_running_loop().time()
             self._pulls.append(pull)
             body = self._request(pull)
-            verb = f"{self._connection.api_prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
-            await client.publish(verb, msgspec.json.encode(body), reply=f"{self._inbox}.{pull.token}")
+            await client.publish(self._next_verb, msgspec.json.encode(body), reply=f"{self._inbox}.{pull.token}")
 
     def _request(self, pull: _Pull) -> dict[str, int | bool]:
         options = self._options

@@ -1,0 +1,88 @@
+"""
+The users of a cell as files: an NKEY seed for each, the public keys for the broker; and the streams, made by the admin.
+
+`make_users` keeps one directory that only its owner can read: `<user>.nk` with the seed, and `public.json` with the
+public keys by user, which is no secret. What is there is kept, so that it can be called at each start.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headgate.adapters.jetstream.connection import Connection
+from headgate.adapters.jetstream.errors import BrokerError
+from headgate.adapters.jetstream.nkeys import UserKey, read_seed_file
+from headgate.adapters.jetstream.options import NatsOptions
+from headgate.adapters.jetstream.permissions import NAMES, configuration, inbox_prefix, users_of
+from headgate.adapters.jetstream.stream import (
+    StreamStatus,
+    ensure_stream,
+    feed_stream,
+    lease_stream,
+    log_stream,
+    snapshot_stream,
+)
+from headgate.adapters.private import FOLDER_MODE, write_private
+
+PUBLIC: Final = "public.json"
+
+
+def seed_file(directory: Path, name: str) -> Path:
+    """Where the seed of a user is."""
+    return directory / f"{name}.nk"
+
+
+def make_users(directory: Path, names: Iterable[str] = NAMES) -> dict[str, str]:
+    """
+    The public keys of the users, by name; a key pair is made for each that has none yet.
+
+    :raises BrokerError: a seed file is there and is none.
+    """
+    directory.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+    public = {}
+    for name in names:
+        path = seed_file(directory, name)
+        if not path.exists():
+            write_private(path, UserKey.generate().seed + "\n")
+        public[name] = read_seed_file(str(path)).public
+    (directory / PUBLIC).write_bytes(msgspec.json.format(msgspec.json.encode(public)) + b"\n")
+    return public
+
+
+def read_public(path: Path) -> dict[str, str]:
+    """
+    The public keys by user, from `public.json` or the directory that holds it.
+
+    :raises BrokerError: it cannot be read, or lacks a user.
+    """
+    file = path / PUBLIC if path.is_dir() else path
+    try:
+        public = msgspec.json.decode(file.read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BrokerError(f"{file} cannot be read: {error}; `headgate nats users --out DIR` makes it") from error
+    missing = [name for name in NAMES if name not in public]
+    if missing:
+        raise BrokerError(f"{file} has no key for {', '.join(missing)}; `headgate nats users --out DIR` adds them")
+    return public
+
+
+def options_of(directory: Path, cell: str, name: str) -> NatsOptions:
+    """How a user of this directory connects."""
+    return NatsOptions(nkey_seed_file=str(seed_file(directory, name)), inbox_prefix=inbox_prefix(cell, name))
+
+
+def broker_configuration(directory: Path, cell: str, *, extra: str = "") -> str:
+    """The part of a NATS configuration that knows the users of this directory, which are made if they are not there."""
+    return configuration(users_of(cell), make_users(directory), extra=extra)
+
+
+async def make_streams(connection: Connection, cell: str, *, replicas: int = 1) -> list[StreamStatus]:
+    """
+    The cell's four streams, those that are not there made; for a user that may.
+
+    :raises StreamMismatch: one is there and cannot be used.
+    """
+    wanted = (log_stream, feed_stream, lease_stream, snapshot_stream)
+    return [await ensure_stream(connection, stream(cell, replicas=replicas), may_wait=False) for stream in wanted]
