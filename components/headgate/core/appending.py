@@ -12,6 +12,7 @@ from headgate.events.base import Producer
 from headgate.events.commit import Commit, commit_id
 from headgate.events.effects import LeaderElected
 from headgate.events.ids import Epoch, Seq, UnixMs
+from headgate.events.registry import Event
 
 
 def is_deposed(state: State, producer: Producer, epoch: Epoch) -> bool:
@@ -52,9 +53,11 @@ def next_commit(
     return commit, record.last_seq
 
 
-def first_of_term(state: State, producer: Producer, epoch: Epoch, holder: str, now_ms: UnixMs) -> tuple[Commit, Seq]:
+def first_of_term(
+    state: State, producer: Producer, epoch: Epoch, holder: str, now_ms: UnixMs, *, before: tuple[Event, ...] = ()
+) -> tuple[Commit, Seq]:
     """
-    The commit that opens a term and fences the former leader.
+    The commit that opens a term and fences the former leader. `before` are events that have to stand in front of it.
 
     Raises ValueError when the epoch is not newer than those the log has seen: the lease was lost with its store.
     """
@@ -65,4 +68,4 @@ def first_of_term(state: State, producer: Producer, epoch: Epoch, holder: str, n
             f"the stream of leases was lost or belongs to another log"
         )
     elected = LeaderElected(holder=holder, rules=RULES[producer])
-    return next_commit(state, producer, epoch, Append(events=(elected,)), now_ms)
+    return next_commit(state, producer, epoch, Append(events=(*before, elected)), now_ms)

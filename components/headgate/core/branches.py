@@ -45,6 +45,11 @@ def of_restored(event: CellRestored, seq: Seq) -> Branch:
     return Branch(after=Seq(seq - 1), token=digest(f"{event.backup} {event.stream}".encode())[:TOKEN_CHARS])
 
 
+def is_recorded(branches: Sequence[Branch], event: CellRestored) -> bool:
+    """Whether the log tells of a restore."""
+    return any(branch.token == of_restored(event, Seq(1)).token for branch in branches)
+
+
 def of_rebuilt(event: CellFounded) -> Branch | None:
     """The branch that a log is which takes the place of another; None for one that does not."""
     return Branch(after=Seq(0), token=digest(event.log_id.encode())[:TOKEN_CHARS]) if event.resumes else None

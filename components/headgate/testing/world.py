@@ -32,7 +32,7 @@ import msgspec
 
 from headgate.adapters.kubernetes.errors import api_error, is_operating_error
 from headgate.adapters.kubernetes.resources import RESOURCES as API
-from headgate.core import fold
+from headgate.core import branches, fold, reconciling
 from headgate.core.appending import first_of_term, is_deposed, next_commit
 from headgate.core.ingest import CLUSTER_NAMESPACE, cluster_id_of
 from headgate.core.machine import (
@@ -54,7 +54,7 @@ from headgate.core.machine import (
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, digest, encode_commit
-from headgate.events.identity import CellFounded
+from headgate.events.identity import CellFounded, CellRestored
 from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.events.subjects import log_subject
 from headgate.processes import snapshots
@@ -77,6 +77,8 @@ MACHINES: Mapping[Producer, Callable[[State], Machine]] = {
     Producer.SNAPSHOTTER: Snapshotter,
 }
 
+EPOCHS_SPARE = 1_000
+"""How far epochs are raised by a restore (`headgate.processes.restoring`)."""
 SNAPSHOTS_KEPT = 4
 """As many as the snapshotter keeps by default."""
 
@@ -215,6 +217,8 @@ class World:
         self._sink = sink
         self._round_ms = round_ms
         self._epochs: dict[Producer, Epoch] = {}
+        self._restores = 0
+        self._restoring: CellRestored | None = None
         self._shared = faults == NO_FAULTS
         self.instances: list[Instance] = []
         for producer in machines:
@@ -274,6 +278,49 @@ class World:
         instance.state = self._cold_state()
         instance.seen = instance.state.position
         instance.dirty = True
+
+    def restore(self, position: Seq) -> CellRestored:
+        """
+        Lose the log behind a position, and start everything again as after `headgate restore`.
+
+        The cluster keeps what it has. Only worlds with faults keep their log, so that it can be lost.
+        """
+        assert not self._shared, "a world without faults keeps no log"
+        lost_to = self.state.position
+        for instance in self.instances:
+            instance.stop()
+        self.instances.clear()
+        del self.log[position:]
+        self.blobs = {at: blob for at, blob in self.blobs.items() if at <= position}
+        self.state = fold.new_state(self.cell)
+        for logged in self.log:
+            fold.apply(self.state, logged)
+        self._restores += 1
+        stream = f"{self.cell}-{self._restores}"
+        self._restoring = CellRestored(backup="simulated", position=position, stream=stream, lost_to=lost_to)
+        for producer, epoch in self._epochs.items():
+            self._epochs[producer] = Epoch(epoch + EPOCHS_SPARE)
+        for producer in self._machines:
+            self._start(producer, f"{producer.value}-0")
+        return self._restoring
+
+    def _may_lead(self, instance: Instance) -> bool:
+        """As the processes' gate: not before the cell is founded, nor while the log is older than the cluster."""
+        if instance.producer is Producer.INFORMER_BRIDGE:
+            return True
+        if self._founding is not None and instance.state.identity is None:
+            return False
+        return self._unrecorded(instance.state) is None and reconciling.is_open(instance.state, instance.producer)
+
+    @property
+    def is_reconciled(self) -> bool:
+        """Whether the log tells of the last restore, and of all that the cluster has since."""
+        return self._unrecorded(self.state) is None and not self.state.reconciling
+
+    def _unrecorded(self, state: State) -> CellRestored | None:
+        """The restore that the log does not tell of yet; None when there is none."""
+        event = self._restoring
+        return event if event is not None and not branches.is_recorded(state.branches, event) else None
 
     # --- the log ---------------------------------------------------------------------------------------------------
 
@@ -361,10 +408,16 @@ class World:
 
     def _open_term(self, instance: Instance) -> bool:
         is_bridge = instance.producer is Producer.INFORMER_BRIDGE
-        if self._founding is not None and not is_bridge and instance.state.identity is None:
+        if not self._may_lead(instance):
             return False
+        restored = self._unrecorded(instance.state) if is_bridge else None
         commit, expected_last = first_of_term(
-            instance.state, instance.producer, instance.epoch, instance.name, UnixMs(self.clock.now_ms)
+            instance.state,
+            instance.producer,
+            instance.epoch,
+            instance.name,
+            UnixMs(self.clock.now_ms),
+            before=(restored,) if restored is not None else (),
         )
         if not self._append(instance, commit, expected_last):
             return self._step_down(instance)
