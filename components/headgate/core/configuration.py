@@ -88,7 +88,9 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
     if kind != "Configuration":
         raise ConfigurationError("kind", f"{kind!r} is not known", "write Configuration")
     is_old = version == V1BETA1
-    read = _read(root, is_old=is_old)
+    flags = root.flags("featureGates")
+    waits = flags.pop(gates.PREEMPTION_WAITS, True)
+    read = msgspec.structs.replace(_read(root, flags, is_old=is_old), preemption_waits=waits)
     if not is_old and not root.has("waitForPodsReady"):
         read = msgspec.structs.replace(read, wait_for_pods_ready=_wait_for_pods_ready(Fields({}), is_old=False))
     selector = read.managed_jobs_namespace_selector or _all_but("kube-system", root.text("namespace", "kueue-system"))
@@ -103,12 +105,13 @@ def read_parts(config: Mapping[str, Any] | None, features: Mapping[str, bool] | 
     What it does not name is off: no pods are waited for, and Jobs of every namespace are managed.
     """
     parts = {**(config or {}), **({"featureGates": dict(features)} if features else {})}
-    return _by_gates(_read(Fields(parts), is_old=False))
+    root = Fields(parts)
+    return _by_gates(_read(root, root.flags("featureGates"), is_old=False))
 
 
-def _read(root: Fields, *, is_old: bool) -> Configuration:
+def _read(root: Fields, flags: Mapping[str, bool], *, is_old: bool) -> Configuration:
     configuration = Configuration(
-        feature_gates=gates.check(root.flags("featureGates")),
+        feature_gates=gates.check(flags),
         fair_sharing=_fair_sharing(root.section("fairSharing"), is_old=is_old),
         admission_fair_sharing=_admission_fair_sharing(root.section("admissionFairSharing")),
         wait_for_pods_ready=_wait_for_pods_ready(root.section("waitForPodsReady"), is_old=is_old),

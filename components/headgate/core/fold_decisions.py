@@ -164,14 +164,15 @@ def _verdict(event: decisions.WorkloadSkipped, commit: Commit, seq: Seq, since: 
         short=event.short,
         needs=event.needs,
         targets=event.targets,
+        until_ms=event.until_ms,
     )
 
 
 def _only_in_words(before: Verdict | None, event: decisions.WorkloadSkipped) -> bool:
     """Whether a verdict sets aside and waits for what the one before it did."""
     return before is not None and (
-        (before.requeue_reason, before.scope, before.short, before.needs, before.targets)
-        == (event.requeue_reason, event.scope, event.short, event.needs, event.targets)
+        (before.requeue_reason, before.scope, before.short, before.needs, before.targets, before.until_ms)
+        == (event.requeue_reason, event.scope, event.short, event.needs, event.targets, event.until_ms)
     )
 
 

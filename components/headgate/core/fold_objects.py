@@ -8,7 +8,7 @@ workloads fit are noted in `State.freed`, from which the queue manager wakes the
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from headgate.core import fold_usage, reconciling
+from headgate.core import fold_usage, reconciling, turnover
 from headgate.core.checks import checks_for, flavors_of
 from headgate.core.conditions import rfc3339
 from headgate.core.pods_ready import WAITING_FOR_PODS_READY, all_ready, follow
@@ -293,6 +293,7 @@ def _cluster_queue_deleted(state: State, event: facts.ClusterQueueDeleted, commi
     free(state, state.index.trees[event.name], (ANY,), seq)
     _retree_one(state, event.name, seq)
     renew(state, event.name)
+    turnover.forget(state, event.name)
 
 
 def _local_queue_observed(state: State, event: facts.LocalQueueObserved, commit: Commit, seq: Seq) -> None:

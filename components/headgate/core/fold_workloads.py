@@ -7,7 +7,7 @@ overtaken changes nothing.
 
 import msgspec
 
-from headgate.core import conditions, fold_usage, gates
+from headgate.core import conditions, fold_usage, gates, turnover
 from headgate.core.checks import reset
 from headgate.core.fold_objects import ANY, Apply, free, free_where, wake_for_pods
 from headgate.core.ordering import priority_of
@@ -458,6 +458,7 @@ def _evict(state: State, workload: Workload, reason: str, message: str, at_ms: U
             workload.generation,
         )
     unblock(state, workload)
+    turnover.note_evicted(state, workload, at_ms)
     workload.parked = None
     workload.verdict = None
     workload.last_tried_flavors = ()
@@ -478,6 +479,7 @@ def _released(state: State, event: queueing.WorkloadReleased, commit: Commit, se
     workload, end = found
     at_ms = commit.time_ms
     had_quota = workload.admission is not None
+    turnover.note_released(state, workload, at_ms)
     move(state, workload, end, seq)
     workload.admission, workload.followed = None, False
     workload.cluster_queue = ""
@@ -540,6 +542,7 @@ def _finish(state: State, workload: Workload, end: Stage, reason: str, message: 
     unblock(state, workload)
     workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
     workload.owner_gone = False
+    turnover.note_finished(state, workload, at_ms)
     move(state, workload, end, seq)
     fold_usage.drop(state, workload)
     _unlist_queue(state, workload)

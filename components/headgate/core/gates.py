@@ -49,6 +49,13 @@ DEFAULTS: dict[str, bool] = {
     SCHEDULING_EQUIVALENCE_HASHING: True,
 }
 
+PREEMPTION_WAITS = "HeadgatePreemptionWaits"
+"""
+A gate that only Headgate has: on unless a configuration file turns it off (`Configuration.preemption_waits`).
+
+Whether it is on stands in the log by itself, so that older logs, which say nothing of it, are decided without.
+"""
+
 ALWAYS_ON = frozenset(
     {
         "AdmissionGatedBy",

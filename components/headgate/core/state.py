@@ -131,6 +131,7 @@ class Verdict(Note, frozen=True):
     needs: Needs = ()
     since: Seq = Seq(0)
     targets: tuple[WorkloadKey, ...] = ()
+    until_ms: UnixMs = UnixMs(0)
 
 
 REFUSED_MAX = 8
@@ -148,7 +149,8 @@ class Workload(Record):
     next reservation. `past_execution_s` is for how long it was admitted before, by Kueue's count. `preemption_gates`
     has the positions that count, `observed_gates`, `observed_pods_ready` and `deactivation_target` what others have
     written; `injected` is what the checks of its last admission have had changed in its pods. `followed` says that it
-    runs on the quota of one of its variants, and holds none of its own. `owner_gone` says that the Job it was made for
+    runs on the quota of one of its variants, and holds none of its own. `evicted_at_ms` is when it was evicted, until
+    its quota is given back. `owner_gone` says that the Job it was made for
     is proved to be no more (`headgate.core.owners`). `applied` is the digest of the status that the API server has,
     `refused` those of the ones that it has refused since, with the code of the last refusal.
     """
@@ -179,6 +181,7 @@ class Workload(Record):
     admission: Admission | None = None
     reserved_at_ms: UnixMs = UnixMs(0)
     admitted_at_ms: UnixMs = UnixMs(0)
+    evicted_at_ms: UnixMs = UnixMs(0)
     conditions: tuple[Condition, ...] = ()
     checks: tuple[CheckState, ...] = ()
     observed_checks: tuple[CheckState, ...] = ()
@@ -268,6 +271,14 @@ class UsageRecord(Record):
     last_update_ms: UnixMs
     consumed: dict[str, Decimal] = {}
     penalties: dict[WorkloadKey, dict[str, Decimal]] = {}
+
+
+class Turnover(Note, frozen=True):
+    """What finished workloads have given back since `since_ms`, and in the window before, in base units."""
+
+    since_ms: UnixMs
+    freed: int
+    freed_before: int = 0
 
 
 class CheckRecord(Note, frozen=True):
@@ -399,6 +410,10 @@ class Tables(Record):
     configuration: Configuration = Configuration()
     local_queue_usage: dict[LocalQueueKey, UsageRecord] = {}
     """Those that have used anything, while admission fair sharing is on."""
+    turnover: dict[str, dict[str, Turnover]] = {}
+    """By quota tree and `<flavor>/<resource>`: what finished workloads have given back (`headgate.core.turnover`)."""
+    eviction_ms: dict[str, int] = {}
+    """By ClusterQueue: how long it takes until an evicted workload has given its quota back."""
     snapshot: SnapshotRecord | None = None
     resource_versions: dict[str, str] = {}
     """Per watched resource: the version up to which everything that matters is in the log, to resume a watch from."""

@@ -80,7 +80,8 @@ def wakes_for(verdict: Verdict, workload: WorkloadKey, cluster_queue: str, state
     if verdict.requeue_reason in PREEMPTING and not verdict.targets:
         # It waits for those whom others have preempted: what of theirs it will get, a cycle has to find out.
         return (QuotaFreed(tree=tree),)
-    return (QuotaFreed(tree=tree, flavor_resources=verdict.short, needs=verdict.needs, targets=verdict.targets),)
+    freed = QuotaFreed(tree=tree, flavor_resources=verdict.short, needs=verdict.needs, targets=verdict.targets)
+    return (freed, TimePassed(at_ms=verdict.until_ms)) if verdict.until_ms else (freed,)
 
 
 class Unused:
@@ -224,10 +225,15 @@ def came_true(
     Objects that verdicts depend on note their changes in `State.freed` as one that may help any workload of the tree;
     so does a ClusterQueue that moves to another tree, in both.
     """
+    wakes = tuple(wakes)
+    until_ms = max((wake.at_ms for wake in wakes if isinstance(wake, TimePassed)), default=0)
     for wake in wakes:
         match wake:
             case QuotaFreed():
                 woken = _freed_enough(wake, cluster_queue, since, state, unused, workload)
+                if woken is not None and woken.preempts and until_ms > now_ms:
+                    # It preempts only when its time has come; till then only enough quota wakes it.
+                    woken = None
             case ObjectChanged():
                 woken = _freed_since(tree_of(cluster_queue, state), (FREED_ANY,), since, state)
                 woken = Woken(f"a change of {wake.kind} {wake.name}, or of another", woken.at) if woken else None

@@ -86,6 +86,8 @@ def describe_configuration(configuration: Configuration) -> str:
         if kept_ms is not None:
             said.append(f"{name} {format_span(kept_ms)}")
     said += [f"{gate}={str(is_on).lower()}" for gate, is_on in sorted(configuration.feature_gates.items())]
+    if configuration.preemption_waits:
+        said.append("preemption waits for quota that comes free by itself")
     return ", ".join(said) or "defaults"
 
 

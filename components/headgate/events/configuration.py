@@ -77,7 +77,9 @@ class Configuration(ConfigurationBranch, frozen=True):
 
     It has fair sharing off and waits for no pods, as it was before logs had configurations; a new log begins with what
     Kueue does without a file (`headgate.processes.configuring`). `managed_jobs_namespace_selector` says in which
-    namespaces Jobs get Workloads, by the namespaces' labels; None: in all.
+    namespaces Jobs get Workloads, by the namespaces' labels; None: in all. `preemption_waits` is Headgate's own: before
+    a workload preempts others it waits where enough quota is expected to come free by itself as soon
+    (`headgate.core.turnover`). It is off in logs from before there was such a thing.
     """
 
     feature_gates: dict[str, bool] = {}
@@ -87,3 +89,4 @@ class Configuration(ConfigurationBranch, frozen=True):
     resources: ResourcesConfiguration = ResourcesConfiguration()
     object_retention_policies: RetentionPolicies = RetentionPolicies()
     managed_jobs_namespace_selector: LabelSelector | None = None
+    preemption_waits: bool = False

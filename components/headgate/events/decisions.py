@@ -8,7 +8,7 @@ commit's `decided_at` names the position whose state it was decided on; deciding
 from typing import Literal
 
 from headgate.events.base import EventBase
-from headgate.events.ids import PodKey, Seq, Uid, WorkloadKey
+from headgate.events.ids import PodKey, Seq, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import Admission, CheckState, PodSetRequest
 from headgate.events.queueing import Head, Needs
 
@@ -66,7 +66,7 @@ class WorkloadSkipped(EventBase, frozen=True, tag="workload.skipped"):
     that no freed quota can help, only a change of the ClusterQueue, its cohort, flavors or checks. `needs` has what
     must be available at once before a cycle can admit it. `last_tried_flavors` has, per pod set, resource to the index
     of the flavor that the scan stopped at, where flavors are left to try. `targets` are the workloads whose leaving it
-    waits for, when it has preempted.
+    waits for, when it has preempted; with `until_ms` they are preempted only if not enough quota is free by then.
     """
 
     workload: WorkloadKey
@@ -82,6 +82,7 @@ class WorkloadSkipped(EventBase, frozen=True, tag="workload.skipped"):
     last_tried_flavors: tuple[dict[str, int], ...] = ()
     needs: Needs = ()
     targets: tuple[WorkloadKey, ...] = ()
+    until_ms: UnixMs = UnixMs(0)
 
 
 class WorkloadPreempted(EventBase, frozen=True, tag="workload.preempted"):

@@ -14,7 +14,7 @@ from headgate.core.flavors import Assigner, Assignment, Mode
 from headgate.core.preemption import Target
 from headgate.core.requests import PodSetRequests
 from headgate.core.state import FlavorResource, Workload
-from headgate.events.ids import WorkloadKey
+from headgate.events.ids import UnixMs, WorkloadKey
 
 NAMESPACE_MISMATCH = "NamespaceMismatch"
 NO_FIT = "NoFit"
@@ -58,6 +58,8 @@ class Entry(msgspec.Struct):
     """Those of its targets that this cycle preempts, with the message of their conditions; the others leave already."""
     goes_on: bool = False
     """Whether some of its targets are left for the next cycle to preempt: they were too many for one."""
+    until_ms: UnixMs = UnixMs(0)
+    """Until when it waits for quota to come free by itself before it preempts its targets; 0: it does not wait."""
     replaces: Workload | None = None
     """The slice of its elastic job that it takes the place of."""
     migrates: Workload | None = None

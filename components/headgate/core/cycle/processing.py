@@ -17,9 +17,10 @@ The cycle is a function of the state and the heads alone: neither their order no
 from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from headgate.core import gates, variants
+from headgate.core import gates, turnover, variants
 from headgate.core.amounts import add, subtract
 from headgate.core.catalog import Catalog, Queue
+from headgate.core.conditions import rfc3339
 from headgate.core.cycle.entries import (
     FAILED_AFTER_NOMINATION,
     NO_CANDIDATES,
@@ -34,13 +35,14 @@ from headgate.core.cycle.nominating import Nominator
 from headgate.core.cycle.order import in_order
 from headgate.core.flavors import WAITING_FOR_QUOTA
 from headgate.core.holders import Holder
+from headgate.core.ordering import priority_of
 from headgate.core.pods_ready import WAITING_FOR_PODS_READY, all_ready
 from headgate.core.preemption import can_always_reclaim, preempted_message
 from headgate.core.preemption_gates import is_closed
 from headgate.core.quota import Ledger, Node
 from headgate.core.snapshot import Snapshot
 from headgate.core.state import FlavorResource, Stage, State, Workload
-from headgate.events.ids import WorkloadKey
+from headgate.events.ids import UnixMs, WorkloadKey
 
 WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
 PENDING_EVALUATION = "PendingEvaluation"
@@ -51,6 +53,7 @@ _OVERLAPS = "Workload has overlapping preemption targets with another workload"
 _FITS_LATER = f"{_OVERLAPS}, but will fit after these preemptions complete"
 _FITS_WITHOUT_VICTIMS = "Workload will fit after the preemptions of other workloads complete"
 _GATED = "Workload requires preemption, but it's gated"
+_WAITS = ". Unless enough quota is free by {1}, {0} workload(s) will be preempted"
 _WAITS_FOR_PODS = "waiting for all admitted workloads to be in PodsReady condition"
 
 
@@ -129,6 +132,11 @@ class _Tree:
             for fr, value in holder.usage.items():
                 after.add(holder.node, fr, value)
         return fits
+
+    def short_of(self, entry: Entry) -> dict[FlavorResource, int]:
+        """How much more has to come free for an entry, beside the victims so far."""
+        after, node = self._without_victims(), _node(entry)
+        return {fr: value - after.available(node, fr) for fr, value in entry.usage.items()}
 
     def has_room(self, entry: Entry) -> bool:
         """Whether there is room for an entry today, with every victim still there and nothing kept for who waits."""
@@ -280,6 +288,8 @@ class _Process:
 
     def _take(self, entry: Entry, tree: _Tree) -> None:
         """Give an entry its place: its quota, or its victims."""
+        if entry.mode == "Preempt" and self._waits(entry, tree):
+            return
         tree.leave(_all_targets(entry))
         self._charge(entry, tree, entry.usage)
         if entry.mode == "Preempt":
@@ -297,6 +307,45 @@ class _Process:
         tree.admit(entry)
         tree.has_moved = self._has_admitted = True
         tree.has_lent = tree.has_lent or entry.borrowing > 0
+
+    def _waits(self, entry: Entry, tree: _Tree) -> bool:
+        """
+        Let it wait, with its quota kept for it, where enough quota will probably come free by itself soon.
+
+        Whoever has a higher priority than all its targets waits no longer than evicting them takes; whoever takes back
+        what its ClusterQueue has lent, up to `RECLAIM_MS_MAX`. Nobody waits twice before it preempts.
+        """
+        if not self._configuration.preemption_waits or self._victims_leave_at_once:
+            return False
+        if entry.replaces is not None or not self._stay(entry):
+            return False
+        before, now_ms = entry.workload.verdict, self._state.now_ms
+        if before is not None and before.until_ms:
+            until_ms = before.until_ms
+        else:
+            expected_ms = turnover.expected_ms(self._state, tree.snapshot.tree.name, tree.short_of(entry))
+            if expected_ms is None or expected_ms > (patience_ms := self._patience_ms(entry)):
+                return False
+            until_ms = UnixMs(now_ms + patience_ms)
+        if until_ms <= now_ms:
+            return False
+        self._charge(entry, tree, entry.usage)
+        entry.until_ms, entry.last_tried = until_ms, ()
+        entry.requeue_reason, entry.reason = PENDING_PREEMPTION, WAITING_FOR_QUOTA
+        entry.message += _WAITS.format(len(entry.targets), rfc3339(until_ms))
+        return True
+
+    def _stay(self, entry: Entry) -> bool:
+        """Whether nobody has been evicted for it yet."""
+        workloads = self._state.workloads
+        return all(workloads[target.workload].stage is not Stage.EVICTED for target in entry.targets)
+
+    def _patience_ms(self, entry: Entry) -> int:
+        priority = priority_of(entry.workload, self._configuration)
+        targets = [self._state.workloads[target.workload] for target in entry.targets]
+        if any(priority_of(target, self._configuration) >= priority for target in targets):
+            return turnover.RECLAIM_MS_MAX
+        return max(turnover.eviction_ms(self._state, target.cluster_queue) for target in targets)
 
     def _may_admit(self) -> bool:
         """With blockAdmission one at a time, when the pods of all before it are ready (waitForPodsReadyIfNeeded)."""

@@ -79,8 +79,9 @@ def events_of(
 def _is_another(verdict: WorkloadSkipped, before: Verdict | None) -> bool:
     """Whether a verdict says anything that the one before it did not."""
     return before is None or (
-        (before.status, before.requeue_reason, before.scope, before.reason, before.message, before.targets)
-        != (verdict.status, verdict.requeue_reason, verdict.scope, verdict.reason, verdict.message, verdict.targets)
+        (before.status, before.requeue_reason, before.scope, before.reason, before.message)
+        != (verdict.status, verdict.requeue_reason, verdict.scope, verdict.reason, verdict.message)
+        or (before.targets, before.until_ms) != (verdict.targets, verdict.until_ms)
     )
 
 
@@ -228,6 +229,7 @@ def _verdict(state: State, entry: Entry) -> WorkloadSkipped:
         last_tried_flavors=entry.last_tried,
         needs=needs_of(entry) if named else (),
         targets=tuple(target.workload for target in waits_for) if named else (),
+        until_ms=entry.until_ms,
     )
 
 

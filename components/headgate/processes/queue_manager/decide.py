@@ -325,6 +325,8 @@ class QueueManager:
         wake = [at_ms for at_ms, _ in self._deadlines[:1]]
         if self._sample_at is not None:
             wake.append(self._sample_at)
+        if self._sleeping.wake_at_ms is not None:
+            wake.append(self._sleeping.wake_at_ms)
         if wake:
             commands.append(WakeAt(min(wake)))
         return commands

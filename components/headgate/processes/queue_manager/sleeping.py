@@ -8,6 +8,7 @@ was enough for, had not others been ahead, is due again when something has moved
 All of it is a hint that follows from the log: a new one looks at everything that sleeps once.
 """
 
+import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from headgate.core.waking import Sleeper, Sleepers, Unused, Woken, came_true, is
 from headgate.events import facts
 from headgate.events.commit import Commit
 from headgate.events.ids import Seq, Shape, Uid, UnixMs, WorkloadKey
-from headgate.events.queueing import WorkloadParked, WorkloadQueued, WorkloadWoken
+from headgate.events.queueing import TimePassed, WorkloadParked, WorkloadQueued, WorkloadWoken
 from headgate.events.registry import Event
 from headgate.processes.queue_manager.draft import Draft
 from headgate.processes.queue_manager.retries import Retries
@@ -45,6 +46,10 @@ class Sleeping:
         """ClusterQueues in which a verdict may sleep whose workload is gone before it was carried out."""
         self._freed_until = Seq(0)
         """`State.freed` has been looked at up to here."""
+        self._timed: list[tuple[UnixMs, Sleeper]] = []
+        """A heap: until when shapes and queues sleep that wait for a time, too. Some of them sleep no longer."""
+        self._until: dict[Sleeper, UnixMs] = {}
+        """What stands there last of each."""
         self._sleepers = Sleepers()
         self._retries = Retries(state)
         for sleeper, parked in sleepers_of(state):
@@ -53,6 +58,15 @@ class Sleeping:
     def add(self, sleeper: Sleeper, parked: Parked) -> None:
         """Keep what wakes a sleeper where its coming true will be noticed."""
         self._sleepers.add(sleeper, parked, self._state)
+        for wake in parked.wake:
+            if isinstance(wake, TimePassed) and not sleeper.workload and self._until.get(sleeper) != wake.at_ms:
+                self._until[sleeper] = wake.at_ms
+                heapq.heappush(self._timed, (wake.at_ms, sleeper))
+
+    @property
+    def wake_at_ms(self) -> UnixMs | None:
+        """The next time that something sleeps until."""
+        return self._timed[0][0] if self._timed else None
 
     # --- noting ----------------------------------------------------------------------------------------------------
 
@@ -116,6 +130,11 @@ class Sleeping:
         The others sleep on. Those who only wait for their turn are due again when something happens in their tree.
         """
         self._notice_freed()
+        while self._timed and self._timed[0][0] <= now_ms:
+            at_ms, sleeper = heapq.heappop(self._timed)
+            if self._until.get(sleeper) == at_ms:
+                del self._until[sleeper]
+            self._due[sleeper] = None
         awake = Awake([], [])
         ready = self._ready(now_ms, unused, turns, awake)
         self._due = dict.fromkeys(ready)

@@ -21,6 +21,10 @@ Who could only be admitted by preempting others comes one at a time in its Clust
 while that one is to be decided. Nobody wakes behind a head that blocks its ClusterQueue: whatever there is enough for,
 nobody passes.
 
+**What would be taken back at once is not lent.** A workload that borrows is preempted when another ClusterQueue of its
+cohort reclaims its nominal quota. So those that fill the nominal quota of a ClusterQueue that reclaims come before all
+that borrow, also those of them that are too many to be offered now.
+
 **What a preemption has freed is first for whom it was made.** In Kueue a workload that waits for its victims is in the
 heap, and is decided as soon as they are gone; what was set aside comes back from there a second later
 (`requeueBatchPeriod`). Here the workload that preempted wakes first, in any order of sharing, and whoever would not
@@ -42,8 +46,12 @@ from headgate.events.ids import Shape, UnixMs, WorkloadKey
 from headgate.events.queueing import Needs, QuotaFreed
 from headgate.processes.queue_manager.offering import OFFER_DEPTH
 
-Place = tuple[int, int, int, UnixMs, str, WorkloadKey]
-"""Where a cycle comes to it: (how many of its ClusterQueue before it, borrowing level, then Kueue's order)."""
+Place = tuple[bool, int, int, int, UnixMs, str, WorkloadKey]
+"""
+Where its turn comes.
+
+Whether its quota may be taken back, how many of its ClusterQueue come before it, borrowing level, then Kueue's order.
+"""
 
 
 class _Offered(NamedTuple):
@@ -134,13 +142,29 @@ class Turns:
 
     def stand_again(self, sleeper: Sleeper) -> None:
         """Its first has woken alone: the next of its shape comes one round of cycles later, if there is one."""
-        nth, *_ = self._places[sleeper]
+        _, nth, *_ = self._places[sleeper]
         workload = self._heads[sleeper] = self._next_of(sleeper)
-        if workload is None or nth + 1 >= OFFER_DEPTH:
+        if workload is None:
             return
-        cluster_queue = sleeper.cluster_queue
-        place = self._places[sleeper] = self._place(nth + 1, cluster_queue, workload, self._needs_of(sleeper))
+        cluster_queue, needs = sleeper.cluster_queue, self._needs_of(sleeper)
+        if nth + 1 >= OFFER_DEPTH:
+            self._keep(sleeper, needs)
+            return
+        place = self._places[sleeper] = self._place(nth + 1, cluster_queue, workload, needs, self._left)
         heapq.heappush(self._line, (True, self.group_of(cluster_queue), place, sleeper))
+
+    def _keep(self, sleeper: Sleeper, needs: Needs) -> None:
+        """
+        Keep unused quota for the others of a shape that would not borrow, though they are not offered yet.
+
+        Whoever borrowed it meanwhile would be preempted for them as soon as they are.
+        """
+        cluster_queue = sleeper.cluster_queue
+        if not needs or not self._reclaims(cluster_queue):
+            return
+        while self._left.level(cluster_queue, needs) == 0 and self._left.take(cluster_queue, needs):
+            if self._next_of(sleeper) is None:
+                return
 
     def has_come(self, sleeper: Sleeper, woken: Woken) -> bool:
         """Whether there is enough for it after those ahead of it. If so, those behind it find less."""
@@ -268,9 +292,18 @@ class Turns:
             self._blocked[cluster_queue] = pending.blocked if pending is not None else None
         return self._blocked[cluster_queue]
 
-    def _place(self, nth: int, cluster_queue: str, workload: Workload, needs: Needs) -> Place:
-        level = self._unused.level(cluster_queue, needs)
-        return (nth, level, -workload.priority, workload.queued_at_ms, workload.uid, workload.key)
+    def _place(
+        self, nth: int, cluster_queue: str, workload: Workload, needs: Needs, unused: Unused | None = None
+    ) -> Place:
+        level = (self._unused if unused is None else unused).level(cluster_queue, needs)
+        lent = level > 0 or not self._reclaims(cluster_queue)
+        return (lent, nth, level, -workload.priority, workload.queued_at_ms, workload.uid, workload.key)
+
+    def _reclaims(self, cluster_queue: str) -> bool:
+        """Whether a ClusterQueue gets back by preemption what it has lent to its cohort, and that is to be avoided."""
+        queue = self._state.cluster_queues.get(cluster_queue)
+        avoided = self._state.configuration.preemption_waits
+        return avoided and queue is not None and queue.spec.preemption.reclaim_within_cohort != "Never"
 
     def _needs_of(self, sleeper: Sleeper) -> Needs:
         sleep = self._state.sleeps.get(sleeper.cluster_queue)
