@@ -232,10 +232,10 @@ def test_an_event_of_another_process_is_found() -> None:
     assert found(history) == ["authority"]
 
 
-def test_every_event_has_one_author_but_elections() -> None:
+def test_every_event_has_one_author_but_those_of_every_process() -> None:
     """No event type is without an owner."""
     nobody = [tag for tag, kind in TAGS.items() if author_of(kind) is None]
-    assert nobody == ["leader.elected"]
+    assert nobody == ["leader.elected", "object.quarantined", "object.released"]
 
 
 def test_an_illegal_transition_is_found_once_and_ends_folding() -> None:

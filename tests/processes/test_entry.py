@@ -16,6 +16,7 @@ from tests.support.logs import TestLog
 from tests.support.waiting import until
 
 from headgate.adapters.jetstream import connect, open_log
+from headgate.core import quarantine
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import encode_commit
 from headgate.events.facts import WorkloadObserved
@@ -81,8 +82,13 @@ async def test_a_kubeconfig_that_is_not_there_is_a_configuration_error(server: B
     assert "/nowhere" in caplog.text
 
 
-async def test_an_illegal_transition_is_told_as_the_workloads_story(server: Broker, caplog) -> None:
+async def test_what_can_neither_be_folded_nor_set_aside_is_told_as_a_story(server: Broker, caplog, monkeypatch) -> None:
     """The lines say where, when, who and what, up to the one that cannot be; the exit code is that of a broken log."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(quarantine, "set_aside", fail)
     log = TestLog()
     key, uid = WorkloadKey("ns/w"), Uid("u")
     observed = WorkloadObserved(
@@ -93,10 +99,10 @@ async def test_an_illegal_transition_is_told_as_the_workloads_story(server: Brok
     released = WorkloadReleased(workload=key, uid=uid, requeued=True, reason="x", message="never evicted")
     await append(server, log, Producer.QUEUE_MANAGER, released)
     assert await main_of(Runner(processes()["scheduler"], settings_of(server))) == Exit.BROKEN
-    assert "the story of workload ns/w" in caplog.text
+    assert "the story of Workload ns/w" in caplog.text
     assert "1.0  2023-11-14T22:13:20.000Z  informer-bridge epoch 1  workload.observed" in caplog.text
     assert "2.0  2023-11-14T22:13:20.000Z  queue-manager epoch 1  workload.released" in caplog.text
-    assert "headgate explain ns/w" in caplog.text
+    assert "RuntimeError: planted" in caplog.text
 
 
 async def until_ready(cell: Any) -> None:

@@ -17,7 +17,7 @@ from headgate.events.effects import DivergenceFound, LeaderElected, SnapshotTake
 from headgate.events.facts import InformersSynced, NamespaceObserved
 from headgate.events.ids import Seq, UnixMs
 from headgate.processes import snapshots
-from headgate.processes.past import fold_on
+from headgate.processes.past import fold_on, refolding
 from headgate.processes.snapshotter.decide import VERIFY, Rules, Snapshotter, Stored, Verified
 from headgate.processes.storing import SnapshotCarrier
 
@@ -170,7 +170,7 @@ async def test_snapshots_are_stored_verified_and_pruned(around, until, running) 
     assert len(kept) == 2
     meta, state = snapshots.unpack(await around.blobs.get(kept[-1].name), "main")
     expected = fold.new_state("main")
-    await fold_on(around.log, expected, meta.position)
+    expected = await fold_on(around.log, expected, meta.position, refolding(around.log, "main"))
     assert fold.state_hash(state) == fold.state_hash(expected) == meta.state_hash
     assert status.counters.divergences == 0
     assert host.state.snapshot is not None

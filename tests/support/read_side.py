@@ -24,7 +24,7 @@ class ReadSide:
         status = Status(process="snapshotter", cell="main", holder="h", health=Health())
         status.phase = Phase.LEADING
         self.view = View(Settings(), status)
-        self.view.host = SimpleNamespace(state=self.log.state)  # type: ignore[assignment]
+        self.view.host = SimpleNamespace(state=self.log.state, is_whole=True)  # type: ignore[assignment]
         self.url = ""
         self.session: ClientSession
 

@@ -7,8 +7,9 @@ import typer
 
 from headgate.cli import options
 from headgate.cli.output import FAILED, OK, Output, console, emit
-from headgate.cli.source import BrokerSource, Source, open_source
+from headgate.cli.source import BrokerSource, Source, Until, open_source, treatments_of
 from headgate.core.audit import CHECKS, Audit, Report
+from headgate.core.quarantine import Treatments
 
 if TYPE_CHECKING:
     from headgate.core.audit_beside import FeedJudge
@@ -48,7 +49,15 @@ async def judge(where: options.SourceOptions) -> Report:
     async with open_source(where) as source:
         if isinstance(source, BrokerSource):
             return await _judge_cell(source)
-        return (await _judge_log(source, Audit(source.cell))).report()
+        auditor = await _judge_log(source, Audit(source.cell))
+        if (again := await _past_failures(source, auditor)) is not None:
+            auditor = await _judge_log(source, Audit(source.cell, treatments=again))
+        return auditor.report()
+
+
+async def _past_failures(source: Source, auditor: Audit) -> Treatments | None:
+    """What has to be set aside in a log for its audit to come past an event that cannot be folded; None if nothing."""
+    return await treatments_of(source, Until(seq=auditor.last)) if auditor.failed is not None else None
 
 
 async def _judge_log(source: Source, auditor: Audit, feed: "FeedJudge | None" = None) -> Audit:
@@ -66,9 +75,12 @@ async def _judge_cell(source: BrokerSource) -> Report:
 
     # What stands beside the log is read first: a running cell's log then reaches at least as far.
     evidence = await gather(source.log, source.cell)
-    auditor = Audit(source.cell, (seen.position for seen in evidence.snapshots))
-    feed = FeedJudge(source.cell)
+    positions = [seen.position for seen in evidence.snapshots]
+    auditor, feed = Audit(source.cell, positions), FeedJudge(source.cell)
     await _judge_log(source, auditor, feed)
+    if (again := await _past_failures(source, auditor)) is not None:
+        auditor, feed = Audit(source.cell, positions, again), FeedJudge(source.cell)
+        await _judge_log(source, auditor, feed)
     looked_at = evidence.looked_at
     found = judge(auditor, evidence)
     if auditor.folds:

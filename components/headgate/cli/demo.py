@@ -26,7 +26,7 @@ from headgate.cli import audit, cell, explain, replay
 from headgate.cli.demo_objects import TEAMS, Manifest, cluster_objects, job_objects
 from headgate.cli.options import SourceOptions
 from headgate.cli.output import FAILED, OK, CliError, console, say
-from headgate.cli.source import Source, decoded, open_source
+from headgate.cli.source import Folding, Source, decoded, open_source
 from headgate.cli.supervisor import Supervisor, UpOptions, until_signal
 from headgate.cli.up import greet
 from headgate.core import fold
@@ -179,9 +179,10 @@ async def _run(
 
 
 async def _follow(source: Source, tally: Tally) -> None:
+    folding = Folding(source)
     async for entries in source.follow(1):
         for logged in decoded(entries):
-            fold.apply(tally.state, logged)
+            tally.state = await folding.apply(tally.state, logged)
             tally.feed(logged)
 
 

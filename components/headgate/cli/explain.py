@@ -7,9 +7,10 @@ import typer
 
 from headgate.cli import options
 from headgate.cli.output import Output, console, emit
-from headgate.cli.source import commits, open_source, parse_at
+from headgate.cli.source import commits, contained, open_source, parse_at
 from headgate.core import fold
 from headgate.core.explain import Explainer, Line, Lookup, Story, condensed
+from headgate.core.quarantine import Treatments
 from headgate.core.wording import format_span, format_time
 
 app = typer.Typer(add_completion=False)
@@ -51,10 +52,15 @@ async def tell(where: options.SourceOptions, name: str, namespace: str, at: str 
         lookup = Lookup()
         async for logged in commits(source, until):
             lookup.feed(logged)
-        explainer = Explainer(fold.new_state(source.cell), lookup.find(name, namespace))
-        async for logged in commits(source, until):
-            explainer.feed(logged)
-        return explainer.story()
+        target = lookup.find(name, namespace)
+
+        async def read(treatments: Treatments) -> Story:
+            explainer = Explainer(fold.new_state(source.cell), target, treatments)
+            async for logged in commits(source, until):
+                explainer.feed(logged)
+            return explainer.story()
+
+        return await contained(source, until, read)
 
 
 def show(story: Story, *, verbose: bool = False) -> None:

@@ -177,7 +177,7 @@ _CODES: Final = {
     "BackupError": FAILED,
     "UnreadableCommitError": BROKEN,
     "BrokenLogError": BROKEN,
-    "IllegalTransitionError": BROKEN,
+    "EventFailedError": BROKEN,
     "LogDamaged": BROKEN,
     "KubernetesError": FAILED,
     "LogError": FAILED,

@@ -1,5 +1,6 @@
 """`headgate replay`: fold the log again, decide again what every process has decided, and compare."""
 
+import copy
 import time
 from typing import Annotated
 
@@ -9,8 +10,9 @@ import typer
 
 from headgate.cli import options
 from headgate.cli.output import FAILED, OK, Output, console, emit, say
-from headgate.cli.source import Source, commits, decoded, open_source, parse_at
+from headgate.cli.source import Source, commits, contained, decoded, open_source, parse_at
 from headgate.core import fold
+from headgate.core.quarantine import Treatments
 from headgate.core.replay import Plan, Replay, Replayed
 from headgate.core.verification.check import Difference
 from headgate.events.base import Producer
@@ -74,11 +76,15 @@ async def again(where: options.SourceOptions, start: str | None, stop: str | Non
 
             decide = decide_cycle
         begun = time.perf_counter()
-        replaying = Replay(fold.new_state(source.cell), plan, decide, first=first)
-        async for logged in commits(source, until):
-            replaying.feed(logged)
+
+        async def read(treatments: Treatments) -> Replayed:
+            replaying = Replay(fold.new_state(source.cell), copy.deepcopy(plan), decide, treatments, first=first)
+            async for logged in commits(source, until):
+                replaying.feed(logged)
+            return replaying.result()
+
+        result = await contained(source, until, read)
         duration_s = time.perf_counter() - begun
-        result = replaying.result()
         live = await _live_hash(source, result.position) if verify else ""
     if live and live != result.state_hash:
         difference = Difference(

@@ -7,11 +7,11 @@ create or change a stream.
 """
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import anyio
 import msgspec
@@ -23,8 +23,11 @@ from headgate.cli.cell import HOW, NATS_STORE, NATS_USERS, CellInfo, Found, find
 from headgate.cli.options import SourceOptions
 from headgate.cli.output import FAILED, CliError
 from headgate.core import fold
+from headgate.core.containment import Refolding
+from headgate.core.quarantine import EventFailedError, Treatments
 from headgate.core.state import State
 from headgate.events.commit import LoggedCommit, decode_commit
+from headgate.events.ids import Seq
 from headgate.events.subjects import parse_log_subject
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from headgate.adapters.jetstream.embedded import EmbeddedServer
     from headgate.adapters.jetstream.jetstream_log import JetStreamLog
     from headgate.processes.settings import NatsSettings
+
+T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 5.0
 BATCH = 2000
@@ -332,7 +337,56 @@ async def state_at(source: Source, until: Until = Until()) -> State:  # noqa: B0
 
     Raises what the fold raises.
     """
+    return (await _folded(source, until))[0]
+
+
+class Folding:
+    """Folds the commits of a log, and sets aside what cannot be folded as every process does."""
+
+    def __init__(self, source: Source) -> None:
+        async def start(_: Seq) -> State:
+            return fold.new_state(source.cell)
+
+        def read(first: Seq, last: Seq) -> AsyncIterator[LoggedCommit]:
+            return commits(source, Until(seq=last), first)
+
+        self._refolding = Refolding(source.cell, start, read)
+
+    @property
+    def treatments(self) -> Treatments:
+        """What has been set aside so far."""
+        return self._refolding.treatments
+
+    async def apply(self, state: State, logged: LoggedCommit) -> State:
+        """The state after a commit; another one when something of it had to be set aside. Raises BrokenLogError."""
+        try:
+            fold.apply(state, logged, self.treatments)
+        except EventFailedError as failed:
+            return await self._refolding.recover(failed)
+        return state
+
+
+async def _folded(source: Source, until: Until) -> tuple[State, Treatments]:
+    """The state there, and what had to be set aside on the way."""
+    folding = Folding(source)
     state = fold.new_state(source.cell)
     async for logged in commits(source, until):
-        fold.apply(state, logged)
-    return state
+        state = await folding.apply(state, logged)
+    return state, folding.treatments
+
+
+async def contained(source: Source, until: Until, read: Callable[[Treatments], Awaitable[T]]) -> T:
+    """
+    What a reader makes of a log, also where events cannot be folded: it reads again and sets the same aside as all do.
+
+    Raises what the reader raises.
+    """
+    try:
+        return await read(fold.NO_TREATMENTS)
+    except EventFailedError:
+        return await read(await treatments_of(source, until))
+
+
+async def treatments_of(source: Source, until: Until) -> Treatments:
+    """What has to be set aside in a log, for whoever folds it from the start. Raises what the fold raises."""
+    return (await _folded(source, until))[1]

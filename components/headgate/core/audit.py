@@ -15,6 +15,7 @@ tells all there is to tell. A finding names the check, the position and the obje
 | order          | causes and `decided_at` lie before the commit, cycles are numbered from 1                 |
 | authority      | each event is written by the process whose event it is                                    |
 | lifecycle      | every event can follow on the stage of its workload                                       |
+| folds          | no event has to be set aside because it cannot be folded                                  |
 | quota          | no reservation exceeds the quota that its cycle saw, in its queue or any cohort above     |
 | preemption     | who is preempted makes way for a pending workload whose verdict names it                  |
 | admitted-twice | nothing reserves quota or is admitted again without a release between                     |
@@ -38,6 +39,7 @@ from headgate.core.attesting import Attestations
 from headgate.core.audit_quota import QuotaAudit, took_effect
 from headgate.core.invariants import forgotten
 from headgate.core.lifecycle import IllegalTransitionError
+from headgate.core.quarantine import At, EventFailedError, Failure, Treatments
 from headgate.core.state import HOLDS_QUOTA, Stage
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import EventBase, Producer, tag_of
@@ -62,6 +64,7 @@ CHECKS = (
     "order",
     "authority",
     "lifecycle",
+    "folds",
     "quota",
     "preemption",
     "admitted-twice",
@@ -135,8 +138,8 @@ _AUTHOR_OF: dict[type, Producer] = {
 
 
 def author_of(event: type[EventBase]) -> Producer | None:
-    """The only process that may append events of a type; None when each may (`leader.elected`)."""
-    if event is effects.LeaderElected:
+    """The only process that may append events of a type; None when each may (elections, quarantine)."""
+    if event in (effects.LeaderElected, effects.ObjectQuarantined, effects.ObjectReleased):
         return None
     return _AUTHOR_OF.get(event) or _AUTHOR_OF_FAMILY[MODULES[tag_of(event)]]
 
@@ -157,8 +160,13 @@ class _Term(msgspec.Struct):
 class Audit:
     """Judges one log. Feed it every entry in order, then ask for the report; it can be asked in between."""
 
-    def __init__(self, cell: str = "main", hash_at: Iterable[Seq] = ()) -> None:
+    def __init__(
+        self, cell: str = "main", hash_at: Iterable[Seq] = (), treatments: Treatments = fold.NO_TREATMENTS
+    ) -> None:
         self.state = fold.new_state(cell)
+        self.failed: EventFailedError | None = None
+        """The event at which the fold had to stop. Audit again with `treatments`, that the fold may come past it."""
+        self._treatments = treatments
         self.findings: list[Finding] = []
         self.folds = True
         """Whether the log could be folded up to here."""
@@ -419,15 +427,22 @@ class Audit:
 
     def _fold(self, logged: LoggedCommit) -> None:
         try:
-            fold.apply(self.state, logged)
-        except IllegalTransitionError as error:
-            text = f"{error.event} cannot happen to {error.workload}, which is {error.stage.value}"
-            self._find("lifecycle", Position(logged.seq), text, error.workload)
+            fold.apply(self.state, logged, self._treatments)
+        except EventFailedError as error:
+            self.failed = error
+            self._set_aside(error.at, error.named)
             self._stop_folding()
         except fold.BrokenLogError as error:
             if not any(finding.position.seq == logged.seq for finding in self.findings):
                 self._find("chain", Position(logged.seq), error.why)
             self._stop_folding()
+        for at, failure in self._treatments.all_of(logged.seq):
+            self._set_aside(at, failure)
+
+    def _set_aside(self, at: At, failure: Failure) -> None:
+        check = "lifecycle" if failure.error.startswith(IllegalTransitionError.__name__) else "folds"
+        text = f"{failure.object.kind} {failure.object.key} is set aside: {failure.error} in {failure.where}"
+        self._find(check, Position(at.seq, at.nth), text, failure.object.key)
 
     def _stages(self, commit: Commit) -> dict[WorkloadKey, tuple[Uid, Stage]]:
         """The stages, before a commit, of the workloads that it speaks of."""

@@ -22,6 +22,7 @@ from headgate.core.explain_jobs import JobNotes
 from headgate.core.lifecycle import next_stage
 from headgate.core.lookup import Lookup, Target, UnknownWorkloadError
 from headgate.core.places import rank_of
+from headgate.core.quarantine import Treatments
 from headgate.core.standing import Standing, standing
 from headgate.core.state import Parked, Stage, State, Workload
 from headgate.core.story_lines import At, Line, Mark, Notes, Story, condensed
@@ -47,9 +48,10 @@ class Explainer:
     first commit, or the story begins where the state does.
     """
 
-    def __init__(self, state: State, target: Target) -> None:
+    def __init__(self, state: State, target: Target, treatments: Treatments = fold.NO_TREATMENTS) -> None:
         self.state = state
         self._target = target
+        self._treatments = treatments
         self._notes = Notes(target.workload)
         self._add = self._notes.add
         self._jobs = JobNotes(state, target, self._notes)
@@ -69,7 +71,7 @@ class Explainer:
         stood = _Stood.of(before)
         job_before = self.state.jobs.get(self._target.job)
         job_was = job_before.job if job_before is not None else None
-        fold.apply(self.state, logged)
+        fold.apply(self.state, logged, self._treatments)
         commit = logged.commit
         for index, event in enumerate(commit.events):
             at = At(Position(logged.seq, index), commit.time_ms, commit.producer.value)

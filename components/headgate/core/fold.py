@@ -5,17 +5,24 @@ There is one fold, and every process that needs state uses it. It checks each co
 chains), then applies its events in order. What it finds broken, it raises: a state beyond a broken commit would not
 be the state of this log.
 
+An event that cannot be applied raises `EventFailedError`, whatever its handler raises: `headgate.core.containment` says
+what a reader does then. While something is in quarantine (`headgate.core.quarantine`), or where a commit was in
+trouble before, events are applied one by one, and those about several objects object by object.
+
 `encode` gives the canonical bytes of a state, the same in every process, on every machine, under any hash seed;
 `restore` reads them back.
 """
 
 import msgspec
 
-from headgate.core import attesting, fold_decisions, fold_objects, fold_workloads, identity, places
-from headgate.core.state import ProducerRecord, State, Tables
+from headgate.core import attesting, fold_decisions, fold_objects, fold_workloads, identity, places, quarantine
+from headgate.core.fold_objects import Apply
+from headgate.core.quarantine import At, EventFailedError, Treatments
+from headgate.core.state import Index, ProducerRecord, State, Tables
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, chain, commit_id, digest
-from headgate.events.effects import LeaderElected
+from headgate.events.effects import LeaderElected, ObjectQuarantined, ObjectReleased
+from headgate.events.registry import Event
 
 
 class BrokenLogError(Exception):
@@ -34,15 +41,24 @@ class BrokenLogError(Exception):
         self.why = why
 
 
-APPLY = {**fold_objects.APPLY, **fold_workloads.APPLY, **fold_decisions.APPLY, **identity.APPLY}
+APPLY: dict[type, Apply] = {
+    **fold_objects.APPLY,
+    **fold_workloads.APPLY,
+    **fold_decisions.APPLY,
+    **identity.APPLY,
+}
+"""The handlers of all events but `leader.elected` and those of the quarantine, which `_apply_one_by_one` knows."""
 
 
-def apply(state: State, logged: LoggedCommit) -> None:
+NO_TREATMENTS = Treatments()
+
+
+def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATMENTS) -> None:
     """
-    Fold one commit into the state.
+    Fold one commit into the state. `treatments` are for events that are known to fail.
 
-    Raises BrokenLogError when it cannot follow on those before, IllegalTransitionError when an event cannot follow on
-    the stage of its workload. The state must not be used after either.
+    Raises BrokenLogError when it cannot follow on those before, EventFailedError when an event of it cannot be applied.
+    The state must not be used after either.
     """
     commit = logged.commit
     producer = state.producers.get(commit.producer)
@@ -60,12 +76,69 @@ def apply(state: State, logged: LoggedCommit) -> None:
     producer.last_hash = logged.hash
     producer.last_seq = logged.seq
     producer.last_ms = commit.time_ms
-    for event in commit.events:
+    if state.quarantine or logged.seq in treatments:
+        _apply_one_by_one(state, producer, logged, treatments)
+        return
+    index = 0
+    try:
+        for index, event in enumerate(commit.events):
+            handler = APPLY.get(type(event))
+            if handler is None:
+                _apply_one_by_one(state, producer, logged, treatments, index)
+                return
+            handler(state, event, commit, logged.seq)
+    except (BrokenLogError, EventFailedError, MemoryError):
+        raise
+    except Exception as error:
+        raise EventFailedError(At(logged.seq, index, 0), commit.events[index], error) from error
+
+
+def _apply_one_by_one(
+    state: State, producer: ProducerRecord, logged: LoggedCommit, treatments: Treatments, first: int = 0
+) -> None:
+    for index, event in enumerate(logged.commit.events[first:], first):
         if type(event) is LeaderElected:
             producer.holder = event.holder
-            state.relisting = state.relisting or commit.producer is Producer.INFORMER_BRIDGE
-        else:
-            APPLY[type(event)](state, event, commit, logged.seq)
+            state.relisting = state.relisting or logged.commit.producer is Producer.INFORMER_BRIDGE
+            continue
+        for sub, element in enumerate(quarantine.elements(event)):
+            at = At(logged.seq, index, sub)
+            try:
+                _apply_element(state, element, logged, at, treatments)
+            except (BrokenLogError, MemoryError):
+                raise
+            except Exception as error:
+                raise EventFailedError(at, element, error) from error
+
+
+def _apply_element(state: State, event: Event, logged: LoggedCommit, at: At, treatments: Treatments) -> None:
+    """Apply an event about one object, as far as neither it nor its object is set aside."""
+    failures = treatments.of(at)
+    if failures is not None:
+        for failure in failures:
+            # What an object holds is read from the indexes.
+            reindex(state)
+            quarantine.set_aside(state, failure, event, at)
+        reindex(state)
+        own = quarantine.subject_of(event).name
+        if any(failure.object.name == own for failure in failures):
+            quarantine.set_aside_event(state, event, at)
+            return
+    match event:
+        case ObjectQuarantined():
+            if quarantine.quarantined(state, event, logged, at):
+                reindex(state)
+        case ObjectReleased():
+            put_back = quarantine.released(state, event)
+            if put_back is not None:
+                reindex(state)
+                for fact in put_back:
+                    APPLY[type(fact)](state, fact, logged.commit, logged.seq)
+        case _ if quarantine.applies(state, event, logged.seq):
+            APPLY[type(event)](state, event, logged.commit, logged.seq)
+            quarantine.applied(state, event, logged.seq)
+        case _:
+            pass
 
 
 def _check(state: State, producer: ProducerRecord, logged: LoggedCommit) -> None:
@@ -118,9 +191,20 @@ def restore(cell: str, encoded: bytes) -> State:
     """
     stored = _decoder.decode(encoded)
     state = State(cell=cell, **{field: getattr(stored, field) for field in TABLES})
+    reindex(state)
+    return state
+
+
+def reindex(state: State) -> None:
+    """Make every index anew from the tables."""
+    before, state.index = state.index, Index()
     fold_objects.reindex(state)
     places.reindex(state)
-    return state
+    quarantine.reindex(state)
+    # Whoever keeps something by the count of changes finds that everything may have changed.
+    state.index.changes = max(state.index.changes, before.changes)
+    for cluster_queue in {**before.changed, **state.index.changed}:
+        places.touch(state, cluster_queue)
 
 
 def new_state(cell: str) -> State:

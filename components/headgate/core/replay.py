@@ -18,6 +18,7 @@ import msgspec
 
 from headgate.core import fold
 from headgate.core.audit import author_of
+from headgate.core.quarantine import Treatments
 from headgate.core.rules import CYCLES_SINCE, decides_alike
 from headgate.core.state import State
 from headgate.core.verification.check import NOTHING, Check, Difference, opens_term
@@ -80,10 +81,19 @@ class Replay:
     before it cannot be checked and are passed over.
     """
 
-    def __init__(self, state: State, plan: Plan, decide: DecideCycle | None, *, first: int = 1) -> None:
+    def __init__(
+        self,
+        state: State,
+        plan: Plan,
+        decide: DecideCycle | None,
+        treatments: Treatments = fold.NO_TREATMENTS,
+        *,
+        first: int = 1,
+    ) -> None:
         self.state = state
         self._plan = plan
         self._decide = decide
+        self._treatments = treatments
         self._first = first
         self._start = state.position
         self._decided: dict[Seq, tuple[Event, ...]] = {}
@@ -109,7 +119,7 @@ class Replay:
             found += check.compare(self.state, logged)
         if logged.seq >= self._first:
             self.differences += found
-        fold.apply(self.state, logged)
+        fold.apply(self.state, logged, self._treatments)
         self._look()
         for check in self._plan.checks:
             check.look(self.state, logged)

@@ -17,6 +17,7 @@ import msgspec
 from headgate.core.pending import PendingQueue
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
+from headgate.events.facts import Fact
 from headgate.events.identity import Keys, Signing
 from headgate.events.ids import (
     Epoch,
@@ -372,6 +373,36 @@ class Identity(Record):
     restored: Restoration | None = None
 
 
+class QuarantineRecord(Record):
+    """
+    An object that a defect was found with, set aside so that it costs no other (`headgate.core.quarantine`).
+
+    `key` is its name or `<namespace>/<name>`. The defect showed at `position` (event `index` of that commit, of type
+    `event`), in the fold or in the machine of `process`, in a Headgate of this `version`: `error` says what, `where`
+    in which line. `workload` is the record of a Workload as it was; it holds `charged` (by `<flavor>/<resource>`) of
+    `cluster_queue`. `fact` is the newest fact about the object that has not been folded. `retried` is the last request
+    to try again that was followed. `generation` is that of the object when it was set aside, where the log has it.
+    """
+
+    kind: str
+    key: str
+    uid: Uid = Uid("")
+    position: Seq = Seq(0)
+    index: int = 0
+    since_ms: UnixMs = UnixMs(0)
+    process: str = ""
+    event: str = ""
+    error: str = ""
+    where: str = ""
+    version: str = ""
+    cluster_queue: str = ""
+    charged: dict[str, int] = {}
+    workload: Workload | None = None
+    fact: Fact | None = None
+    retried: str = ""
+    generation: int = 0
+
+
 class Tables(Record):
     """The state proper. Every table is keyed by name, or by `<namespace>/<name>`."""
 
@@ -425,6 +456,10 @@ class Tables(Record):
     """A change by which the history that those versions belong to is recognised (`headgate.core.anchors`)."""
     identity: Identity | None = None
     """None as long as the cell is not founded, as in logs of versions that knew no identity."""
+    quarantine: dict[str, QuarantineRecord] = {}
+    """Objects that are set aside, by `<kind>/<key>`."""
+    set_aside: int = 0
+    """How many events have been set aside because they could not be folded."""
 
     branches: tuple[Branch, ...] = ()
     """Where the log does not go on as a former one did (`headgate.core.branches`), one for each restore."""
@@ -459,6 +494,8 @@ class Index:
     with a verdict, or a workload that waits for those it preempted. Those heads stand at their place in every cycle of
     the tree, offered or not. A head that has just been woken stands here no longer: it is offered.
 
+    `set_aside_owners`: uid of the owner of a Workload in quarantine -> that Workload.
+
     `changes` counts the changes to who holds quota and how much, `changed` has the number of the last one by
     ClusterQueue, the newest last: who keeps something of it finds out what is out of date without looking at all.
     """
@@ -479,6 +516,7 @@ class Index:
         "preemptors",
         "reserved",
         "selecting",
+        "set_aside_owners",
         "slices",
         "standing",
         "trees",
@@ -505,6 +543,7 @@ class Index:
         self.local_queue_usage: dict[LocalQueueKey, float] = {}
         self.preemptors: dict[str, WorkloadKey] = {}
         self.standing: dict[str, dict[str, None]] = {}
+        self.set_aside_owners: dict[str, WorkloadKey] = {}
         self.changes = 0
         self.changed: dict[str, int] = {}
 

@@ -167,6 +167,38 @@ class DivergenceFound(EventBase, frozen=True, tag="divergence.found"):
     refolded_hash: str
 
 
+class ObjectQuarantined(EventBase, frozen=True, tag="object.quarantined"):
+    """
+    Appended by every process when its machine has failed over an object, which is set aside from here on.
+
+    `name` is the object's name or `<namespace>/<name>`. `error` and `where` say what has failed and in which line,
+    `version` in which Headgate. A Workload is left alone by every process and keeps its quota; of another kind only the
+    work that failed is left undone.
+    """
+
+    kind: str
+    name: str
+    error: str
+    where: str
+    version: str
+    uid: Uid = Uid("")
+
+
+class ObjectReleased(EventBase, frozen=True, tag="object.released"):
+    """
+    Appended by the informer bridge when somebody asks for an object in quarantine to be tried again.
+
+    Also by every process when it starts, for objects that an earlier version of it has failed over. The object's record
+    is put back, and its newest fact folded. `request` is what identifies the request.
+    """
+
+    kind: str
+    name: str
+    why: str
+    uid: Uid = Uid("")
+    request: str = ""
+
+
 Effect = (
     LeaderElected
     | StatusApplied
@@ -182,4 +214,6 @@ Effect = (
     | JobStopRejected
     | SnapshotTaken
     | DivergenceFound
+    | ObjectQuarantined
+    | ObjectReleased
 )

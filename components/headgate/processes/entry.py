@@ -31,7 +31,7 @@ from headgate.adapters.kubernetes.transport import Transport
 from headgate.adapters.log import Blobs, CommitTooLarge, Log, LogDamaged
 from headgate.adapters.telemetry import Metrics, TracingError, configure_logs, open_traces
 from headgate.core.fold import BrokenLogError
-from headgate.core.lifecycle import IllegalTransitionError
+from headgate.core.quarantine import EventFailedError
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.commit import UnreadableCommitError
@@ -81,7 +81,7 @@ class View:
     @property
     def state(self) -> State | None:
         """The live state; None until the log is folded for the first time."""
-        if self.host is None or self.status.phase is Phase.STARTING:
+        if self.host is None or self.status.phase is Phase.STARTING or not self.host.is_whole:
             return None
         return self.host.state
 
@@ -353,7 +353,7 @@ async def _explain(group: BaseExceptionGroup[BaseException], runner: Runner) -> 
     errors = list(_flat(group))
     for error in errors:
         match error:
-            case IllegalTransitionError():
+            case EventFailedError():
                 _LOG.critical("stopped: %s", await _story(error, runner))
                 return Exit.BROKEN
             case BrokenLogError() | UnreadableCommitError() | LogDamaged():
@@ -373,7 +373,7 @@ async def _explain(group: BaseExceptionGroup[BaseException], runner: Runner) -> 
     return Exit.FAILED
 
 
-async def _story(error: IllegalTransitionError, runner: Runner) -> str:
+async def _story(error: EventFailedError, runner: Runner) -> str:
     """The workload's history, read anew over a connection of its own: the process's is closed by now."""
     settings = runner.settings
     with anyio.move_on_after(settings.limits.shutdown_ms / 1000):

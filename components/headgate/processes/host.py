@@ -17,8 +17,12 @@ has arrived before it decides once, so load makes batches larger and not queues 
 apart, for the same reason (`headgate.processes.pace`). Every buffer has its bound
 (`LimitSettings`): a slow loop slows the log's reader, the feeder and the answers down, and nothing grows.
 
-What cannot be true stops the process: `BrokenLogError`, `UnreadableCommitError`, `IllegalTransitionError` and
-`LogDamaged` leave `run`, and the entry tells the story.
+A defect costs its object, not the process. An event that cannot be folded is set aside as every reader does
+(`headgate.core.containment`); over an object that the machine has failed over (`headgate.core.about`) an
+`object.quarantined` is appended. In both cases, and when another process has appended one, the machine is dropped and
+made anew from the state without the object; the term goes on. What names no object, or fails again over one that is set
+aside, stops the process, as does damage to the log: `BrokenLogError`, `UnreadableCommitError`, `LogDamaged` and
+`EventFailedError` leave `run`, and the entry tells the story.
 """
 
 import asyncio
@@ -37,16 +41,21 @@ import msgspec
 
 from headgate.adapters.lease import Leadership
 from headgate.adapters.log import Appended, AppendOutcome, Blobs, Conflict, Entry, Log, LogTail, LogTruncated
-from headgate.core import fold
+from headgate.core import fold, quarantine
+from headgate.core.about import ObjectFailedError
 from headgate.core.appending import first_of_term, next_commit
 from headgate.core.fold import BrokenLogError
-from headgate.core.machine import Append, Call, Command, Committed, Machine, Settled, TakeSnapshot, WakeAt
+from headgate.core.machine import Append, Call, Command, Committed, Machine, Settled, Stimulus, TakeSnapshot, WakeAt
+from headgate.core.quarantine import EventFailedError
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, decode_commit, encode_commit
+from headgate.events.effects import ObjectQuarantined, ObjectReleased
 from headgate.events.ids import Epoch, Seq, UnixMs
+from headgate.events.registry import Event
 from headgate.processes import snapshots
 from headgate.processes.pace import Pace
+from headgate.processes.past import refolding
 from headgate.processes.settings import LimitSettings
 from headgate.processes.status import Phase, Status
 from headgate.processes.term import Carrier, Feeder, Term
@@ -58,6 +67,12 @@ DEPOSED_PAUSE_S: Final = 1.0
 
 REST_BEHIND_MAX: Final = 100
 """How many commits behind the log's end a process may be to leave the socket alone in its pauses."""
+
+BLAMED_MAX: Final = 3
+"""How often the machine may fail over one object: setting it aside must help."""
+
+_REMAKES: Final = frozenset({ObjectQuarantined, ObjectReleased})
+"""Events after which a machine that was made before has another state than it knows of."""
 
 FOLD_SLICE_NS: Final = 20_000_000
 """How long the loop folds before it lets others (the lease, /healthz) have a turn: 20 ms."""
@@ -179,6 +194,12 @@ class Host:
         self._fold_to = Seq(0)
         self._deposed = ""
         self._deposed_by_other = False
+        self._refolding = refolding(log, cell, blobs)
+        self._to_quarantine: ObjectQuarantined | None = None
+        self._blamed: dict[str, int] = {}
+        """Objects that the machine has failed over, and how often."""
+        self.is_whole = True
+        """Whether the state may be read: not while the log is folded again past an event that failed."""
         self._stopping = False
         self._tasks: anyio.abc.TaskGroup | None = None
 
@@ -290,6 +311,7 @@ class Host:
             await self._look_at_lease()
             if self._term is not None and not self._deposed:
                 self._tell_heard(self._term)
+            if self._term is not None and not self._deposed:
                 self._settle(self._term)
 
     async def _fold_inbox(self) -> None:
@@ -301,7 +323,7 @@ class Host:
         for _ in range(count):
             if self._makes_machine_here():
                 break
-            self._fold(self._inbox.popleft())
+            await self._fold(self._inbox.popleft())
             if time.perf_counter_ns() - slice_ns > FOLD_SLICE_NS:
                 self._note_progress()
                 await anyio.lowlevel.checkpoint()
@@ -330,13 +352,16 @@ class Host:
         if self._status.phase is Phase.STARTING:
             self._status.detail = f"folding the log: {self.state.position} of {self._fold_to}"
 
-    def _fold(self, entry: Entry) -> None:
+    async def _fold(self, entry: Entry) -> None:
         logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
         commit = logged.commit
         if self._subjects.get(entry.subject) is not commit.producer:
             why = f"it stands on {entry.subject}, and says that {commit.producer.value} of this cell appended it"
             raise BrokenLogError(seq=entry.seq, why=why)
-        fold.apply(self.state, logged)
+        try:
+            fold.apply(self.state, logged, self._refolding.treatments)
+        except EventFailedError as failed:
+            await self._come_past(failed)
         counters = self._status.counters
         counters.commits_folded += 1
         counters.events_folded += len(commit.events)
@@ -348,8 +373,19 @@ class Host:
         if commit.producer is self._producer and commit.epoch != term.epoch:
             self._deposed = f"epoch {commit.epoch} has begun at position {logged.seq}"
             return
+        if any(type(event) in _REMAKES for event in commit.events):
+            self._remake("an object was set aside or released")
+            return
         term.dirty = True
-        self._carry_out(term, term.machine.decide(Committed(logged)))
+        self._decide(term, Committed(logged))
+
+    async def _come_past(self, failed: EventFailedError) -> None:
+        """Fold the log again up to here without what failed. The machine goes with the state that it read."""
+        _LOG.error("%s. It is set aside; see `headgate quarantine`", failed, exc_info=failed.__cause__)
+        self._remake("an event could not be folded")
+        self.is_whole = False
+        self.state = await self._refolding.recover(failed)
+        self.is_whole = True
 
     def _look_at_append(self) -> None:
         """Whether the append under way is over, and how."""
@@ -429,10 +465,22 @@ class Host:
 
     async def _begin(self, epoch: Epoch) -> None:
         assert self._tasks is not None
+        events = self._before_the_machine()
+        if events:
+            commit, expected_last = next_commit(
+                self.state, self._producer, epoch, Append(events=events), self._now_ms()
+            )
+            self._send(commit, encode_commit(commit), expected_last)
+            return
         begun_ns = time.perf_counter_ns()
+        try:
+            machine = self._make_machine(self.state)
+        except ObjectFailedError as failed:
+            self._quarantine(failed)
+            return
         term = Term(
             epoch,
-            self._make_machine(self.state),
+            machine,
             carrier=self._carrier,
             feeder=self._feeder,
             counters=self._status.counters,
@@ -486,7 +534,44 @@ class Host:
             self._term = None
             self._status.counters.epoch = 0
 
+    def _remake(self, why: str) -> None:
+        """Drop the machine. The term goes on with one that is made from the state as it will be."""
+        if self._term is None:
+            return
+        _LOG.info("the machine is made anew: %s", why, extra={"position": self.state.position})
+        self._end_term()
+        self._status.phase = Phase.OPENING
+        self._status.detail = why
+        self._bell.set()
+
+    def _quarantine(self, failed: ObjectFailedError) -> None:
+        """Set the object aside that the machine has failed over. Raises the failure when that has not helped."""
+        name = f"{failed.kind}/{failed.key}"
+        blamed = self._blamed[name] = self._blamed.get(name, 0) + 1
+        if quarantine.is_aside(self.state, failed.kind, failed.key) or blamed > BLAMED_MAX:
+            raise failed
+        _LOG.error("%s. It is set aside; see `headgate quarantine`", failed, exc_info=failed.__cause__)
+        self._to_quarantine = quarantine.event_of(self.state, failed)
+        self._remake(f"it has failed over {failed.kind} {failed.key}")
+        self._bell.set()
+
+    def _before_the_machine(self) -> tuple[Event, ...]:
+        """What has to be in the log before a machine is made: who is set aside, and who is tried again."""
+        aside, self._to_quarantine = self._to_quarantine, None
+        if aside is not None:
+            return (aside,)
+        return quarantine.to_retry(self.state, self._producer)
+
     # --- deciding --------------------------------------------------------------------------------------------------
+
+    def _decide(self, term: Term, stimulus: Stimulus) -> None:
+        """Tell the machine, and carry out what it wants."""
+        try:
+            commands = term.machine.decide(stimulus)
+        except ObjectFailedError as failed:
+            self._quarantine(failed)
+        else:
+            self._carry_out(term, commands)
 
     def _now_ms(self) -> UnixMs:
         """The wall clock, never before our last commit: what is decided with it is written with it."""
@@ -495,9 +580,11 @@ class Host:
 
     def _tell_heard(self, term: Term) -> None:
         for stimulus in term.take_heard():
+            if self._term is not term:
+                return
             self._status.counters.stimuli += 1
             term.dirty = True
-            self._carry_out(term, term.machine.decide(stimulus))
+            self._decide(term, stimulus)
 
     def _settle(self, term: Term) -> None:
         """Send `Settled` if there is something new and nothing of ours is on its way."""
@@ -518,12 +605,11 @@ class Host:
             return
         term.dirty = False
         begun_ns = time.perf_counter_ns()
-        commands = term.machine.decide(Settled(now_ms))
         self._decided_ms = now_ms
+        self._decide(term, Settled(now_ms))
         self._status.counters.decide_ns += time.perf_counter_ns() - begun_ns
         self._status.counters.decisions += 1
-        self._carry_out(term, commands)
-        if self._after_decision is not None:
+        if self._after_decision is not None and self._term is term:
             self._after_decision(term.machine)
 
     def _carry_out(self, term: Term, commands: list[Command]) -> None:

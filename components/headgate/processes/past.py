@@ -6,6 +6,7 @@ asked for the past. Entries are read on the loop; decoding and folding them, whi
 thread, so that whoever runs the loop is not held up for longer than a slice of the interpreter's time.
 """
 
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
@@ -14,8 +15,10 @@ import anyio.to_thread
 
 from headgate.adapters.log import Blobs, Entry, Log
 from headgate.core import fold
+from headgate.core.containment import Refolding
+from headgate.core.quarantine import EventFailedError, Treatments
 from headgate.core.state import State
-from headgate.events.commit import decode_commit
+from headgate.events.commit import LoggedCommit, decode_commit
 from headgate.events.ids import Seq
 from headgate.processes import snapshots
 
@@ -30,20 +33,53 @@ class NotInLogError(LookupError):
     """Raised when a position or time is not in the log. The message names the range that is."""
 
 
-def fold_entries(state: State, entries: list[Entry]) -> None:
+def fold_entries(state: State, entries: list[Entry], treatments: Treatments = fold.NO_TREATMENTS) -> None:
     """Fold entries into a state. Raises what the fold raises."""
     for entry in entries:
-        fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms))
+        fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms), treatments)
 
 
-async def fold_on(log: Log, state: State, position: Seq) -> None:
-    """Fold the log into a state that nobody else uses, up to and including a position."""
-    if state.position >= position:
-        return
-    reading: AsyncGenerator[list[Entry], None] = log.read(state.position + 1, stop=position)  # type: ignore[assignment]
-    async with aclosing(reading):
-        async for entries in reading:
-            await anyio.to_thread.run_sync(fold_entries, state, entries)
+def refolding(log: Log, cell: str, blobs: Blobs | None = None) -> Refolding:
+    """What comes past events that cannot be folded: from the newest snapshot, or without `blobs` from the start."""
+
+    async def start(up_to: Seq) -> State:
+        if blobs is None:
+            return fold.new_state(cell)
+        return (await snapshots.newest(log, blobs, cell, up_to=up_to))[0]
+
+    async def read(first: Seq, last: Seq) -> AsyncIterator[LoggedCommit]:
+        reading: AsyncGenerator[list[Entry], None] = log.read(first, stop=last)  # type: ignore[assignment]
+        async with aclosing(reading):
+            async for entries in reading:
+                for entry in entries:
+                    yield decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
+
+    return Refolding(cell, start, read)
+
+
+async def fold_on(log: Log, state: State, position: Seq, past: Refolding) -> State:
+    """
+    Fold the log into a state that nobody else uses, up to and including a position.
+
+    The state there; another one when something had to be set aside on the way (`past`).
+    """
+    while state.position < position:
+        reading: AsyncGenerator[list[Entry], None] = log.read(state.position + 1, stop=position)  # type: ignore[assignment]
+        try:
+            async with aclosing(reading):
+                async for entries in reading:
+                    await anyio.to_thread.run_sync(fold_entries, state, entries, past.treatments)
+            break
+        except EventFailedError as failed:
+            state = await past.recover(failed)
+    return state
+
+
+async def treatments_of(log: Log, cell: str, position: Seq) -> Treatments:
+    """What has to be set aside in a log up to a position, for whoever folds it from the start."""
+    past = refolding(log, cell)
+    await fold_on(log, fold.new_state(cell), position, past)
+    return past.treatments
 
 
 class Past:
@@ -79,8 +115,7 @@ class Past:
 
     async def _fold_to(self, position: Seq) -> State:
         state, _ = await snapshots.newest(self._log, self._blobs, self._cell, up_to=position)
-        await fold_on(self._log, state, position)
-        return state
+        return await fold_on(self._log, state, position, refolding(self._log, self._cell, self._blobs))
 
     async def position_at(self, time_ms: int) -> Seq:
         """

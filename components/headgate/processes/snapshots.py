@@ -29,7 +29,7 @@ from headgate.adapters.log import (
     Log,
     LogDamaged,
 )
-from headgate.core import fold
+from headgate.core import fold, quarantine
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.commit import UnreadableCommitError, decode_commit, digest
@@ -125,7 +125,7 @@ def unpack(blob: bytes, cell: str) -> tuple[SnapshotMeta, State]:
         raise SnapshotUnusableError("its bytes are not those that were hashed when it was taken")
     try:
         state = fold.restore(cell, bytes(encoded))
-    except msgspec.MsgspecError as error:
+    except Exception as error:  # whatever a version cannot read, it can fold from the log
         why = f"version {meta.version} wrote it, and this one cannot read it ({error})"
         raise SnapshotUnusableError(why) from error
     if state.position != meta.position or state.log_hash != meta.log_hash:
@@ -155,8 +155,11 @@ async def newest(
 
     Raises LogShorterThanSnapshotError when one proves that the log is damaged;
     with `tolerant` (for tools that look at a damaged cell) it is passed over instead.
+    A snapshot in which an event is set aside that another version could not fold is passed over too, as long as the log
+    goes back to its start: this version may be able to.
     """
     last = await log.last_seq()
+    kept: tuple[State, SnapshotMeta] | None = None
     for info in reversed(await blobs.listing()):
         if up_to is not None and info.position > up_to:
             continue
@@ -170,7 +173,13 @@ async def newest(
                 raise
             _LOG.warning("snapshot %s is passed over: %s", info.name, error, extra=_extra(info))
         else:
-            return state, meta
+            version = quarantine.version_to_retry(state)
+            if not version:
+                return state, meta
+            kept = kept or (state, meta)
+            _LOG.info("snapshot %s is passed over: %s could not fold all of it", info.name, version, extra=_extra(info))
+    if kept is not None and await log.first_seq() > 1:
+        return kept
     return fold.new_state(cell), None
 
 

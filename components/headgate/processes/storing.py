@@ -89,7 +89,9 @@ class SnapshotCarrier(NoCarrier):
 
     async def _refold(self, state: State, meta: SnapshotMeta, report: Report) -> None:
         start = state.position
-        await past.fold_on(self._log, state, meta.position)
+        # Whoever took the snapshot has come past what cannot be folded in the same way.
+        again = past.refolding(self._log, self._status.cell, self._blobs)
+        state = await past.fold_on(self._log, state, meta.position, again)
         refolded = await anyio.to_thread.run_sync(fold.state_hash, state)
         self._status.counters.verifications += 1
         verified = Verified(position=meta.position, live_hash=meta.state_hash, refolded_hash=refolded)

@@ -1,8 +1,8 @@
 """
 What is said when a process must stop: one readable story instead of a traceback.
 
-For an illegal transition that is the workload's whole history, line by line, as `headgate explain` tells it, read from
-the log up to the commit that cannot be.
+For an event that can neither be folded nor set aside that is the workload's whole history, line by line, as
+`headgate explain` tells it, read from the log up to the commit that cannot be.
 """
 
 from contextlib import aclosing
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from headgate.adapters.log import Log
-from headgate.core.lifecycle import IllegalTransitionError
+from headgate.core.quarantine import EventFailedError
 from headgate.core.wording import format_time
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, decode_commit
@@ -59,14 +59,15 @@ def _is_short(value: object) -> bool:
     return isinstance(value, str | int) and len(str(value)) <= 200
 
 
-async def story_of(log: Log, error: IllegalTransitionError) -> str:
-    """The history of the workload whose transition is illegal, as text, ending with the error itself."""
+async def story_of(log: Log, error: EventFailedError) -> str:
+    """The history of the object whose event cannot be folded, as text, ending with the error itself."""
+    key = WorkloadKey(error.own.key)
     lines: list[str] = []
-    reading: AsyncGenerator[list[Entry], None] = log.read(1, stop=error.seq)  # type: ignore[assignment]
+    reading: AsyncGenerator[list[Entry], None] = log.read(1, stop=error.at.seq)  # type: ignore[assignment]
     async with aclosing(reading):
         async for entries in reading:
             for entry in entries:
-                lines += lines_of(decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms), error.workload)
+                lines += lines_of(decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms), key)
     told = "\n  ".join(lines[-LINES_MAX:])
     left_out = f"({len(lines) - LINES_MAX} earlier lines left out)\n  " if len(lines) > LINES_MAX else ""
-    return f"the story of workload {error.workload}:\n  {left_out}{told}\n{error}"
+    return f"the story of {error.own.kind} {key}:\n  {left_out}{told}\n{error}"

@@ -32,13 +32,14 @@ from aiohttp import web
 from headgate.adapters.log import Entry, Log
 from headgate.core import fold
 from headgate.core.explain import Explainer, Lookup, Story, UnknownWorkloadError
+from headgate.core.quarantine import EventFailedError
 from headgate.core.standing import standing
 from headgate.core.state import State
 from headgate.events.commit import decode_commit
 from headgate.events.ids import Seq, WorkloadKey
 from headgate.events.registry import TAGS
 from headgate.processes.entry import View
-from headgate.processes.past import NotInLogError, Past
+from headgate.processes.past import NotInLogError, Past, treatments_of
 from headgate.processes.status import Phase
 from headgate.web import answers, visibility
 from headgate.web.answers import NoSuchQueueError, NoSuchTableError
@@ -328,8 +329,13 @@ async def _explain(log: Log, cell: str, name: str, namespace: str, last: int) ->
     """The story, told by reading the log twice: whom the name means, then what happened to them."""
     lookup = Lookup()
     await _feed(log, last, lookup.feed)
-    explainer = Explainer(fold.new_state(cell), lookup.find(name, namespace))
-    await _feed(log, last, explainer.feed)
+    target = lookup.find(name, namespace)
+    explainer = Explainer(fold.new_state(cell), target)
+    try:
+        await _feed(log, last, explainer.feed)
+    except EventFailedError:
+        explainer = Explainer(fold.new_state(cell), target, await treatments_of(log, cell, Seq(last)))
+        await _feed(log, last, explainer.feed)
     return await anyio.to_thread.run_sync(explainer.story)
 
 

@@ -1,0 +1,62 @@
+"""
+The fold over a log in memory, with what cannot be folded set aside as the processes do it.
+
+For the simulated world and tests: `headgate.core.containment` asks for what it needs with coroutines, and here they
+have nothing to wait for.
+"""
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from headgate.core import fold
+from headgate.core.containment import Refolding
+from headgate.core.quarantine import EventFailedError
+from headgate.core.state import State
+from headgate.events.commit import LoggedCommit
+from headgate.events.ids import Seq
+
+T = TypeVar("T")
+
+
+def now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("it waits")
+
+
+class ContainedFold:
+    """Folds commits of one log into states. `start` gives what a process would start from, up to a position."""
+
+    def __init__(self, cell: str, log: Sequence[LoggedCommit], start: Callable[[Seq], State] | None = None) -> None:
+        async def begin(up_to: Seq) -> State:
+            return fold.new_state(cell) if start is None else start(up_to)
+
+        async def read(first: Seq, last: Seq) -> AsyncIterator[LoggedCommit]:
+            for logged in log[first - 1 : last]:
+                yield logged
+
+        self._log = log
+        self._refolding = Refolding(cell, begin, read)
+        self._cell = cell
+        self.failures: list[EventFailedError] = []
+        """What could not be folded at first, in the order in which it was met."""
+
+    def apply(self, state: State, logged: LoggedCommit) -> State:
+        """The state after a commit of the log; another one when something of it had to be set aside."""
+        try:
+            fold.apply(state, logged, self._refolding.treatments)
+        except EventFailedError as failed:
+            self.failures.append(failed)
+            return now(self._refolding.recover(failed))
+        return state
+
+    def all(self) -> State:
+        """The state after the whole log."""
+        state = fold.new_state(self._cell)
+        for logged in self._log:
+            state = self.apply(state, logged)
+        return state
