@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 from tests.benchmarks import kube_load
 from tests.benchmarks.measure import Report, Row, profiled, rss_mib
+from tests.support.owning import applied, gives_back
 
 from headgate.core import fold
 from headgate.core.appending import next_commit
@@ -30,7 +31,7 @@ from headgate.core.state import Stage, State
 from headgate.events import facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import LoggedCommit
-from headgate.events.decisions import CycleDecided, WorkloadAdmitted
+from headgate.events.decisions import CycleDecided, WorkloadAdmitted, WorkloadPreempted
 from headgate.events.ids import Epoch, LocalQueueKey, Seq, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     ClusterQueueSpec,
@@ -128,6 +129,7 @@ class Cell:
         self.heads = self.cycles = self.vain = self.commits = 0
         self.admitted: list[WorkloadKey] = []
         """Whom the last commits admitted."""
+        self._evicted: dict[WorkloadKey, None] = {}
 
     def append(self, producer: Producer, events: Sequence[EventBase], decided_at: Seq = Seq(0)) -> None:  # noqa: B008
         """Fold a commit and tell both machines."""
@@ -153,14 +155,26 @@ class Cell:
         self.admitted.extend(admitted)
         for event in events:
             self.events[type(event).__name__] += 1
+            if isinstance(event, WorkloadPreempted):
+                self._evicted[event.workload] = None
             if isinstance(event, CycleDecided):
                 self.cycles += 1
                 self.heads += len(event.heads)
                 self.vain += not admitted
 
+    def _stop_evicted(self) -> None:
+        """Whoever was preempted stops at once, and says so."""
+        evicted = [self.state.workloads[key] for key in self._evicted]
+        self._evicted.clear()
+        stopping = [each for each in evicted if each.stage is Stage.EVICTED]
+        if stopping:
+            self.append(Producer.BINDER, [applied(self.state, each) for each in stopping])
+            self.append(Producer.INFORMER_BRIDGE, [gives_back(each) for each in stopping])
+
     def settle(self) -> bool:
         """Let each machine decide once. Whether one had something to say."""
         said = False
+        self._stop_evicted()
         for producer, (name, machine) in zip(PRODUCERS, self.machines, strict=True):
             begun = time.process_time()
             commands = machine.decide(Settled(self.now_ms))

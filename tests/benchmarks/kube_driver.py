@@ -3,8 +3,8 @@ The driver of the benchmark on a real API server, a process of its own: it creat
 
 `python -m tests.benchmarks.kube_driver --server URL --ca FILE --token-file FILE --scale S`. It watches all Workloads;
 when one is admitted and its time is up it adds the condition Finished, as Kueue's performance runner does, by the
-cheapest write there is. One that is evicted has to run for all of its time when it is admitted again; its reservation
-is taken back by Headgate itself, for no job has to stop, where the runner does that for Kueue. In the end it prints
+cheapest write there is. One that is evicted has to run for all of its time when it is admitted again; its quota is
+given back by QuotaReserved=False, as that runner does for want of a job that would have to stop. In the end it prints
 what it has seen as JSON: the waits, the makespan, its own requests.
 """
 
@@ -118,6 +118,8 @@ class Driver:
         self._runs: dict[tuple[str, str], _Run] = {}
         self._due: asyncio.Queue[tuple[tuple[str, str], int]] = asyncio.Queue()
         """Whose time is up, and how often it had been evicted when that began."""
+        self._evicted: asyncio.Queue[tuple[tuple[str, str], int]] = asyncio.Queue()
+        """Who has to give its quota back, and where its condition QuotaReserved stands."""
         self._ended = 0
         self._begun = 0.0
         self._all_ended = anyio.Event()
@@ -131,6 +133,7 @@ class Driver:
             tasks.start_soon(self._tell)
             for _ in range(FINISHERS):
                 tasks.start_soon(self._finish)
+                tasks.start_soon(self._give_back)
             self._begun = time.perf_counter()
             async with anyio.create_task_group() as creating:
                 for queue in queue_names():
@@ -183,6 +186,9 @@ class Driver:
             if run.timer is not None:
                 run.timer.cancel()
         true = {each.type for each in seen.status.conditions if each.status == "True"}
+        if {"Evicted", "QuotaReserved"} <= true and "Finished" not in true:
+            at = next(n for n, each in enumerate(seen.status.conditions) if each.type == "QuotaReserved")
+            self._evicted.put_nowait((key, at))
         if "Finished" in true:
             run.finished = True
             self._ended += 1
@@ -216,6 +222,19 @@ class Driver:
             path = f"{GROUP}/namespaces/{namespace}/workloads/{name}/status?fieldManager=driver&fieldValidation=Ignore"
             await self._request("PATCH", "finish", path, msgspec.json.encode(patch), "application/json-patch+json")
 
+    async def _give_back(self) -> None:
+        while True:
+            (namespace, name), at = await self._evicted.get()
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            condition = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": "By test runner"}
+            where = f"/status/conditions/{at}"
+            patch = [
+                {"op": "test", "path": f"{where}/type", "value": "QuotaReserved"},
+                {"op": "replace", "path": where, "value": condition | {"lastTransitionTime": now}},
+            ]
+            path = f"{GROUP}/namespaces/{namespace}/workloads/{name}/status?fieldManager=driver&fieldValidation=Ignore"
+            await self._request("PATCH", "give back", path, msgspec.json.encode(patch), "application/json-patch+json")
+
     async def _request(self, method: str, what: str, path: str, body: bytes, content_type: str) -> None:
         headers = {"Content-Type": content_type, "Accept": ONLY_METADATA}
         while True:
@@ -223,6 +242,9 @@ class Driver:
             async with self._session.request(method, self._server + path, data=body, headers=headers) as answer:
                 said = await answer.read()
                 if answer.status in (200, 201):
+                    return
+                if answer.status == 422 and what == "give back":
+                    # Its conditions have changed since: what it has become is shown, too.
                     return
                 if answer.status not in (409, 429, 500, 503, 504):
                     raise RuntimeError(f"{method} {path}: {answer.status} {said[:500]!r}")

@@ -138,8 +138,8 @@ def test_changing_numbers_are_no_news_and_the_last_are_always_written() -> None:
 
 
 def test_an_eviction_goes_with_the_release_behind_it() -> None:
-    """Where no Job has to stop that is at once, and one write."""
-    bound = admitted_one()
+    """A Job that stops at once makes it one write."""
+    bound = admitted_one(owned=True)
     bound.say(MANAGER, WorkloadEvicted(**about(), reason="ClusterQueueStopped", message="m"))
     assert statuses(bound.rest()[1]) == []
     bound.say(MANAGER, WorkloadReleased(**about(), requeued=True, reason="ClusterQueueStopped", message="m"))
@@ -152,7 +152,7 @@ def test_an_eviction_goes_with_the_release_behind_it() -> None:
 
 def test_an_eviction_is_written_alone_while_a_job_stops() -> None:
     """The release may take as long as the pods do."""
-    bound = admitted_one()
+    bound = admitted_one(owned=True)
     bound.say(MANAGER, WorkloadEvicted(**about(), reason="ClusterQueueStopped", message="m"))
     assert statuses(bound.rest()[1]) == []
     assert bound.wake_at == bound.log.now_ms + WAITING_DELAY_MS
@@ -161,10 +161,19 @@ def test_an_eviction_is_written_alone_while_a_job_stops() -> None:
     assert states(call) == {"QuotaReserved": "True", "Admitted": "True", "Evicted": "True"}
 
 
-def admitted_one() -> Bound:
+def test_an_eviction_is_told_at_once_to_an_owner_that_headgate_does_not_run() -> None:
+    """He is to stop the work, and has nothing but the status to know it from."""
+    bound = admitted_one()
+    bound.say(MANAGER, WorkloadEvicted(**about(), reason="ClusterQueueStopped", message="m"))
+    (call,) = statuses(bound.rest()[1])
+    assert states(call) == {"QuotaReserved": "True", "Admitted": "True", "Evicted": "True"}
+
+
+def admitted_one(*, owned: bool = False) -> Bound:
     """A workload that is admitted, as the API server shows."""
     bound = Bound()
-    bound.say(BRIDGE, observed())
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="j", uid="job") if owned else None
+    bound.say(BRIDGE, msgspec.structs.replace(observed(), owner=owner))
     bound.say(SCHEDULER, reserved(), admitted())
     for call in bound.rest()[1]:
         bound.answer(call)

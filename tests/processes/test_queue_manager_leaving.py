@@ -155,6 +155,8 @@ def test_a_reservation_that_lands_on_a_stopped_queue_is_taken_back(cell: QueueCe
     stopping = cell.decide()
     cell.admit(A)
     cell.until_rest(stopping)
+    cell.owner_stops(A)
+    cell.settle()
     assert cell.stage(A) is Stage.PARKED
     assert cell.state.index.usage.get("cq", {}) == {}
 
@@ -171,15 +173,20 @@ def test_draining_a_cluster_queue_reaches_those_whose_local_queue_has_moved_on(c
     assert cell.stage(A) is Stage.EVICTED
 
 
-def test_a_workload_without_a_job_is_released_at_once(cell: QueueCell) -> None:
-    """Nothing runs for it that would have to stop."""
+def test_a_workload_without_a_job_is_released_when_its_owner_says_so(cell: QueueCell) -> None:
+    """Nobody else can know whether something runs for it."""
     cell.ready()
     cell.submit("a")
     cell.settle()
     cell.admit(A)
     cell.local_queue(stop="HoldAndDrain")
     said = cell.settle()
-    assert [type(event).__name__ for event in said] == ["WorkloadEvicted", "WorkloadReleased", "WorkloadParked"]
+    assert [type(event).__name__ for event in said] == ["WorkloadEvicted"]
+    assert cell.state.index.usage["cq"] != {}
+    cell.owner_stops(A)
+    said = cell.settle()
+    assert [type(event).__name__ for event in said] == ["WorkloadReleased", "WorkloadParked"]
+    assert cell.state.index.usage.get("cq", {}) == {}
 
 
 def test_a_job_resumed_but_not_yet_seen_running_holds_the_quota(cell: QueueCell) -> None:
@@ -270,6 +277,8 @@ def test_a_retry_evicts_and_waits_for_its_time(cell: QueueCell) -> None:
         "AdmissionCheck",
         'Evicted due to AdmissionCheck in Retry state: "budget" (too poor)',
     )
+    cell.owner_stops(A)
+    cell.settle()
     assert cell.stage(A) is Stage.PARKED
     assert cell.condition(A, "Requeued") == ("False", "AdmissionCheck", evicted.message)
     assert cell.wake_at == evicted_at + 90_000
@@ -300,6 +309,8 @@ def test_a_retry_without_a_time_queues_again_at_once(cell: QueueCell) -> None:
     cell.admit(A, checks=("budget",))
     checked(cell, CheckState(name="budget", state="Retry", last_transition_time=rfc3339(cell.now_ms)))
     cell.settle()
+    cell.owner_stops(A)
+    cell.settle()
     assert cell.offers() == ["a"]
     assert cell.condition(A, "Requeued") == ("True", "BackoffFinished", "The workload backoff was finished")
 
@@ -315,6 +326,8 @@ def test_a_rejection_deactivates(cell: QueueCell) -> None:
     assert isinstance(evicted, WorkloadEvicted)
     message = 'The workload is deactivated due to AdmissionCheck in Rejected state: "budget" (never)'
     assert (evicted.reason, evicted.underlying_cause, evicted.message) == ("Deactivated", "AdmissionCheck", message)
+    cell.owner_stops(A)
+    cell.settle()
     assert cell.stage(A) is Stage.PARKED
     assert cell.condition(A, "QuotaReserved") == ("False", "Deactivated", message)
     cell.submit("a", active=False)
@@ -430,16 +443,20 @@ def test_a_preempted_workload_gives_its_quota_back_when_its_job_has_stopped_and_
         assert cell.condition(A, kind) == ("False", "QuotaReserved", "Previously: Preempted to accommodate b")
 
 
-def test_a_preempted_workload_without_a_job_is_released_at_once(cell: QueueCell) -> None:
-    """Nothing runs for it."""
+def test_a_preempted_workload_without_a_job_keeps_its_quota_until_its_owner_gives_it_back(cell: QueueCell) -> None:
+    """What others have admitted onto it would run beside what runs still. One word of the owner's is enough."""
     cell.ready()
     cell.submit("a")
     b = cell.submit("b", priority=5)
     cell.settle()
     cell.admit(A)
     preempt(cell, b)
-    assert WorkloadReleased in [type(event) for event in cell.settle()]
+    assert cell.settle() == []
+    assert cell[A].admission is not None
+    cell.owner_stops(A)
+    assert [type(event) for event in cell.settle()].count(WorkloadReleased) == 1
     assert cell[A].admission is None
+    assert cell.condition(A, "Requeued") == ("True", "Preempted", "Preempted to accommodate b")
 
 
 def test_a_check_that_wants_the_impossible_finishes_the_workload(cell: QueueCell) -> None:
@@ -518,6 +535,7 @@ def test_an_evicted_workload_is_released_once(cell: QueueCell) -> None:
     evicting = cell.decide()
     assert evicting is not None
     cell.land(evicting)
+    cell.owner_stops(A)
     releasing = cell.decide()
     assert releasing is not None
     assert [type(event) for event in releasing.events] == [WorkloadReleased]

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.support.logs import START_MS, TestLog
+from tests.support.owning import applied, gives_back
 
 from headgate.core import fold
 from headgate.core.machine import Append, Committed, Settled, WakeAt
@@ -214,6 +215,11 @@ class QueueCell:
     def job(self, name: str, **job: Any) -> None:
         spec = Job(uid=f"job-{name}", created_ms=START_MS, queue_name="main", **job)
         self.see(facts.JobObserved(job=JobKey(f"team/{name}"), spec=spec))
+
+    def owner_stops(self, key: WorkloadKey) -> None:
+        """The owner of a workload without a Job sees that it is evicted, stops its work and gives its quota back."""
+        self.put(Producer.BINDER, applied(self.state, self[key]))
+        self.see(gives_back(self[key]))
 
     def run(self, name: str) -> WorkloadKey:
         """A workload of the Job `j<name>` that was admitted and resumed; its pod is active and not ready."""

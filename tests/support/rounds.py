@@ -6,18 +6,21 @@ from typing import Any
 
 import pytest
 from tests.support.logs import TestLog
+from tests.support.owning import applied, gives_back
 
 from headgate.core import places, waking
 from headgate.core.catalog import Catalog
 from headgate.core.cycle import Entry, evaluate
 from headgate.core.machine import Append, Committed, Machine, Settled
+from headgate.core.owners import is_run_here
 from headgate.core.plan.reading import Scenario
-from headgate.core.state import HOLDS_QUOTA, State, Workload
+from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
 from headgate.core.waking import Unused
 from headgate.events.base import EventBase, Producer
-from headgate.events.decisions import WorkloadPreempted
+from headgate.events.decisions import WorkloadMigrated, WorkloadPreempted
 from headgate.events.facts import InformersSynced
 from headgate.events.ids import Seq, UnixMs, WorkloadKey
+from headgate.events.queueing import WorkloadEvicted
 from headgate.processes.queue_manager.decide import QueueManager
 from headgate.processes.queue_manager.turns import Turns
 from headgate.processes.scheduler.decide import Scheduler
@@ -30,11 +33,12 @@ Placed = dict[WorkloadKey, Any]
 
 
 class Rounds:
-    """Both machines. Nobody has a job that would have to stop: an eviction is over when the queue manager looks."""
+    """Both machines. Whoever is evicted stops at once: his owner has said so before the queue manager looks."""
 
     def __init__(self, log: TestLog) -> None:
         self.log = log
         self.preempted: Counter[WorkloadKey] = Counter()
+        self._evicted: dict[WorkloadKey, None] = {}
         self._machines: dict[Producer, Machine] = {MANAGER: QueueManager(log.state), SCHEDULER: Scheduler(log.state)}
 
     @classmethod
@@ -57,17 +61,29 @@ class Rounds:
     def settle(self, producer: Producer) -> bool:
         """Let one of them decide once. Whether it had something to say."""
         said = False
+        if producer is MANAGER:
+            self._stop_evicted()
         for command in self._machines[producer].decide(Settled(self.log.now_ms)):
             if isinstance(command, Append):
                 self._tell(producer, command.events, command.decided_at)
                 said = True
         return said
 
+    def _stop_evicted(self) -> None:
+        evicted, self._evicted = self._evicted, {}
+        for key in evicted:
+            workload = self.state.workloads.get(key)
+            if workload is not None and workload.stage is Stage.EVICTED and not is_run_here(workload):
+                self._tell(Producer.BINDER, [applied(self.state, workload)], 0)
+                self._tell(Producer.INFORMER_BRIDGE, [gives_back(workload)], 0)
+
     def _tell(self, producer: Producer, events: Sequence[EventBase], decided_at: int) -> None:
         logged = self.log.append(producer, *events, decided_at=decided_at)
         for machine in self._machines.values():
             assert not any(isinstance(each, Append) for each in machine.decide(Committed(logged)))
         self.preempted.update(event.workload for event in events if isinstance(event, WorkloadPreempted))
+        evictions = (WorkloadPreempted, WorkloadEvicted, WorkloadMigrated)
+        self._evicted.update((event.workload, None) for event in events if isinstance(event, evictions))
 
     def react(self) -> bool:
         """Let the queue manager decide until it has nothing to say. Whether it had."""

@@ -8,6 +8,7 @@ import msgspec
 
 from headgate.core import conditions, fold_usage
 from headgate.core.fold_objects import Apply
+from headgate.core.foreign import differing
 from headgate.core.places import (
     PREEMPTING,
     become_preemptor,
@@ -193,6 +194,8 @@ def _status_applied(state: State, event: effects.StatusApplied, commit: Commit, 
     if workload is not None and workload.uid == event.uid:
         workload.applied, workload.refused, workload.refused_code = event.digest, (), 0
         workload.finalizer = workload.finalizer and not event.finalizer_removed
+        workload.applied_version = max(workload.applied_version, event.version)
+        workload.shown = differing(workload, workload.shown)
 
 
 def _status_rejected(state: State, event: effects.StatusRejected, commit: Commit, seq: Seq) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from headgate.core import conditions, fold_usage, gates, turnover
 from headgate.core.checks import reset
 from headgate.core.fold_objects import ANY, Apply, free, free_where, wake_for_pods
+from headgate.core.foreign import differing
 from headgate.core.ordering import priority_of
 from headgate.core.owners import is_job, owner_uid
 from headgate.core.places import (
@@ -92,6 +93,8 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
         _describe(state, workload, event)
         if event.taken_over is not None:
             _take_over(state, workload, event.taken_over)
+            workload.applied_version = event.shown.version if event.shown is not None else 0
+            workload.shown = None
             # What it shows is what there is: nothing has to be written until it changes.
             workload.applied = status_digest(workload_status(state, workload))
             follow(state, workload, commit.time_ms)
@@ -168,6 +171,7 @@ def _describe(state: State, workload: Workload, event: facts.WorkloadObserved) -
     workload.checks = merge_checks(workload.checks, workload)
     workload.preemption_gates = merged(workload.preemption_gates, event.preemption_gates)
     workload.observed_gates = event.preemption_gates
+    workload.shown = differing(workload, event.shown)
     if workload.key in state.index.usage_of:
         touch(state, workload.cluster_queue)
 
@@ -511,7 +515,7 @@ def _requeued(state: State, event: queueing.WorkloadRequeued, commit: Commit, se
         workload.conditions = conditions.put(
             workload.conditions,
             conditions.REQUEUED,
-            "True",
+            "True" if event.requeued else "False",
             event.reason,
             event.message,
             commit.time_ms,

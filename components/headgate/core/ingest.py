@@ -22,7 +22,16 @@ from msgspec.structs import replace
 
 from headgate.core.amounts import QuantityError, parse_quantity
 from headgate.core.checks import RESET_MESSAGE
-from headgate.core.conditions import DEACTIVATION_TARGET, PODS_READY, find, is_true, parse_rfc3339
+from headgate.core.conditions import (
+    DEACTIVATION_TARGET,
+    EVICTED,
+    PODS_READY,
+    QUOTA_RESERVED,
+    REQUEUED,
+    find,
+    is_true,
+    parse_rfc3339,
+)
 from headgate.core.versions import OLD_FIELDS, VersionError, renew
 from headgate.events.facts import (
     AdmissionCheckObserved,
@@ -63,6 +72,7 @@ from headgate.events.objects import (
     PodTemplate,
     ResourceFlavorSpec,
     ResourceGroup,
+    ShownConditions,
     Taint,
     TemplateMeta,
     TopologySpec,
@@ -92,7 +102,7 @@ What is watched (plural names), in the order in which facts stand in a commit: w
 owners come before what they own.
 """
 
-READING = 3
+READING = 4
 """
 The number of the rules by which `read` makes facts. Raise it whenever the same object gives another fact than before.
 
@@ -163,6 +173,7 @@ class _Meta(ApiBranch, frozen=True):
     namespace: str = ""
     uid: str = ""
     generation: int = 0
+    resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
@@ -550,6 +561,20 @@ def _workload(raw: bytes) -> tuple[_Meta, Fact | None]:
         pods_ready=None if _is_pods_ready_ours(owner) else find(status.conditions, PODS_READY),
         deactivation_target=find(status.conditions, DEACTIVATION_TARGET),
         taken_over=status if has_history else None,
+        shown=_shown(meta, status),
+    )
+
+
+def _shown(meta: _Meta, status: WorkloadStatus) -> ShownConditions | None:
+    """The conditions in which others may say something that Headgate says too; what of it is news is asked later."""
+    if not status.conditions:
+        return None
+    version = meta.resource_version
+    return ShownConditions(
+        version=int(version) if version.isdecimal() else 0,
+        quota_reserved=find(status.conditions, QUOTA_RESERVED),
+        evicted=find(status.conditions, EVICTED),
+        requeued=find(status.conditions, REQUEUED),
     )
 
 

@@ -15,7 +15,7 @@ import json
 
 import msgspec
 
-from headgate.core import conditions, families, owners, pods_ready, slices
+from headgate.core import conditions, families, foreign, owners, pods_ready, slices
 from headgate.core.conditions import DEACTIVATED
 from headgate.core.injection import InjectionError, UpdateConflictError, injected
 from headgate.core.owners import job_of
@@ -23,7 +23,7 @@ from headgate.core.places import local_queue_of
 from headgate.core.state import JobRecord, Stage, State, Workload
 from headgate.events.configuration import Configuration
 from headgate.events.ids import UnixMs
-from headgate.events.objects import CheckState, RequeueState
+from headgate.events.objects import CheckState, Condition, RequeueState
 from headgate.events.queueing import DeadlinePassed, QueueEvent, WorkloadEvicted, WorkloadFinished, WorkloadReleased
 
 _DEACTIVATED_MESSAGE = "The workload is deactivated"
@@ -150,6 +150,9 @@ def _execution_deadline(workload: Workload) -> UnixMs | None:
 
 def eviction(state: State, workload: Workload, now_ms: UnixMs) -> list[QueueEvent]:
     """What drives a workload out now; nothing when it may stay. A pending one only leaves by deactivation."""
+    by_others = _by_others(state, workload)
+    if by_others:
+        return by_others
     if not workload.spec.active and not conditions.is_true(workload.conditions, conditions.EVICTED):
         # By whom, and for what, the one may have said who has asked for it (`is_target`).
         target = workload.deactivation_target
@@ -160,6 +163,35 @@ def eviction(state: State, workload: Workload, now_ms: UnixMs) -> list[QueueEven
     if driven_out is not None:
         return [driven_out]
     return _by_slow_pods(state, workload, now_ms) or _by_execution_time(workload, now_ms)
+
+
+def _by_others(state: State, workload: Workload) -> list[QueueEvent]:
+    """
+    What others have written into a holder's conditions: that it is evicted, or that its quota is given back.
+
+    Who runs the work himself is believed that it has stopped. A Job of ours has to stop first, as after an eviction.
+    """
+    evicted, given_back = foreign.eviction(state, workload), foreign.given_back(state, workload)
+    if workload.stage is Stage.RESERVED and given_back is not None and evicted is None:
+        return [_given_back(workload, given_back, cancelled=True)]
+    cause = evicted or (given_back if workload.stage is Stage.ADMITTED else None)
+    if cause is None:
+        return []
+    said: list[QueueEvent] = [_evicted(workload, cause.reason, cause.message)]
+    if given_back is not None and not owners.is_run_here(workload):
+        said.append(_given_back(workload, cause))
+    return said
+
+
+def _given_back(workload: Workload, why: Condition, *, cancelled: bool = False) -> WorkloadReleased:
+    return WorkloadReleased(
+        workload=workload.key,
+        uid=workload.uid,
+        requeued=why.reason in _REQUEUES,
+        reason=why.reason,
+        message=why.message,
+        cancelled=cancelled,
+    )
 
 
 def _by_slow_pods(state: State, workload: Workload, now_ms: UnixMs) -> list[QueueEvent]:
@@ -277,7 +309,8 @@ def release(state: State, workload: Workload) -> WorkloadReleased | None:
     The quota of an evicted workload back, once its job has stopped; None while the job may still have pods.
 
     `started_for` says that the ungater has resumed the job and nobody has yet seen it suspended again. A Job that the
-    state does not have may run: nothing is released before it is shown, or proved to be no more.
+    state does not have may run: nothing is released before it is shown, or proved to be no more. Of an owner that
+    Headgate does not run it is his word that counts: QuotaReserved=False.
     """
     if families.waits_for_parent(state, workload) or owners.unknown_job(state, workload) is not None:
         return None
@@ -286,6 +319,17 @@ def release(state: State, workload: Workload) -> WorkloadReleased | None:
         job = record.job
         if not job.suspended or job.active > 0 or record.started_for == workload.uid:
             return None
+    elif _is_held_by_others(workload) and foreign.given_back(state, workload) is None:
+        return None
+    return released(workload)
+
+
+def _is_held_by_others(workload: Workload) -> bool:
+    return workload.admission is not None and not workload.followed and not owners.is_run_here(workload)
+
+
+def released(workload: Workload) -> WorkloadReleased:
+    """The quota of an evicted workload back, in the words of its eviction. Whoever asks knows that its work is over."""
     evicted = conditions.find(workload.conditions, conditions.EVICTED)
     reason, message = (evicted.reason, evicted.message) if evicted is not None else (DEACTIVATED, _DEACTIVATED_MESSAGE)
     return WorkloadReleased(

@@ -15,6 +15,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from headgate.core.fold_objects import as_cluster_queue, as_flavor
+from headgate.core.foreign import differing
+from headgate.core.requests import reclaimable_count
 from headgate.core.state import (
     CheckRecord,
     CohortRecord,
@@ -29,20 +31,7 @@ from headgate.core.state import (
 from headgate.events import facts
 from headgate.events.facts import Fact
 from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Uid, WorkloadKey
-from headgate.events.objects import Job, Pod
-
-
-def reclaimable_count(job: Job) -> int:
-    """
-    How many of a Job's pods are done for good, so that their quota is free (Kueue's ReclaimablePods of batch/v1 Job).
-
-    A Job with fewer completions left than it has parallel pods will not start all of them again.
-    """
-    done = job.succeeded if job.done_indexes is None else job.done_indexes
-    if job.parallelism == 1 or done == 0:
-        return 0
-    left = (job.parallelism if job.completions is None else job.completions) - done
-    return max(0, job.parallelism - max(0, left))
+from headgate.events.objects import Job, Pod, ShownConditions
 
 
 def news(state: State, fact: Fact) -> Fact | None:
@@ -100,8 +89,9 @@ def _workload(state: State, fact: facts.WorkloadObserved) -> Fact | None:
     """What a Workload's status said before we knew it, or before a restore, counts once; later what others write."""
     workload = state.workloads.get(fact.workload)
     if workload is None or workload.uid != fact.uid or fact.workload in state.unconfirmed:
-        return fact
-    fact = replace(fact, taken_over=None)
+        seen_at = ShownConditions(version=fact.shown.version) if fact.shown is not None and fact.taken_over else None
+        return replace(fact, shown=seen_at)
+    fact = replace(fact, taken_over=None, shown=differing(workload, fact.shown))
     if fact.preemption_gates == workload.preemption_gates:
         # Ours, or one that the fold has taken over.
         fact = replace(fact, preemption_gates=workload.observed_gates)
@@ -134,6 +124,7 @@ def last_fact(workload: Workload) -> facts.WorkloadObserved:
         preemption_gates=workload.observed_gates,
         pods_ready=workload.observed_pods_ready,
         deactivation_target=workload.deactivation_target,
+        shown=workload.shown,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from headgate.core import conditions
+from headgate.core import conditions, foreign
 from headgate.core.conditions import DEACTIVATED
 from headgate.core.families import never_queues
 from headgate.core.ingest import GATED_BY
@@ -29,6 +29,7 @@ from headgate.core.state import Parked, Stage, State, Workload
 from headgate.core.variants import NEVER_QUEUES
 from headgate.core.waking import Unused, Woken, came_true, wakes_for
 from headgate.events.ids import Shape, UnixMs
+from headgate.events.objects import Condition
 from headgate.events.queueing import (
     DeadlinePassed,
     ObjectChanged,
@@ -120,6 +121,10 @@ def place_of(state: State, workload: Workload, now_ms: UnixMs, limits: Limits, i
     if never_queues(state, workload):
         message = "Its variants, one per flavor, stand in line in its place"
         return Held(reason=NEVER_QUEUES, message=message, wake=itself, cluster_queue=name, silent=True)
+    kept_out = foreign.is_kept_out(workload)
+    if kept_out is not None:
+        message = kept_out.message or "Requeued is False"
+        return Held(reason=kept_out.reason, message=message, wake=itself, cluster_queue=name, silent=True)
     until = requeue_at(workload)
     if until is not None and until > now_ms:
         message = f"Waits until {conditions.rfc3339(until)} before it queues again"
@@ -160,6 +165,9 @@ def steps(
     a cycle has set aside, and that has been overtaken by what it waits for. While the informers have not shown every
     resource, nothing is said for want of a queue.
     """
+    by_others = foreign.requeueing(state, workload)
+    if by_others is not None:
+        return _said_by_others(workload, by_others)
     place = place_of(state, workload, now_ms, limits, is_active)
     match place:
         case Held(by_absence=True) if state.relisting:
@@ -170,6 +178,18 @@ def steps(
             return _towards(state, workload, place, now_ms, unused, may_go_on)
         case _:
             assert_never(place)
+
+
+def _said_by_others(workload: Workload, requeued: Condition) -> list[QueueEvent]:
+    """Others keep a workload out of the queues by its Requeued condition, or let it in again."""
+    may, reason, message = requeued.status == "True", requeued.reason, requeued.message
+    said: list[QueueEvent] = []
+    if workload.stage is not Stage.PARKED and (not may or workload.stage is not Stage.NEW):
+        wake = (ObjectChanged(kind="Workload", name=workload.key),)
+        held = Held(reason=reason, message=message or "Requeued is False", wake=wake, silent=True)
+        said.append(_parked(workload, msgspec.structs.replace(held, cluster_queue=workload.cluster_queue)))
+    told = WorkloadRequeued(workload=workload.key, uid=workload.uid, reason=reason, message=message, requeued=may)
+    return [*said, told]
 
 
 def _towards(

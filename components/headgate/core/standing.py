@@ -10,7 +10,7 @@ from typing import assert_never
 import msgspec
 
 from headgate.core.fold_objects import ANY as FREED_ANY
-from headgate.core.owners import job_of
+from headgate.core.owners import is_run_here, job_of, unknown_job
 from headgate.core.state import Stage, State, Workload
 from headgate.core.wording import SPEC_CHANGE, describe_needs, describe_wake, format_amount, place_in_line, sleep_of
 from headgate.events.ids import JobKey, UnixMs, WorkloadKey
@@ -58,7 +58,7 @@ def _said_of(state: State, workload: Workload) -> "_Said":
         case Stage.ADMITTED:
             return _admitted(state, workload)
         case Stage.EVICTED:
-            return _evicted(workload)
+            return _evicted(state, workload)
         case Stage.FINISHED:
             return _finished(workload)
         case _:
@@ -187,9 +187,13 @@ def _admitted(state: State, workload: Workload) -> _Said:
     return why, ["the end of its Job, or its eviction"]
 
 
-def _evicted(workload: Workload) -> _Said:
+def _evicted(state: State, workload: Workload) -> _Said:
     last = next((each for each in workload.conditions if each.type == "Evicted"), None)
     why = f"{last.reason}: {last.message}" if last is not None else "it has to give its quota back"
+    if unknown_job(state, workload) is not None:
+        return why, ["its Job being shown, or proved to be gone"]
+    if not is_run_here(workload):
+        return why, ["its owner setting QuotaReserved to False, its end, or its deletion"]
     return why, ["its Job stopping: suspended, with no active pods"]
 
 

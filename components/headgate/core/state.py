@@ -51,6 +51,7 @@ from headgate.events.objects import (
     ReclaimablePod,
     RequeueState,
     ResourceFlavorSpec,
+    ShownConditions,
     TopologySpec,
     WorkloadSpec,
 )
@@ -153,7 +154,9 @@ class Workload(Record):
     runs on the quota of one of its variants, and holds none of its own. `evicted_at_ms` is when it was evicted, until
     its quota is given back. `owner_gone` says that the Job it was made for
     is proved to be no more (`headgate.core.owners`). `applied` is the digest of the status that the API server has,
-    `refused` those of the ones that it has refused since, with the code of the last refusal.
+    `refused` those of the ones that it has refused since, with the code of the last refusal; `applied_version` the
+    version that the object got with the former. `shown` has the conditions that others may have written since
+    (`headgate.core.foreign`).
     """
 
     key: WorkloadKey
@@ -203,6 +206,8 @@ class Workload(Record):
     refused: tuple[str, ...] = ()
     refused_code: int = 0
     owner_gone: bool = False
+    applied_version: int = 0
+    shown: ShownConditions | None = None
 
 
 class NamespaceRecord(Note, frozen=True):

@@ -22,8 +22,8 @@ import msgspec
 from headgate.core import admission_fair_sharing, conditions, gates
 from headgate.core.activeness import ACTIVE, Activeness, cluster_queue_active, local_queue_active
 from headgate.core.amounts import amount, canonical
-from headgate.core.novelty import reclaimable_count
 from headgate.core.owners import job_of
+from headgate.core.requests import reclaimable_count
 from headgate.core.state import (
     HOLDS_QUOTA,
     PENDING,
@@ -217,6 +217,28 @@ def left_behind(written: Json, answer: bytes) -> list[str]:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return []
     return [field for field in suspects if bytes(status.get(field, b"null")) not in (b"null", b"[]", b"{}")]
+
+
+class _Versioned(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """Of an answer: the version that an object has got."""
+
+    metadata: _Versioned = _Versioned()
+
+
+_answer_decoder = msgspec.json.Decoder(_Answer)
+
+
+def version_in(answer: bytes) -> int:
+    """The resource version of an object that was answered; 0 when it cannot be read, or is no number."""
+    try:
+        version = _answer_decoder.decode(answer).metadata.resource_version
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return 0
+    return int(version) if version.isdecimal() else 0
 
 
 def removal_patch(uid: Uid, fields: Iterable[str]) -> Json:

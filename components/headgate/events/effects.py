@@ -28,13 +28,15 @@ class StatusApplied(EventBase, frozen=True, tag="workload.status_applied"):
     Appended by the binder when the API server has taken a Workload's status.
 
     `digest` identifies the status that was written, so that after a restart nothing is written twice.
-    `finalizer_removed` says that the finalizer of the finished Workload is off too, which no fact will tell.
+    `finalizer_removed` says that the finalizer of the finished Workload is off too, which no fact will tell. `version`
+    is the resource version that the object got by it: what shows another status later was written by somebody else.
     """
 
     workload: WorkloadKey
     uid: Uid
     digest: str
     finalizer_removed: bool = False
+    version: int = 0
 
 
 class StatusRejected(EventBase, frozen=True, tag="workload.status_rejected"):

@@ -25,6 +25,7 @@ from headgate.events.objects import (
     PreemptionGateState,
     ReclaimablePod,
     ResourceFlavorSpec,
+    ShownConditions,
     TopologySpec,
     WorkloadSpec,
     WorkloadStatus,
@@ -252,6 +253,8 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     Headgate whose log is lost. `checks`, `reclaimable_pods`, `finished`, `preemption_gates`, `pods_ready` (the
     PodsReady condition of a workload that no Job of ours owns) and `deactivation_target` are what others write into the
     status: check controllers, job integrations, whoever finishes a workload, opens its gates or wants it switched off.
+    `shown` has the conditions that Headgate writes too where the object shows others than the log says, which somebody
+    else may have written; with a status that is taken over, the version that it was seen at.
     """
 
     workload: WorkloadKey
@@ -271,6 +274,7 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     pods_ready: Condition | None = None
     deactivation_target: Condition | None = None
     taken_over: WorkloadStatus | None = None
+    shown: ShownConditions | None = None
 
 
 class WorkloadDeleted(EventBase, frozen=True, tag="workload.deleted"):

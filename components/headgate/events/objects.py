@@ -308,6 +308,19 @@ class WorkloadStatus(ApiBranch, frozen=True):
     preemption_gates: tuple[PreemptionGateState, ...] = ()
 
 
+class ShownConditions(ApiBranch, frozen=True):
+    """
+    Conditions that Headgate writes, as a Workload's object shows them and the state does not say.
+
+    `version` is the object's resource version; 0 when that is no number.
+    """
+
+    version: int = 0
+    quota_reserved: Condition | None = None
+    evicted: Condition | None = None
+    requeued: Condition | None = None
+
+
 class OwnerReference(ApiObject, frozen=True):
     """`metav1.OwnerReference`, the controlling one."""
 

@@ -181,12 +181,17 @@ class WorkloadReleased(EventBase, frozen=True, tag="workload.released"):
 
 
 class WorkloadRequeued(EventBase, frozen=True, tag="workload.requeued"):
-    """Appended by the queue manager when an evicted workload may queue again: its backoff or its stop is over."""
+    """
+    Appended by the queue manager when an evicted workload may queue again: its backoff or its stop is over.
+
+    Without `requeued` others have said that it may not, by the condition of that name, until they say that it may.
+    """
 
     workload: WorkloadKey
     uid: Uid
     reason: str
     message: str
+    requeued: bool = True
 
 
 class WorkloadFinished(EventBase, frozen=True, tag="workload.finished"):

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.core import conditions, families, gates, leaving, variants
+from headgate.core import conditions, families, gates, leaving, owners, variants
 from headgate.core.admission_fair_sharing import due, local_queue_usage, orders_by_usage
 from headgate.core.catalog import Catalog, Queue
 from headgate.core.cycle import Cycle, Entry, evaluate, events_of
@@ -407,7 +407,8 @@ class Rhythm:
         """An evicted workload gives its quota back and queues again if it may."""
         held_quota = workload.admission is not None
         self._append(Producer.INFORMER_BRIDGE, controllers.job_stopped(self.state, workload))
-        released = leaving.release(self.state, workload)
+        of_others = not owners.is_run_here(workload)
+        released = leaving.released(workload) if of_others else leaving.release(self.state, workload)
         if released is None:
             return False
         if held_quota:

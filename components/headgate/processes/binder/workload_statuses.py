@@ -7,8 +7,9 @@ write is under way leads to one more write with all of it.
 
 Not every change is worth a write of its own. What somebody acts upon (quota reserved, admitted, released, finished) is
 written at once, and what has happened by then goes with it. An eviction goes with the release that follows it, which
-is at once where no Job has to stop, and is written alone when none has come after WAITING_DELAY_MS: until then nobody
-but Headgate itself, which has it from the log, does anything about it. Why a workload waits is for people: it is
+is soon where a Job has to stop, and is written alone when none has come after WAITING_DELAY_MS: until then nobody but
+Headgate itself, which has it from the log, does anything about it. To an owner that Headgate does not run it is told at
+once. Why a workload waits is for people: it is
 written when it has stood for WAITING_DELAY_MS, so that nobody pays for a wait that ends in the same breath; with the
 same reason only each REPEAT_MS, since the numbers in its message change with every other workload; and within a budget
 that shrinks under load. What a running Job's counters say (PodsReady, reclaimable pods) is read by people and tools,
@@ -33,6 +34,7 @@ import msgspec
 from headgate.core.families import relatives
 from headgate.core.machine import APPLY_PATCH, MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import CONFLICT, INVALID, backoff_ms, field_conflicts, is_success, refusal
+from headgate.core.owners import is_run_here
 from headgate.core.state import PENDING, State, Workload
 from headgate.core.status import (
     ADMISSION_MANAGER,
@@ -45,6 +47,7 @@ from headgate.core.status import (
     status_digest,
     status_patch,
     status_path,
+    version_in,
     without_reservation,
     workload_status,
 )
@@ -108,6 +111,8 @@ class _Write(msgspec.Struct, frozen=True):
     uid: Uid
     digest: str
     status: Json
+    version: int = 0
+    """The version that the object got by it, once it is answered."""
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -163,7 +168,7 @@ class WorkloadStatuses:
                 self._busy[event.workload] = True
             self._dirty[event.workload] = None
         elif isinstance(event, _PATIENT):
-            self._news[event.workload] = None
+            (self._dirty if self._is_waited_for(event) else self._news)[event.workload] = None
         elif isinstance(event, effects.StatusApplied):
             self._conflicts.pop(event.workload, None)
             if self._busy.pop(event.workload, True):
@@ -184,6 +189,13 @@ class WorkloadStatuses:
         if isinstance(event, queueing.WorkloadFollowed | facts.WorkloadObserved):
             self._note_variants(event.workload)
 
+    def _is_waited_for(self, event: Event) -> bool:
+        """Whether an eviction has to be told at once: the owner, whom Headgate does not run, is to stop the work."""
+        if not isinstance(event, queueing.WorkloadEvicted | decisions.WorkloadPreempted):
+            return False
+        workload = self._state.workloads.get(event.workload)
+        return workload is not None and not is_run_here(workload)
+
     def _note_variants(self, key: WorkloadKey) -> None:
         """The variants of a workload show whether its pods are ready, as it does."""
         workload = self._state.workloads.get(key)
@@ -196,6 +208,7 @@ class WorkloadStatuses:
         if write is None:
             return
         if is_success(completed):
+            write = msgspec.structs.replace(write, version=version_in(completed.body))
             left = left_behind(write.status, completed.body)
             if left and not completed.call_id.endswith(_REMOVAL):
                 self._remove(write, left)
@@ -230,7 +243,11 @@ class WorkloadStatuses:
     def _applied(self, write: _Write) -> Event:
         removed = self._finalizers.has_removed(write.workload, write.uid)
         return effects.StatusApplied(
-            workload=write.workload, uid=write.uid, digest=write.digest, finalizer_removed=removed
+            workload=write.workload,
+            uid=write.uid,
+            digest=write.digest,
+            finalizer_removed=removed,
+            version=write.version,
         )
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:

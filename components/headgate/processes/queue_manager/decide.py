@@ -80,7 +80,7 @@ _QUEUE_FACTS = (
 """What a ClusterQueue's activeness follows from."""
 
 _SILENT = (effects.StatusApplied, effects.StatusRejected)
-"""Events that name a workload and change nothing here."""
+"""Events that name a workload and change nothing here, but when to believe what others have written."""
 
 _FREQUENT = (
     facts.WorkloadObserved,
@@ -182,7 +182,9 @@ class QueueManager:
             case _ if isinstance(event, _FREQUENT):
                 self._note_workload(event.workload, event)
             case _ if isinstance(event, _SILENT):
-                pass
+                if (workload := self.state.workloads.get(event.workload)) is not None and workload.shown is not None:
+                    # What others have written counts when nothing of ours is left to be written.
+                    self._look[event.workload] = None
             case _ if isinstance(event, _QUEUE_FACTS):
                 self._queues_changed = True
                 if isinstance(event, facts.ClusterQueueObserved):
