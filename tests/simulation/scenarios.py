@@ -258,7 +258,7 @@ def contended(seed: int) -> Scenario:
         objects=tuple(objects),
         steps=tuple(sorted(steps, key=lambda step: step.at_ms)),
         can_finish=frozenset(names),
-        configuration=Configuration(fair_sharing=fair),
+        configuration=Configuration(fair_sharing=fair, preemption_waits=seed % 2 == 0),
     )
 
 
