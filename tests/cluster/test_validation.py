@@ -101,6 +101,21 @@ def test_a_policy_of_a_job_is_an_object(client, job, field):
     assert f"cannot unmarshal array into Go struct field JobSpec.spec.{field}" in refusal["message"]
 
 
+def test_a_limit_range_of_nothing_limits_nothing(client, pod):
+    """Its spec may be absent."""
+    client.create({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "default"}})
+    client.create(pod)
+    assert client.status == 201
+
+
+def test_a_status_is_decoded_too(client, job, pod):
+    """Whoever writes it: lists and objects where they belong."""
+    for manifest, status in ((job, {"uncountedTerminatedPods": "x"}), (pod, {"containerStatuses": ["x"]})):
+        client.create(manifest)
+        client.patch(manifest, "merge", {"status": status}, subresource="status")
+        assert client.status == 422
+
+
 def test_a_selector_that_is_not_valid_is_refused_for_that(client, job):
     """Nobody asks whether it matches."""
     job["spec"]["selector"] = {"matchExpressions": [{"key": "a", "operator": "Near"}]}

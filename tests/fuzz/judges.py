@@ -168,11 +168,13 @@ class Books:
 
 
 class Rest:
-    """It comes to an end, and in the end nobody is forgotten, and what the API shows is what the log says."""
+    """It comes to an end without a defect, in the end nobody is forgotten, and who is in the log is in the cluster."""
 
     def commit(self, world: World, state: State, logged: LoggedCommit) -> None:
         for key, why in forgotten(state):
             raise Finding("forgotten", f"{key}: {why}", key)
+        for about, record in state.quarantine.items():
+            raise Finding("quarantine", f"{about}: {record.error} in {record.where}", record.key)
 
     def end(self, world: World, *, at_rest: bool) -> None:
         state = world.state

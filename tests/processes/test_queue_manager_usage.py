@@ -192,6 +192,21 @@ def test_usage_is_sampled_at_times_that_stand_in_the_log(fair: FairCell) -> None
     assert fair.cell.state.local_queue_usage == {}, "what has faded is forgotten"
 
 
+def test_nothing_is_awaited_for_a_local_queue_that_is_gone(fair: FairCell) -> None:
+    """Its usage is forgotten with it, and so is the time of its next sample: a time that is over is due for ever."""
+    fair.ready(a="1")
+    key = fair.cell.submit("w", queue="a")
+    fair.cell.settle()
+    fair.reserve(key, cpu="4")
+    fair.cell.settle()
+    fair.cell.see(facts.LocalQueueDeleted(queue=queue("a")))
+    fair.cell.settle()
+    fair.cell.pass_s(INTERVAL_S * 10)
+    fair.cell.wake_at = None
+    assert fair.cell.settle() == []
+    assert fair.cell.wake_at is None
+
+
 def test_a_sample_reorders_the_offer(fair: FairCell) -> None:
     """The head on offer is taken back when another LocalQueue has come to be behind less usage."""
     fair.ready(a="1", b="1")

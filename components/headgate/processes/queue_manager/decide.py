@@ -335,7 +335,10 @@ class QueueManager:
 
     def _sample(self, draft: Draft, now_ms: UnixMs) -> None:
         """Bring the usage of LocalQueues up to date whose sampling interval is over."""
-        if not self.state.local_queue_usage or (self._sample_at is not None and now_ms < self._sample_at):
+        if not self.state.local_queue_usage:
+            self._sample_at = None
+            return
+        if self._sample_at is not None and now_ms < self._sample_at:
             return
         queues, self._sample_at = due(self.state, now_ms)
         if queues:

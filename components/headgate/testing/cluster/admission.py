@@ -175,7 +175,7 @@ def _item_defaults(item: JsonObject) -> JsonObject:
 def _apply_defaults(spec: JsonObject, limit_range: JsonObject, notes: list[str]) -> None:
     limits: JsonObject = {}
     requests: JsonObject = {}
-    for item in limit_range["spec"].get("limits") or ():
+    for item in (limit_range.get("spec") or {}).get("limits") or ():
         if item.get("type") == "Container":
             requests |= item.get("defaultRequest") or {}
             limits |= item.get("default") or {}
@@ -200,7 +200,7 @@ def _with_defaults(
 
 def _limit_problems(spec: JsonObject, limit_range: JsonObject) -> list[str]:
     problems: list[str] = []
-    for item in limit_range["spec"].get("limits") or ():
+    for item in (limit_range.get("spec") or {}).get("limits") or ():
         match item.get("type"):
             case "Container":
                 for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):

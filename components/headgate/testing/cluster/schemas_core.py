@@ -229,9 +229,9 @@ Pod: object
     podIP: string
     podIPs: any
     startTime: string
-    initContainerStatuses: any
-    containerStatuses: any
-    ephemeralContainerStatuses: any
+    initContainerStatuses: []object (open)
+    containerStatuses: []object (open)
+    ephemeralContainerStatuses: []object (open)
     qosClass: string
     resize: string
     resourceClaimStatuses: any
@@ -318,6 +318,9 @@ SuccessPolicyRule: object
   succeededCount: integer
 SuccessPolicy: object
   rules: []$SuccessPolicyRule
+UncountedPods: object
+  succeeded: []string
+  failed: []string
 Job: object
   spec: object
     parallelism: integer
@@ -347,7 +350,7 @@ Job: object
     terminating: integer
     completedIndexes: string
     failedIndexes: string
-    uncountedTerminatedPods: any
+    uncountedTerminatedPods: $UncountedPods
     ready: integer
 PriorityClass: object
   value: integer (default=0)

@@ -7,12 +7,23 @@ added or replaced by what `values` draws.
 
 import copy
 import random
-from typing import Any
+from typing import Any, Final
 
 from headgate.adapters.kubernetes.crds.schema import Node
 from headgate.testing.cluster import BY_KIND, Kind
 from headgate.testing.fuzz.fitting import Fitting, Manifest
 from headgate.testing.fuzz.values import HOSTILE_STRINGS, WRONG, Values
+
+_METADATA: Final = (
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+    "namespace",
+    "uid",
+    "generation",
+    "creationTimestamp",
+)
 
 
 class Objects:
@@ -93,7 +104,7 @@ class Objects:
             case 4:
                 metadata["name"] = rng.choice((*HOSTILE_STRINGS, "odd.name-1", "x" * 253))
             case _:
-                field = rng.choice(("labels", "annotations", "namespace", "uid", "generation", "creationTimestamp"))
+                field = rng.choice(_METADATA)
                 metadata[field] = rng.choice(WRONG)
 
     def _whole(self, fitting: Manifest) -> Manifest:
