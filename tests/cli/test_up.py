@@ -110,13 +110,13 @@ async def test_a_process_with_wrong_settings_is_not_started_for_ever(tmp_path: P
 @pytest.mark.anyio
 async def test_started_again_a_cell_is_where_it_was(tmp_path: Path) -> None:
     """The broker and the cluster keep their addresses, the log its entries."""
-    options = UpOptions(data=tmp_path / "cell", processes=("scheduler",))
+    options = UpOptions(data=tmp_path / "cell", processes=("informer-bridge", "scheduler"))
     async with Supervisor(options) as running:
         await running.wait_ready()
         before = running.info()
     async with Supervisor(options) as running:
         await running.wait_ready()
-        (report,) = await running.reports()
+        _, report = await running.reports()
         assert (running.nats_url, running.info().server) == (before.nats_url, before.server)
         assert report.position >= 2  # the first scheduler's term, and now the second's
 

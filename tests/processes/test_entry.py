@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from tests.processes.cells import cell_of
 from tests.support.brokers import Broker
+from tests.support.founding import found
 from tests.support.logs import TestLog
 from tests.support.waiting import until
 
@@ -114,6 +115,7 @@ async def test_each_process_says_how_it_does(server: Broker, tmp_path: Path, cap
     address_file = tmp_path / "run" / "address"
     http = HttpSettings(address_file=str(address_file))
     names = ("snapshotter",)
+    await found(server.url)
     async with (
         cell_of(server, "main", names=names, routes=add_routes, http=http) as cell,
         aiohttp.ClientSession() as session,
@@ -163,16 +165,16 @@ async def test_commits_carry_the_trace_of_their_span(server: Broker, capfd, capl
 
 
 async def test_an_api_server_that_does_not_answer_shows_in_readiness(server: Broker, caplog) -> None:
-    """The bridge leads and waits; /readyz names the dependency, since when and why."""
+    """The bridge cannot know where it is, so it appends nothing; /readyz says what it waits for and why."""
     kubernetes = KubernetesSettings(server="http://127.0.0.1:9")
     runner = Runner(processes()["informer-bridge"], settings_of(server, kubernetes=kubernetes))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(runner.run)
-        await until(lambda: any(not each.ok for each in runner.status.dependencies() if "kubernetes" in each.name))
-        await until(lambda: runner.view.host is not None and runner.view.host.is_leading)
+        await until(lambda: runner.status.problems)
         report = runner.status.report()
         assert not report.ready
-        (failing,) = (each for each in report.dependencies if not each.ok)
-        assert failing.name == "kubernetes watch"
-        assert "127.0.0.1:9" in failing.error
+        (problem,) = report.problems
+        assert "which cluster this is cannot be told" in problem
+        assert "127.0.0.1:9" in problem
+        assert report.position == 0
         runner.stop()

@@ -103,6 +103,13 @@ class LogTruncated(LogDamaged):
         self.read_up_to = read_up_to
 
 
+class StreamGone(LogDamaged):
+    """Raised when a stream that was opened does not exist any more."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(f"stream {stream} does not exist any more: the broker has lost its store. {REMEDY}")
+
+
 class LogTorn(LogDamaged):
     """Raised when the broker claims entries at the end of the log that it cannot deliver."""
 

@@ -37,6 +37,7 @@ from headgate.cli import cell as cells
 from headgate.cli.children import BACKOFF_S_MIN, Child, ChildState
 from headgate.cli.output import FAILED, CliError
 from headgate.events.base import Producer
+from headgate.events.commit import digest
 from headgate.processes.settings import NatsSettings
 
 NATS: Final = "nats"
@@ -136,6 +137,7 @@ class Supervisor:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._session: aiohttp.ClientSession | None = None
         self._stopping = False
+        self._mark = digest(f"{socket.gethostname()}:{options.data.resolve()}".encode())[:6]
 
     # --- life ------------------------------------------------------------------------------------------------------
 
@@ -281,8 +283,7 @@ class Supervisor:
             **self._inherited(),
             **({"HEADGATE_BRIDGE_CONFIGURATION": configuration} if configuration else {}),
             "HEADGATE_CELL": self.options.cell,
-            # A name of its own that outlives a restart: the process takes its own lease over at once.
-            "HEADGATE_HOLDER": f"{name}-0",
+            "HEADGATE_HOLDER": self.holder(name),
             "NATS_URL": self.nats_url,
             **self._nats_env(name),
             "HEADGATE_NATS_MONITOR_URL": self.nats.monitor_url if self.nats is not None else "",
@@ -303,6 +304,14 @@ class Supervisor:
         if name not in PROCESSES:
             return {}
         return {"HEADGATE_NATS_NKEY_SEED_FILE": str(seed_file(self._users, name).resolve())}
+
+    def holder(self, name: str) -> str:
+        """
+        A process's name in leases. It outlives a restart: the process takes its own lease over at once.
+
+        A process of another data directory does not, should it be pointed to the same broker by mistake.
+        """
+        return f"{name}-{self._mark}"
 
     def _address_file(self, name: str) -> Path:
         return (self.data / "run" / f"{name}.address").resolve()

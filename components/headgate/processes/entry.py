@@ -23,23 +23,26 @@ from aiohttp import web
 
 from headgate.adapters.jetstream import BrokerError, Connection, Dependency, Health, connect, open_log
 from headgate.adapters.jetstream.blobs import open_blobs
+from headgate.adapters.jetstream.errors import STREAM_NOT_FOUND, Refused
 from headgate.adapters.jetstream.lease import open_leases
 from headgate.adapters.kubernetes.errors import ConfigurationError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
-from headgate.adapters.kubernetes.transport import Transport
-from headgate.adapters.log import Blobs, CommitTooLarge, Log, LogDamaged
+from headgate.adapters.log import REMEDY, Blobs, CommitTooLarge, Log, LogDamaged
 from headgate.adapters.telemetry import Metrics, TracingError, configure_logs, open_traces
 from headgate.core.fold import BrokenLogError
 from headgate.core.quarantine import EventFailedError
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.commit import UnreadableCommitError
+from headgate.processes.cell_record import CellRecords
 from headgate.processes.host import Host
 from headgate.processes.http import CannotListenError, application, serving
+from headgate.processes.identity import IdentityGate
 from headgate.processes.observing import Observing
 from headgate.processes.pace import Pace
 from headgate.processes.process import Given, Process
+from headgate.processes.recognising import ForeignCellError, RecognisingTransport
 from headgate.processes.settings import Settings, SettingsError
 from headgate.processes.status import Phase, Status
 from headgate.processes.story import story_of
@@ -237,6 +240,9 @@ class Runner:
     async def _connect(self, stack: AsyncExitStack) -> Given:
         settings = self.settings
         transport = await stack.enter_async_context(self._transport()) if self.process.kubernetes else None
+        records: CellRecords | None = None
+        if transport is not None and self.process.producer is Producer.INFORMER_BRIDGE:
+            records = CellRecords(transport, cell=settings.cell, namespace=settings.record.namespace)
         connection: Connection = await stack.enter_async_context(
             connect(
                 settings.nats.url,
@@ -258,16 +264,25 @@ class Runner:
             blobs=blobs,
             connection=connection,
             transport=transport,
+            gate=IdentityGate(
+                producer=self.process.producer,
+                cell=settings.cell,
+                log=self.view.log,
+                status=self.status,
+                transport=transport,
+                records=records,
+            ),
+            records=records,
             warn=self._warn,
         )
 
     @asynccontextmanager
-    async def _transport(self) -> AsyncIterator[Transport]:
+    async def _transport(self) -> AsyncIterator[RecognisingTransport]:
         kubernetes = self.settings.kubernetes
         access = resolve(server=kubernetes.server, kubeconfig=kubernetes.kubeconfig, context=kubernetes.context)
         _LOG.info("the API server is %s (from %s)", access.server, access.origin)
         async with open_transport(access) as transport:
-            yield transport
+            yield RecognisingTransport(transport)
 
     async def _host(self, stack: AsyncExitStack, given: Given, observing: Observing) -> None:
         settings = self.settings
@@ -291,6 +306,7 @@ class Runner:
             stimuli_max=parts.stimuli_max,
             splits=parts.splits,
             after_decision=parts.after_decision,
+            gate=given.gate,
         )
         self.view.host = host
         observing.gauges_of(lambda: host.state)
@@ -359,9 +375,12 @@ async def _explain(group: BaseExceptionGroup[BaseException], runner: Runner) -> 
             case BrokenLogError() | UnreadableCommitError() | LogDamaged():
                 _LOG.critical("stopped: %s", error)
                 return Exit.BROKEN
-            case ConfigurationError() | TracingError() | CannotListenError() | SettingsError():
+            case ConfigurationError() | TracingError() | CannotListenError() | SettingsError() | ForeignCellError():
                 _LOG.critical("stopped: %s", error)
                 return Exit.CONFIGURATION
+            case Refused(err_code=code) if code == STREAM_NOT_FOUND:
+                _LOG.critical("stopped: %s: the broker has lost its store. %s", error, REMEDY)
+                return Exit.BROKEN
             case BrokerError() | CommitTooLarge():
                 _LOG.critical("stopped: %s", error)
                 return Exit.BROKER

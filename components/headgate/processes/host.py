@@ -86,6 +86,36 @@ class Candidate(Protocol):
         ...
 
 
+class Gate(Protocol):
+    """Whether this process belongs to the cell of the log (`headgate.processes.identity`)."""
+
+    def waits_for(self, state: State) -> str:
+        """What has to be in the log before it may stand for election; "" when nothing is missing."""
+        ...
+
+    async def prepare(self, state: State) -> None:
+        """Asked each time before it stands for election. Raises what speaks against that."""
+        ...
+
+    def check(self, state: State) -> None:
+        """Asked before each term, for the log may have changed since. Raises what speaks against it."""
+        ...
+
+
+class OpenGate:
+    """Everybody may stand, whatever the log says."""
+
+    def waits_for(self, state: State) -> str:  # noqa: ARG002
+        """Nothing."""
+        return ""
+
+    async def prepare(self, state: State) -> None:
+        """Nothing to find out."""
+
+    def check(self, state: State) -> None:
+        """Nothing to object to."""
+
+
 class Observer(Protocol):
     """Told of everything that is folded after the start; for metrics, traces and the read side. Must not block."""
 
@@ -133,9 +163,10 @@ class Host:
 
     `make_machine` makes the machine from the folded state at the start of each term. `splits` says that an append too
     large for one message may be written as several commits, because its events do not have to be seen together.
-    `after_decision` is shown the machine after each `Settled`, to report what it could not use. Without a `pace` each
-    turn begins as soon as there is something to do; the pauses that it sets are spent in `rest`,
-    which need not take in what the log has meanwhile. `linger_s` is how much later than others it may read the log.
+    `gate` may keep it from standing for election; without one everybody may stand. `after_decision` is shown the
+    machine after each `Settled`, to report what it could not use. Without a `pace` each turn begins as soon as there is
+    something to do; the pauses that it sets are spent in `rest`, which need not take in what the log has meanwhile.
+    `linger_s` is how much later than others it may read the log.
     """
 
     def __init__(
@@ -158,6 +189,7 @@ class Host:
         stimuli_max: int = 2_000,
         splits: bool = True,
         after_decision: Callable[[Machine], None] | None = None,
+        gate: Gate | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self.state = fold.new_state(cell)
@@ -178,6 +210,7 @@ class Host:
         self._stimuli_max = stimuli_max
         self._splits = splits
         self._after_decision = after_decision
+        self._gate: Gate = gate if gate is not None else OpenGate()
         self._clock = now_ms
         self._subjects = {log.subject(each.value): each for each in Producer}
         self._bell = asyncio.Event()
@@ -255,6 +288,7 @@ class Host:
     async def _stand_for_election(self) -> None:
         """Wait for the lease, hand it to the loop, and hold it until the loop says that the term is over."""
         while True:
+            await self._gate.prepare(self.state)
             async with self._lease.hold(epoch_min=self._epoch_seen) as leadership:
                 self._term_over.clear()
                 self._leadership = leadership
@@ -301,8 +335,10 @@ class Host:
             self._bell.clear()
             await self._fold_inbox()
             if self._status.phase is Phase.STARTING and self.state.position >= self._fold_to and not self._stopping:
-                self._stand_by()
-                tasks.start_soon(self._stand_for_election)
+                self._status.detail = self._gate.waits_for(self.state)
+                if not self._status.detail:
+                    self._stand_by()
+                    tasks.start_soon(self._stand_for_election)
             self._look_at_append()
             if self._stopping and self._outstanding is None:
                 self._end_term()
@@ -451,6 +487,7 @@ class Host:
             return
         if self.state.position < self._fold_to:
             return
+        self._gate.check(self.state)
         self._status.phase = Phase.OPENING
         self._status.detail = f"opening epoch {epoch}"
         try:

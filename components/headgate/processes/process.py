@@ -16,6 +16,8 @@ from headgate.adapters.log import Blobs, Log
 from headgate.core.machine import Machine
 from headgate.core.state import State
 from headgate.events.base import Producer
+from headgate.processes.cell_record import CellRecords
+from headgate.processes.identity import IdentityGate
 from headgate.processes.outside import KubernetesCarrier, NoCarrier
 from headgate.processes.settings import Settings
 from headgate.processes.status import Status
@@ -26,7 +28,8 @@ class Given(msgspec.Struct, kw_only=True):
     """
     What a process may build on. `transport` is there if it asked for Kubernetes.
 
-    `warn` logs where the broker is set up less safely than it should be.
+    `warn` logs where the broker is set up less safely than it should be. `gate` knows cell and cluster once the process
+    stands for election; `records` is the bridge's.
     """
 
     settings: Settings
@@ -35,6 +38,8 @@ class Given(msgspec.Struct, kw_only=True):
     blobs: Blobs
     connection: Connection
     transport: Transport | None = None
+    gate: IdentityGate
+    records: CellRecords | None = None
     warn: Callable[[list[str]], None]
 
 

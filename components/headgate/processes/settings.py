@@ -158,6 +158,17 @@ class BridgeSettings(Section, frozen=True):
     configuration: str = ""
 
 
+class RecordSettings(Section, frozen=True):
+    """
+    The cluster's record of its cell (`headgate.processes.cell_record`), which the bridge keeps in a ConfigMap.
+
+    By it a broker that has lost the log is told from a new one.
+    """
+
+    namespace: str = "headgate-system"
+    every_ms: Annotated[int, Meta(ge=100)] = 30_000
+
+
 class BinderSettings(Section, frozen=True):
     """
     The binder. `events` says which Kubernetes Events it writes.
@@ -213,6 +224,7 @@ class Settings(Section, frozen=True):
     snapshots: SnapshotSettings = SnapshotSettings()
     feed: FeedSettings = FeedSettings()
     bridge: BridgeSettings = BridgeSettings()
+    record: RecordSettings = RecordSettings()
     binder: BinderSettings = BinderSettings()
     tracing: TracingSettings = TracingSettings()
     limits: LimitSettings = LimitSettings()

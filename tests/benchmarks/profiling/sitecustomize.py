@@ -20,7 +20,7 @@ SAMPLE_S = 0.01
 
 
 def _name() -> str:
-    return os.environ.get("HEADGATE_HOLDER", "").removesuffix("-0") or "cluster"
+    return os.environ.get("HEADGATE_HOLDER", "").rpartition("-")[0] or "cluster"
 
 
 def _profile(directory: str) -> None:

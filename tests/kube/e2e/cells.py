@@ -109,6 +109,10 @@ class Deployment:
                 runner.stop()
 
 
+RECORD_OF_MAIN = "  resourceNames:\n  - headgate-cell-main\n"
+"""The rule that binds the bridge to the record of the cell `main`, as kustomize writes it."""
+
+
 @asynccontextmanager
 async def deployment(plane: ControlPlane, nats_url: str) -> AsyncIterator[Deployment]:
     """Install what `headgate crds install` and `kubectl apply -k` do, but for the Deployments: those are run here."""
@@ -117,6 +121,9 @@ async def deployment(plane: ControlPlane, nats_url: str) -> AsyncIterator[Deploy
         async for installed in install(client):
             assert installed.usable, installed
         rendered = (await plane.kubectl("kustomize", str(MANIFESTS))).stdout
+        # The record of a cell is named after it, and each test has a cell of its own.
+        assert RECORD_OF_MAIN in rendered
+        rendered = rendered.replace(RECORD_OF_MAIN, "")
         kinds = ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]
         documents = [each for each in rendered.split("\n---\n") if any(f"\nkind: {kind}\n" in each for kind in kinds)]
         await plane.kubectl("apply", "-f", "-", stdin="\n---\n".join(documents))

@@ -22,11 +22,11 @@ class Use(NamedTuple):
 
 
 def granted() -> set[Use]:
-    """Every single permission of the ClusterRoles, which are named after the processes."""
+    """Every single permission of the ClusterRoles and Roles, which are named after the processes."""
     return {
         Use(role["metadata"]["name"].removeprefix("headgate-"), group, resource, verb)
         for role in yaml.safe_load_all((MANIFESTS / "rbac.yaml").read_text())
-        if role["kind"] == "ClusterRole"
+        if role["kind"] in ("ClusterRole", "Role")
         for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]

@@ -13,7 +13,7 @@ from headgate.adapters.jetstream.stream import (
     ensure_stream,
     identity_of,
     log_stream,
-    stream_info,
+    opened_info,
     sync_warnings,
     token,
 )
@@ -68,7 +68,7 @@ class JetStreamLog:
 
     async def read(self, start: int, *, stop: int | None = None) -> AsyncGenerator[list[Entry], None]:
         """See `Log.read`."""
-        info = await stream_info(self.connection, self._name)
+        info = await opened_info(self.connection, self._name)
         last = info.state.last_seq if stop is None else min(stop, info.state.last_seq)
         if info.state.last_seq < start - 1 or identity_of(info) != self._identity:
             raise LogTruncated(
@@ -96,7 +96,7 @@ class JetStreamLog:
 
     async def verify(self) -> None:
         """See `Log.verify`."""
-        info = await stream_info(self.connection, self._name)
+        info = await opened_info(self.connection, self._name)
         damage = await torn_end(self.connection, info) or await hole_in(self.connection, info)
         if damage is not None:
             raise damage
@@ -104,13 +104,13 @@ class JetStreamLog:
     async def last_seq(self, producer: str | None = None) -> int:
         """See `Log.last_seq`."""
         if producer is None:
-            return (await stream_info(self.connection, self._name)).state.last_seq
+            return (await opened_info(self.connection, self._name)).state.last_seq
         last = await last_of_subject(self.connection, self._name, self.subject(producer))
         return last.entry.seq if last is not None else 0
 
     async def first_seq(self) -> int:
         """See `Log.first_seq`."""
-        state = (await stream_info(self.connection, self._name)).state
+        state = (await opened_info(self.connection, self._name)).state
         return state.first_seq if state.messages else state.last_seq + 1
 
     async def get(self, seq: int) -> Entry:

@@ -1,7 +1,7 @@
 """
 Reading single messages of a stream from its leader.
 
-Never a follower's direct get: a fence must not be judged by a stale replica.
+Never a follower's direct get: a fence must not be judged by a stale replica. Raises StreamGone where the stream is.
 """
 
 import base64
@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from headgate.adapters.jetstream.connection import Connection
-from headgate.adapters.jetstream.errors import NO_MESSAGE, Refused
+from headgate.adapters.jetstream.errors import NO_MESSAGE, STREAM_NOT_FOUND, Refused
 from headgate.adapters.jetstream.stored_time import stored_ms
 from headgate.adapters.jetstream.stream import time_ms_of
-from headgate.adapters.log import Entry
+from headgate.adapters.log import Entry, StreamGone
 
 
 class _Stored(Struct):
@@ -62,6 +62,8 @@ async def _get(connection: Connection, stream: str, request: dict[str, str | int
     except Refused as refused:
         if refused.err_code == NO_MESSAGE:
             return None
+        if refused.err_code == STREAM_NOT_FOUND:
+            raise StreamGone(stream) from refused
         raise
     stored = got.message
     headers = _headers(stored.hdrs)

@@ -32,6 +32,7 @@ from headgate.adapters.jetstream.errors import (
     Refused,
     StreamMismatch,
 )
+from headgate.adapters.log import StreamGone
 
 _TOKEN = re.compile(r"[^\s.*>\x00-\x1f]+")
 
@@ -191,6 +192,20 @@ async def stream_info(connection: Connection, name: str) -> StreamInfo:
     :raises Refused: for instance `STREAM_NOT_FOUND`.
     """
     return await connection.call(f"STREAM.INFO.{name}", b"", _INFO, dependency=f"stream {name}")
+
+
+async def opened_info(connection: Connection, name: str) -> StreamInfo:
+    """
+    The same of a stream that was opened before.
+
+    :raises StreamGone: it does not exist any more.
+    """
+    try:
+        return await stream_info(connection, name)
+    except Refused as refused:
+        if refused.err_code == STREAM_NOT_FOUND:
+            raise StreamGone(name) from refused
+        raise
 
 
 async def stream_deleted(connection: Connection, name: str) -> list[int]:

@@ -69,6 +69,7 @@ def _kueue(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
 NAMESPACES: Final = _core("namespaces", "Namespace", namespaced=False)
 NODES: Final = _core("nodes", "Node", namespaced=False)
 PODS: Final = _core("pods", "Pod", namespaced=True)
+CONFIG_MAPS: Final = _core("configmaps", "ConfigMap", namespaced=True)
 EVENTS: Final = _core("events", "Event", namespaced=True)
 LIMIT_RANGES: Final = _core("limitranges", "LimitRange", namespaced=True)
 JOBS: Final = Resource(group="batch", version="v1", plural="jobs", kind="Job", namespaced=True)

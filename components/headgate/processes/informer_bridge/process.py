@@ -6,14 +6,19 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
+import anyio
+
 from headgate.adapters.kubernetes.resources import RESOURCES as ADDRESSES
 from headgate.core.ingest import RESOURCES
 from headgate.core.machine import Machine
+from headgate.core.state import State
 from headgate.events.base import Producer
+from headgate.processes.cell_record import keep_record
 from headgate.processes.configuring import KUEUES_DEFAULTS, load_configuration
 from headgate.processes.informer_bridge.decide import InformerBridge
 from headgate.processes.outside import KubernetesCarrier
 from headgate.processes.process import Given, Parts, Process
+from headgate.processes.term import Offer
 from headgate.processes.watching import Watching
 
 _LOG: Final = logging.getLogger(__name__)
@@ -38,10 +43,23 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
     given.status.probes.append(lambda: watching.probe(given.status.started_ms))
     given.status.retries.append(carrier.retries)
     given.status.watches.append(watching.counts)
+
+    def machine(state: State) -> Machine:
+        return InformerBridge(
+            state, configuration=configuration, new_log=KUEUES_DEFAULTS, founding=given.gate.founding()
+        )
+
+    async def feed(state: State, offer: Offer) -> None:
+        async with anyio.create_task_group() as tasks:
+            if given.records is not None:
+                every_ms = settings.record.every_ms
+                tasks.start_soon(partial(keep_record, given.records, state, given.log, every_ms=every_ms))
+            tasks.start_soon(watching, state, offer)
+
     yield Parts(
-        machine=partial(InformerBridge, configuration=configuration, new_log=KUEUES_DEFAULTS),
+        machine=machine,
         carrier=carrier,
-        feeder=watching,
+        feeder=feed,
         after_decision=_report_problems,
         stimuli_max=settings.bridge.stimuli_max,
     )

@@ -1,0 +1,134 @@
+"""
+Whether a process belongs to the cell whose log it has folded: the gate before its first term.
+
+A log says which cell, cluster and stream it belongs to (`headgate.core.identity`). Before a process stands for
+election it finds out what is in front of it: its stream, and where it talks to Kubernetes the cluster. The informer
+bridge, which founds the cell, also holds the log against the cluster's record (`headgate.processes.cell_record`), so
+that a broker that came back empty is not taken for a new one. The others wait until the cell is founded.
+
+What an API server refuses to say is asked for until it does; a process that cannot know where it is does not act.
+"""
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Final, TypeVar
+
+import anyio
+
+from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
+from headgate.adapters.kubernetes.retry import Backoff, Sleep
+from headgate.adapters.log import Log
+from headgate.core.identity import objection
+from headgate.core.ingest import UnreadableObjectError
+from headgate.core.state import State
+from headgate.events.base import Producer
+from headgate.events.identity import CellFounded
+from headgate.processes.cell_record import CellRecords
+from headgate.processes.recognising import ForeignCellError, RecognisingTransport, ask_cluster_id
+from headgate.processes.status import Status
+
+_LOG: Final = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+PROBLEM: Final = "identity"
+"""The name under which the gate says in the status what it waits for."""
+
+
+class IdentityGate:
+    """
+    The gate of one process. `cluster` is "" until `prepare` has asked, and for processes that talk to none.
+
+    `records` is given to the bridge alone.
+    """
+
+    def __init__(
+        self,
+        *,
+        producer: Producer,
+        cell: str,
+        log: Log,
+        status: Status,
+        transport: RecognisingTransport | None = None,
+        records: CellRecords | None = None,
+        sleep: Sleep = anyio.sleep,
+    ) -> None:
+        self.cluster = ""
+        self._producer = producer
+        self._cell = cell
+        self._log = log
+        self._status = status
+        self._transport = transport
+        self._records = records
+        self._sleep = sleep
+        self._log_id = uuid.uuid4().hex
+
+    def waits_for(self, state: State) -> str:
+        """What has to be in the log before this process may stand for election; "" when nothing is missing."""
+        if state.identity is None and self._producer is not Producer.INFORMER_BRIDGE:
+            return "waiting for the informer bridge to found the cell"
+        return ""
+
+    async def prepare(self, state: State) -> None:
+        """
+        Find out where this process is, and whether the log agrees. Waits for an API server that does not answer.
+
+        Raises ForeignCellError, and LogForgottenError where the cluster knows more of the log than the broker.
+        """
+        if self._transport is not None:
+            transport = self._transport
+            self.cluster = await self._answered(
+                lambda: ask_cluster_id(transport.inner), "which cluster this is cannot be told"
+            )
+        self.check(state)
+        if self._records is not None:
+            records = self._records
+            record = await self._answered(records.read, f"{records.where} cannot be read")
+            if record is not None:
+                await records.hold_against(record, state, self._log)
+        if self._transport is not None:
+            self._transport.expected = self.cluster
+
+    def check(self, state: State) -> None:
+        """Whether the log is this process's own, by what is known by now. Raises ForeignCellError."""
+        identity = state.identity
+        if identity is None:
+            # A log of an earlier version says at least whose versions it has.
+            if self.cluster and state.cluster_id not in {"", self.cluster}:
+                raise _foreign(
+                    self._cell, f"its log has the objects of the cluster {state.cluster_id}, and this is {self.cluster}"
+                )
+            return
+        why = objection(identity, cell=self._cell, stream=self._log.identity, cluster=self.cluster)
+        if why:
+            raise _foreign(self._cell, why)
+
+    def founding(self) -> CellFounded | None:
+        """What the bridge founds the cell with, if the log has no identity; None where no cluster is known."""
+        if not self.cluster:
+            return None
+        return CellFounded(cell=self._cell, cluster=self.cluster, stream=self._log.identity, log_id=self._log_id)
+
+    async def _answered(self, ask: Callable[[], Awaitable[_T]], what: str) -> _T:
+        """The answer, however long it takes; meanwhile the status says what is missing."""
+        # Jitter needs no cryptography.
+        backoff = Backoff(first_s=0.5, max_s=10.0, random=Random())  # noqa: S311
+        while True:
+            try:
+                answer = await ask()
+            except (KubernetesError, UnreadableObjectError) as error:
+                delay_s = backoff.next_s(error.retry_after if isinstance(error, ApiError) else None)
+                self._status.problem(PROBLEM, f"{what}: {error}")
+                _LOG.warning("%s: %s; asking again in %.1f s", what, error, delay_s)
+                await self._sleep(delay_s)
+            else:
+                self._status.problem(PROBLEM, None)
+                return answer
+
+
+def _foreign(cell: str, why: str) -> ForeignCellError:
+    return ForeignCellError(
+        f"the cell {cell} is not ours: {why}. Give this cell a name of its own (cell, HEADGATE_CELL, --cell), or point "
+        "it to the broker and the cluster that belong to its log; `headgate restore` adopts a copy of a log"
+    )
