@@ -8,6 +8,7 @@ need not know it.
 """
 
 import logging
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -60,7 +61,7 @@ async def serving(app: web.Application, settings: HttpSettings, *, what: str) ->
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, settings.host, settings.port)
+        site = web.TCPSite(runner, settings.host, settings.port, ssl_context=_tls(settings))
         try:
             await site.start()
         except OSError as error:
@@ -69,13 +70,29 @@ async def serving(app: web.Application, settings: HttpSettings, *, what: str) ->
                 "name another port, or 0 for a free one"
             ) from error
         host, port = runner.addresses[0][:2]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "https" if settings.tls_cert_file else "http"
+        url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         _LOG.info("%s serves %s", what, url, extra={"url": url})
         if settings.address_file:
             _write(Path(settings.address_file), url)
         yield url
     finally:
         await runner.cleanup()
+
+
+def _tls(settings: HttpSettings) -> ssl.SSLContext | None:
+    """The context of the certificate, if there is one. Raises CannotListenError when it cannot be used."""
+    if not settings.tls_cert_file:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise CannotListenError(
+            f"http.tls_cert_file {settings.tls_cert_file}, http.tls_key_file {settings.tls_key_file}: "
+            f"they cannot be used: {error}"
+        ) from error
+    return context
 
 
 def _write(file: Path, url: str) -> None:

@@ -106,12 +106,18 @@ class HttpSettings(Section, frozen=True):
     """
     Where /healthz, /readyz and /metrics are served, and by the snapshotter the read side.
 
-    Port 0 takes a free one; the address is logged, and written to `address_file` if one is named.
+    Port 0 takes a free one; the address is logged, and written to `address_file` if one is named. `authentication` says
+    who may use the read side: with `kubernetes` callers show a token, and the API server says what they may see; with
+    `off` everybody sees everything; `auto` is `kubernetes` in a pod, and no question on loopback; elsewhere the read
+    side does not start. With a certificate and its key everything is served over TLS.
     """
 
     host: str = "127.0.0.1"
     port: Port = 0
     address_file: str = ""
+    authentication: Literal["auto", "kubernetes", "off"] = "auto"
+    tls_cert_file: str = ""
+    tls_key_file: str = ""
 
 
 class LeaseSettings(Section, frozen=True):

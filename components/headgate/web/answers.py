@@ -67,9 +67,9 @@ def overview(state: State) -> dict[str, Any]:
     }
 
 
-def table(state: State, name: str, *, limit: int, after: str = "") -> dict[str, Any]:
+def table(state: State, name: str, *, limit: int, after: str = "", namespaces: tuple[str, ...] = ()) -> dict[str, Any]:
     """
-    Rows of a table in the order of their keys: at most `limit`, those behind the key `after`.
+    Rows of a table in the order of their keys: at most `limit`, those behind the key `after`, of some namespaces.
 
     `next` is there when more follow: the key to go on after.
 
@@ -78,7 +78,9 @@ def table(state: State, name: str, *, limit: int, after: str = "") -> dict[str, 
     if name not in KEYED:
         raise NoSuchTableError(f"there is no table {name!r}; there is {', '.join(KEYED)}")
     rows = getattr(state, name)
-    keys = sorted(key for key in rows if key > after)
+    # Of some namespaces: what is in none may have a name that is a namespace's.
+    among = tuple(f"{namespace}/" for namespace in namespaces) or ("",)
+    keys = sorted(key for key in rows if key > after and key.startswith(among))
     shown = keys[:limit]
     answer: dict[str, Any] = {
         "position": state.position,
@@ -111,9 +113,13 @@ def queues(state: State) -> list[QueueRow]:
     ]
 
 
-def pending(state: State, *, cluster_queue: str = "", local_queue: str = "", limit: int) -> list[Row]:
+def pending(
+    state: State, *, cluster_queue: str = "", local_queue: str = "", namespaces: tuple[str, ...] = (), limit: int
+) -> list[Row]:
     """
     Who waits in a ClusterQueue, or in a LocalQueue (`<namespace>/<name>`), next first, at most `limit`.
+
+    With `namespaces` only those who are in one of them; places count all.
 
     Raises NoSuchQueueError.
     """
@@ -127,7 +133,7 @@ def pending(state: State, *, cluster_queue: str = "", local_queue: str = "", lim
         raise NoSuchQueueError(f"there is no ClusterQueue {cluster_queue!r}")
     rows: list[Row] = []
     for place, key in _line(state, cluster_queue, local_queue):
-        if local_queue and key not in mine:
+        if (local_queue and key not in mine) or (namespaces and key.partition("/")[0] not in namespaces):
             continue
         rows.append(_row(state, state.workloads[key], place))
         if len(rows) >= limit:

@@ -1,8 +1,8 @@
 """
 Events as server-sent events: from any position, filtered, and on as they happen.
 
-Each client has a tail of the log of its own, read at its own pace: a slow client slows nobody but itself. `id` is the
-event's position, so a client that reconnects with `Last-Event-ID` misses nothing.
+`id` is the event's position, so a client that reconnects with `Last-Event-ID` misses nothing. `headgate.web.streams`
+says who gets them when.
 """
 
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ import msgspec
 
 from headgate.adapters.log import Entry
 from headgate.events.base import tag_of
-from headgate.events.commit import LoggedCommit, Position, decode_commit
+from headgate.events.commit import Position, UnreadableCommitError, decode_commit
 from headgate.events.ids import Seq, split_key
 from headgate.events.registry import Event
 from headgate.events.subjects import subject_key
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class Data(msgspec.Struct, frozen=True, kw_only=True):
     """The data of one server-sent event."""
 
     position: str
@@ -28,17 +28,26 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     event: Event
 
 
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """One server-sent event: what it is chosen by, and its bytes as they go over the wire."""
+
+    position: Position
+    tag: str
+    namespace: str
+    data: bytes
+
+
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which events: of any of `types` (tags, or `workload.*`) in any of `namespaces`; none given admits all."""
 
     types: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
 
-    def admits(self, event: Event) -> bool:
+    def admits(self, told: Told) -> bool:
         """Whether an event is asked for."""
-        if self.types and not any(fnmatchcase(tag_of(event), pattern) for pattern in self.types):
+        if self.types and not any(fnmatchcase(told.tag, pattern) for pattern in self.types):
             return False
-        return not self.namespaces or split_key(subject_key(event))[0] in self.namespaces
+        return not self.namespaces or told.namespace in self.namespaces
 
 
 _encoder = msgspec.json.Encoder()
@@ -56,15 +65,17 @@ def parse_position(text: str) -> Position:
     return Position(Seq(int(seq)), int(index) if dot else 0)
 
 
-def told(logged: LoggedCommit, wanted: Filter, after: Position | None) -> Iterator[bytes]:
-    """The server-sent events of a commit, of those behind `after`."""
+def told_by(entry: Entry) -> Iterator[Told]:
+    """The server-sent events of an entry of the log; none for an entry that is no commit (the fold refuses it)."""
+    try:
+        logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
+    except UnreadableCommitError:
+        return
     commit = logged.commit
     for index, event in enumerate(commit.events):
-        position = Position(logged.seq, index)
-        if (after is not None and position <= after) or not wanted.admits(event):
-            continue
+        position, tag = Position(logged.seq, index), tag_of(event)
         data = _encoder.encode(
-            Told(
+            Data(
                 position=str(position),
                 time_ms=commit.time_ms,
                 producer=commit.producer.value,
@@ -72,13 +83,9 @@ def told(logged: LoggedCommit, wanted: Filter, after: Position | None) -> Iterat
                 event=event,
             )
         )
-        yield b"id: %s\nevent: %s\ndata: %s\n\n" % (str(position).encode(), tag_of(event).encode(), data)
-
-
-def told_of(entries: list[Entry], wanted: Filter, after: Position | None) -> bytes:
-    """The server-sent events of some entries of the log, as they go over the wire."""
-    return b"".join(
-        text
-        for entry in entries
-        for text in told(decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms), wanted, after)
-    )
+        yield Told(
+            position=position,
+            tag=tag,
+            namespace=split_key(subject_key(event))[0],
+            data=b"id: %s\nevent: %s\ndata: %s\n\n" % (str(position).encode(), tag.encode(), data),
+        )

@@ -13,25 +13,30 @@ The routes of the read side, and how a request becomes an answer.
     GET /apis/visibility.kueue.x-k8s.io/   Kueue's visibility API (headgate.web.visibility)
 
 `at` is a position (`812`) or a time (RFC 3339); without it the live state answers. Live answers are computed within one
-step of the loop, so they are of one position, and are bounded; what needs folding happens in a worker thread. Errors
-are JSON, `{"error": ...}`, and say what to do.
+step of the loop, so they are of one position, and are bounded; what needs folding happens in a worker thread. Who may
+ask for what is `headgate.web.access`; who may see some namespaces only adds `namespace=A,B` to /pending, /events and
+tables of /state.
 """
 
 import datetime as dt
 import importlib.resources
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
-import msgspec
 from aiohttp import web
 
+from headgate.adapters.kubernetes.client import KubeClient
+from headgate.adapters.kubernetes.http_transport import open_transport
+from headgate.adapters.kubernetes.kubeconfig import SERVICE_ACCOUNT, resolve
+from headgate.adapters.kubernetes.retry import RateLimiter
 from headgate.adapters.log import Entry, Log
 from headgate.core import fold
-from headgate.core.explain import Explainer, Lookup, Story, UnknownWorkloadError
+from headgate.core.explain import Explainer, Lookup, Story
 from headgate.core.quarantine import EventFailedError
 from headgate.core.standing import standing
 from headgate.core.state import State
@@ -40,37 +45,42 @@ from headgate.events.ids import Seq, WorkloadKey
 from headgate.events.registry import TAGS
 from headgate.processes.entry import View
 from headgate.processes.past import NotInLogError, Past, treatments_of
+from headgate.processes.settings import Settings, SettingsError
 from headgate.processes.status import Phase
-from headgate.web import answers, visibility
+from headgate.web import answers, guard, visibility
+from headgate.web.access import (
+    NAMESPACES_MAX,
+    VISIBILITY,
+    Access,
+    Caller,
+    ForbiddenError,
+    KubernetesAccess,
+    NoAnswerError,
+    OpenAccess,
+    Right,
+    UnauthorizedError,
+    is_loopback,
+)
 from headgate.web.answers import NoSuchQueueError, NoSuchTableError
-from headgate.web.events import Filter, parse_position, told_of
+from headgate.web.events import Filter, parse_position
+from headgate.web.guard import BadRequestError, NotReadyError, to_json
+from headgate.web.streams import CLIENTS_MAX, Streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 LIMIT: Final = 1_000
 LIMIT_MAX: Final = 10_000
-STREAMS_MAX: Final = 128
-"""Clients of /events at a time."""
-HEARTBEAT_S: Final = 15.0
+REVIEWS_QPS: Final = 50
+"""Questions to the API server a second, about tokens and rights that are not remembered."""
 
 _VISIBILITY: Final = f"/apis/{visibility.GROUP}"
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class BadRequestError(ValueError):
-    """Raised when a query parameter cannot be used; the message says how to write it."""
-
-
-class NotReadyError(Exception):
-    """Raised while the process is not connected to the log, or has not folded it yet. Ask again later."""
 
 
 def add_routes(app: web.Application, view: View) -> None:
     """Add the read side to a process's front."""
-    side = ReadSide(view)
-    app.middlewares.append(_errors_as_json)
+    side = ReadSide(view, access_of(app, view.settings))
+    guard.install(app, PAGE)
     for path, handler in (
         ("/", side.index),
         ("/queues", side.queues),
@@ -93,32 +103,70 @@ def add_routes(app: web.Application, view: View) -> None:
         app.router.add_get(path, handler)
 
 
-@web.middleware
-async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except visibility.StatusError as error:
-        return _json(error.status(), status=error.code)
-    except BadRequestError as error:
-        return _json({"error": str(error)}, status=400)
-    except (LookupError, UnknownWorkloadError) as error:
-        return _json({"error": str(error.args[0])}, status=404)
-    except NotReadyError as error:
-        return _json({"error": str(error)}, status=503)
+PAGE: Final = importlib.resources.files("headgate.web").joinpath("index.html").read_text()
 
 
-def _json(body: Any, *, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(body) + b"\n", status=status, content_type="application/json")
+def access_of(app: web.Application, settings: Settings) -> Access:
+    """
+    Who may see what, by `http.authentication`.
+
+    Raises SettingsError where everybody who reaches the port would see everything, and nobody has said that they may.
+    """
+    http = settings.http
+    way = http.authentication
+    if way == "auto" and not is_loopback(http.host):
+        way = "kubernetes" if SERVICE_ACCOUNT.exists() else way
+        if way == "auto":
+            raise SettingsError(
+                f"http.host {http.host}: the read side would show everything to whoever reaches this address: set "
+                "http.authentication to kubernetes (callers show a token of the cluster) or to off, or http.host to "
+                "127.0.0.1"
+            )
+    if way != "kubernetes":
+        return OpenAccess(None if way == "off" else frozenset({http.host}))
+    opened = _Opened()
+    app.cleanup_ctx.append(partial(_opened, opened, settings))
+    return opened
+
+
+class _Opened:
+    """Access by the API server, from when the application runs."""
+
+    def __init__(self) -> None:
+        self.access: Access | None = None
+
+    @property
+    def _access(self) -> Access:
+        if self.access is None:
+            raise NoAnswerError("the API server is not connected yet")
+        return self.access
+
+    async def caller(self, request: web.Request) -> Caller | None:
+        """See `Access.caller`."""
+        return await self._access.caller(request)
+
+    async def require(self, caller: Caller | None, right: Right) -> None:
+        """See `Access.require`."""
+        await self._access.require(caller, right)
+
+
+async def _opened(opened: _Opened, settings: Settings, _: web.Application) -> AsyncIterator[None]:
+    kubernetes = settings.kubernetes
+    access = resolve(server=kubernetes.server, kubeconfig=kubernetes.kubeconfig, context=kubernetes.context)
+    async with open_transport(access) as transport:
+        opened.access = KubernetesAccess(KubeClient(transport, RateLimiter(qps=REVIEWS_QPS, burst=2 * REVIEWS_QPS)))
+        yield
 
 
 class ReadSide:
     """The handlers. `view` is what the process shows of itself."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, access: Access) -> None:
+        self.streams = Streams()
         self._view = view
+        self._access = access
         self._past: Past | None = None
         self._explaining = anyio.Lock()
-        self._streams = 0
 
     # --- what is asked for -----------------------------------------------------------------------------------------
 
@@ -171,17 +219,42 @@ class ReadSide:
             raise BadRequestError(f"limit={text}: a number from 1 to {LIMIT_MAX}")
         return int(text)
 
+    # --- who may see it --------------------------------------------------------------------------------------------
+
+    async def _known(self, request: web.Request) -> None:
+        """Only for callers who have a name, or need none."""
+        await self._access.caller(request)
+
+    async def _may(self, request: web.Request, *rights: Right) -> None:
+        caller = await self._access.caller(request)
+        for right in rights:
+            await self._access.require(caller, right)
+
+    async def _may_list(self, request: web.Request, namespaces: tuple[str, ...]) -> None:
+        """Workloads in some namespaces, or, when none is asked for, in all of them."""
+        if len(namespaces) > NAMESPACES_MAX:
+            raise BadRequestError(f"namespace: {len(namespaces)} are asked for, at most {NAMESPACES_MAX} can be")
+        try:
+            await self._may(
+                request, *(Right(verb="list", resource="workloads", namespace=each) for each in namespaces or ("",))
+            )
+        except ForbiddenError as error:
+            if namespaces:
+                raise
+            raise ForbiddenError(f"{error}; ask for some with namespace=A,B") from error
+
     # --- answers ---------------------------------------------------------------------------------------------------
 
     async def index(self, _: web.Request) -> web.StreamResponse:
         """GET /: the page."""
-        page = importlib.resources.files("headgate.web").joinpath("index.html").read_text()
-        return web.Response(text=page, content_type="text/html")
+        return web.Response(text=PAGE, content_type="text/html")
 
     async def queues(self, request: web.Request) -> web.StreamResponse:
         """GET /queues."""
+        await self._may(request, Right(verb="list", resource="clusterqueues", is_namespaced=False))
         state = await self._state(request)
-        return _json({"position": state.position, "now_ms": state.now_ms, "queues": answers.queues(state)})
+        rows = answers.queues(state)
+        return to_json({"cell": state.cell, "position": state.position, "now_ms": state.now_ms, "queues": rows})
 
     async def pending(self, request: web.Request) -> web.StreamResponse:
         """GET /pending."""
@@ -190,37 +263,47 @@ class ReadSide:
         local_queue = request.query.get("localQueue", "")
         if bool(cluster_queue) == bool(local_queue):
             raise BadRequestError("say which queue: clusterQueue=NAME, or localQueue=NAMESPACE/NAME")
+        namespaces = _listed(request.query.get("namespace", ""))
+        await self._may_list(request, (local_queue.partition("/")[0],) if local_queue else namespaces)
         state = await self._state(request)
-        rows = answers.pending(state, cluster_queue=cluster_queue, local_queue=local_queue, limit=limit)
-        return _json({"position": state.position, "pending": rows})
+        rows = answers.pending(
+            state, cluster_queue=cluster_queue, local_queue=local_queue, namespaces=namespaces, limit=limit
+        )
+        return to_json({"position": state.position, "pending": rows})
 
     async def state(self, request: web.Request) -> web.StreamResponse:
         """GET /state."""
         limit, name = self._limit(request), request.query.get("table", "")
+        namespaces = _listed(request.query.get("namespace", "")) if name else ()
+        await self._may_list(request, namespaces)
         state = await self._state(request)
         if name:
-            return _json(answers.table(state, name, limit=limit, after=request.query.get("after", "")))
-        return _json(answers.overview(state))
+            after = request.query.get("after", "")
+            return to_json(answers.table(state, name, namespaces=namespaces, limit=limit, after=after))
+        return to_json(answers.overview(state))
 
     async def state_hash(self, request: web.Request) -> web.StreamResponse:
         """GET /state/hash."""
+        await self._may_list(request, ())
         state = await self._state(request)
         live = state is self._view.state
         position, log_hash = state.position, state.log_hash
         hashed = fold.state_hash(state) if live else await anyio.to_thread.run_sync(fold.state_hash, state)
-        return _json({"position": position, "stateHash": hashed, "logHash": log_hash, "live": live})
+        return to_json({"position": position, "stateHash": hashed, "logHash": log_hash, "live": live})
 
     async def workload(self, request: web.Request) -> web.StreamResponse:
         """GET /workloads/<namespace>/<name>."""
+        await self._may(request, _this_workload(request))
         key = WorkloadKey(f"{request.match_info['namespace']}/{request.match_info['name']}")
         state = await self._state(request)
         record = state.workloads.get(key)
         if record is None:
             raise NoSuchQueueError(f"there is no workload {key!r} at position {state.position}")
-        return _json({"position": state.position, "workload": record, "standing": standing(state, key)})
+        return to_json({"position": state.position, "workload": record, "standing": standing(state, key)})
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
         """GET /explain/<namespace>/<name>."""
+        await self._may(request, _this_workload(request))
         at = await self._position(request)
         log = self._log
         last = await log.last_seq()
@@ -234,39 +317,43 @@ class ReadSide:
                 request.match_info["namespace"],
                 last if at is None else at,
             )
-        return _json(story)
+        return to_json(story)
 
     async def event_types(self, _: web.Request) -> web.StreamResponse:
         """GET /events/types: every tag there is, for clients that must listen to each by name."""
-        return _json(sorted(TAGS))
+        return to_json(sorted(TAGS))
 
     # --- Kueue's visibility API ------------------------------------------------------------------------------------
 
-    async def visibility_groups(self, _: web.Request) -> web.StreamResponse:
+    async def visibility_groups(self, request: web.Request) -> web.StreamResponse:
         """GET /apis."""
-        return _json(visibility.group_list())
+        await self._known(request)
+        return to_json(visibility.group_list())
 
-    async def visibility_group(self, _: web.Request) -> web.StreamResponse:
+    async def visibility_group(self, request: web.Request) -> web.StreamResponse:
         """GET /apis/visibility.kueue.x-k8s.io."""
-        return _json(visibility.group())
+        await self._known(request)
+        return to_json(visibility.group())
 
     async def visibility_resources(self, request: web.Request) -> web.StreamResponse:
         """GET /apis/visibility.kueue.x-k8s.io/<version>."""
-        return _json(visibility.resource_list(request.match_info["version"]))
+        await self._known(request)
+        return to_json(visibility.resource_list(request.match_info["version"]))
 
     async def visibility_pending(self, request: web.Request) -> web.StreamResponse:
         """GET .../clusterqueues/<name>/pendingworkloads and .../localqueues/<name>/pendingworkloads."""
         about = request.match_info
         version, name = about["version"], about["name"]
         visibility.require_version(version)
+        await self._may(request, _pending_of(about))
         offset, limit = visibility.page_of(request.query)
         try:
             state = self._live()
         except NotReadyError as error:
             raise visibility.StatusError(503, "ServiceUnavailable", str(error)) from error
         if "namespace" in about:
-            return _json(visibility.of_local_queue(state, about["namespace"], name, version, offset, limit))
-        return _json(visibility.of_cluster_queue(state, name, version, offset, limit))
+            return to_json(visibility.of_local_queue(state, about["namespace"], name, version, offset, limit))
+        return to_json(visibility.of_cluster_queue(state, name, version, offset, limit))
 
     # --- events ----------------------------------------------------------------------------------------------------
 
@@ -274,6 +361,7 @@ class ReadSide:
         """GET /events."""
         query = request.query
         wanted = Filter(types=_listed(query.get("type", "")), namespaces=_listed(query.get("namespace", "")))
+        await self._may_list(request, wanted.namespaces)
         follow = query.get("follow", "true").lower() not in ("false", "0", "no")
         log = self._log
         last = await log.last_seq()
@@ -283,42 +371,52 @@ class ReadSide:
             begin = after.seq if after is not None else parse_position(query.get("from", str(last + 1))).seq
         except ValueError as error:
             raise BadRequestError(str(error)) from None
-        if self._streams >= STREAMS_MAX:
-            raise NotReadyError(f"{STREAMS_MAX} clients follow events already; ask again later")
-        self._streams += 1
-        try:
-            return await self._stream(
-                request, log, min(max(begin, 1), last + 1), None if follow else last, wanted, after
-            )
-        finally:
-            self._streams -= 1
+        if not self.streams.has_room:
+            raise NotReadyError(f"{CLIENTS_MAX} clients follow events already; ask again later")
 
-    async def _stream(
-        self, request: web.Request, log: Log, begin: int, end: int | None, wanted: Filter, after: Any
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(
-            headers={
-                "Content-Type": "text/event-stream",
-                "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",
-            }
-        )
+        async def may_go_on() -> bool:
+            try:
+                await self._may_list(request, wanted.namespaces)
+            except (UnauthorizedError, ForbiddenError):
+                return False
+            except NoAnswerError:
+                return True  # it was allowed a minute ago, and is asked again in one
+            return self._view.status.phase is not Phase.STOPPING
+
+        headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         await response.write(b": headgate\n\n")
-        async with log.tail(begin) as tail:
-            while end is None or tail.position < end:
-                entries: list[Entry] = []
-                with anyio.move_on_after(HEARTBEAT_S):
-                    entries = await tail.receive()
-                if end is not None:
-                    entries = [entry for entry in entries if entry.seq <= end]
-                try:
-                    await response.write(told_of(entries, wanted, after) if entries else b": alive\n\n")
-                except (ConnectionResetError, BrokenPipeError):
-                    break
-                if self._view.status.phase is Phase.STOPPING:
-                    break
+        await self.streams.serve(
+            response,
+            request,
+            log,
+            begin=min(max(begin, 1), last + 1),
+            end=None if follow else last,
+            wanted=wanted,
+            after=after,
+            may_go_on=may_go_on,
+        )
         return response
+
+
+def _this_workload(request: web.Request) -> Right:
+    about = request.match_info
+    return Right(verb="get", resource="workloads", namespace=about["namespace"], name=about["name"])
+
+
+def _pending_of(about: Mapping[str, str]) -> Right:
+    """As Kueue's roles grant it."""
+    namespace = about.get("namespace", "")
+    return Right(
+        verb="get",
+        group=VISIBILITY,
+        resource="localqueues" if namespace else "clusterqueues",
+        subresource="pendingworkloads",
+        namespace=namespace,
+        name=about["name"],
+        is_namespaced=bool(namespace),
+    )
 
 
 def _listed(text: str) -> tuple[str, ...]:
@@ -352,4 +450,4 @@ async def _feed(log: Log, last: int, feed: Callable[[Any], None]) -> None:
             await anyio.to_thread.run_sync(some, entries)
 
 
-__all__ = ["BadRequestError", "NoSuchTableError", "NotReadyError", "ReadSide", "add_routes"]
+__all__ = ["NoSuchTableError", "ReadSide", "add_routes"]

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import anyio
 import msgspec
+from tests.support.brokers import Broker
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import KubeClient, PatchType
@@ -15,12 +16,14 @@ from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.resources import RESOURCES, Resource
 from headgate.core.state import State
 from headgate.processes.entry import NAMES, Runner, processes
-from headgate.processes.settings import KubernetesSettings, NatsSettings, Settings
+from headgate.processes.settings import KubernetesSettings, Settings
 from headgate.testing.control_plane import ControlPlane
+from headgate.web.routes import add_routes
 
 MANIFESTS: Final = Path(__file__).parents[3] / "deploy" / "kubernetes" / "base"
 NAMESPACE: Final = "headgate-system"
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
+READ_SIDE: Final = "snapshotter"
 Json = dict[str, Any]
 
 
@@ -42,10 +45,12 @@ class Cell:
 class Deployment:
     """The control plane, and the objects on it."""
 
-    def __init__(self, plane: ControlPlane, client: KubeClient, nats_url: str, kubeconfigs: Mapping[str, Path]) -> None:
+    def __init__(
+        self, plane: ControlPlane, client: KubeClient, broker: Broker, kubeconfigs: Mapping[str, Path]
+    ) -> None:
         self.plane = plane
         self.client = client
-        self._nats_url = nats_url
+        self.broker = broker
         self._kubeconfigs = kubeconfigs
         self._made = 0
 
@@ -85,19 +90,24 @@ class Deployment:
 
     @asynccontextmanager
     async def cell(self, name: str, **sections: Any) -> AsyncIterator[Cell]:
-        """All six processes, each with its own token, for as long as the block runs. The log is that of `name`."""
+        """
+        All six processes, each with its own token and its own NATS user, for as long as the block runs.
+
+        The log is that of `name`.
+        """
         running = Cell()
+        await self.broker.admit(name)
         async with anyio.create_task_group() as tasks:
             for process in NAMES:
                 access = self._kubeconfigs.get(process)
                 settings = Settings(
                     cell=name,
                     holder="test",
-                    nats=NatsSettings(url=self._nats_url),
+                    nats=self.broker.settings(name, process),
                     kubernetes=KubernetesSettings(kubeconfig=str(access) if access else None),
                     **sections,
                 )
-                runner = Runner(processes()[process], settings)
+                runner = Runner(processes()[process], settings, routes=add_routes if process == READ_SIDE else None)
                 running.runners[process] = runner
                 tasks.start_soon(runner.run)
             await until(
@@ -107,6 +117,7 @@ class Deployment:
             yield running
             for runner in running.runners.values():
                 runner.stop()
+        assert self.broker.violations() == []
 
 
 RECORD_OF_MAIN = "  resourceNames:\n  - headgate-cell-main\n"
@@ -114,7 +125,7 @@ RECORD_OF_MAIN = "  resourceNames:\n  - headgate-cell-main\n"
 
 
 @asynccontextmanager
-async def deployment(plane: ControlPlane, nats_url: str) -> AsyncIterator[Deployment]:
+async def deployment(plane: ControlPlane, broker: Broker) -> AsyncIterator[Deployment]:
     """Install what `headgate crds install` and `kubectl apply -k` do, but for the Deployments: those are run here."""
     async with open_transport(plane.access()) as transport:
         client = KubeClient(transport)
@@ -132,6 +143,6 @@ async def deployment(plane: ControlPlane, nats_url: str) -> AsyncIterator[Deploy
         kubeconfigs = {
             process.name: await plane.service_account_kubeconfig(NAMESPACE, process.name)
             for process in processes().values()
-            if process.kubernetes
+            if process.kubernetes or process.name == READ_SIDE
         }
-        yield Deployment(plane, client, nats_url, kubeconfigs)
+        yield Deployment(plane, client, broker, kubeconfigs)

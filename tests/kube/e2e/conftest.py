@@ -1,5 +1,5 @@
 """
-Headgate as it is deployed, on a real control plane: RBAC from deploy/kubernetes, every process with its own token.
+Headgate as it is deployed: on a real control plane with the RBAC of deploy, each process with its token and NATS user.
 
 One control plane serves all tests of this folder; each test has a namespace and a cell (a log) of its own. The API
 server keeps an audit log, so that the last test can hold the rules of RBAC against what the run has asked for.
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.kube.e2e.cells import Deployment
 from tests.kube.e2e.cells import deployment as deployment_of
+from tests.support.brokers import Broker
 
-from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.testing.control_plane import Options, control_plane, find_assets
 
 LAST = "test_rbac.py"
@@ -29,7 +29,7 @@ async def deployment(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
     folder: Path = tmp_path_factory.mktemp("kube-e2e")
     async with (
         control_plane(find_assets(), folder / "plane", options=Options(audit=True, nodes=2)) as plane,
-        EmbeddedServer(folder / "nats") as nats,
-        deployment_of(plane, nats.url) as deployed,
+        Broker(folder / "nats") as broker,
+        deployment_of(plane, broker) as deployed,
     ):
         yield deployed

@@ -45,10 +45,11 @@ def requested(deployment: Deployment) -> Iterator[tuple[Use, int]]:
 
 def test_only_processes_that_speak_to_the_api_server_have_permissions() -> None:
     """Whoever works on the log alone gets no token and no rule."""
-    assert {use.process for use in granted()} == {each.name for each in processes().values() if each.kubernetes}
+    speaking = {each.name for each in processes().values() if each.kubernetes} | {"snapshotter"}  # for its read side
+    assert {use.process for use in granted()} == speaking
     accounts = list(yaml.safe_load_all((MANIFESTS / "service-accounts.yaml").read_text()))
     with_token = {each["metadata"]["name"] for each in accounts if each.get("automountServiceAccountToken", True)}
-    assert with_token == {each.name for each in processes().values() if each.kubernetes}
+    assert with_token == speaking
 
 
 @pytest.mark.kube
@@ -62,7 +63,7 @@ async def test_no_request_was_refused_for_want_of_a_rule(deployment: Deployment)
 async def test_every_rule_was_used(deployment: Deployment, request: pytest.FixtureRequest) -> None:
     """A permission that no request of the whole run needed is one too many."""
     modules = {item.path.name for item in request.session.items}
-    if not {"test_admission.py", "test_end_to_end.py", "test_takeover.py"} <= modules:
+    if not {"test_admission.py", "test_end_to_end.py", "test_read_side.py", "test_takeover.py"} <= modules:
         pytest.skip("only the whole run tells which rules are needed: pytest -m kube tests/kube/e2e")
     used = {use for use, _ in requested(deployment)}
     assert granted() - used == set()
