@@ -1,6 +1,7 @@
 """`headgate apply`, `get` and `delete` against a simulated cluster behind HTTP."""
 
 import json
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -116,6 +117,11 @@ def test_an_invalid_object_is_refused_in_the_servers_words(cluster: Callable, tm
         ("kind: Job\nmetadata: {name: x}\n", "apiVersion not set"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {}\n", "metadata.name: Required value"),
         ("", "no objects in"),
+        ("[" * 100_000, "this is not YAML: line 1: it is nested more than 200 levels deep"),
+        ("- " * 100_000, "this is not YAML: line 1: it is nested more than 200 levels deep"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: ../../etc}\n", "metadata.name: Invalid value: '../../etc'"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: ..}\n", "metadata.namespace: Invalid value: '..'"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: 1}\n", "metadata.namespace: a string is expected"),
     ],
 )
 def test_what_is_no_manifest_is_refused_before_anything_is_sent(
@@ -126,6 +132,45 @@ def test_what_is_no_manifest_is_refused_before_anything_is_sent(
     assert answer.code == 2
     assert words in answer.err
     assert "bad.yaml" in answer.err
+
+
+def test_brackets_in_strings_are_no_levels(headgate: Callable, tmp_path: Path) -> None:
+    """A manifest may be full of them; what is wrong with it is something else."""
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {}\ndata: {a: '" + "[" * 1000 + "'}\n"
+    assert "metadata.name: Required value" in headgate("apply", "-f", written(tmp_path / "a.yaml", text)).err
+
+
+def test_a_field_that_somebody_else_has_set_since_is_answered_with_what_helps(
+    cluster: Callable, kubeconfig: Path, tmp_path: Path
+) -> None:
+    """A Job's suspend is the queue's; another field can be taken."""
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "default", "labels": {"a": "b"}},
+        "spec": {
+            "suspend": True,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}},
+        },
+    }
+    file = written(tmp_path / "job.yaml", job)
+    assert cluster("apply", "-f", file).code == 0
+    server = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    for change, words in (
+        ({"spec": {"suspend": False}}, "leave out .spec.suspend: Headgate sets it while the Job is in a queue"),
+        ({"metadata": {"labels": {"a": "c"}}, "spec": {"suspend": True}}, "or take them with --force-conflicts"),
+    ):
+        request = urllib.request.Request(
+            f"{server}/apis/batch/v1/namespaces/default/jobs/j?fieldManager=somebody",
+            data=json.dumps(change).encode(),
+            headers={"Content-Type": "application/merge-patch+json"},
+            method="PATCH",
+        )
+        with urllib.request.urlopen(request) as answer:
+            assert answer.status == 200
+        refused = cluster("apply", "-f", file)
+        assert refused.code == 1
+        assert words in refused.err
 
 
 @pytest.mark.parametrize("name", ["clusterqueues", "clusterqueue", "cq", "ClusterQueue"])

@@ -149,6 +149,15 @@ def test_events_are_filtered_by_type_namespace_producer_and_position(headgate: C
     assert {each["event"]["type"].split(".")[0] for each in late} == {"job", "pod"}
 
 
+def test_a_position_behind_the_end_is_said_with_the_end(headgate: Callable, demo_log: Path) -> None:
+    """Nothing is wrong with the log; the next position is none yet, and nothing is there to be shown."""
+    end = int(headgate("events", "--log", demo_log).out.splitlines()[-1].split()[0].partition(".")[0])
+    assert headgate("events", "--log", demo_log, "--from", end + 1).out == ""
+    answer = headgate("events", "--log", demo_log, "--from", end + 2)
+    assert answer.code == 2
+    assert f"ends at position {end}: --from {end + 2} lies behind its end" in answer.err
+
+
 def test_an_export_is_the_log_byte_for_byte(headgate: Callable, demo_log: Path, tmp_path: Path) -> None:
     """What is exported from an export is the same file; up to a position it is the log's beginning."""
     again = tmp_path / "again.jsonl.gz"

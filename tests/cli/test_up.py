@@ -14,7 +14,7 @@ from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
 from headgate.adapters.kubernetes.resources import JOBS, RESOURCES
-from headgate.cli import cell
+from headgate.cli import cell, children
 from headgate.cli.demo_objects import cluster_objects, job_objects
 from headgate.cli.output import CliError
 from headgate.cli.supervisor import CLUSTER, PROCESSES, Supervisor, UpOptions
@@ -177,3 +177,26 @@ def test_the_demo_ends_by_itself_with_proofs_and_a_story(headgate: Callable, tmp
         sum(int(line.split()[1]) for line in answer.out.splitlines() if line.startswith(("vision", "speech", "genom")))
         == 30
     )
+
+
+@pytest.mark.anyio
+async def test_a_child_that_cannot_be_started_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a full disk: it is said, nobody else is taken down, and it starts once it can."""
+    monkeypatch.setattr(children, "BACKOFF_S_MAX", 0.01)
+    (tmp_path / "logs").write_text("a file where the folder should be")
+    news: list[str] = []
+
+    def changed(text: str) -> None:
+        news.append(text)
+        if len(news) == 2:
+            (tmp_path / "logs").unlink()
+
+    files = {"log_file": tmp_path / "logs" / "x.log", "address_file": tmp_path / "x.address"}
+    child = children.Child("x", [sys.executable, "-c", "pass"], env={}, changed=changed, **files)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(child.keep)
+        await until(lambda: child.restarts > 0, "it has run")
+        await child.stop()
+        tasks.cancel_scope.cancel()
+    assert news[0].startswith("x cannot be started (")
+    assert "File exists" in news[0]

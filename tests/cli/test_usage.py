@@ -1,5 +1,7 @@
 """Mistakes on the command line: one line, exit code 2, and what to do instead."""
 
+import errno
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +25,10 @@ MISTAKES = {
     ("up", "--cell", "Main!"): "cell 'Main!' is not a DNS label",
     ("up", "--kubeconfig", "nowhere"): "--kubeconfig nowhere: there is no such file",
     ("up", "-f", "nowhere.yaml"): "the path 'nowhere.yaml' does not exist",
+    ("up", "--sync-interval", "banana"): "--sync-interval banana: say `always` or a time, for example 100ms, 10s, 2m",
+    ("get", "job", "../../etc"): "the name '../../etc' may not contain '/'",
+    ("get", "jobs", "-n", ".."): "the name '..' may not be '..'",
+    ("delete", "job", "a%2fb"): "the name 'a%2fb' may not contain '%'",
     ("audit",): "no cell found in ./.headgate: start one with `headgate up`",
     ("audit", "--cell", "x"): "no cell found 'x' in ./.headgate",
     ("audit", "--log", "nowhere.gz"): "nowhere.gz cannot be read",
@@ -45,6 +51,42 @@ def test_a_mistake_is_one_line_and_exit_code_2(headgate: Callable, args: tuple[s
     assert answer.err.count("\n") == 1
     assert answer.err.startswith("headgate: ")
     assert MISTAKES[args] in answer.err
+
+
+@pytest.mark.parametrize("below", ["", "below"])
+def test_a_data_directory_that_is_a_file_is_said_in_one_line(headgate: Callable, tmp_path: Path, below: str) -> None:
+    """Nothing is started."""
+    (tmp_path / "file").write_text("")
+    answer = headgate("up", "--data", tmp_path / "file" / below)
+    assert answer.code == 2
+    assert answer.err.count("\n") == 1
+    assert "is a file, or below one: name a directory with --data" in answer.err
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EMFILE])
+def test_what_the_system_refuses_is_no_bug(
+    headgate: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """A full disk and the like: one line that says where and what helps."""
+
+    def refused(*_: object) -> None:
+        raise OSError(code, os.strerror(code), "somewhere/file")
+
+    monkeypatch.setattr("headgate.cli.manifests._texts", refused)
+    answer = headgate("apply", "-f", "x")
+    assert answer.code == 1
+    assert answer.err.startswith(f"headgate: somewhere/file: {os.strerror(code)}: ")
+    assert "bug" not in answer.err
+
+
+def test_settings_that_are_nested_without_end_are_refused(headgate: Callable, tmp_path: Path) -> None:
+    """In the file of the processes and in that of Kueue; the parser's stack is not tried."""
+    for text in ("a: " + "[" * 100_000, "\n".join("  " * depth + "a:" for depth in range(300))):
+        (tmp_path / "deep.yaml").write_text(text)
+        for command in (("run", "scheduler"), ("up",)):
+            answer = headgate(*command, "--config", "deep.yaml")
+            assert answer.code == 2
+            assert "it is nested more than 200 levels deep" in answer.err
 
 
 def test_a_wrong_key_in_the_settings_is_named_with_its_file(headgate: Callable, tmp_path: Path) -> None:

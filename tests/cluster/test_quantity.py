@@ -26,6 +26,23 @@ def test_each_form_of_a_quantity(text, amount):
     assert quantity(text) == amount
 
 
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("1e9223372036854775807", ONE // 10),
+        ("1e4294967298", 100 * ONE),
+        ("9e999999999", (2**63 - 1) * ONE),
+        ("-9E+999999999", -(2**63 - 1) * ONE),
+        ("0e999999999", 0),
+        ("1e-999999999", 1),
+        ("-1e-999999999", 0),
+    ],
+)
+def test_an_exponent_costs_nothing_however_large(text, amount):
+    """Its low 32 bits count, as in Go; what is beyond all amounts is the most there is, what is finer the finest."""
+    assert quantity(text) == amount
+
+
 def test_a_pod_asks_for_the_larger_of_start_and_run():
     """Containers add up, an init container counts alone, a sidecar runs beside both, overhead comes on top."""
 

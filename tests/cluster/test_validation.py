@@ -101,6 +101,15 @@ def test_a_policy_of_a_job_is_an_object(client, job, field):
     assert f"cannot unmarshal array into Go struct field JobSpec.spec.{field}" in refusal["message"]
 
 
+@pytest.mark.parametrize(("amount", "status"), [("1e1.5", 400), ("1e9223372036854775807", 201), ("1e400", 201)])
+def test_odd_amounts_are_decoded_or_refused_at_once(client, job, amount, status):
+    """An exponent may be large, and is a whole number."""
+    job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": amount}}
+    client.create(job)
+    assert client.status == status
+    client.settle(until_ms=1000)
+
+
 def test_a_limit_range_of_nothing_limits_nothing(client, pod):
     """Its spec may be absent."""
     client.create({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "default"}})

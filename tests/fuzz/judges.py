@@ -190,4 +190,4 @@ class Rest:
 
 def judges() -> list[Judge]:
     """All of them, for one run."""
-    return [Books(), Quota(), Presence(), Rest()]
+    return [Books(), Quota(), Presence(), Release(), Rest()]

@@ -66,9 +66,17 @@ class DataLock:
         self._file: int | None = None
 
     def take(self) -> None:
-        """Take it. Raises CliError when another holds it."""
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Take it. Raises CliError when another holds it, or when the directory cannot be made or written."""
+        folder = self._path.parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except (FileExistsError, NotADirectoryError):
+            raise CliError(f"{folder} is a file, or below one: name a directory with --data") from None
+        except PermissionError as error:
+            raise CliError(
+                f"{folder} cannot be written: {error.strerror}: name another directory with --data"
+            ) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -115,7 +115,13 @@ class Child:
         """Run it, again and again, until `stop` or until starting it again cannot help."""
         backoff_s = BACKOFF_S_MIN
         while self._wanted():
-            self._start()
+            try:
+                self._start()
+            except OSError as error:
+                # A full disk, or too many files: what is said is what helps, and the others go on meanwhile.
+                self._changed(f"{self.name} cannot be started ({error}); it is tried again in {BACKOFF_S_MAX:g} s")
+                await anyio.sleep(BACKOFF_S_MAX)
+                continue
             began = anyio.current_time()
             code = await self._exited()
             if not self._wanted():

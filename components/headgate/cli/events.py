@@ -120,6 +120,8 @@ async def _print(
     where: options.SourceOptions, wanted: Wanted, start: int | None, at: str | None, follow: bool, output: Output
 ) -> None:
     async with open_source(where) as source:
+        if start is not None and start > (last := await source.last_seq()) + 1:
+            raise CliError(f"the log of {source.name} ends at position {last}: --from {start} lies behind its end")
         if follow:
             await _follow(source, wanted, start, output)
             return

@@ -7,6 +7,7 @@ error and an exit code (`headgate.cli.output`): 0 done, 1 the answer is no, 2 wr
 invariant.
 """
 
+import errno
 import importlib
 import sys
 from typing import Any, Final, NamedTuple
@@ -151,6 +152,9 @@ def _tell(error: Exception) -> int:
             return WRONG_USAGE
         return _line(f"{usage().rstrip('.')} (see {_asked(error)} --help)", WRONG_USAGE)
     code = _code_of(error)
+    if code is None and isinstance(error, OSError) and error.errno in _OUTSIDE:
+        where = f"{error.filename}: " if error.filename else ""
+        return _line(f"{where}{error.strerror}: {_OUTSIDE[error.errno]}", FAILED)
     if code is None:
         import traceback
 
@@ -168,6 +172,16 @@ def _line(text: str, code: int) -> int:
     sys.stderr.write(f"headgate: {' '.join(text.split())}\n")
     return code
 
+
+_OUTSIDE: Final = {
+    errno.ENOSPC: "free some space, then do the same again",
+    errno.EDQUOT: "free some space, then do the same again",
+    errno.EROFS: "name a directory that can be written",
+    errno.EACCES: "name one that you may use, or do it as somebody who may",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the system's limit of open files",
+}
+"""What the system refuses us for reasons of its own, and what helps. It is no bug."""
 
 _CODES: Final = {
     "UnknownWorkloadError": WRONG_USAGE,

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from headgate.adapters.yaml_text import check_depth
 from headgate.cli.output import CliError
 from headgate.core.versions import VersionError, to_v1beta2
 
@@ -63,6 +64,7 @@ def _texts(name: str) -> Iterator[tuple[str, str]]:
 
 def _objects(origin: str, text: str) -> Iterator[Manifest]:
     try:
+        check_depth(text)
         documents = [each for each in yaml.load_all(text, Loader=_Loader) if each is not None]
     except yaml.YAMLError as error:
         raise CliError(f"{origin}: this is not YAML: {' '.join(str(error).split())}") from error
@@ -85,6 +87,12 @@ def _manifest(origin: str, body: Any) -> Manifest:
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str):
         raise CliError(f"{origin}: {body['kind']}: metadata.name: Required value: name is required")
+    namespace = metadata.get("namespace") or ""
+    if not isinstance(namespace, str):
+        raise CliError(f"{origin}: {body['kind']} {name}: metadata.namespace: a string is expected")
+    for field, value in (("name", name), ("namespace", namespace)):
+        if problem := path_problem(value):
+            raise CliError(f"{origin}: {body['kind']}: metadata.{field}: Invalid value: {value!r}: {problem}")
     try:
         body = to_v1beta2(body)
     except VersionError as error:
@@ -94,9 +102,17 @@ def _manifest(origin: str, body: Any) -> Manifest:
         api_version=body["apiVersion"],
         kind=body["kind"],
         name=name,
-        namespace=metadata.get("namespace") or "",
+        namespace=namespace,
         body=body,
     )
+
+
+def path_problem(name: str) -> str:
+    """Why a name cannot stand in the path of a request, as kubectl says it; "" when it can."""
+    if name in (".", ".."):
+        return f"may not be {name!r}"
+    found = next((each for each in "/%" if each in name), "")
+    return f"may not contain {found!r}" if found else ""
 
 
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]

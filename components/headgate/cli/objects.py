@@ -11,7 +11,7 @@ from headgate.adapters.kubernetes.client import PatchType, Propagation
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.resources import Resource
 from headgate.cli.cluster import ClusterObjects, access_of, open_cluster
-from headgate.cli.manifests import Manifest, read_manifests
+from headgate.cli.manifests import Manifest, path_problem, read_manifests
 from headgate.cli.output import FAILED, OK, CliError, Output, emit, print_table, say
 
 app = typer.Typer(add_completion=False)
@@ -93,6 +93,7 @@ def delete(
     if kind and not names:
         raise CliError(f"say which {kind} to delete: headgate delete {kind} NAME")
     manifests = read_manifests(filename) if filename else []
+    _check_names(*(names or ()), namespace or "")
 
     async def each(objects: ClusterObjects) -> list[Done]:
         if kind:
@@ -126,6 +127,7 @@ def get(
     cell: _Cell = None,
 ) -> None:
     """Show objects of the cluster."""
+    _check_names(name or "", namespace or "")
 
     async def each(objects: ClusterObjects) -> None:
         resource = await objects.by_name(kind)
@@ -166,7 +168,7 @@ async def apply_one(objects: ClusterObjects, manifest: Manifest, namespace: str 
             patch_type=PatchType.APPLY, field_manager=FIELD_MANAGER, force=force,
         )  # fmt: skip
     except ApiError as error:
-        return Done(object=what, namespace=within, origin=manifest.origin, error=_words(error))
+        return Done(object=what, namespace=within, origin=manifest.origin, error=_words(error) + _remedy(error))
     after = msgspec.json.decode(answer, type=_Versioned).metadata.resource_version
     outcome = "created" if before is None else "unchanged" if before == after else "configured"
     return Done(object=what, namespace=within, origin=manifest.origin, outcome=outcome)
@@ -233,6 +235,24 @@ def _in_namespace(body: dict[str, Any], namespace: str) -> dict[str, Any]:
 def _named(resource: Resource, name: str) -> str:
     group = f".{resource.group}" if resource.group else ""
     return f"{resource.kind.lower()}{group}/{name}"
+
+
+_SUSPEND = ".spec.suspend"
+
+
+def _remedy(error: ApiError) -> str:
+    """What to do about fields that somebody else has set since; kubectl says it in a page."""
+    if error.status != 409 or "conflict with" not in error.message:
+        return ""
+    if _SUSPEND in error.message:
+        return f"; leave out {_SUSPEND}: Headgate sets it while the Job is in a queue (--force-conflicts would stop it)"
+    return "; leave those fields out, or take them with --force-conflicts"
+
+
+def _check_names(*names: str) -> None:
+    for name in names:
+        if problem := path_problem(name):
+            raise CliError(f"the name {name!r} {problem}")
 
 
 def _words(error: ApiError) -> str:

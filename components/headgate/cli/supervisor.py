@@ -30,11 +30,12 @@ import msgspec
 
 from headgate.adapters.jetstream import NatsOptions, connect
 from headgate.adapters.jetstream.embedded import EmbeddedServer
+from headgate.adapters.jetstream.errors import BrokerError
 from headgate.adapters.jetstream.permissions import ADMIN, READER
 from headgate.adapters.jetstream.users import broker_configuration, make_streams, options_of, seed_file
 from headgate.adapters.private import write_private
 from headgate.cli import cell as cells
-from headgate.cli.children import BACKOFF_S_MIN, Child, ChildState
+from headgate.cli.children import BACKOFF_S_MAX, BACKOFF_S_MIN, Child, ChildState
 from headgate.cli.output import FAILED, CliError
 from headgate.events.base import Producer
 from headgate.events.commit import digest
@@ -225,7 +226,18 @@ class Supervisor:
             self.nats_restarts += 1
             self._told(f"{NATS} ended; it starts again in {BACKOFF_S_MIN:g} s")
             await anyio.sleep(BACKOFF_S_MIN)
-            await server.start()
+            await self._restart_broker(server)
+
+    async def _restart_broker(self, server: EmbeddedServer) -> None:
+        """Start it again until it runs: on a full disk it cannot, and everybody waits for it as for one of yours."""
+        while not self._stopping:
+            try:
+                await server.start()
+            except (BrokerError, OSError) as error:
+                self._told(f"{NATS} does not start: {' '.join(str(error).split())}; tried again in {BACKOFF_S_MAX:g} s")
+                await anyio.sleep(BACKOFF_S_MAX)
+            else:
+                return
 
     async def _start_cluster(self, tasks: anyio.abc.TaskGroup) -> None:
         if self.kubeconfig:
@@ -369,13 +381,21 @@ class Supervisor:
         return {"HEADGATE_NATS_NKEY_SEED_FILE": str(seed_file(self._users, READER).resolve())}
 
     async def _keep_published(self) -> None:
-        known = self.info()
+        known, failed = self.info(), False
         while True:
             await anyio.sleep(PUBLISH_S)
             now = self.info()
-            if now != known:
+            if now == known:
+                continue
+            try:
                 cells.write(self.data, now)
-                known = now
+            except OSError as error:
+                # As on a full disk: those who run go on, and who looks for them finds them where they were.
+                if not failed:
+                    self._told(f"{self.data}: what runs cannot be noted: {error.strerror}")
+                failed = True
+                continue
+            known, failed = now, False
 
     # --- how it goes -----------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """`headgate up`: a whole cell on this machine, from one command."""
 
+import re
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,8 @@ app = typer.Typer(add_completion=False)
 REFRESH_S = 0.5
 CHECK_TIMEOUT_S = 5.0
 """How long a cluster may take to say which resources it serves before we start without having heard it."""
+_INTERVAL = re.compile(r"always|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+")
+"""As nats-server reads it."""
 NEWS_SHOWN = 6
 """Restarts and the like that stand below the table."""
 _EPILOG = """\b
@@ -75,6 +78,8 @@ def up(
         check_cell(cell)
     except ValueError as error:
         raise CliError(str(error)) from error
+    if sync_interval and not _INTERVAL.fullmatch(sync_interval):
+        raise CliError(f"--sync-interval {sync_interval}: say `always` or a time, for example 100ms, 10s, 2m")
     if kubeconfig and not Path(kubeconfig).expanduser().exists():
         raise CliError(f"--kubeconfig {kubeconfig}: there is no such file")
     manifests = filename or []

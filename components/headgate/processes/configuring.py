@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from headgate.adapters.yaml_text import check_depth
 from headgate.core.configuration import V1BETA2, ConfigurationError, read_configuration
 from headgate.events.configuration import Configuration
 from headgate.processes.settings import SettingsError
@@ -62,7 +63,9 @@ def load_configuration(path: str | Path) -> Configuration:
 
 def _read(file: Path) -> Any:
     try:
-        documents = [each for each in yaml.safe_load_all(file.read_text()) if each is not None]
+        text = file.read_text()
+        check_depth(text)
+        documents = [each for each in yaml.safe_load_all(text) if each is not None]
     except FileNotFoundError:
         raise SettingsError(f"{file}: there is no such file; name another with --config") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -22,6 +22,7 @@ from msgspec import Meta
 
 from headgate.adapters.jetstream.options import NatsOptions, without_secrets
 from headgate.adapters.jetstream.permissions import inbox_prefix
+from headgate.adapters.yaml_text import check_depth
 from headgate.events.subjects import check_cell
 
 PREFIX: Final = "HEADGATE_"
@@ -326,6 +327,7 @@ def _read(file: Path, *, must_exist: bool) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file}: cannot be read: {error}") from error
     try:
+        check_depth(text)
         tree = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise SettingsError(f"{file}: this is not YAML: {' '.join(str(error).split())}") from error

@@ -6,6 +6,7 @@ arithmetic. An amount is a whole number of billionths (`ONE` of them are 1), the
 anything finer is rounded up, as there.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
@@ -34,8 +35,22 @@ _SUFFIXES: Final = {
 }
 
 
+_EXPONENT: Final = re.compile(r"(.+)[eE]([+-]?[0-9]+)")
+_EXPONENT_MAX: Final = 1000
+"""Beyond it an amount is the most there is, or next to nothing, whatever stands before it."""
+_MOST: Final = (2**63 - 1) * ONE
+
+
 @lru_cache(maxsize=8192)
 def _parsed(text: str) -> int:
+    form = _EXPONENT.fullmatch(text)
+    if form is not None:
+        # Go keeps the low 32 bits of an exponent.
+        exponent = (int(form[2]) + 2**31) % 2**32 - 2**31
+        if abs(exponent) > _EXPONENT_MAX:
+            number = Fraction(form[1])
+            return 0 if not number else (_MOST if exponent > 0 else 1) * (1 if number > 0 else -(exponent > 0))
+        return ceil(Fraction(f"{form[1]}e{exponent}") * ONE)
     for length in (2, 1):
         unit = _SUFFIXES.get(text[-length:])
         if unit is not None:

@@ -38,6 +38,9 @@ _MISSING: Final = object()
 _GO_TYPES: Final = {"string": "string", "integer": "int32", "boolean": "bool", "number": "float64"}
 _GO_VALUES: Final = {"integer": "number", "boolean": "bool"}
 _QUANTITIES: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_FRACTION: Final = re.compile(r"[eE][+-]?[0-9]*\.")
+"""An exponent that is no whole number: the pattern lets it through, and Go does not."""
+_SUFFIX: Final = "unable to parse quantity's suffix"
 _TIME: Final = re.compile(r"^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$")
 _UNCHECKED: Final = FieldError(
     reason="FieldValueInvalid",
@@ -364,6 +367,8 @@ class Checker:
                     self._refuse(value, f"should match '{QUANTITY.pattern}'")
                 else:
                     self.undecodable = self.undecodable or _QUANTITIES
+            elif not self._custom and _FRACTION.search(value):
+                self.undecodable = self.undecodable or _SUFFIX
             return
         self._mistyped(value, "integer,string", node)
         if self._custom:
