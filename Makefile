@@ -11,7 +11,7 @@ N ?= 10000
 WORKERS ?= auto
 PARALLEL = -n $(WORKERS) --maxprocesses 4
 
-.PHONY: help demo demo-kube test fuzz test-kube kube check fmt bench bench-kube bench-kube-jobs bench-kube-costs schemas chaos chaos-kube lock clean
+.PHONY: help demo demo-kube test fuzz test-kube kube check fmt corrupt bench bench-kube bench-kube-jobs bench-kube-costs schemas chaos chaos-kube lock clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -70,6 +70,10 @@ schemas: $(STAMP) ## write schemas/ anew from the event types
 
 chaos: $(STAMP) ## kill every process and the broker again and again under load; prints its seed
 	@$(BIN)/pytest -m chaos --timeout 3000 -s
+
+corrupt: N = 1000
+corrupt: $(STAMP) ## damage the stores of a cell at random, N=1000 times, and say what was found; FIRST= is the first seed
+	@$(BIN)/pytest tests/corruption/test_random.py --corruptions $(N) --first-seed $(or $(FIRST),0) -n 0 -q -rN
 
 chaos-kube: kube ## the same on a real control plane that fails; ARGS='--chaos-seed N' repeats a run
 	@$(BIN)/pytest -m chaos_kube --timeout 1200 -s tests/chaos_kube $(ARGS)

@@ -27,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--first-seed", type=int, default=0, help="the first of them, to run one again")
     parser.addoption("--fuzz", type=int, default=200, help="runs of the fuzzer (default 200)")
     parser.addoption("--fuzz-first", type=int, default=0, help="the seed of the first of them, to run one again")
+    parser.addoption("--corruptions", type=int, default=104, help="random damages to a cell's stores (default 104)")
     parser.addoption("--chaos-seed", type=int, default=None, help="seed of the chaos runs (default: drawn, printed)")
     parser.addoption("--chaos-kills", type=int, default=20, help="how often each victim is killed (default 20)")
 
@@ -46,6 +47,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("fuzz_seed", range(first_run, first_run + metafunc.config.getoption("--fuzz")))
     if "world_seed" in metafunc.fixturenames:
         metafunc.parametrize("world_seed", range(first, first + count))
+    if "corruption_seed" in metafunc.fixturenames:
+        metafunc.parametrize("corruption_seed", range(first, first + metafunc.config.getoption("--corruptions")))
     if "sampled_seed" in metafunc.fixturenames:
         metafunc.parametrize("sampled_seed", range(first, first + -(-count // SAMPLE)))
 

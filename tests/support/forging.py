@@ -18,7 +18,7 @@ from headgate.core.appending import next_commit
 from headgate.core.cycle import decide_cycle
 from headgate.core.machine import Append
 from headgate.core.replay import Plan, Replay, Replayed
-from headgate.core.state import State
+from headgate.core.state import Stage, State, Workload
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, decode_commit, encode_commit
 from headgate.events.ids import Seq
@@ -71,6 +71,19 @@ def forged(
     commit, _ = next_commit(state, producer, epoch, Append(events=events, decided_at=at), state.now_ms)
     subject = log_subject(CELL, producer)
     return (*entries, Entry(state.position + 1, subject, state.now_ms, encode_commit(commit)))
+
+
+@lru_cache(maxsize=4)
+def waiting_and_running(seed: int) -> tuple[tuple[Entry, ...], State, Workload, Workload]:
+    """A log up to a position at which somebody waits and somebody runs; its state, and these two."""
+
+    def is_there(state: State) -> bool:
+        stages = {each.stage for each in state.workloads.values()}
+        return Stage.ADMITTED in stages and bool(stages & {Stage.QUEUED, Stage.OFFERED}) and state.cycle > 5
+
+    entries, state = cut_where(recorded(seed), is_there)
+    waits = next(each for each in state.workloads.values() if each.stage in (Stage.QUEUED, Stage.OFFERED))
+    return entries, state, waits, next(each for each in state.workloads.values() if each.stage is Stage.ADMITTED)
 
 
 def verified(entries: tuple[Entry, ...]) -> Replayed:

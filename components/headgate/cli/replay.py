@@ -1,6 +1,5 @@
 """`headgate replay`: fold the log again, decide again what every process has decided, and compare."""
 
-import copy
 import time
 from typing import Annotated
 
@@ -68,8 +67,6 @@ async def again(where: options.SourceOptions, start: str | None, stop: str | Non
         if until.seq is None and until.time_ms is None:
             # A running cell goes on; both passes must see the same log.
             until = msgspec.structs.replace(until, seq=await source.last_seq())
-        plan = await _plan(source, until.seq) if verify else Plan()
-        plan.cycles = {position: count for position, count in plan.cycles.items() if position >= first - 1}
         decide = None
         if verify:
             from headgate.core.cycle import decide_cycle
@@ -78,7 +75,9 @@ async def again(where: options.SourceOptions, start: str | None, stop: str | Non
         begun = time.perf_counter()
 
         async def read(treatments: Treatments) -> Replayed:
-            replaying = Replay(fold.new_state(source.cell), copy.deepcopy(plan), decide, treatments, first=first)
+            plan = await _plan(source, until.seq) if verify else Plan()
+            plan.cycles = {position: count for position, count in plan.cycles.items() if position >= first - 1}
+            replaying = Replay(fold.new_state(source.cell), plan, decide, treatments, first=first)
             async for logged in commits(source, until):
                 replaying.feed(logged)
             return replaying.result()

@@ -24,6 +24,7 @@ from headgate.cli.options import SourceOptions
 from headgate.cli.output import FAILED, CliError
 from headgate.core import fold
 from headgate.core.containment import Refolding
+from headgate.core.fold import BrokenLogError
 from headgate.core.quarantine import EventFailedError, Treatments
 from headgate.core.state import State
 from headgate.events.commit import LoggedCommit, decode_commit
@@ -327,8 +328,17 @@ async def commits(source: Source, until: Until = Until(), start: int = 1) -> Asy
 
 
 def decoded(entries: list[Entry]) -> Iterator[LoggedCommit]:
-    """Entries as commits. Raises UnreadableCommitError."""
-    return (decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries)
+    """
+    Entries as commits.
+
+    Raises UnreadableCommitError, and BrokenLogError for one that stands on another producer's subject.
+    """
+    for entry in entries:
+        logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
+        if not entry.subject.endswith(f".{logged.commit.producer}"):
+            why = f"it stands on {entry.subject}, and says that {logged.commit.producer.value} appended it"
+            raise BrokenLogError(seq=entry.seq, why=why)
+        yield logged
 
 
 async def state_at(source: Source, until: Until = Until()) -> State:  # noqa: B008 - frozen

@@ -20,6 +20,7 @@ tells all there is to tell. A finding names the check, the position and the obje
 | preemption     | who is preempted makes way for a pending workload whose verdict names it                  |
 | admitted-twice | nothing reserves quota or is admitted again without a release between                     |
 | durable        | every effect has its decision earlier in the log, in another commit                       |
+| ended          | no workload is said to have succeeded or failed whose Job has not ended                   |
 | divergence     | no process has found that folding again gives another state                               |
 | clock          | no commit's time is far from when the broker stored it and those that it was decided on   |
 | stream         | the stream is the one that the log was founded on, and fit to keep a log                  |
@@ -39,6 +40,7 @@ from headgate.core.attesting import Attestations
 from headgate.core.audit_quota import QuotaAudit, took_effect
 from headgate.core.invariants import forgotten
 from headgate.core.lifecycle import IllegalTransitionError
+from headgate.core.owners import job_of
 from headgate.core.quarantine import At, EventFailedError, Failure, Treatments
 from headgate.core.state import HOLDS_QUOTA, Stage
 from headgate.events import decisions, effects, facts, queueing
@@ -69,6 +71,7 @@ CHECKS = (
     "preemption",
     "admitted-twice",
     "durable",
+    "ended",
     "divergence",
     "clock",
     "stream",
@@ -236,6 +239,7 @@ class Audit:
                 self.state_hashes[logged.seq] = fold.state_hash(self.state)
             self._admissions(logged, stages)
             self._preemptions(logged)
+            self._ends(logged)
             for each in self._quota.judge(logged, before, stages):
                 self._find("quota", each.at, each.text, each.workload)
             self._keep_raises(logged)
@@ -328,11 +332,15 @@ class Audit:
         It may be stored long after it was made: it waits for a broker that is away.
         """
         stored_ms, time_ms, at = logged.stored_ms, logged.commit.time_ms, Position(logged.seq)
+        before_ms = self._stored_ms[-1] if self._stored_ms else 0
         if logged.seq == self._first + len(self._stored_ms):
             self._stored_ms.append(max(stored_ms, 0))
         if not stored_ms:
             return
         name = logged.commit.producer.value
+        if before_ms > stored_ms + CLOCK_SKEW_MS_MAX:
+            text = f"the broker stored it {before_ms - stored_ms} ms before the entry that it follows on"
+            self._find("clock", at, f"{text}. Set the broker's clock, or find out who has changed the stream")
         if time_ms > stored_ms + CLOCK_SKEW_MS_MAX:
             text = f"{name}: its time is {time_ms - stored_ms} ms after the broker's, who stored it"
             self._find("clock", at, f"{text}. Set the clock of whichever is wrong")
@@ -474,6 +482,19 @@ class Audit:
                     self._admitted.pop(event.uid, None)
                 case _:
                     pass
+
+    def _ends(self, logged: LoggedCommit) -> None:
+        """Facts only ever bring the end of a Job nearer, so whoever says that it has come can be asked afterwards."""
+        for index, event in enumerate(logged.commit.events):
+            if type(event) is not queueing.WorkloadFinished or event.reason not in ("Succeeded", "Failed"):
+                continue
+            workload = self.state.workloads.get(event.workload)
+            if workload is None or workload.uid != event.uid or workload.observed_finished is not None:
+                continue
+            record = job_of(self.state, workload)
+            if record is not None and record.job.finished is None:
+                text = f"{event.workload} is said to have {event.reason.lower()}, and its Job has not ended"
+                self._find("ended", Position(logged.seq, index), text, event.workload)
 
     def _preemptions(self, logged: LoggedCommit) -> None:
         """Nobody is preempted but for the verdict of its own cycle, which says so."""

@@ -116,13 +116,13 @@ class Replay:
         self._events += len(logged.commit.events)
         found = [*self._compare(logged)]
         for check in self._plan.checks:
-            found += check.compare(self.state, logged)
+            found += self._guarded(logged, lambda check=check: [*check.compare(self.state, logged)])  # type: ignore[misc]
+        fold.apply(self.state, logged, self._treatments)
+        found += self._guarded(logged, self._look)
+        for check in self._plan.checks:
+            found += self._guarded(logged, lambda check=check: check.look(self.state, logged))  # type: ignore[misc]
         if logged.seq >= self._first:
             self.differences += found
-        fold.apply(self.state, logged, self._treatments)
-        self._look()
-        for check in self._plan.checks:
-            check.look(self.state, logged)
 
     def result(self) -> Replayed:
         """What was found, and the hashes of the state as it is now."""
@@ -138,6 +138,17 @@ class Replay:
             compared={name: count for check in self._plan.checks for name, count in check.counts.items()},
             passed_over=self._passed_over + sum(check.passed_over for check in self._plan.checks),
         )
+
+    def _guarded(
+        self, logged: LoggedCommit, compare: Callable[[], Sequence[Difference] | None]
+    ) -> Sequence[Difference]:
+        """What a comparison finds. One that cannot be made is a difference: no process would have gone on there."""
+        try:
+            return compare() or ()
+        except Exception as error:  # noqa: BLE001 - whatever a log holds, the rest of it is to be compared
+            what = "what follows from this position, which cannot be decided again"
+            said = f"{type(error).__name__}: {error}"
+            return [Difference(what=what, position=Position(logged.seq), recorded=NOTHING, replayed=said)]
 
     def _look(self) -> None:
         """Where the fold stands now: decide what was decided here, hash what was hashed here."""

@@ -9,6 +9,9 @@ What the log does not have is when the predecessor was asked and had nothing to 
 at again here, and has nothing to say again; but the order in which it comes to things may differ. So the order is taken
 from the record (`DecidesAgain.follow`), and nothing else is.
 
+Where an object was set aside or released the host makes its machine anew, and so is it done here. A machine that fails
+over an object here, too, has nothing to say: its process has set the object aside instead.
+
 An append that was too large for one message stands in the log as several commits that name one position. What a term
 that ended could not write any more is missing at the end of the last.
 """
@@ -16,12 +19,14 @@ that ended could not write any more is missing at the end of the last.
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from headgate.core.about import ObjectFailedError
 from headgate.core.machine import Append, Command, Committed, Settled, Stimulus
 from headgate.core.rules import decides_alike
 from headgate.core.state import State
 from headgate.core.verification.check import NOTHING, Difference, opens_term
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
+from headgate.events.effects import ObjectQuarantined, ObjectReleased
 from headgate.events.ids import Seq, UnixMs
 from headgate.events.registry import Event
 
@@ -85,7 +90,7 @@ class MachineCheck:
     def plan(self, logged: LoggedCommit) -> None:
         """See `Check`."""
         commit = logged.commit
-        if commit.producer is not self._producer or opens_term(logged, self._producer):
+        if commit.producer is not self._producer or opens_term(logged, self._producer) or _remakes(logged):
             return
         due = self._due.get(commit.decided_at)
         if due is None:
@@ -100,20 +105,29 @@ class MachineCheck:
             is_ours = decides_alike(self._producer, election.rules, self._since)
             self._machine = self._make(state) if is_ours else None
             self._decided_at, self._left = logged.seq, []
+        elif self._machine is not None and (_remakes(logged) or _could_not_be_folded(state, logged)):
+            self._machine = self._make(state)
+            self._decided_at, self._left = logged.seq, []
         elif self._machine is not None:
             self._machine.decide(Committed(logged))
         due = self._due.pop(state.position, None)
         if due is None or self._machine is None:
             return
         self._machine.follow(due.order)
-        said = (each for each in self._machine.decide(Settled(due.time_ms)) if isinstance(each, Append))
-        self._decided_at = state.position
-        self._left = [encode_event(event) for append in said for event in append.events]
+        self._decided_at, self._left = state.position, []
+        try:
+            said = self._machine.decide(Settled(due.time_ms))
+        except ObjectFailedError:
+            self._machine = self._make(state)
+            return
+        self._left = [encode_event(event) for each in said if isinstance(each, Append) for event in each.events]
 
     def compare(self, state: State, logged: LoggedCommit) -> Iterator[Difference]:  # noqa: ARG002 (see Check)
         """See `Check`."""
         commit = logged.commit
         if commit.producer is not self._producer or not self._has_begun or opens_term(logged, self._producer):
+            return
+        if _remakes(logged):
             return
         if self._machine is None:
             self.passed_over += 1
@@ -145,3 +159,13 @@ class MachineCheck:
                 )
                 return
         del self._left[: len(recorded)]
+
+
+def _remakes(logged: LoggedCommit) -> bool:
+    """Whether every process makes its machine anew behind a commit."""
+    return any(isinstance(event, ObjectQuarantined | ObjectReleased) for event in logged.commit.events)
+
+
+def _could_not_be_folded(state: State, logged: LoggedCommit) -> bool:
+    """Whether an object was set aside over an event of a commit."""
+    return any(record.position == logged.seq for record in state.quarantine.values())
