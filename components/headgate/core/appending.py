@@ -11,6 +11,7 @@ from headgate.core.state import ProducerRecord, State
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, commit_id
 from headgate.events.effects import LeaderElected
+from headgate.events.identity import CellRestored
 from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.events.registry import Event
 
@@ -69,3 +70,9 @@ def first_of_term(
         )
     elected = LeaderElected(holder=holder, rules=RULES[producer])
     return next_commit(state, producer, epoch, Append(events=(*before, elected)), now_ms)
+
+
+def election_of(commit: Commit) -> LeaderElected | None:
+    """The election that a commit opens its term with; None for another. Only `cell.restored` may stand in front."""
+    first = next((event for event in commit.events if not isinstance(event, CellRestored)), None)
+    return first if isinstance(first, LeaderElected) else None

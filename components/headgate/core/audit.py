@@ -36,6 +36,7 @@ from collections.abc import Iterable
 import msgspec
 
 from headgate.core import fold
+from headgate.core.appending import election_of
 from headgate.core.attesting import Attestations
 from headgate.core.audit_quota import QuotaAudit, took_effect
 from headgate.core.invariants import forgotten
@@ -311,7 +312,7 @@ class Audit:
             self._find("chain", at, f"{name}: its id {commit.id} is not that of epoch {commit.epoch}, {commit.number}")
         if commit.epoch < term.epoch:
             self._find("epochs", at, f"{name}: epoch {commit.epoch} wrote after epoch {term.epoch} had begun")
-        elif commit.epoch > term.epoch and not _begins_term(commit):
+        elif commit.epoch > term.epoch and election_of(commit) is None:
             self._find("epochs", at, f"{name}: epoch {commit.epoch} does not begin with leader.elected")
         if commit.time_ms < term.time_ms:
             text = f"{name}: time goes back by {term.time_ms - commit.time_ms} ms since position {term.seq}"
@@ -553,7 +554,3 @@ def audit(entries: Iterable[LoggedCommit], cell: str = "main") -> Report:
     for logged in entries:
         judge.feed(logged)
     return judge.report()
-
-
-def _begins_term(commit: Commit) -> bool:
-    return bool(commit.events) and type(commit.events[0]) is effects.LeaderElected

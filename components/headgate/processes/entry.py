@@ -40,6 +40,7 @@ from headgate.processes.host import Host
 from headgate.processes.http import CannotListenError, application, serving
 from headgate.processes.identity import IdentityGate
 from headgate.processes.observing import Observing
+from headgate.processes.origin import origin_of
 from headgate.processes.pace import Pace
 from headgate.processes.process import Given, Process
 from headgate.processes.recognising import ForeignCellError, RecognisingTransport
@@ -271,6 +272,7 @@ class Runner:
                 status=self.status,
                 transport=transport,
                 records=records,
+                origin=origin_of(log.opened),
             ),
             records=records,
             warn=self._warn,

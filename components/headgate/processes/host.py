@@ -101,6 +101,10 @@ class Gate(Protocol):
         """Asked before each term, for the log may have changed since. Raises what speaks against it."""
         ...
 
+    def opening(self, state: State) -> tuple[Event, ...]:
+        """What has to stand in the log in front of the term that is about to be opened."""
+        ...
+
 
 class OpenGate:
     """Everybody may stand, whatever the log says."""
@@ -114,6 +118,10 @@ class OpenGate:
 
     def check(self, state: State) -> None:
         """Nothing to object to."""
+
+    def opening(self, state: State) -> tuple[Event, ...]:  # noqa: ARG002
+        """Nothing to say."""
+        return ()
 
 
 class Observer(Protocol):
@@ -492,7 +500,12 @@ class Host:
         self._status.detail = f"opening epoch {epoch}"
         try:
             commit, expected_last = first_of_term(
-                self.state, self._producer, epoch, leadership.holder, UnixMs(self._clock())
+                self.state,
+                self._producer,
+                epoch,
+                leadership.holder,
+                UnixMs(self._clock()),
+                before=self._gate.opening(self.state),
             )
         except ValueError as error:
             self._deposed = str(error)

@@ -25,13 +25,17 @@ from headgate.core.ingest import UnreadableObjectError
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.identity import CellFounded
-from headgate.processes.cell_record import CellRecords
+from headgate.events.registry import Event
+from headgate.processes.cell_record import CellRecord, CellRecords
+from headgate.processes.origin import Origin
 from headgate.processes.recognising import ForeignCellError, RecognisingTransport, ask_cluster_id
 from headgate.processes.status import Status
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
+UNKNOWN_LOG: Final = "unknown"
+"""What a log resumes that takes the place of one which the cluster has no record of."""
 PROBLEM: Final = "identity"
 """The name under which the gate says in the status what it waits for."""
 
@@ -52,9 +56,12 @@ class IdentityGate:
         status: Status,
         transport: RecognisingTransport | None = None,
         records: CellRecords | None = None,
+        origin: Origin | None = None,
         sleep: Sleep = anyio.sleep,
     ) -> None:
         self.cluster = ""
+        self._origin = origin if origin is not None else Origin(stream=log.identity)
+        self._record: CellRecord | None = None
         self._producer = producer
         self._cell = cell
         self._log = log
@@ -68,7 +75,7 @@ class IdentityGate:
         """What has to be in the log before this process may stand for election; "" when nothing is missing."""
         if state.identity is None and self._producer is not Producer.INFORMER_BRIDGE:
             return "waiting for the informer bridge to found the cell"
-        return ""
+        return self._origin.waits_for(state, self._producer)
 
     async def prepare(self, state: State) -> None:
         """
@@ -84,9 +91,9 @@ class IdentityGate:
         self.check(state)
         if self._records is not None:
             records = self._records
-            record = await self._answered(records.read, f"{records.where} cannot be read")
-            if record is not None:
-                await records.hold_against(record, state, self._log)
+            self._record = await self._answered(records.read, f"{records.where} cannot be read")
+            if self._record is not None and not self._replaces(state):
+                await records.hold_against(self._record, state, self._log)
         if self._transport is not None:
             self._transport.expected = self.cluster
 
@@ -100,7 +107,9 @@ class IdentityGate:
                     self._cell, f"its log has the objects of the cluster {state.cluster_id}, and this is {self.cluster}"
                 )
             return
-        why = objection(identity, cell=self._cell, stream=self._log.identity, cluster=self.cluster)
+        # A restored log was written to another stream, which `cell.restored` is about to say.
+        stream = identity.stream if self._origin.unrecorded(state) is not None else self._log.identity
+        why = objection(identity, cell=self._cell, stream=stream, cluster=self.cluster)
         if why:
             raise _foreign(self._cell, why)
 
@@ -108,7 +117,25 @@ class IdentityGate:
         """What the bridge founds the cell with, if the log has no identity; None where no cluster is known."""
         if not self.cluster:
             return None
-        return CellFounded(cell=self._cell, cluster=self.cluster, stream=self._log.identity, log_id=self._log_id)
+        former = ""
+        if self._origin.is_rebuilt:
+            former = self._record.log_id if self._record is not None else UNKNOWN_LOG
+        return CellFounded(
+            cell=self._cell, cluster=self.cluster, stream=self._log.identity, log_id=self._log_id, resumes=former
+        )
+
+    def opening(self, state: State) -> tuple[Event, ...]:
+        """The restore that the log does not tell of yet: the bridge says it before anything else, and nobody else."""
+        if self._producer is not Producer.INFORMER_BRIDGE:
+            return ()
+        known = self._record
+        same = known is not None and state.identity is not None and known.log_id == state.identity.log_id
+        restored = self._origin.unrecorded(state, lost_to=known.position if known is not None and same else 0)
+        return (restored,) if restored is not None else ()
+
+    def _replaces(self, state: State) -> bool:
+        """Whether the log was just brought back or begun anew on purpose: it has less than the cluster remembers."""
+        return self._origin.unrecorded(state) is not None or (self._origin.is_rebuilt and state.identity is None)
 
     async def _answered(self, ask: Callable[[], Awaitable[_T]], what: str) -> _T:
         """The answer, however long it takes; meanwhile the status says what is missing."""

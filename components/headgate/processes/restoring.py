@@ -27,6 +27,7 @@ import msgspec
 from headgate.adapters.backup import BackupDirectory, BackupError, Manifest, chained
 from headgate.adapters.jetstream import Connection
 from headgate.adapters.jetstream.blobs import open_blobs
+from headgate.adapters.jetstream.feed import open_feed
 from headgate.adapters.jetstream.jetstream_log import JetStreamLog
 from headgate.adapters.jetstream.lease import JetStreamLeases, lease_epochs, open_leases
 from headgate.adapters.jetstream.refill import Marker, begin, delete_stream, fill, filled_by, reveal
@@ -120,6 +121,7 @@ async def restore(
         log_hash=manifest.log_hash,
         why="the broker had lost the log" if not aside else f"{aside} entries that were there were set aside",
     )
+    await open_feed(connection, cell, replicas=replicas)
     await reveal(connection, wanted, marker, first=manifest.first)
     return Restored(manifest=manifest, log_identity=identity, snapshots=kept, epochs=epochs, set_aside=aside)
 
@@ -136,6 +138,9 @@ async def rebuild(
     there = await find_stream(connection, wanted.name)
     aside = await _make_room(connection, cell, there, set_aside)
     await delete_stream(connection, snapshot_stream(cell).name)
+    await open_blobs(connection, cell, replicas=replicas)
+    await open_leases(connection, cell, replicas=replicas)
+    await open_feed(connection, cell, replicas=replicas)
     info = await begin(connection, wanted, Marker(kind="rebuilt", at_ms=_now_ms(), why=why))
     return Rebuilt(log_identity=identity_of(info), set_aside=aside)
 

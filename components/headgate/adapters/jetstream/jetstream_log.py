@@ -28,7 +28,7 @@ class JetStreamLog:
     """
     The log of one cell; made by `open_log`.
 
-    `warnings` say where the broker is set up less safely than it should be.
+    `warnings` say where the broker is set up less safely than it should be, `opened` is the stream as it was opened.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class JetStreamLog:
         self.connection = connection
         self.warnings = warnings
         self._cell = cell
+        self.opened = info
         self._name = info.config.name
         self._identity = identity_of(info)
         self._tail_options = tail_options

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from headgate.core.appending import election_of
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position
@@ -56,5 +57,4 @@ class Check(Protocol):
 
 def opens_term(logged: LoggedCommit, producer: Producer) -> LeaderElected | None:
     """The election that a commit begins a producer's term with; None for every other commit."""
-    first = logged.commit.events[0] if logged.commit.producer is producer and logged.commit.events else None
-    return first if isinstance(first, LeaderElected) else None
+    return election_of(logged.commit) if logged.commit.producer is producer else None
