@@ -99,7 +99,7 @@ async def floor(driver: Driver) -> tuple[float, float]:
         log = await open_log(connection, "floor")
         for number in range(FLOOR):
             begun = time.perf_counter()
-            outcome = await log.append("p", b"{}" * 200, expected_last=last, commit_id=f"p-1-{number}")
+            outcome = await log.append("binder", b"{}" * 200, expected_last=last, commit_id=f"p-1-{number}")
             appends.append(time.perf_counter() - begun)
             assert isinstance(outcome, Appended)
             last = outcome.seq

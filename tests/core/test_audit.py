@@ -6,8 +6,9 @@ from tests.support.history import History
 
 from headgate.adapters.log import Entry
 from headgate.core import places
-from headgate.core.audit import Audit, Report, author_of
+from headgate.core.audit import Audit, Report
 from headgate.core.audit_quota import Quotas
+from headgate.core.authority import author_of
 from headgate.core.fold import new_state
 from headgate.core.state import ClusterQueueRecord, CohortRecord, Stage
 from headgate.events import decisions, effects, facts, queueing

@@ -12,6 +12,7 @@ import typer
 from headgate.cli import options
 from headgate.cli.output import CliError, Output, console, emit_one, say
 from headgate.cli.source import Source, commits, decoded, open_source, parse_at
+from headgate.core.refusing import Gate
 from headgate.core.wording import format_time
 from headgate.events.base import Producer, tag_of
 from headgate.events.commit import LoggedCommit, Position
@@ -126,19 +127,25 @@ async def _print(
             await _follow(source, wanted, start, output)
             return
         out = console() if output is Output.TABLE else None
+        gate = Gate(source.cell)
         async for logged in commits(source, parse_at(at), start or 1):
-            _show(logged, wanted, output, out)
+            _show(logged, gate, wanted, output, out)
 
 
 async def _follow(source: Source, wanted: Wanted, start: int | None, output: Output) -> None:
     out = console() if output is Output.TABLE else None
+    gate = Gate(source.cell)
     first = start if start is not None else await source.last_seq() + 1
     async for entries in source.follow(first):
         for logged in decoded(entries):
-            _show(logged, wanted, output, out)
+            _show(logged, gate, wanted, output, out)
 
 
-def _show(logged: LoggedCommit, wanted: Wanted, output: Output, out: Any) -> None:
+def _show(logged: LoggedCommit, gate: Gate, wanted: Wanted, output: Output, out: Any) -> None:
+    if why := gate.objection(logged):
+        if out is not None and wanted == Wanted():
+            out.print(_refused(logged, why))
+        return
     for position, event in _numbered(logged):
         if not wanted.has(logged, event):
             continue
@@ -170,6 +177,12 @@ def _line(logged: LoggedCommit, position: Position, event: Event) -> str:
         f"[cyan]{position!s:>9}[/cyan] [dim]{format_time(logged.commit.time_ms)}[/dim] "
         f"{logged.commit.producer.value:<15} [bold]{tag_of(event):<26}[/bold] {escape(summary(event))}"
     )
+
+
+def _refused(logged: LoggedCommit, why: str) -> str:
+    from rich.markup import escape
+
+    return f"[cyan]{logged.seq:>9}[/cyan] [yellow]refused[/yellow] {escape(why)}"
 
 
 def summary(event: Event) -> str:

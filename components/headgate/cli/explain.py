@@ -11,6 +11,7 @@ from headgate.cli.source import commits, contained, open_source, parse_at
 from headgate.core import fold
 from headgate.core.explain import Explainer, Line, Lookup, Story, condensed
 from headgate.core.quarantine import Treatments
+from headgate.core.refusing import Gate
 from headgate.core.wording import format_span, format_time
 
 app = typer.Typer(add_completion=False)
@@ -49,9 +50,10 @@ async def tell(where: options.SourceOptions, name: str, namespace: str, at: str 
     """
     until = parse_at(at)
     async with open_source(where) as source:
-        lookup = Lookup()
+        lookup, gate = Lookup(), Gate(source.cell)
         async for logged in commits(source, until):
-            lookup.feed(logged)
+            if gate.admits(logged):
+                lookup.feed(logged)
         target = lookup.find(name, namespace)
 
         async def read(treatments: Treatments) -> Story:

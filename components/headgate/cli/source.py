@@ -24,10 +24,9 @@ from headgate.cli.options import SourceOptions
 from headgate.cli.output import FAILED, CliError
 from headgate.core import fold
 from headgate.core.containment import Refolding
-from headgate.core.fold import BrokenLogError
 from headgate.core.quarantine import EventFailedError, Treatments
 from headgate.core.state import State
-from headgate.events.commit import LoggedCommit, decode_commit
+from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.ids import Seq
 from headgate.events.subjects import parse_log_subject
 
@@ -259,7 +258,7 @@ async def existing_log(broker: Broker) -> "JetStreamLog":
     try:
         with anyio.fail_after(CONNECT_TIMEOUT_S):
             await stream_info(broker.connection, stream_name(broker.cell))
-            return await open_log(broker.connection, broker.cell)
+            return await open_log(broker.connection, broker.cell, change=False)
     except TimeoutError:
         troubles = "; ".join(
             f"{each.name}: {each.error}" for each in broker.connection.health.dependencies() if not each.ok
@@ -315,11 +314,7 @@ def parse_at(text: str | None) -> Until:
 
 
 async def commits(source: Source, until: Until = Until(), start: int = 1) -> AsyncIterator[LoggedCommit]:  # noqa: B008
-    """
-    The commits of a log, decoded, up to where they are wanted.
-
-    Raises UnreadableCommitError.
-    """
+    """The entries of a log, decoded, up to where they are wanted; the fold, or a `Gate`, says which are refused."""
     async for entries in source.read(start, until.seq):
         for logged in decoded(entries):
             if not until.includes(logged):
@@ -328,17 +323,8 @@ async def commits(source: Source, until: Until = Until(), start: int = 1) -> Asy
 
 
 def decoded(entries: list[Entry]) -> Iterator[LoggedCommit]:
-    """
-    Entries as commits.
-
-    Raises UnreadableCommitError, and BrokenLogError for one that stands on another producer's subject.
-    """
-    for entry in entries:
-        logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
-        if not entry.subject.endswith(f".{logged.commit.producer}"):
-            why = f"it stands on {entry.subject}, and says that {logged.commit.producer.value} appended it"
-            raise BrokenLogError(seq=entry.seq, why=why)
-        yield logged
+    """Entries as commits; the fold, or a `Gate`, says which are refused."""
+    return (decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries)
 
 
 async def state_at(source: Source, until: Until = Until()) -> State:  # noqa: B008 - frozen

@@ -5,6 +5,8 @@ Every loop, real or simulated, makes its commits here, so that numbers, hash cha
 everywhere. All that goes in besides the events comes from the folded state and the loop's clock.
 """
 
+import msgspec
+
 from headgate.core.machine import Append
 from headgate.core.rules import RULES
 from headgate.core.state import ProducerRecord, State
@@ -52,6 +54,11 @@ def next_commit(
         at=state.position,
     )
     return commit, record.last_seq
+
+
+def attested_anew(state: State, commit: Commit) -> Commit:
+    """The same commit for an append behind entries that were refused: on the log as it is folded now."""
+    return msgspec.structs.replace(commit, log=state.log_hash, at=state.position)
 
 
 def first_of_term(

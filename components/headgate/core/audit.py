@@ -8,6 +8,7 @@ tells all there is to tell. A finding names the check, the position and the obje
 | check          | what must hold                                                                            |
 |----------------|-------------------------------------------------------------------------------------------|
 | readable       | every entry decodes and stands on its producer's subject; no event is unknown             |
+| refused        | no entry was published by others than the six processes                                   |
 | gaps           | positions follow on each other from 1, each producer's commits are numbered without a gap |
 | chain          | commits and snapshots name the hash of the whole log, commits that of their producer too  |
 | epochs         | a producer's epoch never falls, and a new term begins with `leader.elected`               |
@@ -39,27 +40,30 @@ from headgate.core import fold
 from headgate.core.appending import election_of
 from headgate.core.attesting import Attestations
 from headgate.core.audit_quota import QuotaAudit, took_effect
+from headgate.core.authority import author_of
 from headgate.core.invariants import forgotten
 from headgate.core.lifecycle import IllegalTransitionError
 from headgate.core.owners import job_of
 from headgate.core.quarantine import At, EventFailedError, Failure, Treatments
+from headgate.core.refusing import Gate
 from headgate.core.state import HOLDS_QUOTA, Stage
 from headgate.events import decisions, effects, facts, queueing
-from headgate.events.base import EventBase, Producer, tag_of
+from headgate.events.base import Producer, tag_of
 from headgate.events.commit import (
     Commit,
     LoggedCommit,
     Position,
     UnreadableCommitError,
     commit_id,
-    decode_commit,
+    decode_entry,
 )
 from headgate.events.ids import Epoch, Seq, Uid, UnixMs, WorkloadKey
-from headgate.events.registry import MODULES, Event
+from headgate.events.registry import Event
 from headgate.events.subjects import parse_log_subject, subject_key
 
 CHECKS = (
     "readable",
+    "refused",
     "gaps",
     "chain",
     "epochs",
@@ -116,38 +120,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     looked_at: tuple[str, ...] = ()
 
 
-# --- who may write what --------------------------------------------------------------------------------------------
-
-_AUTHOR_OF_FAMILY = {
-    "fact": Producer.INFORMER_BRIDGE,
-    "queue event": Producer.QUEUE_MANAGER,
-    "decision": Producer.SCHEDULER,
-}
-_AUTHOR_OF: dict[type, Producer] = {
-    decisions.PodPlaced: Producer.BINDER,
-    effects.StatusApplied: Producer.BINDER,
-    effects.StatusRejected: Producer.BINDER,
-    effects.PodBound: Producer.BINDER,
-    effects.PodBindRejected: Producer.BINDER,
-    effects.WorkloadCreated: Producer.INFORMER_BRIDGE,
-    effects.WorkloadCreateRejected: Producer.INFORMER_BRIDGE,
-    effects.VariantChanged: Producer.INFORMER_BRIDGE,
-    effects.JobStarted: Producer.UNGATER,
-    effects.JobStartRejected: Producer.UNGATER,
-    effects.JobStopped: Producer.UNGATER,
-    effects.JobStopRejected: Producer.UNGATER,
-    effects.SnapshotTaken: Producer.SNAPSHOTTER,
-    effects.DivergenceFound: Producer.SNAPSHOTTER,
-}
-
-
-def author_of(event: type[EventBase]) -> Producer | None:
-    """The only process that may append events of a type; None when each may (elections, quarantine)."""
-    if event in (effects.LeaderElected, effects.ObjectQuarantined, effects.ObjectReleased):
-        return None
-    return _AUTHOR_OF.get(event) or _AUTHOR_OF_FAMILY[MODULES[tag_of(event)]]
-
-
 # --- the audit -----------------------------------------------------------------------------------------------------
 
 
@@ -188,6 +160,7 @@ class Audit:
         self._reservations = 0
         self._cycle = 0
         self._terms: dict[Producer, _Term] = {}
+        self._gate = Gate(cell)
         self._attestations = Attestations()
         self._quota = QuotaAudit(self.state)
         self._reserved: dict[Uid, Position] = {}
@@ -199,24 +172,26 @@ class Audit:
 
     def feed_entry(self, seq: int, subject: str, payload: bytes, stored_ms: int = 0) -> LoggedCommit | None:
         """Judge one entry as it stands in the stream; the commit in it, None when there is none."""
+        logged, at = decode_entry(seq, subject, payload, stored_ms), Position(Seq(seq))
         try:
-            logged = decode_commit(seq, subject, payload, stored_ms)
+            refused = self._gate.objection(logged)
         except UnreadableCommitError as error:
             self._sequence(seq)
-            self._find("readable", Position(Seq(seq)), f"the entry on {subject} cannot be read: {error.why}")
+            self._attestations.extend(logged.seq, logged.hash)
+            self._find("readable", at, f"the entry on {subject} cannot be read: {error.why}")
             self._stop_folding()
             return None
-        try:
-            cell, producer = parse_log_subject(subject)
-        except ValueError as error:
-            self._find("readable", Position(Seq(seq)), str(error))
-        else:
-            if cell != self.state.cell:
-                text = f"it stands on {subject}, which is of the cell {cell} and not of {self.state.cell}"
-                self._find("readable", Position(Seq(seq)), text)
-            if producer is not logged.commit.producer:
-                text = f"{logged.commit.producer.value} wrote it on the subject of {producer.value}"
-                self._find("readable", Position(Seq(seq)), text)
+        if refused:
+            self._sequence(seq)
+            self._attestations.extend(logged.seq, logged.hash)
+            self._find("refused", at, f"no process of this cell appended it: {refused}")
+            if self.folds:
+                self._fold(logged)
+            return None
+        _, producer = parse_log_subject(subject)
+        if producer is not logged.commit.producer:
+            text = f"{logged.commit.producer.value} wrote it on the subject of {producer.value}"
+            self._find("readable", at, text)
         self.feed(logged)
         return logged
 

@@ -71,7 +71,8 @@ class Explainer:
         stood = _Stood.of(before)
         job_before = self.state.jobs.get(self._target.job)
         job_was = job_before.job if job_before is not None else None
-        fold.apply(self.state, logged, self._treatments)
+        if not fold.apply(self.state, logged, self._treatments):
+            return
         commit = logged.commit
         for index, event in enumerate(commit.events):
             at = At(Position(logged.seq, index), commit.time_ms, commit.producer.value)

@@ -15,7 +15,16 @@ trouble before, events are applied one by one, and those about several objects o
 
 import msgspec
 
-from headgate.core import attesting, fold_decisions, fold_objects, fold_workloads, identity, places, quarantine
+from headgate.core import (
+    attesting,
+    fold_decisions,
+    fold_objects,
+    fold_workloads,
+    identity,
+    places,
+    quarantine,
+    refusing,
+)
 from headgate.core.fold_objects import Apply
 from headgate.core.quarantine import At, EventFailedError, Treatments
 from headgate.core.state import Index, ProducerRecord, State, Tables
@@ -53,13 +62,18 @@ APPLY: dict[type, Apply] = {
 NO_TREATMENTS = Treatments()
 
 
-def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATMENTS) -> None:
+def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATMENTS) -> bool:
     """
     Fold one commit into the state. `treatments` are for events that are known to fail.
+
+    False when the entry is refused: it changes nothing but where the log stands.
 
     Raises BrokenLogError when it cannot follow on those before, EventFailedError when an event of it cannot be applied.
     The state must not be used after either.
     """
+    if why := refusing.refusal(state.cell, logged):
+        _refuse(state, logged, why)
+        return False
     commit = logged.commit
     producer = state.producers.get(commit.producer)
     if producer is None:
@@ -78,19 +92,30 @@ def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATM
     producer.last_ms = commit.time_ms
     if state.quarantine or logged.seq in treatments:
         _apply_one_by_one(state, producer, logged, treatments)
-        return
+        return True
     index = 0
     try:
         for index, event in enumerate(commit.events):
             handler = APPLY.get(type(event))
             if handler is None:
                 _apply_one_by_one(state, producer, logged, treatments, index)
-                return
+                return True
             handler(state, event, commit, logged.seq)
     except (BrokenLogError, EventFailedError, MemoryError):
         raise
     except Exception as error:
         raise EventFailedError(At(logged.seq, index, 0), commit.events[index], error) from error
+    return True
+
+
+def _refuse(state: State, logged: LoggedCommit, why: str) -> None:
+    if logged.seq <= state.position:
+        raise BrokenLogError(seq=logged.seq, why=f"it comes after position {state.position}")
+    refusing.refuse(state, logged, why)
+    log_hash = chain(state.log_hash, logged.hash)
+    attesting.extend(state, None, logged.seq, log_hash)
+    state.position = logged.seq
+    state.log_hash = log_hash
 
 
 def _apply_one_by_one(
@@ -146,6 +171,8 @@ def _check(state: State, producer: ProducerRecord, logged: LoggedCommit) -> None
     why = ""
     if logged.seq <= state.position:
         why = f"it comes after position {state.position}"
+    elif logged.subject and refusing.subjects_of(state.cell)[logged.subject] is not commit.producer:
+        why = f"it stands on {logged.subject}, and says that {commit.producer.value} of this cell appended it"
     elif commit.number != producer.number + 1:
         why = f"{commit.producer.value} commits {producer.number + 1} to {commit.number - 1} are missing"
     elif commit.prev != producer.last_hash:

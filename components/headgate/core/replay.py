@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from headgate.core import fold
-from headgate.core.audit import author_of
+from headgate.core import fold, refusing
+from headgate.core.authority import author_of
 from headgate.core.quarantine import Treatments
 from headgate.core.rules import CYCLES_SINCE, decides_alike
 from headgate.core.state import State
@@ -108,10 +108,14 @@ class Replay:
 
     def feed(self, logged: LoggedCommit) -> None:
         """
-        Compare what a commit has recorded, then fold it.
+        Compare what a commit has recorded, then fold it; an entry that is refused has recorded nothing.
 
         Raises what `headgate.core.fold.apply` raises.
         """
+        if refusing.refusal(self.state.cell, logged):
+            fold.apply(self.state, logged)
+            self._look()
+            return
         self._commits += 1
         self._events += len(logged.commit.events)
         found = [*self._compare(logged)]

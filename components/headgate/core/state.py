@@ -338,6 +338,22 @@ class ProducerRecord(Record):
     holder: str = ""
 
 
+class RefusedEntry(Note, frozen=True):
+    """An entry of the log that was refused: where, on which subject, why, and the hash of its bytes."""
+
+    position: Seq
+    subject: str
+    why: str
+    hash: str
+
+
+class RefusedRecord(Record):
+    """The entries of the log that were refused (`headgate.core.refusing`): how many, and the newest of them."""
+
+    count: int = 0
+    newest: list[RefusedEntry] = []
+
+
 class SnapshotRecord(Note, frozen=True):
     """The newest snapshot that the log speaks of."""
 
@@ -451,6 +467,7 @@ class Tables(Record):
     eviction_ms: dict[str, int] = {}
     """By ClusterQueue: how long it takes until an evicted workload has given its quota back."""
     snapshot: SnapshotRecord | None = None
+    refused: RefusedRecord | None = None
     resource_versions: dict[str, str] = {}
     """Per watched resource: the version up to which everything that matters is in the log, to resume a watch from."""
     cluster_id: str = ""

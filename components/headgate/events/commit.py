@@ -58,13 +58,17 @@ class LoggedCommit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
     A commit as it stands in the log: at its stream sequence, with the hash of its bytes.
 
-    `stored_ms` is the broker's time when it was stored, 0 where that is not known.
+    `stored_ms` is the broker's time when it was stored, 0 where that is not known; `subject` is what it stands on, ""
+    where it was not read from a stream. An entry that does not decode has an empty commit and says why in `flaw`:
+    whether that stops its reader or the entry is refused depends on where it stands (`headgate.core.refusing`).
     """
 
     seq: Seq
     hash: str
     commit: Commit
     stored_ms: UnixMs = UnixMs(0)
+    subject: str = ""
+    flaw: str = ""
 
 
 class UnreadableCommitError(Exception):
@@ -125,13 +129,37 @@ def decode_commit(seq: int, subject: str, payload: bytes, stored_ms: int = 0) ->
 
     Raises UnreadableCommitError when the bytes are no commit, or hold an event type or value that is not known.
     """
+    logged = decode_entry(seq, subject, payload, stored_ms)
+    if logged.flaw:
+        raise UnreadableCommitError(seq=seq, subject=subject, why=logged.flaw)
+    return logged
+
+
+def decode_entry(seq: int, subject: str, payload: bytes, stored_ms: int = 0) -> LoggedCommit:
+    """An entry of the log, whatever it holds: for the fold, and for readers that ask whether it is refused."""
+    flaw = ""
     try:
         commit = _decoder.decode(payload)
     except msgspec.MsgspecError as error:
-        raise UnreadableCommitError(seq=seq, subject=subject, why=_explain(payload, error)) from error
+        commit, flaw = _NOTHING, _explain(payload, error)
     except UnicodeDecodeError as error:
-        raise UnreadableCommitError(seq=seq, subject=subject, why=f"it is not UTF-8 ({error.reason})") from error
-    return LoggedCommit(seq=Seq(seq), hash=digest(payload), commit=commit, stored_ms=UnixMs(stored_ms))
+        commit, flaw = _NOTHING, f"it is not UTF-8 ({error.reason})"
+    except RecursionError:
+        commit, flaw = _NOTHING, "it is nested too deeply"
+    return LoggedCommit(
+        seq=Seq(seq), hash=digest(payload), commit=commit, stored_ms=UnixMs(stored_ms), subject=subject, flaw=flaw
+    )
+
+
+_NOTHING = Commit(
+    id=CommitId(""),
+    producer=Producer.INFORMER_BRIDGE,
+    epoch=Epoch(0),
+    number=0,
+    time_ms=UnixMs(0),
+    prev="",
+    events=(),
+)
 
 
 class _BareEvent(msgspec.Struct, frozen=True):
@@ -146,7 +174,7 @@ def _explain(payload: bytes, error: msgspec.MsgspecError) -> str:
     """What is wrong with an entry, naming an event type that is not known by its name."""
     try:
         bare = msgspec.json.decode(payload, type=_BareCommit)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return f"it is not a commit ({error})"
     unknown = sorted({event.type for event in bare.events} - TAGS.keys())
     if unknown:

@@ -31,7 +31,7 @@ from headgate.adapters.backup import (
 from headgate.adapters.log import BlobDamaged, BlobNotFound, Blobs, Entry, EntryNotFound, Log
 from headgate.core import fold
 from headgate.core.state import State
-from headgate.events.commit import decode_commit
+from headgate.events.commit import decode_entry
 from headgate.events.effects import SnapshotTaken
 from headgate.events.ids import Seq
 from headgate.processes import snapshots
@@ -330,12 +330,12 @@ class _Folding:
     def _fold(self, entries: list[Entry], metas: dict[int, SnapshotMeta]) -> None:
         for entry in entries:
             try:
-                logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
-                fold.apply(self.state, logged)
+                logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
+                applied = fold.apply(self.state, logged)
             except Exception as error:
                 # Whatever stops the fold here would stop every process after a restore.
                 raise self._wrong(entry.seq, f"the log cannot be folded: {error}") from error
-            for event in logged.commit.events:
+            for event in logged.commit.events if applied else ():
                 if isinstance(event, SnapshotTaken) and _is_of(metas.get(event.position), event):
                     self.vouched.add(event.position)
         self.folded += len(entries)

@@ -400,5 +400,5 @@ async def _story(error: EventFailedError, runner: Runner) -> str:
     with anyio.move_on_after(settings.limits.shutdown_ms / 1000):
         options = settings.nats.options(settings.cell, runner.process.name)
         async with connect(settings.nats.url, name="story", options=options) as connection:
-            return await story_of(await open_log(connection, settings.cell), error)
+            return await story_of(await open_log(connection, settings.cell, change=False), settings.cell, error)
     return str(error)

@@ -25,9 +25,10 @@ from typing import Final, Protocol
 from headgate.adapters.jetstream.feed import FeedMessage
 from headgate.adapters.log import REMEDY, Entry, EntryNotFound, Log, LogDamaged
 from headgate.core.branches import EventId, number_at, token_of
+from headgate.core.refusing import Gate
 from headgate.core.state import Branch, State
 from headgate.events.base import tag_of
-from headgate.events.commit import LoggedCommit, Position, decode_commit, encode_event
+from headgate.events.commit import LoggedCommit, Position, decode_entry, encode_event
 from headgate.events.ids import Seq
 from headgate.events.subjects import feed_subject, log_subject, subject_key
 from headgate.processes.feed_writer import LastMessage, Place
@@ -112,9 +113,10 @@ class Feeding:
         number, position = await self._writer.resume()
         start = self._start(number, position.seq)
         _LOG.info("the feed goes on at position %d", start)
+        gate = Gate(self._status.cell)
         async with self._log.tail(start, linger_s=LINGER_S) as tail:
             while True:
-                await self._publish(await tail.receive())
+                await self._publish(await tail.receive(), gate)
 
     def _start(self, number: int, seq: Seq) -> int:
         """Where to read from, when the feed has a branch up to a position, and all before that branch."""
@@ -146,19 +148,20 @@ class Feeding:
             entry = await self._log.get(seq)
         except EntryNotFound:
             return  # Trimmed: nothing is left to compare with.
-        logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
+        logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
         messages = messages_of(self._status.cell, logged, last.id.token)
         index = last.id.position.index
         if index >= len(messages) or (messages[index].subject, messages[index].payload) != (last.subject, last.payload):
             raise FeedBeyondLogError(self._log.name, last, "and the log has another event there")
 
-    async def _publish(self, entries: list[Entry]) -> None:
+    async def _publish(self, entries: list[Entry], gate: Gate) -> None:
         """Publish the events of these entries, those that the feed has already left out."""
         batch: list[FeedMessage] = []
         for entry in entries:
-            logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
-            token = token_of(self._branches, number_at(self._branches, logged.seq)) if self._branches else ""
-            batch += messages_of(self._status.cell, logged, token)
+            logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
+            if gate.admits(logged):
+                token = token_of(self._branches, number_at(self._branches, logged.seq)) if self._branches else ""
+                batch += messages_of(self._status.cell, logged, token)
             if len(batch) >= self._batch_max:
                 await self._store(batch)
                 batch = []

@@ -43,13 +43,12 @@ from headgate.adapters.lease import Leadership
 from headgate.adapters.log import Appended, AppendOutcome, Blobs, Conflict, Entry, Log, LogTail, LogTruncated
 from headgate.core import fold, quarantine
 from headgate.core.about import ObjectFailedError
-from headgate.core.appending import first_of_term, next_commit
-from headgate.core.fold import BrokenLogError
+from headgate.core.appending import attested_anew, first_of_term, next_commit
 from headgate.core.machine import Append, Call, Command, Committed, Machine, Settled, Stimulus, TakeSnapshot, WakeAt
 from headgate.core.quarantine import EventFailedError
 from headgate.core.state import State
 from headgate.events.base import Producer
-from headgate.events.commit import Commit, LoggedCommit, decode_commit, encode_commit
+from headgate.events.commit import Commit, LoggedCommit, decode_entry, encode_commit
 from headgate.events.effects import ObjectQuarantined, ObjectReleased
 from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.events.registry import Event
@@ -220,7 +219,6 @@ class Host:
         self._after_decision = after_decision
         self._gate: Gate = gate if gate is not None else OpenGate()
         self._clock = now_ms
-        self._subjects = {log.subject(each.value): each for each in Producer}
         self._bell = asyncio.Event()
         self._inbox: deque[Entry] = deque()
         self._inbox_room = asyncio.Event()
@@ -266,6 +264,7 @@ class Host:
         self.state, meta = await snapshots.newest(self._log, self._blobs, self._cell)
         self._fold_to = Seq(await self._log.last_seq())
         self._status.counters.position = self.state.position
+        self._note_refused()
         source = f"the snapshot of position {meta.position}" if meta is not None else "the beginning"
         _LOG.info("starting from %s; the log ends at %d", source, self._fold_to)
         async with self._tail() as tail, anyio.create_task_group() as tasks:
@@ -391,21 +390,35 @@ class Host:
 
     def _note_progress(self) -> None:
         counters = self._status.counters
+        self._note_refused()
         counters.position = self.state.position
         counters.entries_waiting = len(self._inbox)
         if self._status.phase is Phase.STARTING:
             self._status.detail = f"folding the log: {self.state.position} of {self._fold_to}"
 
+    def _note_refused(self) -> None:
+        refused, counters = self.state.refused, self._status.counters
+        if refused is None or refused.count == counters.entries_refused:
+            return
+        counters.entries_refused = refused.count
+        newest = refused.newest[-1]
+        text = (
+            f"{refused.count} entries of the log are not of it and are refused; the newest stands at position "
+            f"{newest.position} on {newest.subject}: {newest.why}. Find out who can publish there besides the six "
+            f"processes (`headgate audit` lists them)"
+        )
+        self._status.notice("refused", text)
+        if self._status.phase is not Phase.STARTING:
+            _LOG.warning("%s", text, extra={"position": newest.position})
+
     async def _fold(self, entry: Entry) -> None:
-        logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
-        commit = logged.commit
-        if self._subjects.get(entry.subject) is not commit.producer:
-            why = f"it stands on {entry.subject}, and says that {commit.producer.value} of this cell appended it"
-            raise BrokenLogError(seq=entry.seq, why=why)
+        logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
         try:
-            fold.apply(self.state, logged, self._refolding.treatments)
+            if not fold.apply(self.state, logged, self._refolding.treatments):
+                return
         except EventFailedError as failed:
             await self._come_past(failed)
+        commit = logged.commit
         counters = self._status.counters
         counters.commits_folded += 1
         counters.events_folded += len(commit.events)
@@ -448,8 +461,12 @@ class Host:
                     subject = self._log.subject(self._producer.value)
                     detail = f"the last entry on {subject} is {actual_last}"
                     raise LogTruncated(self._log.name, read_up_to=outstanding.expected_last, detail=detail)
+                if self.state.position < actual_last:
+                    return
                 self._outstanding = None
                 self._status.counters.appends_refused += 1
+                if self._append_behind(outstanding):
+                    return
                 self._fold_to = Seq(max(self._fold_to, actual_last))
                 refused = (
                     f"the log refused commit {outstanding.commit.id}, which was fenced on {outstanding.expected_last}"
@@ -457,6 +474,21 @@ class Host:
                 self._deposed = f"{refused}; {self._deposed or f'the subject ends at {actual_last}'}"
             case _:
                 assert_never(outstanding.outcome)
+
+    def _append_behind(self, outstanding: Outstanding) -> bool:
+        """
+        Append again behind entries on our subject that the fold has refused; whether that is what stood in the way.
+
+        They are nobody's decisions, so ours holds: only its fence and its attestation are of an earlier position.
+        """
+        leadership, record = self._leadership, self.state.producers.get(self._producer)
+        if leadership is None or leadership.lost.is_set() or self._stopping or record is None:
+            return False
+        if record.last_seq <= outstanding.expected_last or record.number != outstanding.commit.number - 1:
+            return False
+        commit = attested_anew(self.state, outstanding.commit)
+        self._send(commit, encode_commit(commit), record.last_seq)
+        return True
 
     # --- terms -----------------------------------------------------------------------------------------------------
 

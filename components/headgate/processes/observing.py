@@ -52,6 +52,7 @@ _GAUGES: Final[Mapping[str, str]] = {
     "calls_unfinished": "Calls to the API server without an answer.",
     "entries_waiting": "Entries of the log that wait to be folded.",
     "stimuli_waiting": "Answers and watch events that wait for the machine.",
+    "entries_refused": "Entries of the log that are not of it and were refused.",
     "position": "The last sequence of the log that is folded.",
     "epoch": "The epoch in which this process leads; 0 when it does not.",
 }

@@ -18,7 +18,7 @@ from headgate.core import fold
 from headgate.core.containment import Refolding
 from headgate.core.quarantine import EventFailedError, Treatments
 from headgate.core.state import State
-from headgate.events.commit import LoggedCommit, decode_commit
+from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.ids import Seq
 from headgate.processes import snapshots
 
@@ -36,7 +36,7 @@ class NotInLogError(LookupError):
 def fold_entries(state: State, entries: list[Entry], treatments: Treatments = fold.NO_TREATMENTS) -> None:
     """Fold entries into a state. Raises what the fold raises."""
     for entry in entries:
-        fold.apply(state, decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms), treatments)
+        fold.apply(state, decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms), treatments)
 
 
 def refolding(log: Log, cell: str, blobs: Blobs | None = None) -> Refolding:
@@ -52,7 +52,7 @@ def refolding(log: Log, cell: str, blobs: Blobs | None = None) -> Refolding:
         async with aclosing(reading):
             async for entries in reading:
                 for entry in entries:
-                    yield decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
+                    yield decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
 
     return Refolding(cell, start, read)
 

@@ -32,7 +32,7 @@ class Phase(enum.StrEnum):
 
 
 class Counters(msgspec.Struct, kw_only=True):
-    """Since the process began, except for the last five, which are of now."""
+    """Since the process began, except for the last six, which are of now."""
 
     commits_folded: int = 0
     events_folded: int = 0
@@ -55,6 +55,7 @@ class Counters(msgspec.Struct, kw_only=True):
     calls_unfinished: int = 0
     entries_waiting: int = 0
     stimuli_waiting: int = 0
+    entries_refused: int = 0
     position: int = 0
     epoch: int = 0
 
@@ -64,7 +65,7 @@ Tally = Callable[[], Iterable[tuple[float, Mapping[str, str]]]]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of /readyz."""
+    """The body of /readyz. A notice is something to look into that does not keep the process from its work."""
 
     ready: bool
     process: str
@@ -76,6 +77,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     detail: str = ""
     problems: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
     dependencies: tuple[Dependency, ...] = ()
 
 
@@ -103,6 +105,7 @@ class Status:
         self.retries: list[Tally] = []
         self.watches: list[Tally] = []
         self._problems: dict[str, str] = {}
+        self._notices: dict[str, str] = {}
 
     def problem(self, name: str, text: str | None) -> None:
         """Set, or with None remove, something that makes the process not ready and that is no dependency."""
@@ -110,6 +113,13 @@ class Status:
             self._problems.pop(name, None)
         else:
             self._problems[name] = text
+
+    def notice(self, name: str, text: str | None) -> None:
+        """Set, or with None remove, something that an operator should look into though the process is ready."""
+        if text is None:
+            self._notices.pop(name, None)
+        else:
+            self._notices[name] = text
 
     @property
     def problems(self) -> Mapping[str, str]:
@@ -135,5 +145,6 @@ class Status:
             epoch=self.counters.epoch,
             detail=self.detail,
             problems=tuple(self._problems.values()),
+            notices=tuple(self._notices.values()),
             dependencies=dependencies,
         )

@@ -12,9 +12,10 @@ import msgspec
 
 from headgate.adapters.log import Log
 from headgate.core.quarantine import EventFailedError
+from headgate.core.refusing import Gate
 from headgate.core.wording import format_time
 from headgate.events.base import tag_of
-from headgate.events.commit import LoggedCommit, decode_commit
+from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.ids import WorkloadKey
 from headgate.events.queueing import HeadsOffered
 from headgate.events.registry import Event
@@ -59,15 +60,18 @@ def _is_short(value: object) -> bool:
     return isinstance(value, str | int) and len(str(value)) <= 200
 
 
-async def story_of(log: Log, error: EventFailedError) -> str:
+async def story_of(log: Log, cell: str, error: EventFailedError) -> str:
     """The history of the object whose event cannot be folded, as text, ending with the error itself."""
     key = WorkloadKey(error.own.key)
     lines: list[str] = []
+    gate = Gate(cell)
     reading: AsyncGenerator[list[Entry], None] = log.read(1, stop=error.at.seq)  # type: ignore[assignment]
     async with aclosing(reading):
         async for entries in reading:
             for entry in entries:
-                lines += lines_of(decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms), key)
+                logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
+                if gate.admits(logged):
+                    lines += lines_of(logged, key)
     told = "\n  ".join(lines[-LINES_MAX:])
     left_out = f"({len(lines) - LINES_MAX} earlier lines left out)\n  " if len(lines) > LINES_MAX else ""
     return f"the story of {error.own.kind} {key}:\n  {left_out}{told}\n{error}"

@@ -82,12 +82,16 @@ class MemoryLog:
             successor = next((seq for seq in mine if seq > expected_last), 0)
             repeated = successor > 0 and self._entries[successor].payload == payload
             return Appended(successor) if repeated else Conflict(expected_last, last)
+        return Appended(self.publish(subject, payload))
+
+    def publish(self, subject: str, payload: bytes) -> int:
+        """What anybody with the broker's permission can do: store a message on a subject, fenced by nothing."""
         self._last_seq += 1
         self._entries[self._last_seq] = Entry(self._last_seq, subject, self._now_ms(), payload)
-        mine.append(self._last_seq)
+        self._by_subject.setdefault(subject, []).append(self._last_seq)
         for listener in tuple(self.listeners):
             listener()
-        return Appended(self._last_seq)
+        return self._last_seq
 
     def read(self, start: int, *, stop: int | None = None, count_max: int | None = None) -> list[Entry]:
         """

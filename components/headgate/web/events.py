@@ -5,14 +5,14 @@ Events as server-sent events: from any position, filtered, and on as they happen
 says who gets them when.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 
 import msgspec
 
 from headgate.adapters.log import Entry
 from headgate.events.base import tag_of
-from headgate.events.commit import Position, UnreadableCommitError, decode_commit
+from headgate.events.commit import LoggedCommit, Position, UnreadableCommitError, decode_entry
 from headgate.events.ids import Seq, split_key
 from headgate.events.registry import Event
 from headgate.events.subjects import subject_key
@@ -65,10 +65,16 @@ def parse_position(text: str) -> Position:
     return Position(Seq(int(seq)), int(index) if dot else 0)
 
 
-def told_by(entry: Entry) -> Iterator[Told]:
-    """The server-sent events of an entry of the log; none for an entry that is no commit (the fold refuses it)."""
+Admits = Callable[[LoggedCommit], bool]
+"""Whether an entry is a commit of its log, or refused (`headgate.core.refusing.Gate.admits`)."""
+
+
+def told_by(entry: Entry, admits: Admits) -> Iterator[Told]:
+    """The server-sent events of an entry of the log; none for an entry that is refused, or cannot be read."""
+    logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
     try:
-        logged = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms)
+        if not admits(logged):
+            return
     except UnreadableCommitError:
         return
     commit = logged.commit

@@ -38,9 +38,10 @@ from headgate.adapters.log import Entry, Log
 from headgate.core import fold
 from headgate.core.explain import Explainer, Lookup, Story
 from headgate.core.quarantine import EventFailedError
+from headgate.core.refusing import Gate
 from headgate.core.standing import standing
 from headgate.core.state import State
-from headgate.events.commit import decode_commit
+from headgate.events.commit import decode_entry
 from headgate.events.ids import Seq, WorkloadKey
 from headgate.events.registry import TAGS
 from headgate.processes.entry import View
@@ -162,7 +163,7 @@ class ReadSide:
     """The handlers. `view` is what the process shows of itself."""
 
     def __init__(self, view: View, access: Access) -> None:
-        self.streams = Streams()
+        self.streams = Streams(Gate(view.settings.cell).admits)
         self._view = view
         self._access = access
         self._past: Past | None = None
@@ -425,8 +426,8 @@ def _listed(text: str) -> tuple[str, ...]:
 
 async def _explain(log: Log, cell: str, name: str, namespace: str, last: int) -> Story:
     """The story, told by reading the log twice: whom the name means, then what happened to them."""
-    lookup = Lookup()
-    await _feed(log, last, lookup.feed)
+    lookup, gate = Lookup(), Gate(cell)
+    await _feed(log, last, lambda logged: lookup.feed(logged) if gate.admits(logged) else None)
     target = lookup.find(name, namespace)
     explainer = Explainer(fold.new_state(cell), target)
     try:
@@ -440,7 +441,7 @@ async def _explain(log: Log, cell: str, name: str, namespace: str, last: int) ->
 async def _feed(log: Log, last: int, feed: Callable[[Any], None]) -> None:
     def some(entries: list[Entry]) -> None:
         for entry in entries:
-            feed(decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms))
+            feed(decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms))
 
     if not last:
         return

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from headgate.adapters.log import Entry, Log, LogError
 from headgate.events.commit import Position
-from headgate.web.events import Filter, Told, told_by
+from headgate.web.events import Admits, Filter, Told, told_by
 
 CLIENTS_MAX: Final = 128
 READING_MAX: Final = 4
@@ -49,9 +49,10 @@ class _Kept(msgspec.Struct, frozen=True):
 class Recent:
     """The end of the log, encoded, for all who follow it. Runs while somebody does."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, admits: Admits) -> None:
         self.size = 0
         self._log = log
+        self._admits = admits
         self._kept: deque[_Kept] = deque()
         self._next = 0
         self._news = asyncio.Event()
@@ -124,7 +125,7 @@ class Recent:
             self._tell()
 
     def _keep(self, entry: Entry) -> None:
-        told = tuple(told_by(entry))
+        told = tuple(told_by(entry, self._admits))
         kept = _Kept(entry.seq, told, sum(len(each.data) for each in told))
         self._kept.append(kept)
         self.size += kept.size
@@ -150,9 +151,10 @@ class Recent:
 
 
 class Streams:
-    """All clients of one process that follow events."""
+    """All clients of one process that follow events. `admits` tells commits from entries that are refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, admits: Admits) -> None:
+        self._admits = admits
         self.clients = 0
         self.reading = 0
         self.cut_off = 0
@@ -193,7 +195,7 @@ class Streams:
             self.clients -= 1
 
     async def _follow(self, client: "_Client", log: Log, seq: int) -> None:
-        recent = self._recent = self._recent or Recent(log)
+        recent = self._recent = self._recent or Recent(log, self._admits)
         async with recent.following():
             while True:
                 if not recent.has(seq):
@@ -220,7 +222,7 @@ class Streams:
                 async for entries in log.read(seq, stop=stop):
                     for entry in entries:
                         size += len(entry.payload)
-                        await client.tell(list(told_by(entry)))
+                        await client.tell(list(told_by(entry, self._admits)))
                 per_entry = max(size // (stop - seq + 1), 1)
                 seq, count = stop + 1, max(1, min(SLICE_BYTES // per_entry, SLICE_ENTRIES_MAX))
         finally:

@@ -23,6 +23,7 @@ from headgate.adapters.jetstream.lease import open_leases
 from headgate.adapters.jetstream.stream import StreamInfo, log_stream
 from headgate.adapters.jetstream.tail import TailOptions
 from headgate.adapters.log import Appended, Conflict, Entry, LogHole, LogTruncated
+from headgate.events.base import Producer
 
 pytestmark = pytest.mark.anyio
 
@@ -36,6 +37,9 @@ async def until(condition: object) -> None:
     with anyio.fail_after(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - conditions are polled, whoever brings them about
             await anyio.sleep(0.005)
+
+
+PRODUCERS = tuple(producer.value for producer in Producer)
 
 
 async def append_each(log: JetStreamLog, producer: str, count: int, acknowledged: dict[int, bytes]) -> None:
@@ -72,7 +76,7 @@ async def test_nothing_is_missing_and_nothing_doubled_over_kills_of_the_server(
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(collect, log_of_reader, producers * count, seen, linger_s)
                 for number in range(producers):
-                    tasks.start_soon(append_each, log, f"p{number}", count, acknowledged)
+                    tasks.start_soon(append_each, log, PRODUCERS[number], count, acknowledged)
                 for kill in range(1, kills + 1):
                     await until(lambda kill=kill: len(acknowledged) >= kill * producers * count // (kills + 1))
                     await server.kill()
@@ -257,11 +261,11 @@ async def test_a_stream_that_lost_its_end_is_not_read_on(server: EmbeddedServer,
     async with connect(server.url, name="test", options=QUICK) as connection:
         log = await open_log(connection, "main")
         acknowledged: dict[int, bytes] = {}
-        await append_each(log, "a", 3, acknowledged)
+        await append_each(log, "scheduler", 3, acknowledged)
         await server.stop()
         shutil.copytree(server.store_dir / "jetstream", tmp_path / "copy")
         await server.start()
-        await append_each(log, "b", 2, acknowledged)
+        await append_each(log, "binder", 2, acknowledged)
         async with log.tail(1) as tail:
             while tail.position < 5:
                 await tail.receive()
@@ -271,7 +275,7 @@ async def test_a_stream_that_lost_its_end_is_not_read_on(server: EmbeddedServer,
             await server.start()
             with anyio.fail_after(PATIENCE_S), pytest.raises(LogTruncated, match="ends at 3, but entries up to 5"):
                 await tail.receive()
-        assert await log.append("b", b"next", expected_last=5, commit_id="x") == Conflict(5, 0)
+        assert await log.append("binder", b"next", expected_last=5, commit_id="x") == Conflict(5, 0)
 
 
 async def test_another_stream_of_the_same_name_is_not_read_on(server: EmbeddedServer) -> None:
@@ -282,7 +286,7 @@ async def test_another_stream_of_the_same_name_is_not_read_on(server: EmbeddedSe
     """
     async with connect(server.url, name="test", options=QUICK) as connection:
         log = await open_log(connection, "main")
-        await append_each(log, "a", 2, {})
+        await append_each(log, "scheduler", 2, {})
         async with log.tail(1) as tail:
             while tail.position < 2:
                 await tail.receive()
@@ -290,7 +294,7 @@ async def test_another_stream_of_the_same_name_is_not_read_on(server: EmbeddedSe
             shutil.rmtree(server.store_dir / "jetstream")
             await server.start()
             other = await open_log(connection, "main")
-            await append_each(other, "a", 4, {})
+            await append_each(other, "scheduler", 4, {})
             assert other.identity != log.identity
             with anyio.fail_after(PATIENCE_S), pytest.raises(LogTruncated, match="another stream"):
                 await tail.receive()
@@ -300,7 +304,7 @@ async def test_a_hole_in_the_stream_stops_its_reader(connection: Connection, cel
     """What stands before the hole is given; then the reader is told where the hole is."""
     careless = msgspec.structs.replace(log_stream(cell), deny_delete=False)
     log = await open_log(connection, cell, config=careless)
-    await append_each(log, "a", 5, {})
+    await append_each(log, "scheduler", 5, {})
     await connection.call_once(
         f"STREAM.MSG.DELETE.{log.name}", msgspec.json.encode({"seq": 3}), msgspec.json.Decoder(dict[str, object])
     )
@@ -315,7 +319,7 @@ async def test_a_slow_reader_bounds_what_is_buffered_for_it(connection: Connecti
     """The buffer never holds more than its bound, the broker keeps the rest, and the reader still gets all in order."""
     options = TailOptions(buffer_entries_max=40, pull_entries_max=10)
     log = await open_log(connection, cell, tail_options=options)
-    await append_each(log, "a", 300, {})
+    await append_each(log, "scheduler", 300, {})
     seen: list[int] = []
     async with log.tail(1) as tail:
         await tail.ready()
@@ -365,7 +369,7 @@ async def test_gathering_goes_on_over_the_loss_of_the_connection(server: Embedde
                 await server.start()
                 gathering.cancel_scope.cancel()
             with anyio.fail_after(PATIENCE_S):
-                outcome = await log.append("a", b"x", expected_last=number, commit_id=str(number))
+                outcome = await log.append("binder", b"x", expected_last=number, commit_id=str(number))
             assert outcome == Appended(seq=number + 1)
 
 
@@ -375,7 +379,7 @@ async def test_large_entries_are_bounded_by_bytes(connection: Connection, cell: 
     log = await open_log(connection, cell, tail_options=options)
     last = 0
     for number in range(12):
-        outcome = await log.append("a", bytes([number]) * 400_000, expected_last=last, commit_id=str(number))
+        outcome = await log.append("binder", bytes([number]) * 400_000, expected_last=last, commit_id=str(number))
         assert isinstance(outcome, Appended)
         last = outcome.seq
     seen: list[Entry] = []
@@ -492,7 +496,7 @@ async def test_the_leader_of_a_replicated_stream_may_be_killed(tmp_path: Path) -
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(collect, log, 600, seen)
             for number in range(3):
-                tasks.start_soon(append_each, log, f"p{number}", 200, acknowledged)
+                tasks.start_soon(append_each, log, PRODUCERS[number], 200, acknowledged)
             await until(lambda: len(acknowledged) >= 150)
             await cluster.kill(leader)
             await until(lambda: len(acknowledged) >= 400)

@@ -14,7 +14,7 @@ PATIENCE_S = 20
 
 async def append_more(log: JetStreamLog, last: int, count: int) -> int:
     for _ in range(count):
-        outcome = await log.append("p", b"x", expected_last=last, commit_id="x")
+        outcome = await log.append("binder", b"x", expected_last=last, commit_id="x")
         assert isinstance(outcome, Appended)
         last = outcome.seq
     return last

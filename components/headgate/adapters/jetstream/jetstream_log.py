@@ -11,6 +11,7 @@ from headgate.adapters.jetstream.stream import (
     StreamConfig,
     StreamInfo,
     ensure_stream,
+    former_log_subjects,
     identity_of,
     log_stream,
     opened_info,
@@ -135,11 +136,13 @@ async def open_log(
     config: StreamConfig | None = None,
     varz: bytes | None = None,
     tail_options: TailOptions | None = None,
+    change: bool = True,
 ) -> JetStreamLog:
     """
     The log of `cell`.
 
-    Its stream is created with `replicas` (or as `config` says) if it is absent and verified otherwise.
+    Its stream is created with `replicas` (or as `config` says) if it is absent and verified otherwise; one of an
+    earlier version is narrowed to the subjects of the six producers, unless `change` says that it is only read.
 
     `varz` is the body of the server's `/varz`, where its monitoring port can be reached: only there can sync_interval
     be seen.
@@ -147,7 +150,7 @@ async def open_log(
     :raises StreamMismatch: a stream of this name is there and cannot be the log.
     """
     wanted = config or log_stream(cell, replicas=replicas)
-    status = await ensure_stream(connection, wanted)
+    status = await ensure_stream(connection, wanted, former=former_log_subjects(cell), change=change)
     warnings = status.warnings + sync_warnings(varz, replicas=status.info.config.num_replicas)
     return JetStreamLog(connection, cell, status.info, warnings, tail_options)
 

@@ -5,7 +5,7 @@ Four streams, whose subjects cannot overlap because they differ in their number 
 
 | stream                   | subjects                                            | holds                              |
 |--------------------------|-----------------------------------------------------|------------------------------------|
-| HEADGATE_<cell>          | headgate.<cell>.log.<producer>                      | the log: everything for ever       |
+| HEADGATE_<cell>          | headgate.<cell>.log.<producer>, of the six each     | the log: everything for ever       |
 | HEADGATE_<cell>_FEED     | headgate.<cell>.<entity>.<event>.<namespace>.<name> | one CloudEvent per event           |
 | HEADGATE_<cell>_LEASES   | headgate.<cell>.lease.<producer>                    | who leads; one message a producer  |
 | HEADGATE_<cell>_SNAPSHOTS| headgate.<cell>.snapshot.manifest.<name>, .chunk.…  | snapshots in chunks                |
@@ -13,12 +13,14 @@ Four streams, whose subjects cannot overlap because they differ in their number 
 (The feed has six tokens, the log and the leases four, manifests five, chunks seven; so the feed may carry any
 entity.)
 
-An existing stream is never changed: what an operator set is the operator's. It is refused if Headgate could not be
+An existing stream is never changed, but for one thing: the log of an earlier version took any `log.*`, and is narrowed
+to the subjects of the six producers. What an operator set is the operator's. It is refused if Headgate could not be
 correct on it (`StreamMismatch`), and warned about if it is only less durable than it should be.
 """
 
 import datetime as dt
 import re
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -33,6 +35,8 @@ from headgate.adapters.jetstream.errors import (
     StreamMismatch,
 )
 from headgate.adapters.log import StreamGone
+from headgate.events.base import Producer
+from headgate.events.subjects import log_subject
 
 _TOKEN = re.compile(r"[^\s.*>\x00-\x1f]+")
 
@@ -135,11 +139,16 @@ def log_stream(cell: str, *, replicas: int = 1) -> StreamConfig:
     """The log: no limits, nothing can be deleted, full means refuse."""
     return StreamConfig(
         name=stream_name(cell),
-        subjects=[f"headgate.{cell}.log.*"],
+        subjects=[log_subject(cell, producer) for producer in Producer],
         num_replicas=replicas,
         deny_delete=True,
         deny_purge=True,
     )
+
+
+def former_log_subjects(cell: str) -> tuple[str, ...]:
+    """What the log of an earlier version takes: every subject below the cell's log."""
+    return (f"headgate.{cell}.log.*",)
 
 
 def feed_stream(cell: str, *, replicas: int = 1, duplicate_window_s: int = 120) -> StreamConfig:
@@ -238,11 +247,19 @@ async def stream_subjects(connection: Connection, name: str, subjects_filter: st
         found.update(page)
 
 
-async def ensure_stream(connection: Connection, wanted: StreamConfig, *, may_wait: bool = True) -> StreamStatus:
+async def ensure_stream(
+    connection: Connection,
+    wanted: StreamConfig,
+    *,
+    may_wait: bool = True,
+    former: tuple[str, ...] = (),
+    change: bool = True,
+) -> StreamStatus:
     """
     The stream, created as `wanted` if it is absent, verified otherwise.
 
-    Where this user may not create it, somebody else's creating it is waited for, unless `may_wait` is False.
+    Where this user may not create it, somebody else's creating it is waited for, unless `may_wait` is False. One that
+    has the `former` subjects is given the wanted ones; without `change` it is used as it is.
 
     :raises StreamMismatch: it cannot be used, or cannot be created (for instance because another stream holds its
     subjects).
@@ -275,8 +292,40 @@ async def ensure_stream(connection: Connection, wanted: StreamConfig, *, may_wai
             # at again.
             if refused.err_code != STREAM_NAME_IN_USE:
                 raise StreamMismatch(f"cannot create {dependency}: {refused}") from refused
-    _refuse_unusable(info.config, wanted)
-    return StreamStatus(info=info, warnings=[] if created else _shortcomings(info, wanted))
+    warnings: list[str] = []
+    usable = wanted
+    if former and sorted(info.config.subjects) == sorted(former):
+        if change:
+            info, warnings = await _with_subjects(connection, info, wanted)
+        usable = msgspec.structs.replace(wanted, subjects=info.config.subjects)
+    _refuse_unusable(info.config, usable)
+    return StreamStatus(info=info, warnings=[] if created else [*warnings, *_shortcomings(info, wanted)])
+
+
+class _Configured(Struct):
+    config: dict[str, Any]
+
+
+_CONFIGURED = msgspec.json.Decoder(_Configured)
+
+
+async def _with_subjects(
+    connection: Connection, info: StreamInfo, wanted: StreamConfig
+) -> tuple[StreamInfo, list[str]]:
+    """The stream with the wanted subjects and all else as it was, or as it is and what speaks against it."""
+    name = wanted.name
+    dependency = f"stream {name}"
+    # The configuration has fields that `StreamConfig` does not know, and an update sets those that it leaves out back.
+    actual = await connection.call(f"STREAM.INFO.{name}", b"", _CONFIGURED, dependency=dependency)
+    body = msgspec.json.encode({**actual.config, "subjects": wanted.subjects})
+    try:
+        return await connection.call(f"STREAM.UPDATE.{name}", body, _INFO, dependency=dependency), []
+    except Refused as refused:
+        return info, [
+            f"stream {name} takes messages on any of {', '.join(info.config.subjects)} and cannot be changed "
+            f"({refused}); what others publish there is refused. Narrow it with `nats stream edit {name}` to "
+            f"{', '.join(wanted.subjects)}"
+        ]
 
 
 FILLING = "headgate.filling"

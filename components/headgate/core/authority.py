@@ -1,0 +1,46 @@
+"""
+Authority: which process may append which events.
+
+Every type of event has one author, but for elections and the quarantine, which are for each of them. The audit checks
+it in every log; in a cell whose commits are signed the fold refuses a commit that oversteps it, so that the key of one
+process is good for the decisions of that process alone.
+"""
+
+from headgate.events import decisions, effects
+from headgate.events.base import EventBase, Producer, tag_of
+from headgate.events.registry import MODULES, TAGS
+
+_AUTHOR_OF_FAMILY = {
+    "fact": Producer.INFORMER_BRIDGE,
+    "queue event": Producer.QUEUE_MANAGER,
+    "decision": Producer.SCHEDULER,
+}
+_AUTHOR_OF: dict[type[EventBase], Producer] = {
+    decisions.PodPlaced: Producer.BINDER,
+    effects.StatusApplied: Producer.BINDER,
+    effects.StatusRejected: Producer.BINDER,
+    effects.PodBound: Producer.BINDER,
+    effects.PodBindRejected: Producer.BINDER,
+    effects.WorkloadCreated: Producer.INFORMER_BRIDGE,
+    effects.WorkloadCreateRejected: Producer.INFORMER_BRIDGE,
+    effects.VariantChanged: Producer.INFORMER_BRIDGE,
+    effects.JobStarted: Producer.UNGATER,
+    effects.JobStartRejected: Producer.UNGATER,
+    effects.JobStopped: Producer.UNGATER,
+    effects.JobStopRejected: Producer.UNGATER,
+    effects.SnapshotTaken: Producer.SNAPSHOTTER,
+    effects.DivergenceFound: Producer.SNAPSHOTTER,
+}
+_OF_EACH = frozenset({effects.LeaderElected, effects.ObjectQuarantined, effects.ObjectReleased})
+
+
+def _author_of(event: type[EventBase]) -> Producer | None:
+    return None if event in _OF_EACH else _AUTHOR_OF.get(event) or _AUTHOR_OF_FAMILY[MODULES[tag_of(event)]]
+
+
+_AUTHORS = {event: _author_of(event) for event in TAGS.values()}
+
+
+def author_of(event: type[EventBase]) -> Producer | None:
+    """The only process that may append events of a type; None when each may (elections, quarantine)."""
+    return _AUTHORS[event]
