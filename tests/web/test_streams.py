@@ -34,7 +34,7 @@ class Side(ReadSide):
         self.memory = MemoryLog("main")
         self.view.log = AsyncMemoryLog(self.memory)
         self.streams = Streams(Gate("main").admits)
-        monkeypatch.setattr(routes, "Streams", lambda: self.streams)
+        monkeypatch.setattr(routes, "Streams", lambda _: self.streams)
 
     def append(self, mib: int) -> None:
         for _ in range(mib * MIB // COMMIT_BYTES):
