@@ -144,12 +144,12 @@ def test_an_entry_on_another_producers_subject() -> None:
 
 
 def test_an_entry_on_another_cells_subject() -> None:
-    """The subject names another cell."""
+    """The subject names another cell: it is refused, and misses where it stood before."""
     damaged = cell()
     entry = damaged.entries[MIDDLE - 1]
     verdict = judged(replaced(damaged, MIDDLE, subject=entry.subject.replace(f".{CELL}.", ".other.")))
-    assert (verdict.alone[0].check, verdict.alone[0].position.seq) == ("readable", MIDDLE)
-    assert f"position {MIDDLE}" in verdict.start
+    assert (verdict.alone[0].check, verdict.alone[0].position.seq) == ("refused", MIDDLE)
+    assert "the log is broken at position" in verdict.start
 
 
 def test_another_cells_log_under_this_cells_name() -> None:
@@ -288,9 +288,12 @@ def test_a_forged_admission_over_quota() -> None:
 
 
 def test_an_entry_that_nobody_of_the_six_would_write() -> None:
-    """What anybody may publish on the log's subjects."""
+    """What anybody may publish below the log's subject is refused, told, and stops nobody."""
     damaged = cell()
     last = damaged.entries[-1]
     damaged.entries.append(Entry(last.seq + 1, f"headgate.{CELL}.log.foo", last.time_ms, b"hello"))
     verdict = judged(damaged)
-    assert ("readable", last.seq + 1) in {(finding.check, finding.position.seq) for finding in verdict.alone}
+    assert ("refused", last.seq + 1) in {(finding.check, finding.position.seq) for finding in verdict.alone}
+    assert verdict.start == ""
+    assert verdict.state is not None
+    assert verdict.state.position == last.seq + 1
