@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.support.queueing import QueueCell
 
@@ -102,3 +103,21 @@ def test_whose_quota_has_come_must_not_wait_on(cell: QueueCell) -> None:
     assert [key for key, _ in forgotten(cell.state, settled=True)] == [A, "team/b"]
     cell.state.index.usage["cq"] = {("default", "cpu"): 1}
     assert forgotten(cell.state, settled=True) == []
+
+
+def test_who_stands_behind_a_head_that_nobody_may_pass_waits_whatever_comes(cell: QueueCell) -> None:
+    """What came since wakes the head; those behind it are looked at when it is gone."""
+    b = WorkloadKey("team/b")
+    cell.cluster_queue(strategy="StrictFIFO")
+    cell.settle()
+    cell.skip(b, "shape")
+    cell.skip(A, "queue")
+    cell.settle()
+    cell.state.freed["ClusterQueue/cq"] = {"*": cell.state.position}
+    sleep = cell.state.sleeps["cq"]
+    assert sleep.blocked_by == A
+    assert sleep.blocked is not None
+    sleep.blocked = msgspec.structs.replace(sleep.blocked, decided_at=cell.state.position)
+    assert forgotten(cell.state, settled=True) == []
+    cell.state.index.pending["cq"].blocked = None
+    assert [key for key, _ in forgotten(cell.state, settled=True)] == [b]

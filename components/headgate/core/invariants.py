@@ -84,15 +84,22 @@ def _overdue(state: State, parked: Parked, workload: Workload, unused: Unused) -
     """
     Why what is parked should have been woken by now; "" when the quota that it waits for has not come.
 
-    Nor may it have been when there is enough, but others of its cohort tree are still to be decided, or one of its
-    ClusterQueue that nobody may pass.
+    Nor may it have been when there is enough, but others of its cohort tree are still to be decided; nor, whatever has
+    come, behind one of its ClusterQueue that nobody may pass.
     """
     cluster_queue = workload.cluster_queue
     quota = tuple(wake for wake in parked.wake if isinstance(wake, QuotaFreed))
     woken = came_true(quota, cluster_queue, parked.decided_at, state, state.now_ms, unused, workload)
     sleep = state.sleeps.get(cluster_queue) or QueueSleep()
-    is_behind = bool(sleep.blocked_by) and sleep.blocked is not parked
-    if woken is not None and woken.needs and (is_behind or _is_on_offer(state, tree_of(cluster_queue, state))):
+    queue = state.index.pending.get(cluster_queue)
+    is_behind = (
+        sleep.blocked is not parked
+        and queue is not None
+        and queue.blocked is not None
+        and workload.key in queue
+        and queue.rank_of(workload.key) > queue.blocked
+    )
+    if is_behind or (woken is not None and woken.needs and _is_on_offer(state, tree_of(cluster_queue, state))):
         return ""
     return "" if woken is None else f"it waits on, though at position {woken.at} came {woken.by}"
 
