@@ -173,6 +173,8 @@ class Fitting:
         template = {"metadata": {"annotations": {"headgate.dev/run-ms": str(run_ms)}}, "spec": self._pod_spec()}
         spec = {"suspend": rng.random() < 0.9, "parallelism": count, "completions": count, "template": template}
         annotations = self.annotations() if rng.random() < 0.1 else {}
+        if rng.random() < 0.08:
+            annotations[f"{KUEUE}/elastic-job"] = "true"
         return self._object("batch/v1", "Job", name or rng.choice(JOBS), spec, labels, annotations)
 
     def _workload(self, name: str) -> Manifest:

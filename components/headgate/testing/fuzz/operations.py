@@ -17,15 +17,19 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.core import gates
 from headgate.events.base import Producer
 from headgate.events.configuration import (
     AdmissionFairSharingConfiguration,
     Configuration,
     FairSharingConfiguration,
     RequeuingStrategy,
+    ResourcesConfiguration,
+    ResourceTransformation,
     RetentionPolicies,
     WaitForPodsReady,
 )
+from headgate.events.objects import LabelSelector
 from headgate.processes.snapshotter.decide import Rules
 from headgate.testing.cluster import BY_KIND, Kind
 from headgate.testing.fuzz.fitting import CLASS_LABEL, JOBS, KINDS, NODES, PODS, QUEUE_LABEL, WORKLOADS, Manifest
@@ -67,6 +71,22 @@ NAMED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The names that objects of a kind have here."""
 
+GATES: Final = (
+    gates.CONCURRENT_ADMISSION,
+    gates.DISABLE_WAIT_FOR_PODS_READY,
+    gates.ELASTIC_JOBS,
+    gates.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL,
+    gates.FAIR_SHARING_PRIORITIZE_NON_BORROWING,
+    gates.PARTIAL_ADMISSION,
+    gates.PRESERVE_SCAN_PROGRESS,
+    gates.PRIORITIZE_PREEMPTOR_WORKLOADS,
+    gates.PRIORITY_BOOST,
+    gates.PRIORITY_SORTING_WITHIN_COHORT,
+    gates.RECLAIMABLE_PODS,
+    gates.RECOMPUTE_UPON_OVERLAP,
+    gates.SCHEDULING_EQUIVALENCE_HASHING,
+)
+"""Those that change what is decided."""
 ADMINS_KINDS: Final = ("ClusterQueue", "ClusterQueue", "ClusterQueue", "LocalQueue", "LocalQueue", *KINDS)
 
 
@@ -162,11 +182,20 @@ def _configuration(rng: random.Random) -> Configuration:
     retention = RetentionPolicies(
         after_finished_ms=rng.choice((0, 3_000)), after_deactivated_by_kueue_ms=rng.choice((None, 1_000))
     )
+    resources = ResourcesConfiguration(
+        exclude_resource_prefixes=rng.choice(((), ("memory",))),
+        transformations=(ResourceTransformation(input="memory", strategy="Replace", outputs={"cpu": "1m"}),),
+    )
+    only_some = LabelSelector(match_labels={"kubernetes.io/metadata.name": NAMESPACES[0]})
     return Configuration(
+        feature_gates={gate: rng.random() < 0.5 for gate in GATES if rng.random() < 0.05},
         fair_sharing=fair,
         admission_fair_sharing=usage if rng.random() < 0.15 else None,
         wait_for_pods_ready=ready if rng.random() < 0.15 else None,
         object_retention_policies=retention if rng.random() < 0.1 else RetentionPolicies(),
+        resources=resources if rng.random() < 0.05 else ResourcesConfiguration(),
+        managed_jobs_namespace_selector=only_some if rng.random() < 0.05 else None,
+        preemption_waits=rng.random() < 0.5,
     )
 
 
