@@ -19,7 +19,7 @@ from tests.simulation.test_seeds import Run
 
 from headgate.adapters.jetstream.health import Health
 from headgate.adapters.lease import Leadership
-from headgate.adapters.log import Entry, LogDamaged
+from headgate.adapters.log import Blobs, Entry, Log, LogDamaged
 from headgate.cli import audit, source
 from headgate.cli.deciding_again import checks
 from headgate.core import fold
@@ -83,8 +83,15 @@ def decoded(entries: list[Entry]) -> list[LoggedCommit]:
 @lru_cache(maxsize=4)
 def recorded(seed: int) -> Cell:
     """The stores of a run at its end. Never to be changed: take a copy."""
+    return recorded_on(seed, CELL)
+
+
+def recorded_on(seed: int, stream: str) -> Cell:
+    """The same, of a cell whose log is on this stream."""
     entries: list[Entry] = []
     run = Run(contended(seed), NO_FAULTS, seed, round_ms=10)
+    assert run.world._founding is not None
+    run.world._founding = msgspec.structs.replace(run.world._founding, stream=stream)
     run.world._sink = lambda *entry: entries.append(Entry(*entry))
     run.play()
     state = run.world.state
@@ -227,6 +234,11 @@ async def started(cell: Cell) -> State | str:
     log, blobs = stored(cell)
     for name, blob in cell.blobs.items():
         await blobs.put(name, blob, position=int(name.rpartition("-")[2]))
+    return await start_on(log, blobs)
+
+
+async def start_on(log: Log, blobs: Blobs) -> State | str:
+    """The state of a process that has started on a log and its snapshots, or why it has not."""
     status = Status(process="scheduler", cell=CELL, holder="one", health=Health())
     host = Host(
         producer=Producer.SCHEDULER,
