@@ -12,7 +12,7 @@ SHAPES = [Shape(name) for name in "abcd"]
 
 
 def rank(priority: int, queued_at: int, uid: str) -> Rank:
-    return (0.0, -priority, UnixMs(queued_at), uid, WorkloadKey(f"ns/{uid}"))
+    return (0.0, -priority, UnixMs(queued_at), 0, uid, WorkloadKey(f"ns/{uid}"))
 
 
 class AgainstModel(RuleBasedStateMachine):

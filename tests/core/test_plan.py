@@ -11,7 +11,6 @@ from headgate.core import conditions, fold
 from headgate.core.explain import Explainer
 from headgate.core.fold import new_state
 from headgate.core.lookup import Lookup
-from headgate.core.plan import controllers
 from headgate.core.plan.outcome import outcome_of
 from headgate.core.plan.reading import PlanInputError, read_scenario
 from headgate.core.plan.rhythm import Rhythm
@@ -152,7 +151,7 @@ def test_who_comes_back_into_a_class_set_aside_is_told_that_it_was_bypassed() ->
     ran = rhythm.run_cycle()
     reserved = conditions.find(old.conditions, conditions.QUOTA_RESERVED)
     assert reserved is not None
-    assert (reserved.reason, reserved.message) == ("WaitingForQuota", controllers.BYPASSED)
+    assert (reserved.reason, reserved.message) == ("WaitingForQuota", conditions.BYPASSED)
     assert ran.queued == {"cq": ["team/new", "team/old"]}
 
 

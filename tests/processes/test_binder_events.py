@@ -8,7 +8,7 @@ from tests.processes.test_binder_decide import BRIDGE, MANAGER, SCHEDULER, about
 from tests.processes.test_binder_writes import offered, skipped
 from tests.support.logs import TestLog
 
-from headgate.core.machine import Call, Committed, Completed, Settled
+from headgate.core.machine import MERGE_PATCH, Call, Committed, Completed, Settled
 from headgate.events import effects, facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.configuration import Configuration, RetentionPolicies
@@ -44,6 +44,24 @@ class Teller:
                 self.machine.decide(Completed(call.id, code, b"{}"))
             if not calls:
                 return found
+        raise AssertionError("it does not come to rest")
+
+    def settle(self, code: int = 200) -> tuple[list[str], list[int]]:
+        """What is created now, as reason and object, and the counts of series that are written."""
+        created: list[str] = []
+        counts: list[int] = []
+        for _ in range(1000):
+            commands = self.machine.decide(Settled(self.log.now_ms))
+            calls = [each for each in commands if isinstance(each, Call) and each.id.startswith(("event/", "series/"))]
+            if not calls:
+                return created, counts
+            for call in calls:
+                if call.method == "POST":
+                    created.append(f"{call.body['reason']} {call.body['regarding']['name']}")
+                else:
+                    assert (call.content_type, call.lane) == (MERGE_PATCH, call.path)
+                    counts.append(call.body["series"]["count"])
+                self.machine.decide(Completed(call.id, code, b"{}"))
         raise AssertionError("it does not come to rest")
 
     def later(self, ms: int) -> None:
@@ -283,3 +301,55 @@ def test_what_pending_checks_say_is_told_of_the_job() -> None:
     assert teller.told() == []
     teller.say(BRIDGE, said(("a", "Ready", "there they are"), ("b", "Pending", "asks")))
     assert lines(teller.told()) == ["Normal UpdatedAdmissionCheck Job: b: asks"]
+
+
+def preempting(teller: Teller, *victims: str) -> None:
+    """A workload preempts others, one after the other."""
+    for name in victims:
+        teller.say(BRIDGE, observed(name))
+        teller.say(SCHEDULER, reserved(name), admitted(name))
+        teller.say(
+            SCHEDULER,
+            WorkloadPreempted(
+                **about(name),
+                cluster_queue="cq",
+                preemptor=WorkloadKey("team-a/high"),
+                preemptor_uid=Uid("uid-high"),
+                reason="InClusterQueue",
+                message="Preempted",
+            ),
+        )
+
+
+def test_eight_preemptions_of_one_kind_are_one_event_and_its_series() -> None:
+    """As with client-go's recorder: of the preemptor one Event that counts, of each victim its own."""
+    teller = Teller()
+    teller.say(BRIDGE, observed("high"))
+    preempting(teller, *(f"v{number}" for number in range(8)))
+    created, counts = teller.settle()
+    assert created.count("PreemptedWorkload high") == 1
+    assert sum(each.startswith("Preempted v") for each in created) == 8
+    assert teller.settle() == ([], [])
+    teller.later(telling.REFRESH_MS)
+    assert [*counts, *teller.settle()[1]][-1] == 8
+
+
+def test_a_series_counts_at_intervals_and_ends_after_a_while() -> None:
+    """The second time is counted at once, later ones together; after the end, or where the Event is gone, anew."""
+    teller = Teller()
+    teller.say(BRIDGE, observed("high"))
+    preempting(teller, "v0")
+    assert teller.settle()[1] == []
+    preempting(teller, "v1")
+    assert teller.settle()[1] == [2]
+    preempting(teller, "v2", "v3")
+    assert teller.settle()[1] == []
+    teller.later(telling.REFRESH_MS)
+    assert teller.settle() == ([], [4])
+    teller.later(telling.SERIES_MS + 1)
+    preempting(teller, "v4")
+    assert "PreemptedWorkload high" in teller.settle()[0]
+    preempting(teller, "v5")
+    assert teller.settle(code=404)[1] == [2]
+    preempting(teller, "v6")
+    assert "PreemptedWorkload high" in teller.settle()[0]

@@ -187,6 +187,26 @@ def test_an_owner_named_job_of_another_group_is_somebody_elses() -> None:
     assert not is_admitted(world, "high")
 
 
+def test_a_workload_that_is_scaled_down_in_place_gives_the_difference_back() -> None:
+    """Its reservation stays as it was; what it is charged follows the pods that its spec still asks for."""
+    world = cell()
+    one = {**POD_SET, "count": CPU, "template": {"spec": {"containers": [container("1")]}}}
+    world.create(kueue("Workload", "a", {"queueName": "main", "podSets": [one]}, "team-a"))
+    rest(world)
+    submit(world, "b", cpu=3)
+    assert is_admitted(world, "a")
+    assert not is_admitted(world, "b")
+    patch(world, path_of(shown(world, "a")), {"spec": {"podSets": [{**one, "count": 1}]}})
+    rest(world)
+    assert is_admitted(world, "a")
+    assert is_admitted(world, "b")
+    assert world.state.index.usage["team-a"]["spot", "cpu"] == CPU * 1000
+
+
+def container(cpu: str) -> Manifest:
+    return {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+
+
 POD_SET: Manifest = {
     "name": "main",
     "count": 1,

@@ -25,6 +25,7 @@ BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates"
 NO_RESERVATION = "The workload has no reservation"
 UNSATISFIED_CHECKS = "The workload has not all checks ready"
 AWAITS_EVALUATION = "Workload is pending evaluation in the scheduling queue"
+BYPASSED = "Bypassed scheduling evaluation because an equivalent workload recently failed"
 GATE_CLEARED = "AdmissionGatedBy cleared, waiting for quota reservation"
 
 DEACTIVATED = "Deactivated"

@@ -29,6 +29,7 @@ from headgate.core.places import (
 )
 from headgate.core.pods_ready import follow
 from headgate.core.state import REFUSED_MAX, Stage, State, Verdict, Workload
+from headgate.core.unadmitted import is_granular
 from headgate.events import decisions, effects
 from headgate.events.commit import Commit
 from headgate.events.ids import Seq
@@ -54,7 +55,7 @@ def _quota_reserved(state: State, event: decisions.QuotaReserved, commit: Commit
             workload.conditions,
             conditions.ADMITTED,
             "False",
-            "UnsatisfiedAdmissionChecks",
+            "UnsatisfiedAdmissionChecks" if is_granular(state.configuration) else "UnsatisfiedChecks",
             conditions.UNSATISFIED_CHECKS,
             at_ms,
             generation,
@@ -114,7 +115,7 @@ def _skipped(state: State, event: decisions.WorkloadSkipped, commit: Commit, seq
     may_go_on = bool(workload.last_tried_flavors)
     workload.resource_requests = event.resource_requests
     workload.last_tried_flavors = event.last_tried_flavors
-    not_reserved(workload, event.reason, event.message, commit.time_ms)
+    not_reserved(state, workload, event.reason, event.message, commit.time_ms)
     if event.status == "preemptionGated":
         workload.conditions = conditions.put(
             workload.conditions,
@@ -180,7 +181,7 @@ def _only_in_words(before: Verdict | None, event: decisions.WorkloadSkipped) -> 
 def _reword(state: State, workload: Workload, event: decisions.WorkloadSkipped, commit: Commit) -> None:
     """A standing head's verdict in other words: it waits on, for what is freed after this cycle."""
     workload.resource_requests, workload.last_tried_flavors = event.resource_requests, event.last_tried_flavors
-    not_reserved(workload, event.reason, event.message, commit.time_ms)
+    not_reserved(state, workload, event.reason, event.message, commit.time_ms)
     workload.verdict = _verdict(event, commit, state.position, commit.decided_at)
     sleep = state.sleeps[workload.cluster_queue]
     if sleep.blocked is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from headgate.core import fold_usage, reconciling, turnover
 from headgate.core.checks import checks_for, flavors_of
 from headgate.core.conditions import rfc3339
+from headgate.core.ordering import arrived
 from headgate.core.pods_ready import WAITING_FOR_PODS_READY, all_ready, follow
 from headgate.core.state import (
     CheckRecord,
@@ -373,7 +374,7 @@ def _job_observed(state: State, event: facts.JobObserved, commit: Commit, seq: S
         if record is not None:
             # Of one name there is one at a time.
             _lose_owner(state, record.job.uid)
-        state.jobs[event.job] = JobRecord(job=event.spec)
+        state.jobs[event.job] = JobRecord(job=event.spec, arrival=arrived(seq, event.arrival))
         _follow(state, event.spec.uid, commit, seq)
         return
     if record.job.queue_name != event.spec.queue_name or record.job.template != event.spec.template:

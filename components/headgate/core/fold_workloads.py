@@ -11,8 +11,8 @@ from headgate.core import conditions, fold_usage, gates, turnover
 from headgate.core.checks import reset
 from headgate.core.fold_objects import ANY, Apply, free, free_where, wake_for_pods
 from headgate.core.foreign import differing
-from headgate.core.ordering import priority_of
-from headgate.core.owners import is_job, owner_uid
+from headgate.core.ordering import arrived, priority_of
+from headgate.core.owners import is_job, job_of, owner_uid
 from headgate.core.places import (
     block,
     charge,
@@ -49,6 +49,7 @@ from headgate.core.state import (
     Workload,
 )
 from headgate.core.status import is_empty, status_digest, workload_status
+from headgate.core.unadmitted import is_explicit, is_granular
 from headgate.core.usage_order import renew
 from headgate.core.variants import FLAVOR_MIGRATION, followed_message, is_followed, is_variant
 from headgate.events import decisions, facts, queueing
@@ -90,6 +91,9 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
             first_seq=seq,
         )
         state.workloads[event.workload] = workload
+        job = job_of(state, workload)
+        # Workloads are made of Jobs several at a time: it is their Jobs that have arrived one after the other.
+        workload.arrival = job.arrival if job is not None and job.arrival else arrived(seq, event.arrival)
         _describe(state, workload, event)
         if event.taken_over is not None:
             _take_over(state, workload, event.taken_over)
@@ -288,16 +292,36 @@ def _queued(state: State, event: queueing.WorkloadQueued, commit: Commit, seq: S
         workload.cluster_queue = event.cluster_queue
         workload.priority, workload.queued_at_ms, workload.shape = event.priority, event.queued_at_ms, event.shape
         workload.parked = None
-        _awaits_evaluation(workload, commit.time_ms)
+        _awaits_evaluation(state, workload, commit.time_ms)
         move(state, workload, end, seq)
 
 
-def _awaits_evaluation(workload: Workload, at_ms: UnixMs) -> None:
-    """What kept it out of the queues is over. As Kueue does, a workload without a condition gets none for this."""
+def _awaits_evaluation(state: State, workload: Workload, at_ms: UnixMs) -> None:
+    """
+    What kept it out of the queues is over.
+
+    As Kueue does, a workload without a condition gets none for this, unless it is to be explicit; and its shape is
+    known to wait, if it does.
+    """
     reserved = conditions.find(workload.conditions, conditions.QUOTA_RESERVED)
-    if reserved is not None and reserved.status == "False" and reserved.reason in conditions.KEPT_OUT:
+    if reserved is None and is_explicit(state.configuration):
+        sleep = state.sleeps.get(workload.cluster_queue)
+        asleep = sleep.shapes.get(workload.shape) if sleep is not None else None
+        reason, message = "PendingEvaluation", conditions.AWAITS_EVALUATION
+        if asleep is not None:
+            reason, message = asleep.reason, conditions.BYPASSED
+        not_reserved(state, workload, reason, message, at_ms)
+        return
+    if reserved is not None and reserved.status == "False" and _kept_out(state, reserved):
         message = conditions.GATE_CLEARED if reserved.reason == "AdmissionGated" else conditions.AWAITS_EVALUATION
-        not_reserved(workload, "PendingEvaluation", message, at_ms)
+        not_reserved(state, workload, "PendingEvaluation", message, at_ms)
+
+
+def _kept_out(state: State, reserved: Condition) -> bool:
+    """Whether a condition says what keeps a workload out of every queue. Less exact reasons stay until it is tried."""
+    if reserved.reason == "AdmissionGated":
+        return True
+    return is_granular(state.configuration) and reserved.reason in conditions.KEPT_OUT
 
 
 def _parked(state: State, event: queueing.WorkloadParked, commit: Commit, seq: Seq) -> None:
@@ -315,7 +339,7 @@ def _parked(state: State, event: queueing.WorkloadParked, commit: Commit, seq: S
         by=event.workload,
     )
     if event.writes_condition:
-        not_reserved(workload, event.reason, event.message, commit.time_ms)
+        not_reserved(state, workload, event.reason, event.message, commit.time_ms)
     if event.scope == "workload":
         workload.parked = parked
         unblock(state, workload)
@@ -488,7 +512,7 @@ def _released(state: State, event: queueing.WorkloadReleased, commit: Commit, se
     workload.admission, workload.followed = None, False
     workload.cluster_queue = ""
     if event.cancelled:
-        not_reserved(workload, event.reason, event.message, at_ms)
+        not_reserved(state, workload, event.reason, event.message, at_ms)
         follow(state, workload, at_ms)
         return
     if had_quota:
@@ -503,7 +527,7 @@ def _released(state: State, event: queueing.WorkloadReleased, commit: Commit, se
             anew=True,
         )
     reason = conditions.DEACTIVATED if not had_quota and not workload.spec.active else "PendingEvaluation"
-    not_reserved(workload, reason, event.message, at_ms)
+    not_reserved(state, workload, reason, event.message, at_ms)
     if not workload.spec.active:
         fold_usage.drop(state, workload)
     follow(state, workload, at_ms)

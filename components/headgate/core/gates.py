@@ -29,6 +29,8 @@ QUOTA_CHECK_STRATEGY = "QuotaCheckStrategy"
 RECLAIMABLE_PODS = "ReclaimablePods"
 RECOMPUTE_UPON_OVERLAP = "RecomputeAssignmentUponPreemptionTargetsOverlap"
 SCHEDULING_EQUIVALENCE_HASHING = "SchedulingEquivalenceHashing"
+UNADMITTED_EXPLICIT_STATUS = "UnadmittedWorkloadsExplicitStatus"
+UNADMITTED_OBSERVABILITY = "UnadmittedWorkloadsObservability"
 
 DEFAULTS: dict[str, bool] = {
     ADMISSION_FAIR_SHARING: True,
@@ -47,6 +49,8 @@ DEFAULTS: dict[str, bool] = {
     RECLAIMABLE_PODS: True,
     RECOMPUTE_UPON_OVERLAP: True,
     SCHEDULING_EQUIVALENCE_HASHING: True,
+    UNADMITTED_EXPLICIT_STATUS: False,
+    UNADMITTED_OBSERVABILITY: True,
 }
 
 PREEMPTION_WAITS = "HeadgatePreemptionWaits"
@@ -61,7 +65,6 @@ ALWAYS_ON = frozenset(
         "AdmissionGatedBy",
         "AssignQueueLabelsForPods",
         "FlavorFungibility",
-        "UnadmittedWorkloadsObservability",
         "VisibilityOnDemand",
         "WorkloadIdentifierAnnotations",
     }

@@ -29,8 +29,8 @@ class Holder:
     """
     A workload that holds quota, as a candidate for preemption.
 
-    `rank` says who goes first: who is evicted anyway, has a lower priority, got its quota later; then by uid and key.
-    `queued_at_ms` is its queue-order timestamp, once somebody had to know it.
+    `rank` says who goes first: who is evicted anyway, has a lower priority, got its quota later, arrived later; then by
+    uid and key. `queued_at_ms` is its queue-order timestamp, once somebody had to know it.
     """
 
     __slots__ = ("_seen", "_size", "evicted", "key", "node", "priority", "queued_at_ms", "rank", "usage", "workload")
@@ -47,7 +47,7 @@ class Holder:
         self.queued_at_ms: UnixMs | None = None
         # Conditions have whole seconds: who got quota in the same second got it at the same time.
         reserved_s = workload.reserved_at_ms // 1000
-        self.rank = (not self.evicted, self.priority, -reserved_s, workload.uid, workload.key)
+        self.rank = (not self.evicted, self.priority, -reserved_s, -workload.arrival, workload.uid, workload.key)
         self._size: Size | None = None
         self._seen = (workload.spec, workload.annotations, workload.reserved_at_ms)
 

@@ -374,6 +374,15 @@ def key_of(resource: str, raw: bytes) -> str:
     return _key(metadata)
 
 
+def version_of(raw: bytes) -> int:
+    """The resource version of an object; 0 when it is no number, or cannot be read."""
+    try:
+        version = _bare_decoder.decode(raw).metadata.resource_version
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return 0
+    return int(version) if version.isdecimal() else 0
+
+
 def cluster_id_of(raw: bytes) -> str:
     """
     What tells this cluster from every other, from the JSON of its namespace CLUSTER_NAMESPACE.

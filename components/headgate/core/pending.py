@@ -12,7 +12,7 @@ goes.
 It is an index of the state: the fold pushes and removes, the queue manager looks ahead, the read side counts places.
 
 Order (Kueue, `kueue-semantics` section 2): less usage of its LocalQueue where that counts
-(`headgate.core.usage_order`), higher priority, earlier queue-order timestamp, lower uid.
+(`headgate.core.usage_order`), higher priority, earlier queue-order timestamp, earlier arrival, lower uid.
 """
 
 import heapq
@@ -23,9 +23,9 @@ from sortedcontainers import SortedList
 
 from headgate.events.ids import Shape, UnixMs, WorkloadKey
 
-Rank = tuple[float, int, UnixMs, str, WorkloadKey]
+Rank = tuple[float, int, UnixMs, int, str, WorkloadKey]
 """
-(usage of its LocalQueue, -priority, queue-order timestamp, uid, key): smaller is nearer to the head.
+(usage of its LocalQueue, -priority, queue-order timestamp, arrival, uid, key): smaller is nearer to the head.
 
 Unique, since keys are. The usage is 0 but in ClusterQueues that order by it.
 """

@@ -13,7 +13,6 @@ from headgate.core import conditions, fold_usage
 from headgate.core.admission_fair_sharing import local_queue_usage, orders_by_usage
 from headgate.core.amounts import amount
 from headgate.core.fold_objects import ANY, free, sit_down, stand, tree_in, wake_for_pods
-from headgate.core.ingest import ELASTIC_JOB
 from headgate.core.lifecycle import IllegalTransitionError, next_stage
 from headgate.core.pending import PendingQueue, Rank
 from headgate.core.requests import reclaimable
@@ -27,6 +26,7 @@ from headgate.core.state import (
     State,
     Workload,
 )
+from headgate.core.unadmitted import shown_reason
 from headgate.core.usage_order import new_queue
 from headgate.events.base import EventBase
 from headgate.events.configuration import Configuration
@@ -48,14 +48,14 @@ _FIRST = -(1 << 62)
 
 def rank_of(state: State, workload: Workload) -> Rank:
     """
-    A workload's place in its ClusterQueue: higher priority, then earlier queue-order timestamp, then uid.
+    A workload's place in its ClusterQueue: higher priority, earlier queue-order timestamp, earlier arrival, then uid.
 
     Before all of them comes a sticky preemptor: what was freed for it must not go to others of its queue (Kueue #6929).
     And before that, where it counts, the usage of their LocalQueues.
     """
     priority = _FIRST if workload.sticky else -workload.priority
     usage = usage_in(state, workload.cluster_queue, workload)
-    return (usage, priority, workload.queued_at_ms, workload.uid, workload.key)
+    return (usage, priority, workload.queued_at_ms, workload.arrival, workload.uid, workload.key)
 
 
 def usage_in(state: State, cluster_queue: str, workload: Workload) -> float:
@@ -89,9 +89,10 @@ def charged_usage(workload: Workload, configuration: Configuration) -> dict[Flav
     if workload.admission is None:
         return {}
     done = reclaimable(workload, configuration)
-    if not done and ELASTIC_JOB not in workload.annotations:
-        return usage_of(workload.admission)
     spec_counts = {pod_set.name: pod_set.count for pod_set in workload.spec.pod_sets}
+    assignments = workload.admission.pod_set_assignments
+    if not done and all(spec_counts.get(each.name, each.count) >= each.count for each in assignments):
+        return usage_of(workload.admission)
     usage: dict[FlavorResource, int] = {}
     for assignment in workload.admission.pod_set_assignments:
         left = max(0, spec_counts.get(assignment.name, assignment.count) - done.get(assignment.name, 0))
@@ -469,10 +470,11 @@ def merge_checks(ours: tuple[CheckState, ...], workload: Workload) -> tuple[Chec
     return tuple(seen.get(check.name, check) for check in ours)
 
 
-def not_reserved(workload: Workload, reason: str, message: str, at_ms: UnixMs) -> None:
+def not_reserved(state: State, workload: Workload, reason: str, message: str, at_ms: UnixMs) -> None:
     """Set the conditions of a workload that holds no quota, and why."""
     put, generation = conditions.put, workload.generation
     _count_execution(workload, at_ms)
+    reason = shown_reason(state.configuration, reason)
     workload.conditions = put(
         workload.conditions, conditions.QUOTA_RESERVED, "False", reason, message, at_ms, generation
     )

@@ -125,9 +125,14 @@ def standing(state: State, job_uid: str) -> Workload | None:
     return max(slices, key=_standing, default=None)
 
 
-def _standing(each: Workload) -> tuple[bool, bool, int, str]:
+def _standing(each: Workload) -> tuple[bool, bool, int, int, str]:
     holds = each.stage in (Stage.RESERVED, Stage.ADMITTED)
-    return (each.stage is not Stage.FINISHED, holds, each.created_ms, each.uid)
+    return (each.stage is not Stage.FINISHED, holds, *_age(each))
+
+
+def _age(each: Workload) -> tuple[int, int, str]:
+    """When a slice was made: by its time, and in one second by when the log has first seen it."""
+    return (each.created_ms, each.first_seq if each.arrival else 0, each.uid)
 
 
 def surplus_of(state: State, workload: Workload) -> tuple[str, str] | None:
@@ -145,7 +150,7 @@ def slices_of(state: State, job_uid: str) -> list[Workload]:
     """A Job's unfinished Workloads, oldest first."""
     keys: Iterable[WorkloadKey] = state.index.slices.get(job_uid, ())
     unfinished = [state.workloads[key] for key in keys if state.workloads[key].stage is not Stage.FINISHED]
-    return sorted(unfinished, key=lambda each: (each.created_ms, each.uid))
+    return sorted(unfinished, key=_age)
 
 
 def wanted(slices: Sequence[Workload], counts: Mapping[str, int]) -> Wanted:

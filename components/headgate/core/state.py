@@ -156,7 +156,7 @@ class Workload(Record):
     is proved to be no more (`headgate.core.owners`). `applied` is the digest of the status that the API server has,
     `refused` those of the ones that it has refused since, with the code of the last refusal; `applied_version` the
     version that the object got with the former. `shown` has the conditions that others may have written since
-    (`headgate.core.foreign`).
+    (`headgate.core.foreign`). `arrival` orders those of equal creation seconds (`headgate.core.ordering.arrived`).
     """
 
     key: WorkloadKey
@@ -208,6 +208,7 @@ class Workload(Record):
     owner_gone: bool = False
     applied_version: int = 0
     shown: ShownConditions | None = None
+    arrival: int = 0
 
 
 class NamespaceRecord(Note, frozen=True):
@@ -316,6 +317,7 @@ class JobRecord(Record):
     started_for: str = ""
     stopped_at: Seq = Seq(0)
     action_refused: str = ""
+    arrival: int = 0
 
 
 class PodRecord(Record):

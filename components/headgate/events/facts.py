@@ -254,7 +254,8 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     PodsReady condition of a workload that no Job of ours owns) and `deactivation_target` are what others write into the
     status: check controllers, job integrations, whoever finishes a workload, opens its gates or wants it switched off.
     `shown` has the conditions that Headgate writes too where the object shows others than the log says, which somebody
-    else may have written; with a status that is taken over, the version that it was seen at.
+    else may have written; with a status that is taken over, the version that it was seen at. `arrival` is its place,
+    from 1, among the facts of the commit in which it appears: who was shown first, where creation times are equal.
     """
 
     workload: WorkloadKey
@@ -275,6 +276,7 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     deactivation_target: Condition | None = None
     taken_over: WorkloadStatus | None = None
     shown: ShownConditions | None = None
+    arrival: int = 0
 
 
 class WorkloadDeleted(EventBase, frozen=True, tag="workload.deleted"):
@@ -297,10 +299,15 @@ class OwnerGone(EventBase, frozen=True, tag="workload.owner_gone"):
 
 
 class JobObserved(EventBase, frozen=True, tag="job.observed"):
-    """Appended by the informer bridge when a Job that names a queue appears or a relevant part of it changes."""
+    """
+    Appended by the informer bridge when a Job that names a queue appears or a relevant part of it changes.
+
+    `arrival` is its place, from 1, among the facts of the commit in which it appears.
+    """
 
     job: JobKey
     spec: Job
+    arrival: int = 0
 
 
 class JobDeleted(EventBase, frozen=True, tag="job.deleted"):

@@ -7,16 +7,20 @@ served. Buckets are Kueue's.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 
 from headgate.adapters.telemetry.metrics import Distribution, Metrics, exponential_buckets
+from headgate.core import conditions
 from headgate.core.activeness import cluster_queue_active
 from headgate.core.admission_fair_sharing import local_queue_usage, orders_by_usage
 from headgate.core.families import NO_VARIANT, VARIANT_EVICTED
+from headgate.core.places import local_queue_of
 from headgate.core.queue_shares import QueueShares
 from headgate.core.state import Stage, State
 from headgate.core.status import is_pending_in_queue
+from headgate.core.unadmitted import is_granular
 from headgate.events.commit import Commit, LoggedCommit
 from headgate.events.decisions import (
     CycleDecided,
@@ -26,7 +30,7 @@ from headgate.events.decisions import (
     WorkloadPreempted,
     WorkloadReplaced,
 )
-from headgate.events.ids import WorkloadKey, split_key
+from headgate.events.ids import LocalQueueKey, WorkloadKey, split_key
 from headgate.events.queueing import WorkloadEvicted, WorkloadFinished
 
 _ROLE = {"replica_role": "leader"}
@@ -175,6 +179,9 @@ class KueueMetrics:
 
         gauge = self._metrics.gauge
         gauge("kueue_pending_workloads", "The number of pending workloads.", of(_pending))
+        what = "The number of workloads that are not admitted, by reason."
+        gauge("kueue_unadmitted_workloads", what, of(_unadmitted))
+        gauge("kueue_local_queue_unadmitted_workloads", what, of(_unadmitted_of_local_queues))
         gauge("kueue_reserving_active_workloads", "The number of Workloads that are reserving quota.", of(_reserving))
         gauge("kueue_admitted_active_workloads", "The number of admitted Workloads that are active.", of(_admitted))
         gauge("kueue_cluster_queue_status", "1 for the status a ClusterQueue has.", of(_statuses))
@@ -216,6 +223,38 @@ def _pending(state: State) -> Values:
             waiting += len(queue) - ahead
         yield float(active), {"cluster_queue": name, "status": "active", **_ROLE}
         yield float(waiting), {"cluster_queue": name, "status": "inadmissible", **_ROLE}
+
+
+def _unadmitted(state: State) -> Values:
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for _, cluster_queue, reason, cause in _why_unadmitted(state):
+        counts[cluster_queue, reason, cause] += 1
+    for (cluster_queue, reason, cause), count in counts.items():
+        yield float(count), {"cluster_queue": cluster_queue, "reason": reason, "underlying_cause": cause, **_ROLE}
+
+
+def _unadmitted_of_local_queues(state: State) -> Values:
+    for (queue, cluster_queue, reason, cause), count in Counter(_why_unadmitted(state)).items():
+        namespace, name = split_key(queue)
+        of = {"name": name, "namespace": namespace, "cluster_queue": cluster_queue}
+        yield float(count), {**of, "reason": reason, "underlying_cause": cause, **_ROLE}
+
+
+def _why_unadmitted(state: State) -> Iterator[tuple[LocalQueueKey, str, str, str]]:
+    """LocalQueue, ClusterQueue, and the reasons of Admitted=False and of QuotaReserved=False, as Kueue counts them."""
+    if not is_granular(state.configuration):
+        return
+    for workload in state.workloads.values():
+        if workload.stage is Stage.FINISHED or conditions.is_true(workload.conditions, conditions.ADMITTED):
+            continue
+        key = local_queue_of(workload)
+        queue = state.local_queues.get(key)
+        cluster_queue = workload.cluster_queue or (queue.spec.cluster_queue if queue is not None else "")
+        reserved = conditions.find(workload.conditions, conditions.QUOTA_RESERVED)
+        if reserved is not None and reserved.status == "True":
+            yield key, cluster_queue, "UnsatisfiedAdmissionChecks", "ChecksNotReady"
+        else:
+            yield key, cluster_queue, "NoReservation", reserved.reason if reserved is not None else "PendingEvaluation"
 
 
 def _reserving(state: State) -> Values:

@@ -4,7 +4,7 @@ Order: in which turn the nominated heads of a cycle are processed.
 Without fair sharing once for the whole cycle (`classical`, `kueue-semantics` section 3): less borrowing first, then
 higher priority, earlier in the queue. With fair sharing by a tournament that is held anew before each head
 (`Tournament`, KEP-1714): at each cohort the child with the smaller dominant resource share wins, as it would be with
-its candidate admitted. Where Kueue leaves a tie to chance, the uid, and after it the key, breaks it; of unrelated
+its candidate admitted. Where Kueue leaves a tie to chance, the order of arrival, then the uid breaks it; of unrelated
 trees, where Kueue's order is random, that of the smallest ClusterQueue name comes first.
 
 The tournament costs a share per head and level at first, and after each turn only those on the winner's way to the
@@ -22,8 +22,8 @@ from headgate.core.shares import Share, share_of
 from headgate.core.state import PENDING
 from headgate.events.configuration import Configuration
 
-Seniority = tuple[int, int, str, str]
-"""Priority (the higher the smaller), queue timestamp, uid, key: unique, since keys are."""
+Seniority = tuple[int, int, int, str, str]
+"""Priority (the higher the smaller), queue timestamp, arrival, uid, key: unique, since keys are."""
 
 
 def in_order(
@@ -40,7 +40,7 @@ def seniority(entry: Entry, configuration: Configuration) -> Seniority:
     workload = entry.workload
     by_priority = gates.enabled(configuration, gates.PRIORITY_SORTING_WITHIN_COHORT)
     priority = priority_of(workload, configuration) if by_priority else 0
-    return (-priority, queued_at(workload, configuration), workload.uid, workload.key)
+    return (-priority, queued_at(workload, configuration), workload.arrival, workload.uid, workload.key)
 
 
 def _goes_last(entry: Entry, configuration: Configuration) -> bool:

@@ -21,12 +21,13 @@ from headgate.core.placing import ADMISSION_GATED, MISCONFIGURED, SUSPENDED, req
 from headgate.core.requests import namespace_missing, why_written_invalid
 from headgate.core.selectors import matches_labels
 from headgate.core.state import Stage, State, Workload
+from headgate.core.unadmitted import is_explicit, is_granular, shown_reason
+from headgate.events.configuration import Configuration
 from headgate.events.facts import JobObserved
 from headgate.events.ids import JobKey, UnixMs, split_key
 from headgate.events.queueing import DeadlinePassed, WorkloadFinished, WorkloadRequeued
 from headgate.events.registry import Event
 
-BYPASSED = "Bypassed scheduling evaluation because an equivalent workload recently failed"
 """The message of a workload that was set aside with its equivalence class while it waited to be evaluated."""
 
 _PENDING_EVALUATION = "PendingEvaluation"
@@ -99,7 +100,9 @@ def _invalid(state: State, catalog: Catalog, workload: Workload, cluster_queue: 
     return why_written_invalid(written, catalog.limits(namespace))
 
 
-def condition(workload: Workload, blocked: Why | None, bulk_reason: str | None) -> Why | None:
+def condition(
+    workload: Workload, blocked: Why | None, bulk_reason: str | None, configuration: Configuration
+) -> Why | None:
     """
     The QuotaReserved condition that the controller writes when it looks at a pending workload; None: it leaves it.
 
@@ -108,15 +111,21 @@ def condition(workload: Workload, blocked: Why | None, bulk_reason: str | None) 
     current = conditions.find(workload.conditions, conditions.QUOTA_RESERVED)
     if blocked is not None:
         wanted = blocked
-    elif current is None:
+    elif not is_granular(configuration):
         return None
+    elif current is None:
+        if not is_explicit(configuration):
+            return None
+        waits = Why(_PENDING_EVALUATION, conditions.AWAITS_EVALUATION)
+        wanted = waits if bulk_reason is None else Why(bulk_reason, conditions.BYPASSED)
     elif bulk_reason is not None and current.reason in _MAY_HAVE_BEEN_BYPASSED:
-        wanted = Why(bulk_reason, BYPASSED)
+        wanted = Why(bulk_reason, conditions.BYPASSED)
     elif current.reason in _OF_THE_SCHEDULER:
         return None
     else:
         wanted = Why(_PENDING_EVALUATION, conditions.AWAITS_EVALUATION)
-    is_so = current is not None and current.status == "False" and (current.reason, current.message) == wanted
+    shown = (shown_reason(configuration, wanted.reason), wanted.message)
+    is_so = current is not None and current.status == "False" and (current.reason, current.message) == shown
     return None if is_so else wanted
 
 

@@ -457,7 +457,8 @@ class Rhythm:
         """Write the condition that the workload controller would; whether there was anything to write."""
         name = controllers.belongs_to(self.state, workload)
         bulk_reason = self.queues[name].bulk_reason(workload.key) if name else None
-        why = controllers.condition(workload, controllers.blocker(self.state, self.catalog, workload), bulk_reason)
+        blocked = controllers.blocker(self.state, self.catalog, workload)
+        why = controllers.condition(workload, blocked, bulk_reason, self.state.configuration)
         if why is not None:
             alone = workload.stage not in (Stage.QUEUED, Stage.OFFERED)
             if not alone:

@@ -8,6 +8,10 @@ is what Kueue writes, `off` is nothing. How often: the same reason about the sam
 workload waits only when it still waits after DELAY_MS. How many: a budget that shrinks under load; of what waits for it
 at most WAITING_MAX are kept, the newest, and `dropped` counts the others.
 
+What happens again is counted, as Kubernetes' recorders do: Events of one reason about one object, each within SERIES_MS
+of the one before, are one Event with a series. It keeps its first note; its count is brought up to date at the second
+time and then each REFRESH_MS.
+
 An Event's name is that of its object and the position of what it tells in the log, so that a repeated one is answered
 409 and stays the one it was. Positions from before this binder led are not told: a restart writes no Event again. What
 the API server refuses is left: nothing depends on an Event.
@@ -18,16 +22,20 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple, assert_never
 
+import msgspec
+
 from headgate.core import conditions, event_notes
 from headgate.core.event_notes import JOB_KEPT, WORKLOAD_KEPT
 from headgate.core.families import NO_VARIANT, VARIANT_EVICTED
 from headgate.core.job_workload import JOB_API_VERSION
-from headgate.core.machine import Call, Command, Completed
+from headgate.core.machine import MERGE_PATCH, Call, Command, Completed
+from headgate.core.outcomes import is_success
 from headgate.core.owners import is_job
 from headgate.core.preemption import preempted_event_message, preemptor_event_message
 from headgate.core.slices import SLICE_REPLACED
 from headgate.core.state import PENDING, Stage, State, Workload
 from headgate.core.status import API_VERSION, Json
+from headgate.core.unadmitted import shown_reason
 from headgate.core.variants import GATE
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.commit import Position
@@ -51,6 +59,15 @@ DELAY_MS: Final = 1_000
 REPEAT_MS: Final = 300_000
 """How long a reason to wait stands before another Event tells it again."""
 
+SERIES_MS: Final = 360_000
+"""How long after the last time the same belongs to a series still: that of Kubernetes' recorders."""
+
+REFRESH_MS: Final = 10_000
+"""How often the count of a series is written at most, after the second time."""
+
+SERIES_MAX: Final = 10_000
+"""How many Events are remembered that may become a series."""
+
 CALLS_MAX: Final = 16
 """The most Events that are being created at a time."""
 
@@ -59,6 +76,9 @@ BUDGETS: Final = {
     "summary": BudgetSettings(rate_max=20, rate_min=0.5, burst=100),
     "all": BudgetSettings(rate_max=100, rate_min=5, burst=500),
 }
+
+_TOLD_EACH_TIME: Final = frozenset({"UpdatedAdmissionCheck", "CreatedVariant", "DeletedVariant"})
+"""Reasons whose notes say something else each time."""
 
 _DEACTIVATED: Final = "The workload is deactivated"
 _COMPONENT: Final = "headgate"
@@ -83,6 +103,20 @@ class Telling(NamedTuple):
     """Of those about the same position."""
 
 
+class _Series(msgspec.Struct):
+    """An Event that was created, how often it has happened since, and what of that is written."""
+
+    path: str
+    count: int
+    last_ms: UnixMs
+    written: int = 1
+    due_ms: UnixMs = UnixMs(0)
+
+
+_What = tuple[str, str, str]
+"""What one series is of: uid of the object, type, reason."""
+
+
 class Events:
     """The Events that are still to be created. The binder's machine hands on what concerns them."""
 
@@ -95,6 +129,11 @@ class Events:
         self._waiting: deque[Telling] = deque()
         self._calls: dict[str, None] = {}
         self._said: OrderedDict[tuple[str, str], UnixMs] = OrderedDict()
+        self._series: OrderedDict[_What, _Series] = OrderedDict()
+        """By what it is of, the one that happened last at the end."""
+        self._grown: dict[_What, None] = {}
+        """Those whose count is to be written."""
+        self._patches: dict[str, _What] = {}
 
     def on_event(self, event: Event, at: Position, at_ms: UnixMs) -> None:
         """Derive what is to be told about something that has just been folded."""
@@ -122,9 +161,57 @@ class Events:
     def on_completed(self, completed: Completed) -> None:
         """Created, there already, or refused: it is over."""
         self._calls.pop(completed.call_id, None)
+        what = self._patches.pop(completed.call_id, None)
+        if what is not None and not is_success(completed):
+            # It has expired: what happens again is told anew.
+            self._series.pop(what, None)
+            self._grown.pop(what, None)
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
-        """Create what the budget allows. Returns when to look again."""
+        """Create and count what the budget allows. Returns when to look again."""
+        counted_at = self._count(now_ms, calls)
+        created_at = self._create(now_ms, calls)
+        return min((at_ms for at_ms in (counted_at, created_at) if at_ms is not None), default=None)
+
+    def _count(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
+        """Bring the counts of series up to date. Returns when to look again."""
+        for what in list(self._grown):
+            series = self._series[what]
+            if series.due_ms > now_ms:
+                continue
+            if len(self._calls) >= CALLS_MAX:
+                return None
+            if not self._budget.take(now_ms):
+                return self._budget.ready_at(now_ms)
+            del self._grown[what]
+            series.written, series.due_ms = series.count, UnixMs(now_ms + REFRESH_MS)
+            call = _recount(series)
+            self._calls[call.id], self._patches[call.id] = None, what
+            calls.append(call)
+        return min((self._series[what].due_ms for what in self._grown), default=None)
+
+    def _belongs_to_series(self, told: Telling, now_ms: UnixMs) -> bool:
+        """Whether something has happened before, lately; it is counted then. What is new may become a series."""
+        if told.due_ms != told.at_ms or told.reason in _TOLD_EACH_TIME:
+            # So is why a workload waits, for its numbers change.
+            return False
+        what = (told.uid, told.type, told.reason)
+        series = self._series.get(what)
+        if series is None or now_ms > series.last_ms + SERIES_MS:
+            self._grown.pop(what, None)
+            self._series.pop(what, None)
+            self._series[what] = _Series(path=_path(told), count=1, last_ms=now_ms)
+            while len(self._series) > SERIES_MAX:
+                oldest, _ = self._series.popitem(last=False)
+                self._grown.pop(oldest, None)
+            return False
+        series.count, series.last_ms = series.count + 1, now_ms
+        self._series.move_to_end(what)
+        self._grown[what] = None
+        return True
+
+    def _create(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
+        """Create Events. Returns when to look again."""
         while self._waiting and len(self._calls) < CALLS_MAX:
             told = self._waiting[0]
             if told.due_ms > now_ms:
@@ -132,9 +219,12 @@ class Events:
             if self._is_over(told, now_ms):
                 self._waiting.popleft()
                 continue
-            if not self._budget.take(now_ms):
+            if self._budget.ready_at(now_ms) > now_ms:
                 return self._budget.ready_at(now_ms)
             self._waiting.popleft()
+            if self._belongs_to_series(told, now_ms):
+                continue
+            self._budget.take(now_ms)
             self._remember(told, now_ms)
             call = _call(told)
             self._calls[call.id] = None
@@ -237,7 +327,8 @@ class Events:
             case decisions.WorkloadAdmitted():
                 yield normal("Admitted", event_notes.admitted(workload, event, at_ms))
             case decisions.WorkloadSkipped() if event.status != "nominated":
-                yield warning(event.reason, event.message, 1 if self._told == "all" else DELAY_MS)
+                reason = shown_reason(self._state.configuration, event.reason)
+                yield warning(reason, event.message, 1 if self._told == "all" else DELAY_MS)
             case queueing.WorkloadParked() if event.reason == "AdmissionGated":
                 yield normal("AdmissionGated", "Workload a" + event.message.removeprefix("A"))
             case queueing.WorkloadQueued() if self._told == "all":
@@ -303,14 +394,32 @@ def _about_job(job: JobKey, uid: str, reason: str, note: str, at: Position, at_m
     return Telling("Job", job, uid, "Normal", reason, note, at, at_ms, at_ms)
 
 
+def _name(told: Telling) -> str:
+    suffix = f".{told.at.seq:x}.{told.at.index:x}" + (f".{told.nth}" if told.nth else "")
+    return split_key(told.key)[1][: _NAME_LEN_MAX - len(suffix)] + suffix
+
+
+def _path(told: Telling) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{split_key(told.key)[0]}/events/{_name(told)}"
+
+
+def _recount(series: _Series) -> Call:
+    body = {"series": {"count": series.count, "lastObservedTime": _micro_time(series.last_ms)}}
+    call_id = f"series/{series.path}"
+    return Call(id=call_id, method="PATCH", path=series.path, body=body, content_type=MERGE_PATCH, lane=series.path)
+
+
+def _micro_time(at_ms: UnixMs) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def _call(told: Telling) -> Call:
     namespace, name = split_key(told.key)
-    suffix = f".{told.at.seq:x}.{told.at.index:x}" + (f".{told.nth}" if told.nth else "")
     body: Json = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"namespace": namespace, "name": name[: _NAME_LEN_MAX - len(suffix)] + suffix},
-        "eventTime": datetime.fromtimestamp(told.at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "metadata": {"namespace": namespace, "name": _name(told)},
+        "eventTime": _micro_time(told.at_ms),
         "reportingController": _COMPONENT,
         "reportingInstance": f"{_COMPONENT}-binder",
         "action": told.reason,
@@ -326,4 +435,5 @@ def _call(told: Telling) -> Call:
         },
     }
     path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-    return Call(id=f"event/{told.at}.{told.nth}", method="POST", path=path, body=body)
+    # What counts it, if it happens again, must not come before it.
+    return Call(id=f"event/{told.at}.{told.nth}", method="POST", path=path, body=body, lane=_path(told))

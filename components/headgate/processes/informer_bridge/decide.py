@@ -41,6 +41,7 @@ from headgate.core.ingest import (
     cluster_id_of,
     key_of,
     read,
+    version_of,
 )
 from headgate.core.job_workload import (
     NoSuchPriorityClassError,
@@ -92,6 +93,9 @@ PROBLEMS_MAX: Final = 1000
 
 _TO_COMPOSE: Final = ("namespaces", "workloadpriorityclasses", "priorityclasses", "jobs", "workloads")
 """What has to be known before a Workload can be made of a Job."""
+
+_ARRIVING: Final = frozenset({"jobs", "workloads"})
+"""What queues, in the order in which it arrives where creation times are equal."""
 
 _GONE: Final = b""
 _COMPOSE_ERROR: Final = "ErrWorkloadCompose"
@@ -184,7 +188,7 @@ class InformerBridge:
     def _on_listed(self, listed: Listed) -> None:
         """The list replaces whatever of its resource was waiting: the watch that led to it is older."""
         waiting: OrderedDict[str, bytes] = OrderedDict()
-        for raw in listed.objects:
+        for raw in _by_version(listed) if listed.resource in _ARRIVING else listed.objects:
             key = self._key_of(listed.resource, raw)
             if key is not None:
                 waiting[key] = raw
@@ -296,9 +300,22 @@ class InformerBridge:
                 key, raw = waiting.popitem(last=False)
                 fact = self._fact(resource, key, raw)
                 if fact is not None:
-                    events.append(fact)
+                    events.append(self._numbered(fact, len(events) + 1))
             if waiting:
                 return
+
+    def _numbered(self, fact: facts.Fact, place: int) -> facts.Fact:
+        """A fact about a Job or a Workload that appears says at which place of its commit it does."""
+        match fact:
+            case facts.JobObserved():
+                job = self.state.jobs.get(fact.job)
+                is_new = job is None or job.job.uid != fact.spec.uid
+            case facts.WorkloadObserved():
+                workload = self.state.workloads.get(fact.workload)
+                is_new = workload is None or workload.uid != fact.uid or fact.workload in self.state.unconfirmed
+            case _:
+                return fact
+        return msgspec.structs.replace(fact, arrival=place) if is_new else fact
 
     def _fact(self, resource: str, key: str, raw: bytes) -> facts.Fact | None:
         if raw == _GONE:
@@ -567,6 +584,11 @@ class InformerBridge:
             return
         said = refusal(completed)
         self._effects.append(_rejected(creation, said.code, said.reason, said.message))
+
+
+def _by_version(listed: Listed) -> list[bytes]:
+    """What was listed by name, in the order of the objects' last changes: nothing else tells who came first."""
+    return sorted(listed.objects, key=version_of)
 
 
 def _creation_id(job: JobKey, uid: Uid) -> str:

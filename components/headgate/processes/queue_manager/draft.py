@@ -49,8 +49,9 @@ class Draft:
         self.events.append(event)
         match event:
             case WorkloadQueued():
-                usage = usage_in(self._state, event.cluster_queue, self._state.workloads[event.workload])
-                rank = (usage, -event.priority, event.queued_at_ms, event.uid, event.workload)
+                workload = self._state.workloads[event.workload]
+                usage = usage_in(self._state, event.cluster_queue, workload)
+                rank = (usage, -event.priority, event.queued_at_ms, workload.arrival, event.uid, event.workload)
                 self._entering.setdefault(event.cluster_queue, {})[event.workload] = rank, event.shape
             case WorkloadEvicted() | WorkloadFinished():
                 self._leaving[event.workload] = None

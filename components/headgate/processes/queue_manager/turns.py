@@ -46,7 +46,7 @@ from headgate.events.ids import Shape, UnixMs, WorkloadKey
 from headgate.events.queueing import Needs, QuotaFreed
 from headgate.processes.queue_manager.offering import OFFER_DEPTH
 
-Place = tuple[bool, int, int, int, UnixMs, str, WorkloadKey]
+Place = tuple[bool, int, int, int, UnixMs, int, str, WorkloadKey]
 """
 Where its turn comes.
 
@@ -297,7 +297,16 @@ class Turns:
     ) -> Place:
         level = (self._unused if unused is None else unused).level(cluster_queue, needs)
         lent = level > 0 or not self._reclaims(cluster_queue)
-        return (lent, nth, level, -workload.priority, workload.queued_at_ms, workload.uid, workload.key)
+        return (
+            lent,
+            nth,
+            level,
+            -workload.priority,
+            workload.queued_at_ms,
+            workload.arrival,
+            workload.uid,
+            workload.key,
+        )
 
     def _reclaims(self, cluster_queue: str) -> bool:
         """Whether a ClusterQueue gets back by preemption what it has lent to its cohort, and that is to be avoided."""
