@@ -29,6 +29,7 @@ from headgate.core.cycle import decide_cycle
 from headgate.core.fold import BrokenLogError
 from headgate.core.lifecycle import IllegalTransitionError
 from headgate.core.quarantine import Treatments
+from headgate.core.refusing import Gate
 from headgate.core.replay import Plan, Replay
 from headgate.core.state import State
 from headgate.events.base import Producer
@@ -194,7 +195,7 @@ async def _replayed(log: _Source) -> list[str]:
     commits = [logged async for logged in source.commits(log)]
 
     async def read(treatments: Treatments) -> list[str]:
-        plan = Plan(checks())
+        plan = Plan(checks(), Gate(CELL))
         for logged in commits:
             plan.feed(logged)
         replay = Replay(fold.new_state(CELL), plan, decide_cycle, treatments)

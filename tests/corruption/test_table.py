@@ -294,6 +294,8 @@ def test_an_entry_that_nobody_of_the_six_would_write() -> None:
     damaged.entries.append(Entry(last.seq + 1, f"headgate.{CELL}.log.foo", last.time_ms, b"hello"))
     verdict = judged(damaged)
     assert ("refused", last.seq + 1) in {(finding.check, finding.position.seq) for finding in verdict.alone}
+    (difference,) = verdict.replay
+    assert difference.startswith(f"{last.seq + 1}.0: an entry that no process of this cell has appended")
     assert verdict.start == ""
     assert verdict.state is not None
     assert verdict.state.position == last.seq + 1

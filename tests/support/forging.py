@@ -17,6 +17,7 @@ from headgate.core import fold
 from headgate.core.appending import next_commit
 from headgate.core.cycle import decide_cycle
 from headgate.core.machine import Append
+from headgate.core.refusing import Gate
 from headgate.core.replay import Plan, Replay, Replayed
 from headgate.core.state import Stage, State, Workload
 from headgate.events.base import Producer
@@ -89,7 +90,7 @@ def waiting_and_running(seed: int) -> tuple[tuple[Entry, ...], State, Workload, 
 def verified(entries: tuple[Entry, ...]) -> Replayed:
     """What `headgate replay --verify` makes of a log."""
     commits = decoded(entries)
-    plan = Plan(checks())
+    plan = Plan(checks(), Gate(CELL))
     for logged in commits:
         plan.feed(logged)
     replay = Replay(fold.new_state(CELL), plan, decide_cycle)

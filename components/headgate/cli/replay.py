@@ -12,6 +12,7 @@ from headgate.cli.output import FAILED, OK, Output, console, emit, say
 from headgate.cli.source import Source, commits, contained, decoded, open_source, parse_at
 from headgate.core import fold
 from headgate.core.quarantine import Treatments
+from headgate.core.refusing import Gate
 from headgate.core.replay import Plan, Replay, Replayed
 from headgate.core.verification.check import Difference
 from headgate.events.base import Producer
@@ -101,7 +102,7 @@ async def _plan(source: Source, stop: int | None) -> Plan:
     """The first pass: what is to be compared where."""
     from headgate.cli.deciding_again import checks
 
-    plan = Plan(checks())
+    plan = Plan(checks(), Gate(source.cell))
     async for entries in source.read(1, stop):
         for logged in decoded(entries):
             plan.feed(logged)

@@ -19,11 +19,12 @@ import msgspec
 from headgate.core import fold, refusing
 from headgate.core.authority import author_of
 from headgate.core.quarantine import Treatments
+from headgate.core.refusing import Gate
 from headgate.core.rules import CYCLES_SINCE, decides_alike
 from headgate.core.state import State
 from headgate.core.verification.check import NOTHING, Check, Difference, opens_term
 from headgate.events.base import Producer
-from headgate.events.commit import LoggedCommit, Position, encode_event
+from headgate.events.commit import LoggedCommit, Position, decode_entry, encode_event
 from headgate.events.decisions import CycleDecided, WorkloadSkipped
 from headgate.events.effects import DivergenceFound, SnapshotTaken
 from headgate.events.ids import Seq
@@ -56,14 +57,21 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 class Plan:
     """What is to be checked where. Feed it every commit that is not of the informer bridge; others are welcome."""
 
-    def __init__(self, checks: Sequence[Check] = ()) -> None:
+    def __init__(self, checks: Sequence[Check] = (), gate: Gate | None = None) -> None:
         self.checks = checks
+        self._gate = gate
         self.cycles: dict[Seq, int] = {}
         """Position decided at -> how many cycles were decided there."""
         self.snapshots: dict[Seq, None] = {}
 
     def feed(self, logged: LoggedCommit) -> None:
-        """Note what a commit asks for."""
+        """
+        Note what a commit asks for.
+
+        Raises UnreadableCommitError.
+        """
+        if self._gate is not None and not self._gate.admits(logged):
+            return
         for event in logged.commit.events:
             if type(event) is CycleDecided:
                 self.cycles[event.decided_at] = self.cycles.get(event.decided_at, 0) + 1
@@ -112,9 +120,9 @@ class Replay:
 
         Raises what `headgate.core.fold.apply` raises.
         """
-        if refusing.refusal(self.state.cell, logged):
-            fold.apply(self.state, logged)
-            self._look()
+        why = refusing.refusal(self.state.cell, logged)
+        if why:
+            self._pass_by(logged, why)
             return
         self._commits += 1
         self._events += len(logged.commit.events)
@@ -127,6 +135,20 @@ class Replay:
             found += self._guarded(logged, lambda check=check: check.look(self.state, logged))  # type: ignore[misc]
         if logged.seq >= self._first:
             self.differences += found
+
+    def _pass_by(self, logged: LoggedCommit, why: str) -> None:
+        """An entry that is refused: nobody of the six has appended it. Others may have decided at its position."""
+        if logged.seq >= self._first:
+            what = f"an entry that no process of this cell has appended: {why}"
+            recorded = f"an entry on {logged.subject}"
+            self.differences.append(
+                Difference(what=what, position=Position(logged.seq), recorded=recorded, replayed=NOTHING)
+            )
+        fold.apply(self.state, logged, self._treatments)
+        nothing = decode_entry(logged.seq, logged.subject, b"")
+        self._guarded(nothing, self._look)
+        for check in self._plan.checks:
+            self._guarded(nothing, lambda check=check: check.look(self.state, nothing))  # type: ignore[misc]
 
     def result(self) -> Replayed:
         """What was found, and the hashes of the state as it is now."""

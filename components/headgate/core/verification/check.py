@@ -51,7 +51,7 @@ class Check(Protocol):
         ...
 
     def look(self, state: State, logged: LoggedCommit) -> None:
-        """A commit has been folded into the state."""
+        """A commit has been folded into the state. That of an entry that was refused has no events."""
         ...
 
 
