@@ -10,7 +10,10 @@ from tests.recovery.conftest import CELL, Recorded, Stored
 
 from headgate.adapters.backup import MANIFEST, BackupDirectory, BackupError
 from headgate.core import fold
-from headgate.events.commit import decode_commit
+from headgate.core.state import State
+from headgate.events.commit import Commit, decode_commit
+from headgate.events.facts import WorkloadObserved
+from headgate.events.ids import Seq
 from headgate.processes import backing_up
 from headgate.processes.backing_up import BackedUp, back_up, verify
 
@@ -117,6 +120,26 @@ async def test_a_log_that_cannot_be_folded_is_no_backup(stored: Callable[[], Sto
     with pytest.raises(BackupError, match="position 51: the log cannot be folded"):
         await backed_up(log, tmp_path)
     assert verify(BackupDirectory(tmp_path)).manifest.position == 50
+
+
+async def test_an_event_that_cannot_be_folded_costs_its_object_and_not_the_backup(
+    recorded: Recorded, stored: Callable[[], Stored], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is set aside as in every process, and the rest is checked as ever."""
+    victim = next(iter(recorded.world.state.workloads))
+    observed = fold.APPLY[WorkloadObserved]
+
+    def fails(state: State, event: WorkloadObserved, commit: Commit, seq: Seq) -> None:
+        if event.workload == victim:
+            raise ZeroDivisionError
+        observed(state, event, commit, seq)
+
+    monkeypatch.setitem(fold.APPLY, WorkloadObserved, fails)
+    log = stored()
+    await log.grow(len(recorded.entries))
+    done = await back_up(log.log, None, CELL, BackupDirectory(tmp_path), epochs={}, now_ms=7)
+    assert done.folded == len(recorded.entries)
+    assert [*BackupDirectory(tmp_path).entries(done.manifest.segments)] == recorded.entries
 
 
 async def test_an_empty_log_is_not_backed_up(stored: Callable[[], Stored], tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from headgate.events.remedy import REMEDY
+
 
 class Entry(Struct, frozen=True, gc=False):
     """
@@ -86,13 +88,6 @@ class CommitTooLarge(LogError):
 
 class LogDamaged(LogError):
     """What was read before is no longer what the broker holds. The process must stop; a human decides."""
-
-
-REMEDY = (
-    "Stop every process of this cell, then `headgate restore --from DIR --set-aside FILE` continues from a backup, or "
-    "`headgate rebuild --set-aside FILE` begins a new log from what the API server has"
-)
-"""What to do when entries of a log are lost; the end of every message that says so."""
 
 
 class LogTruncated(LogDamaged):

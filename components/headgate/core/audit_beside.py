@@ -21,7 +21,9 @@ from headgate.events.commit import LoggedCommit, Position, encode_event
 from headgate.events.ids import Seq
 from headgate.events.subjects import feed_subject
 
-RESTORE: Final = "stop every process of this cell, and continue from a backup with `headgate restore`"
+RESTORE: Final = (
+    "stop every process of this cell, and continue from a backup with `headgate restore --from DIR --set-aside FILE`"
+)
 
 
 class SeenSnapshot(msgspec.Struct, frozen=True, kw_only=True):

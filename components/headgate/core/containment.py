@@ -16,9 +16,9 @@ applied to what is left.
 encoded, from just before the last failure, so that several failures in a row cost one fold of what lies between them.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core import fold
 from headgate.core.quarantine import EventFailedError, Treatments
@@ -28,6 +28,8 @@ from headgate.events.ids import Seq
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+T = TypeVar("T")
 
 Start = Callable[[Seq], Awaitable[State]]
 """Gives a state that nobody else uses, of this position or before: from a snapshot, or the one before all commits."""
@@ -84,3 +86,13 @@ class Refolding:
                 async for logged in reading:
                     fold.apply(state, logged, self.treatments)
         return state
+
+
+def now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns that never waits, such as those of a `Refolding` over what is in memory or in a file."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("it waits")

@@ -32,6 +32,7 @@ from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, chain, commit_id, digest
 from headgate.events.effects import LeaderElected, ObjectQuarantined, ObjectReleased
 from headgate.events.registry import Event
+from headgate.events.remedy import REMEDY
 
 
 class BrokenLogError(Exception):
@@ -43,8 +44,8 @@ class BrokenLogError(Exception):
 
     def __init__(self, *, seq: int, why: str) -> None:
         super().__init__(
-            f"the log is broken at position {seq}: {why}. Nothing from there on was folded. Check the stream with "
-            f"`headgate audit`; restore it from a backup, or start a new cell, which rebuilds it from the API server."
+            f"the log is broken at position {seq}: {why}. Nothing from there on was folded. "
+            f"`headgate audit` tells what else is wrong. {REMEDY}."
         )
         self.seq = seq
         self.why = why

@@ -17,6 +17,7 @@ import msgspec
 from headgate.events.base import EventBase, Producer
 from headgate.events.ids import CommitId, Epoch, Seq, UnixMs
 from headgate.events.registry import TAGS, Event
+from headgate.events.remedy import REMEDY
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
@@ -82,8 +83,7 @@ class UnreadableCommitError(Exception):
         super().__init__(
             f"cannot read the log entry at position {seq} on {subject}: {why}. Nothing after it was folded. "
             f"If a newer Headgate wrote it, run that version or newer; otherwise look at the entry with "
-            f"`nats stream get` and restore the stream from a backup, or rebuild the state from the API server "
-            f"with a new cell name."
+            f"`nats stream get`. {REMEDY}."
         )
         self.seq = seq
         self.subject = subject

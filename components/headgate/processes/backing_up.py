@@ -12,7 +12,7 @@ A snapshot belongs to a backup only if the log has a `snapshot.taken` of just th
 Used by `headgate backup`, and by `headgate restore` before it writes anything.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
@@ -30,8 +30,11 @@ from headgate.adapters.backup import (
 )
 from headgate.adapters.log import BlobDamaged, BlobNotFound, Blobs, Entry, EntryNotFound, Log
 from headgate.core import fold
+from headgate.core.containment import Refolding, now
+from headgate.core.fold import BrokenLogError
+from headgate.core.quarantine import EventFailedError
 from headgate.core.state import State
-from headgate.events.commit import decode_entry
+from headgate.events.commit import LoggedCommit, UnreadableCommitError, decode_entry
 from headgate.events.effects import SnapshotTaken
 from headgate.events.ids import Seq
 from headgate.processes import snapshots
@@ -306,6 +309,7 @@ class _Folding:
         self._directory = directory
         self._manifest = manifest
         self._log_hash = state.log_hash
+        self._refolding = Refolding(manifest.cell, self._begin, self._read)
 
     def run(self, metas: dict[int, SnapshotMeta]) -> None:
         """
@@ -331,15 +335,35 @@ class _Folding:
         for entry in entries:
             try:
                 logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
-                applied = fold.apply(self.state, logged)
-            except Exception as error:
-                # Whatever stops the fold here would stop every process after a restore.
+                applied = self._apply(logged)
+            except (BrokenLogError, UnreadableCommitError, EventFailedError) as error:
+                # What stops the fold here would stop every process after a restore.
                 raise self._wrong(entry.seq, f"the log cannot be folded: {error}") from error
             for event in logged.commit.events if applied else ():
                 if isinstance(event, SnapshotTaken) and _is_of(metas.get(event.position), event):
                     self.vouched.add(event.position)
         self.folded += len(entries)
         self._log_hash = chained(self._log_hash, entries)
+
+    def _apply(self, logged: LoggedCommit) -> bool:
+        """Fold an entry, and set aside what cannot be folded as every process does. Whether it was not refused."""
+        try:
+            return fold.apply(self.state, logged, self._refolding.treatments)
+        except EventFailedError as failed:
+            self.state = now(self._refolding.recover(failed))
+            return True
+
+    async def _begin(self, up_to: Seq) -> State:
+        known = [each for each in self._manifest.snapshots if each.position <= up_to]
+        if known:
+            return _opened(self._directory, known[-1], self._manifest.cell)[1]
+        return fold.new_state(self._manifest.cell)
+
+    async def _read(self, first: Seq, last: Seq) -> AsyncIterator[LoggedCommit]:
+        for entry in self._directory.entries(self._manifest.segments, start=first):
+            if entry.seq > last:
+                return
+            yield decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
 
     def _compare(self, meta: SnapshotMeta) -> None:
         """Hold a snapshot against the log before it. Another version may encode the same state otherwise."""

@@ -21,10 +21,11 @@ from headgate.adapters.kubernetes.client import KubeClient, PatchType
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
 from headgate.adapters.kubernetes.resources import CONFIG_MAPS, NAMESPACES
 from headgate.adapters.kubernetes.transport import Transport
-from headgate.adapters.log import REMEDY, EntryNotFound, Log, LogDamaged
+from headgate.adapters.log import EntryNotFound, Log, LogDamaged
 from headgate.core.state import Identity, State
 from headgate.events.commit import digest
 from headgate.events.ids import Seq
+from headgate.events.remedy import REMEDY
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -28,13 +28,14 @@ from headgate.adapters.jetstream.lease import open_leases
 from headgate.adapters.kubernetes.errors import ConfigurationError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
-from headgate.adapters.log import REMEDY, Blobs, CommitTooLarge, Log, LogDamaged
+from headgate.adapters.log import Blobs, CommitTooLarge, Log, LogDamaged
 from headgate.adapters.telemetry import Metrics, TracingError, configure_logs, open_traces
 from headgate.core.fold import BrokenLogError
 from headgate.core.quarantine import EventFailedError
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.commit import UnreadableCommitError
+from headgate.events.remedy import REMEDY
 from headgate.processes.cell_record import CellRecords
 from headgate.processes.host import Host
 from headgate.processes.http import CannotListenError, application, serving

@@ -23,13 +23,14 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from headgate.adapters.jetstream.feed import FeedMessage
-from headgate.adapters.log import REMEDY, Entry, EntryNotFound, Log, LogDamaged
+from headgate.adapters.log import Entry, EntryNotFound, Log, LogDamaged
 from headgate.core.branches import EventId, number_at, token_of
 from headgate.core.refusing import Gate
 from headgate.core.state import Branch, State
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, Position, decode_entry, encode_event
 from headgate.events.ids import Seq
+from headgate.events.remedy import REMEDY
 from headgate.events.subjects import feed_subject, log_subject, subject_key
 from headgate.processes.feed_writer import LastMessage, Place
 from headgate.processes.status import Status

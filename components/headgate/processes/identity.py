@@ -157,5 +157,6 @@ class IdentityGate:
 def _foreign(cell: str, why: str) -> ForeignCellError:
     return ForeignCellError(
         f"the cell {cell} is not ours: {why}. Give this cell a name of its own (cell, HEADGATE_CELL, --cell), or point "
-        "it to the broker and the cluster that belong to its log; `headgate restore` adopts a copy of a log"
+        "it to the broker and the cluster that belong to its log. A copy of a log is adopted by "
+        "`headgate backup --out DIR` and `headgate restore --from DIR --set-aside FILE`"
     )

@@ -19,7 +19,6 @@ from typing import Final
 import msgspec
 
 from headgate.adapters.log import (
-    REMEDY,
     BlobDamaged,
     BlobInfo,
     BlobNotFound,
@@ -36,6 +35,7 @@ from headgate.events.commit import UnreadableCommitError, decode_commit, digest
 from headgate.events.effects import SnapshotTaken
 from headgate.events.ids import Seq, UnixMs
 from headgate.events.registry import Event
+from headgate.events.remedy import REMEDY
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -5,27 +5,14 @@ For the simulated world and tests: `headgate.core.containment` asks for what it 
 have nothing to wait for.
 """
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from headgate.core import fold
-from headgate.core.containment import Refolding
+from headgate.core.containment import Refolding, now
 from headgate.core.quarantine import EventFailedError
 from headgate.core.state import State
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import Seq
-
-T = TypeVar("T")
-
-
-def now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that never waits."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise AssertionError("it waits")
 
 
 class ContainedFold:
