@@ -9,6 +9,7 @@ changed; who has not changed is taken over. Who uses nothing that is contested i
 from collections.abc import Mapping
 from operator import attrgetter
 
+from headgate.core.about import about
 from headgate.core.admission_fair_sharing import local_queue_usage, orders_by_usage, settings
 from headgate.core.ordering import priority_of
 from headgate.core.places import local_queue_of
@@ -144,7 +145,8 @@ class Rankings:
         workload, usage = self._state.workloads[key], self._state.index.usage_of[key]
         if before is not None and before.is_current(workload, node, usage):
             return before
-        return Holder(workload, node, usage, self._state.configuration)
+        with about("Workload", key):
+            return Holder(workload, node, usage, self._state.configuration)
 
     def _usage_rank(self, holder: Holder) -> tuple[bool, float]:
         """Whose LocalQueue has used more goes before others of their ClusterQueue, but for the evicted ones."""

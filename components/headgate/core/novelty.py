@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from headgate.core import quarantine
 from headgate.core.fold_objects import as_cluster_queue, as_flavor
 from headgate.core.foreign import differing
 from headgate.core.requests import reclaimable_count
@@ -36,9 +37,15 @@ from headgate.events.objects import Job, Pod, ShownConditions
 
 def news(state: State, fact: Fact) -> Fact | None:
     """The fact as it is to be appended; None when the state says it already."""
+    if state.quarantine:
+        record = quarantine.find(state, quarantine.subject_of(fact))
+        if record is not None and record.fact is not None:
+            return None if _plain(fact) == _plain(record.fact) else fact
+        if record is not None and record.workload is not None and isinstance(fact, facts.WorkloadObserved):
+            return _workload(state, record.workload, fact)
     match fact:
         case facts.WorkloadObserved():
-            return _workload(state, fact)
+            return _workload(state, state.workloads.get(fact.workload), fact)
         case facts.JobObserved():
             job = state.jobs.get(fact.job)
             known = job is not None and _what_matters(job.job) == _what_matters(fact.spec)
@@ -56,6 +63,10 @@ def news(state: State, fact: Fact) -> Fact | None:
         case _:
             known = _is_known(state, fact)
     return None if known else fact
+
+
+def _plain(fact: Fact) -> Fact:
+    return replace(fact, taken_over=None) if isinstance(fact, facts.WorkloadObserved) else fact
 
 
 def _is_known(state: State, fact: Fact) -> bool:
@@ -85,9 +96,8 @@ def _is_known(state: State, fact: Fact) -> bool:
             raise TypeError(f"{type(fact).__name__} is not a fact about an object that is there")
 
 
-def _workload(state: State, fact: facts.WorkloadObserved) -> Fact | None:
+def _workload(state: State, workload: Workload | None, fact: facts.WorkloadObserved) -> Fact | None:
     """What a Workload's status said before we knew it, or before a restore, counts once; later what others write."""
-    workload = state.workloads.get(fact.workload)
     if workload is None or workload.uid != fact.uid or fact.workload in state.unconfirmed:
         seen_at = ShownConditions(version=fact.shown.version) if fact.shown is not None and fact.taken_over else None
         return replace(fact, shown=seen_at)
@@ -144,6 +154,13 @@ def _as_folded(record: PodRecord) -> Pod:
 # --- deletions -----------------------------------------------------------------------------------------------------
 
 
+def _workloads(state: State) -> dict[str, Uid]:
+    """The Workloads that are in the cluster as far as the log knows, also those in quarantine; each with its uid."""
+    found: dict[str, Uid] = {key: workload.uid for key, workload in state.workloads.items()}
+    found.update((each.key, each.uid) for each in state.quarantine.values() if each.kind == "Workload")
+    return found
+
+
 def known_keys(state: State, resource: str) -> Iterable[str]:
     """The keys of a resource's objects that the state has, in its order."""
     table: Iterable[str] = _TABLES[resource](state)
@@ -163,7 +180,7 @@ _TABLES: dict[str, Callable[[State], Any]] = {
     "priorityclasses": lambda state: state.priority_classes,
     "limitranges": lambda state: state.limit_ranges,
     "runtimeclasses": lambda state: state.runtime_classes,
-    "workloads": lambda state: state.workloads,
+    "workloads": lambda state: _workloads(state),
     "jobs": lambda state: state.jobs,
     "pods": lambda state: state.pods,
 }
@@ -184,13 +201,21 @@ _DELETED_BY_NAME: dict[str, Callable[[str], Fact]] = {
 }
 
 
+def _workload_deleted(state: State, key: WorkloadKey) -> Fact | None:
+    workload = state.workloads.get(key)
+    if workload is not None:
+        return facts.WorkloadDeleted(workload=key, uid=workload.uid)
+    record = state.quarantine.get(f"Workload/{key}")
+    return facts.WorkloadDeleted(workload=key, uid=record.uid) if record is not None else None
+
+
 def deleted(state: State, resource: str, key: str, *, gone: bool = False) -> Fact | None:
     """The fact that an object is gone, or has ceased to matter (not `gone`); None when the state does not have it."""
+    if resource == "workloads":
+        return _workload_deleted(state, WorkloadKey(key))
     if key not in _TABLES[resource](state):
         return None
     match resource:
-        case "workloads":
-            return facts.WorkloadDeleted(workload=WorkloadKey(key), uid=state.workloads[WorkloadKey(key)].uid)
         case "jobs":
             return facts.JobDeleted(job=JobKey(key), uid=Uid(state.jobs[JobKey(key)].job.uid), gone=gone)
         case "pods":

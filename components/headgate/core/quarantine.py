@@ -17,8 +17,10 @@ fact is folded.
 """
 
 from collections.abc import Mapping, Sequence
+from types import TracebackType
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from headgate import __version__
@@ -60,6 +62,33 @@ KINDS: Final[Mapping[str, str]] = {
     "configuration": "Configuration",
 }
 """The first word of an event's tag -> the kind of the object that the event is about."""
+
+
+KIND_OF: Final[Mapping[str, str]] = {
+    "namespaces": "Namespace",
+    "nodes": "Node",
+    "resourceflavors": "ResourceFlavor",
+    "topologies": "Topology",
+    "admissionchecks": "AdmissionCheck",
+    "cohorts": "Cohort",
+    "clusterqueues": "ClusterQueue",
+    "localqueues": "LocalQueue",
+    "workloadpriorityclasses": "WorkloadPriorityClass",
+    "priorityclasses": "PriorityClass",
+    "limitranges": "LimitRange",
+    "runtimeclasses": "RuntimeClass",
+    "workloads": "Workload",
+    "jobs": "Job",
+    "pods": "Pod",
+}
+"""A resource as the API server spells it -> its kind."""
+
+
+CONFIGURATION: Final = "Configuration/"
+"""The name of the configuration in `Tables.quarantine`."""
+
+RETRY: Final = "headgate.dev/retry"
+"""The annotation that asks for an object in quarantine to be tried again, each time with another value."""
 
 
 class ObjectRef(NamedTuple):
@@ -190,12 +219,35 @@ def elements(event: Event) -> Sequence[Event]:
             return (event,)
 
 
+class about_event:  # noqa: N801 - reads as a statement
+    """`about` the object of an event. Which that is, is only worked out when something fails."""
+
+    __slots__ = ("event",)
+
+    def __init__(self, event: EventBase) -> None:
+        self.event: Final = event
+
+    def __enter__(self) -> None:
+        """Nothing."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, ObjectFailedError | MemoryError) or not isinstance(error, Exception):
+            return
+        subject = subject_of(self.event)
+        raise ObjectFailedError(subject.kind, subject.key, error) from error
+
+
 # --- for everybody -------------------------------------------------------------------------------------------------
 
 
-def is_aside(state: State, kind: str, key: str) -> bool:
-    """Whether an object is in quarantine: machines leave it alone."""
-    return bool(state.quarantine) and f"{kind}/{key}" in state.quarantine
+def is_aside(state: State, kind: str, key: str, process: Producer) -> bool:
+    """Whether the machine of a process has failed over an object: it leaves it alone."""
+    if not state.quarantine:
+        return False
+    record = state.quarantine.get(f"{kind}/{key}")
+    return record is not None and record.process == process.value
 
 
 def has_workload_aside(state: State, owner_uid: str) -> bool:
@@ -214,6 +266,23 @@ def find(state: State, subject: ObjectRef) -> QuarantineRecord | None:
     if record is None or (record.uid and subject.uid and record.uid != subject.uid):
         return None
     return record
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class _Annotated(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+def retry_of(raw: bytes) -> str:
+    """The request to try again that an object carries; "" when it carries none."""
+    try:
+        annotations = msgspec.json.decode(raw, type=_Annotated).metadata.annotations
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    return (annotations or {}).get(RETRY, "")
 
 
 def event_of(state: State, failed: ObjectFailedError) -> effects.ObjectQuarantined:
@@ -244,13 +313,21 @@ def event_of(state: State, failed: ObjectFailedError) -> effects.ObjectQuarantin
     )
 
 
-def to_retry(state: State, producer: Producer) -> tuple[effects.ObjectReleased, ...]:
+def to_retry(state: State, producer: Producer) -> tuple[Event, ...]:
     """Releases of what another version of a process has failed over: this one may do better."""
-    return tuple(
-        effects.ObjectReleased(kind=each.kind, name=each.key, uid=each.uid, why=f"version {VERSION} tries again")
-        for each in state.quarantine.values()
-        if each.process == producer.value and each.version != VERSION
-    )
+    failed = [each for each in state.quarantine.values() if each.process == producer.value and each.version != VERSION]
+    why = f"version {VERSION} tries again"
+    released: list[Event] = [
+        effects.ObjectReleased(kind=each.kind, name=each.key, uid=each.uid, why=why) for each in failed
+    ]
+    if producer is Producer.INFORMER_BRIDGE:
+        released += (shown_again(resource) for resource, kind in KIND_OF.items() if any(kind == f.kind for f in failed))
+    return tuple(released)
+
+
+def shown_again(resource: str) -> facts.InformersSynced:
+    """Has a resource listed: a watch that is resumed does not show what it has shown and the bridge could not read."""
+    return facts.InformersSynced(resource_versions={resource: ""})
 
 
 def version_to_retry(state: State) -> str:
@@ -309,6 +386,7 @@ def _set_aside_workload(state: State, record: QuarantineRecord, seq: Seq) -> Non
     workload = state.workloads.pop(key, None)
     if workload is None:
         return
+    state.unconfirmed.pop(key, None)
     record.uid = workload.uid
     record.workload = workload
     record.cluster_queue = workload.cluster_queue
@@ -398,13 +476,16 @@ def _is_fact(event: EventBase) -> bool:
 
 def _keep(state: State, record: QuarantineRecord, event: Event, seq: Seq) -> None:
     """Remember the newest fact about an object, and what quota it may hold."""
+    if record.kind == "Workload":
+        state.unconfirmed.pop(WorkloadKey(record.key), None)
     if _is_fact(event):
         record.fact = event  # type: ignore[assignment]
         _list_owners(state)
     if isinstance(event, facts.WorkloadObserved):
         if event.finished is not None:
             _uncharge(state, record, seq)
-        elif event.taken_over is not None and event.taken_over.admission is not None:
+        elif event.taken_over is not None and event.taken_over.admission is not None and record.workload is None:
+            # The log knows of it from this status only.
             _charge(state, record, event.taken_over.admission)
     elif isinstance(event, QuotaReserved) and not record.charged:
         # The scheduler has given it away: nobody else may have it.
@@ -419,6 +500,7 @@ def _charge(state: State, record: QuarantineRecord, admission: Admission) -> Non
         held = usage_of(admission)
     except Exception:  # noqa: BLE001 - what cannot be read cannot be charged
         return
+    _uncharge(state, record, state.position)
     record.cluster_queue = admission.cluster_queue
     record.charged = {f"{flavor}/{resource}": value for (flavor, resource), value in held.items() if value}
     _add(state, record, 1)

@@ -630,7 +630,7 @@ class Host:
         """Set the object aside that the machine has failed over. Raises the failure when that has not helped."""
         name = f"{failed.kind}/{failed.key}"
         blamed = self._blamed[name] = self._blamed.get(name, 0) + 1
-        if quarantine.is_aside(self.state, failed.kind, failed.key) or blamed > BLAMED_MAX:
+        if quarantine.is_aside(self.state, failed.kind, failed.key, self._producer) or blamed > BLAMED_MAX:
             raise failed
         _LOG.error("%s. It is set aside; see `headgate quarantine`", failed, exc_info=failed.__cause__)
         self._to_quarantine = quarantine.event_of(self.state, failed)

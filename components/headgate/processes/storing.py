@@ -19,6 +19,7 @@ import msgspec
 from headgate.adapters.log import BlobDamaged, BlobNotFound, Blobs, Log
 from headgate.core import fold
 from headgate.core.machine import Completed, TakeSnapshot
+from headgate.core.quarantine import version_to_retry
 from headgate.core.state import State
 from headgate.events.ids import Seq, UnixMs
 from headgate.processes import past, snapshots
@@ -84,7 +85,8 @@ class SnapshotCarrier(NoCarrier):
             except (BlobNotFound, BlobDamaged, SnapshotUnusableError) as error:
                 _LOG.warning("snapshot %s cannot be verified from: %s", info.name, error)
             else:
-                return state
+                if not version_to_retry(state):
+                    return state
         return fold.new_state(self._status.cell)
 
     async def _refold(self, state: State, meta: SnapshotMeta, report: Report) -> None:

@@ -33,6 +33,7 @@ import msgspec
 from headgate.adapters.kubernetes.errors import api_error, is_operating_error
 from headgate.adapters.kubernetes.resources import RESOURCES as API
 from headgate.core import branches, fold, reconciling
+from headgate.core.about import ObjectFailedError
 from headgate.core.appending import first_of_term, is_deposed, next_commit
 from headgate.core.ingest import CLUSTER_NAMESPACE, cluster_id_of
 from headgate.core.machine import (
@@ -51,9 +52,11 @@ from headgate.core.machine import (
     TakeSnapshot,
     WakeAt,
 )
+from headgate.core.quarantine import event_of, is_aside, to_retry, version_to_retry
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, digest, encode_commit
+from headgate.events.effects import ObjectQuarantined, ObjectReleased
 from headgate.events.identity import CellFounded, CellRestored
 from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.events.subjects import log_subject
@@ -67,6 +70,7 @@ from headgate.processes.snapshotter.decide import VERIFY, Snapshotter, Verified
 from headgate.processes.snapshotter.decide import Stored as StoredSnapshot
 from headgate.processes.ungater.decide import Ungater
 from headgate.testing.cluster import BY_PLURAL, Cluster, Watch
+from headgate.testing.contained import ContainedFold
 
 MACHINES: Mapping[Producer, Callable[[State], Machine]] = {
     Producer.INFORMER_BRIDGE: InformerBridge,
@@ -138,8 +142,12 @@ class DivergedError(AssertionError):
 class Instance:
     """One instance of one process: a machine, what it has folded, and what is on its way to and from it."""
 
-    def __init__(self, producer: Producer, name: str, epoch: Epoch, state: State) -> None:
+    def __init__(self, producer: Producer, name: str, epoch: Epoch, state: State, folding: ContainedFold) -> None:
         self.producer = producer
+        self.folding = folding
+        self.remakes = False
+        """Whether its term goes on with another machine, which is still to be made."""
+        self.to_quarantine: ObjectQuarantined | None = None
         self.name = name
         self.epoch = epoch
         self.state = state
@@ -180,6 +188,9 @@ class World:
     A whole cell under a virtual clock. `cluster` is its Kubernetes; apply objects to it, then `run`.
 
     The bridge founds the cell, and the others wait for that. Without a bridge among the `machines` nobody waits.
+
+    A defect ends the run with its exception, so that it is found. With `contain` it costs one object, as in production:
+    the object is set aside, and machines are made anew.
     """
 
     def __init__(
@@ -193,6 +204,7 @@ class World:
         machines: Mapping[Producer, Callable[[State], Machine]] = MACHINES,
         sink: Callable[[int, str, int, bytes], None] | None = None,
         round_ms: int = 0,
+        contain: bool = False,
     ) -> None:
         self.random = random.Random(seed)  # noqa: S311  (a simulation wants to be repeatable, not secret)
         self.faults = faults
@@ -206,6 +218,9 @@ class World:
         self.restored = 0
         """How often a process started from one."""
         self.refused = 0
+        self.remade = 0
+        self.contained: list[ObjectFailedError] = []
+        """What machines have failed over, where that is contained."""
         self.lists = 0
         self.resumes = 0
         self.crashes = 0
@@ -219,7 +234,9 @@ class World:
         self._epochs: dict[Producer, Epoch] = {}
         self._restores = 0
         self._restoring: CellRestored | None = None
-        self._shared = faults == NO_FAULTS
+        self._contain = contain
+        self._folding = self._make_folding()
+        self._shared = faults == NO_FAULTS and not contain
         self.instances: list[Instance] = []
         for producer in machines:
             self._start(producer, f"{producer.value}-0")
@@ -235,9 +252,27 @@ class World:
     def _start(self, producer: Producer, name: str) -> Instance:
         """A new instance with a new epoch. It opens its term when it has folded the whole log."""
         epoch = self._epochs[producer] = Epoch(self._epochs.get(producer, 0) + 1)
-        instance = Instance(producer, name, epoch, self._cold_state())
+        instance = Instance(producer, name, epoch, self._cold_state(), self._make_folding())
         self.instances.append(instance)
         return instance
+
+    def _make_folding(self) -> ContainedFold:
+        return ContainedFold(self.cell, self.log, self._start_from)
+
+    def _start_from(self, up_to: Seq) -> State:
+        """The state of the newest snapshot up to a position that this version starts from."""
+        for position in sorted((each for each in self.blobs if each <= up_to), reverse=True):
+            state = snapshots.unpack(self.blobs[position], self.cell)[1]
+            if not version_to_retry(state):
+                return state
+        return fold.new_state(self.cell)
+
+    def _apply(self, folding: ContainedFold, state: State, logged: LoggedCommit) -> State:
+        """The state after a commit; without `contain` whatever fails ends the run."""
+        if self._contain:
+            return folding.apply(state, logged)
+        fold.apply(state, logged)
+        return state
 
     def _cold_state(self) -> State:
         if self._shared:
@@ -249,6 +284,8 @@ class World:
         meta, state = snapshots.unpack(blob, self.cell)
         if (meta.position, meta.state_hash, meta.log_hash) != (record.position, record.state_hash, record.log_hash):
             raise DivergedError(f"snapshot {record.name} is not the one that the log speaks of")
+        if version_to_retry(state):
+            return fold.new_state(self.cell)
         self.restored += 1
         return state
 
@@ -263,6 +300,7 @@ class World:
         instance.stop()
         instance.wake_at_ms = None
         instance.awaits = Seq(0)
+        instance.remakes = False
         instance.down_until_ms = self.clock.now_ms + down_ms
 
     def stop(self, producer: Producer, for_ms: int) -> None:
@@ -275,7 +313,7 @@ class World:
     def _revive(self, instance: Instance) -> None:
         instance.down_until_ms = None
         instance.epoch = self._epochs[instance.producer] = Epoch(self._epochs[instance.producer] + 1)
-        instance.state = self._cold_state()
+        instance.state, instance.folding = self._cold_state(), self._make_folding()
         instance.seen = instance.state.position
         instance.dirty = True
 
@@ -292,9 +330,7 @@ class World:
         self.instances.clear()
         del self.log[position:]
         self.blobs = {at: blob for at, blob in self.blobs.items() if at <= position}
-        self.state = fold.new_state(self.cell)
-        for logged in self.log:
-            fold.apply(self.state, logged)
+        self.upgrade()
         self._restores += 1
         stream = f"{self.cell}-{self._restores}"
         self._restoring = CellRestored(backup="simulated", position=position, stream=stream, lost_to=lost_to)
@@ -338,7 +374,7 @@ class World:
             self._sink(logged.seq, log_subject(self.cell, commit.producer), logged.stored_ms, payload)
         if not self._shared:
             self.log.append(logged)
-        fold.apply(self.state, logged)
+        self.state = self._apply(self._folding, self.state, logged)
         self.events += len(commit.events)
         if self._check is not None:
             self._check(self.state, logged)
@@ -369,9 +405,76 @@ class World:
         instance.dirty = True
         count = self.random.randint(1, behind) if self.failing() and self.random.random() < 0.5 else behind
         for logged in self.log[start : start + count]:
-            fold.apply(instance.state, logged)
+            self._fold_into(instance, logged)
             if instance.machine is not None:
-                self._carry_out(instance, instance.machine.decide(Committed(logged)))
+                self._decide(instance, Committed(logged))
+
+    def upgrade(self) -> None:
+        """Fold the log again as another version of the code would; the processes do so when they are restarted."""
+        self.state, self._folding = fold.new_state(self.cell), self._make_folding()
+        for logged in self.log:
+            self.state = self._apply(self._folding, self.state, logged)
+
+    @property
+    def has_contained(self) -> bool:
+        """Whether anything has failed that would have ended the run without `contain`."""
+        return bool(self.contained or self._folding.failures)
+
+    def _fold_into(self, instance: Instance, logged: LoggedCommit) -> None:
+        before, instance.state = instance.state, self._apply(instance.folding, instance.state, logged)
+        moves = any(isinstance(event, ObjectQuarantined | ObjectReleased) for event in logged.commit.events)
+        if instance.machine is not None and (moves or instance.state is not before):
+            self._drop_machine(instance)
+
+    def _drop_machine(self, instance: Instance) -> None:
+        """The term goes on with a machine that is made from the state as it will be."""
+        self.remade += 1
+        instance.machine, instance.remakes = None, True
+        instance.stimuli.clear()
+        instance.calls.clear()
+        instance.snapshots.clear()
+        instance.stop()
+        instance.wake_at_ms = None
+
+    def _decide(self, instance: Instance, stimulus: Stimulus) -> list[Command]:
+        """Tell the machine, and carry out what it wants. With `contain`, what it fails over is set aside."""
+        assert instance.machine is not None
+        try:
+            commands = instance.machine.decide(stimulus)
+        except ObjectFailedError as failed:
+            if not self._contain:
+                raise
+            self._set_aside(instance, failed)
+            return []
+        self._carry_out(instance, commands)
+        return commands
+
+    def _set_aside(self, instance: Instance, failed: ObjectFailedError) -> None:
+        if is_aside(instance.state, failed.kind, failed.key, instance.producer):
+            raise failed
+        self._drop_machine(instance)
+        self.contained.append(failed)
+        instance.to_quarantine = event_of(instance.state, failed)
+
+    def _remake(self, instance: Instance) -> bool:
+        """Set aside what the machine before has failed over, try again what an older version has, and make the next."""
+        aside, instance.to_quarantine = instance.to_quarantine, None
+        events = (aside,) if aside is not None else to_retry(instance.state, instance.producer)
+        if events:
+            self._carry_out(instance, [Append(events=events)])
+            return True
+        try:
+            instance.machine = self._machines[instance.producer](instance.state)
+        except ObjectFailedError as failed:
+            if not self._contain:
+                raise
+            self._set_aside(instance, failed)
+            return True
+        instance.remakes, instance.dirty = False, True
+        if isinstance(instance.machine, InformerBridge):
+            instance.machine.founding = self._founding
+            self._follow_all(instance)
+        return True
 
     # --- steps -----------------------------------------------------------------------------------------------------
 
@@ -397,6 +500,8 @@ class World:
             return True
         if is_deposed(instance.state, instance.producer, instance.epoch):
             return self._step_down(instance)
+        if instance.remakes:
+            return self._remake(instance)
         if instance.machine is None:
             return self._open_term(instance)
         return self._work(instance) or instance.seen < self.state.position
@@ -424,18 +529,13 @@ class World:
         instance.seen = self.state.position
         if not self._shared:
             self._fold_all(instance)
-        instance.machine = self._machines[instance.producer](instance.state)
-        instance.dirty = True
-        if isinstance(instance.machine, InformerBridge):
-            instance.machine.founding = self._founding
-        if is_bridge:
-            self._follow_all(instance)
-        return True
+        instance.remakes = True
+        return self._remake(instance)
 
     def _fold_all(self, instance: Instance) -> None:
         """A new machine is made from a state that has at least its own first commit."""
         for logged in self.log[instance.state.position :]:
-            fold.apply(instance.state, logged)
+            self._fold_into(instance, logged)
         instance.seen = instance.state.position
 
     def _step_down(self, instance: Instance) -> bool:
@@ -470,7 +570,9 @@ class World:
             return False
         count = self.random.randint(1, len(instance.stimuli)) if self.failing() else len(instance.stimuli)
         for _ in range(count):
-            self._carry_out(instance, instance.machine.decide(instance.stimuli.popleft()))
+            if instance.remakes:
+                return True
+            self._decide(instance, instance.stimuli.popleft())
         instance.dirty = True
         return True
 
@@ -479,9 +581,7 @@ class World:
         instance.dirty = False
         if due:
             instance.wake_at_ms = None
-        commands = instance.machine.decide(Settled(UnixMs(self.clock.now_ms)))
-        self._carry_out(instance, commands)
-        return bool(commands)
+        return bool(self._decide(instance, Settled(UnixMs(self.clock.now_ms)))) or instance.remakes
 
     def _carry_out(self, instance: Instance, commands: list[Command]) -> None:
         for command in commands:
@@ -585,8 +685,7 @@ class World:
         """Store a snapshot as the snapshotter's loop does, and fold the log behind it again to verify it."""
         packed = instance.snapshots.popleft()
         meta = packed.meta
-        before = max((position for position in self.blobs if position < meta.position), default=None)
-        state = fold.new_state(self.cell) if before is None else snapshots.unpack(self.blobs[before], self.cell)[1]
+        state = self._start_from(Seq(meta.position - 1))
         self.blobs[meta.position] = packed.blob
         for old in sorted(self.blobs)[:-SNAPSHOTS_KEPT]:
             del self.blobs[old]
@@ -600,8 +699,9 @@ class World:
         instance.stimuli.append(Completed(packed.call_id, 200, msgspec.json.encode(stored)))
         if self._shared:
             return  # One state for all and no log: there is nothing to compare, and nobody starts from it.
+        folding = self._make_folding()
         for logged in self.log[state.position : meta.position]:
-            fold.apply(state, logged)
+            state = self._apply(folding, state, logged)
         refolded = fold.state_hash(state)
         if refolded != meta.state_hash:
             raise DivergedError(f"the log folded to position {meta.position} gives {refolded}, not {meta.state_hash}")

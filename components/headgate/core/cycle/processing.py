@@ -18,6 +18,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from headgate.core import gates, turnover, variants
+from headgate.core.about import about
 from headgate.core.amounts import add, subtract
 from headgate.core.catalog import Catalog, Queue
 from headgate.core.conditions import rfc3339
@@ -78,7 +79,10 @@ def evaluate(
     answer.
     """
     nominator = Nominator(state, catalog, preemptors, resumes)
-    entries = [nominator.nominate(workload, queue, standing=workload.key in standing) for workload, queue in heads]
+    entries: list[Entry] = []
+    for workload, queue in heads:
+        with about("Workload", workload.key):
+            entries.append(nominator.nominate(workload, queue, standing=workload.key in standing))
     nominated = [entry for entry in entries if entry.assignment is not None]
     rejected = [entry for entry in entries if entry.assignment is None]
     process = _Process(state, nominator, events_max, victims_leave_at_once=victims_leave_at_once)
@@ -203,7 +207,8 @@ class _Process:
         for entry in in_order(entries, self._configuration, self._ledger):
             if self._left is not None and self._left <= 0:
                 break
-            self._decide(entry)
+            with about("Workload", entry.key):
+                self._decide(entry)
             self.done.append(entry)
             if self._left is not None:
                 self._left -= len(entry.preempts) + (2 if entry.status == "assumed" else not entry.standing)

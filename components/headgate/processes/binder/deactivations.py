@@ -19,6 +19,7 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from headgate.core import conditions
+from headgate.core.about import about
 from headgate.core.leaving import is_target
 from headgate.core.machine import MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
@@ -65,9 +66,11 @@ class Deactivations:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict.fromkeys(
-            key for key, workload in state.workloads.items() if is_to_be_deactivated(workload)
-        )
+        self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict()
+        for key, workload in state.workloads.items():
+            with about("Workload", key):
+                if is_to_be_deactivated(workload):
+                    self._dirty[key] = None
         self._calls: dict[str, _Call] = {}
         self._done: dict[WorkloadKey, _Version] = {}
         self._refused: list[WorkloadKey] = []
@@ -102,7 +105,9 @@ class Deactivations:
             del self._retry_at[key]
             self._dirty[key] = None
         while self._dirty and len(self._calls) < CALLS_MAX:
-            self._look_at(self._dirty.popitem(last=False)[0], calls)
+            key = self._dirty.popitem(last=False)[0]
+            with about("Workload", key):
+                self._look_at(key, calls)
         return min(self._retry_at.values(), default=None)
 
     def _look_at(self, key: WorkloadKey, calls: list[Command]) -> None:

@@ -26,6 +26,7 @@ from headgate.core.machine import (
     Stimulus,
     WakeAt,
 )
+from headgate.core.quarantine import about_event
 from headgate.core.state import State
 from headgate.events.commit import Position
 from headgate.events.ids import UnixMs
@@ -64,13 +65,14 @@ class Binder:
             case Committed():
                 commit = stimulus.logged.commit
                 for index, event in enumerate(commit.events):
-                    self._workloads.on_event(event)
-                    self._deactivations.on_event(event)
-                    self._queues.on_event(event)
-                    self._finalizers.on_event(event)
-                    self._retention.on_event(event)
-                    self._pods.on_event(event)
-                    self.events.on_event(event, Position(stimulus.logged.seq, index), commit.time_ms)
+                    with about_event(event):
+                        self._workloads.on_event(event)
+                        self._deactivations.on_event(event)
+                        self._queues.on_event(event)
+                        self._finalizers.on_event(event)
+                        self._retention.on_event(event)
+                        self._pods.on_event(event)
+                        self.events.on_event(event, Position(stimulus.logged.seq, index), commit.time_ms)
                 return []
             case Completed():
                 done_with = self._finalizers.on_completed(stimulus)

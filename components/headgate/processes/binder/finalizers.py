@@ -20,13 +20,16 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headgate.core import owners
+from headgate.core.about import about
 from headgate.core.ingest import FINALIZER
 from headgate.core.injection import needs_restoring
 from headgate.core.machine import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import INVALID, NOT_FOUND, backoff_ms, is_success
+from headgate.core.quarantine import is_aside, is_charged
 from headgate.core.state import HOLDS_QUOTA, ClusterQueueRecord, FlavorRecord, Stage, State, Workload
 from headgate.core.status import API_VERSION, FIELD_MANAGER, Json, apply_query, workload_path
 from headgate.events import effects, facts, queueing
+from headgate.events.base import Producer
 from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.events.objects import ResourceGroup
 from headgate.events.registry import Event
@@ -180,7 +183,8 @@ class Finalizers:
                     return False
                 return not held.deleting or may_run(state, held)
             case ClusterQueueRecord():
-                return not held.deleting or (held.finalizer and bool(state.index.holders.get(which.key)))
+                is_used = bool(state.index.holders.get(which.key)) or is_charged(state, which.key)
+                return not held.deleting or (held.finalizer and is_used)
             case FlavorRecord():
                 return not held.deleting or (
                     held.finalizer
@@ -200,7 +204,10 @@ class Finalizers:
         self._next_calls.clear()
         if self._state.synced:
             while self._dirty and len(self._calls) < CALLS_MAX:
-                self._look_at(self._dirty.popitem(last=False)[0], calls)
+                which = self._dirty.popitem(last=False)[0]
+                if not is_aside(self._state, _KIND_OF[which.resource], which.key, Producer.BINDER):
+                    with about(_KIND_OF[which.resource], which.key):
+                        self._look_at(which, calls)
         return min(self._retry_at.values(), default=None)
 
     def _look_at(self, which: Object, calls: list[Command]) -> None:
@@ -269,6 +276,7 @@ class Finalizers:
         self._next_calls.append(_removal(completed.call_id, call.object, call.uid, list(metadata.finalizers)))
 
 
+_KIND_OF: Final = {"workloads": "Workload", "clusterqueues": "ClusterQueue", "resourceflavors": "ResourceFlavor"}
 _KINDS: Final = {"clusterqueues": "ClusterQueue", "resourceflavors": "ResourceFlavor"}
 
 

@@ -13,12 +13,15 @@ from typing import Final
 
 import msgspec
 
+from headgate.core.about import about
 from headgate.core.ingest import SCHEDULER_NAME
 from headgate.core.machine import Call, Command, Completed
 from headgate.core.outcomes import CONFLICT, Refusal, backoff_ms, is_success, refusal
+from headgate.core.quarantine import is_aside
 from headgate.core.room import Ask, Room, ask_of
 from headgate.core.state import PodRecord, State
 from headgate.events import decisions, effects, facts
+from headgate.events.base import Producer
 from headgate.events.ids import PodKey, Uid, UnixMs, split_key
 from headgate.events.registry import Event
 
@@ -46,10 +49,12 @@ class PodPlacement:
         self._busy: dict[PodKey, None] = {}
         self._refused: list[PodKey] = []
         self._retry_at: dict[PodKey, UnixMs] = {}
-        for name, node in state.nodes.items():
-            self._room.observe_node(name, node)
+        for name in state.nodes:
+            with about("Node", name):
+                self._observe_node(name)
         for key in state.pods:
-            self._refresh(key)
+            with about("Pod", key):
+                self._refresh(key)
 
     # --- what the log says -----------------------------------------------------------------------------------------
 
@@ -57,7 +62,7 @@ class PodPlacement:
         """Note what may let a pod be placed or bound."""
         match event:
             case facts.NodeObserved() | facts.NodeDeleted():
-                self._room.observe_node(event.name, self._state.nodes.get(event.name))
+                self._observe_node(event.name)
                 self._look = True
             case facts.PodObserved() | facts.PodDeleted() | decisions.PodPlaced():
                 self._refresh(event.pod)
@@ -71,9 +76,14 @@ class PodPlacement:
             case _:
                 pass
 
+    def _observe_node(self, name: str) -> None:
+        """Nothing is placed on a node that is set aside."""
+        aside = is_aside(self._state, "Node", name, Producer.BINDER)
+        self._room.observe_node(name, None if aside else self._state.nodes.get(name))
+
     def _refresh(self, key: PodKey) -> None:
         """Bring room and working sets up to a pod's record."""
-        record = self._state.pods.get(key)
+        record = self._state.pods.get(key) if not is_aside(self._state, "Pod", key, Producer.BINDER) else None
         if self._room.observe_pod(key, record):
             self._look = True
         self._wait_no_more(key)
@@ -110,7 +120,9 @@ class PodPlacement:
         if self._look and self._state.synced:
             self._look = self._place(room_for, out)
         while self._to_bind and len(self._bindings) < BINDINGS_MAX:
-            self._bind(self._to_bind.popitem(last=False)[0], calls)
+            key = self._to_bind.popitem(last=False)[0]
+            with about("Pod", key):
+                self._bind(key, calls)
         return min(self._retry_at.values(), default=None)
 
     def _back_off(self, now_ms: UnixMs) -> None:
@@ -133,7 +145,8 @@ class PodPlacement:
                 if len(placed) >= room_for:
                     break
                 record = self._state.pods[key]
-                node = self._room.first_fit(record.pod.spec, kind)
+                with about("Pod", key):
+                    node = self._room.first_fit(record.pod.spec, kind)
                 if not node:
                     break
                 self._room.hold(key, node, kind)

@@ -24,10 +24,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from headgate.core import conditions
+from headgate.core.about import about
 from headgate.core.activeness import ACTIVE
 from headgate.core.machine import APPLY_PATCH, Call, Command, Completed
 from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
 from headgate.core.places import local_queue_of
+from headgate.core.quarantine import is_aside
 from headgate.core.queue_shares import QueueShares
 from headgate.core.shares import Share
 from headgate.core.state import State
@@ -44,6 +46,7 @@ from headgate.core.status import (
     queue_status_path,
 )
 from headgate.events import facts, queueing
+from headgate.events.base import Producer
 from headgate.events.ids import LocalQueueKey, UnixMs, WorkloadKey
 from headgate.events.objects import Condition, ReclaimablePod
 from headgate.events.registry import Event
@@ -302,7 +305,9 @@ class QueueStatuses:
         return min(wake_ms, ready_ms) if self._dirty and ready_ms > now_ms else wake_ms
 
     def _look(self, queue: Queue, calls: list[Command]) -> None:
-        if self._status(queue) is None:
+        with about(queue.kind, queue.key):
+            is_gone = self._status(queue) is None
+        if is_gone:
             self._forget(queue)
         elif len(self._looks) < LOOKS_MAX:
             self._written.setdefault(queue, _Written())
@@ -318,7 +323,17 @@ class QueueStatuses:
 
     def _write(self, queue: Queue, written: _Written, now_ms: UnixMs, calls: list[Command]) -> bool:
         """Write a queue's status if it is another one. False when there is no budget for it."""
-        found = self._status(queue)
+        with about(queue.kind, queue.key):
+            return self._write_found(queue, written, self._status(queue), now_ms, calls)
+
+    def _write_found(
+        self,
+        queue: Queue,
+        written: _Written,
+        found: tuple[str, Json] | None,
+        now_ms: UnixMs,
+        calls: list[Command],
+    ) -> bool:
         if found is None:
             self._forget(queue)
             return True
@@ -355,6 +370,8 @@ class QueueStatuses:
     def _status(self, queue: Queue) -> tuple[str, Json] | None:
         """Uid and status of a queue; None when there is no such queue. Cohorts have no uid, and nothing but shares."""
         state = self._state
+        if is_aside(state, queue.kind, queue.key, Producer.BINDER):
+            return None
         if queue.kind == "Cohort":
             return ("", _fair_sharing(self._shares.of_cohort(queue.key))) if queue.key in state.cohorts else None
         if queue.kind == "ClusterQueue":

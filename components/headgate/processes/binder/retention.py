@@ -11,6 +11,7 @@ import heapq
 from collections import OrderedDict
 from typing import Final, Literal, NamedTuple
 
+from headgate.core.about import about
 from headgate.core.machine import Call, Command, Completed
 from headgate.core.outcomes import CONFLICT, NOT_FOUND, backoff_ms, is_success
 from headgate.core.owners import job_of
@@ -98,7 +99,9 @@ class Retention:
             self._wait(key, UnixMs(now_ms + backoff_ms(self._failures[key])))
         self._failed.clear()
         while self._dirty:
-            self._look_at(self._dirty.popitem(last=False)[0])
+            key = self._dirty.popitem(last=False)[0]
+            with about("Workload", key):
+                self._look_at(key)
         while self._line and len(self._calls) < CALLS_MAX:
             at_ms, key = self._line[0]
             if self._due.get(key) != at_ms:
@@ -108,7 +111,8 @@ class Retention:
                 return at_ms
             heapq.heappop(self._line)
             del self._due[key]
-            self._delete(key, now_ms, calls)
+            with about("Workload", key):
+                self._delete(key, now_ms, calls)
         return None
 
     def _look_at(self, key: WorkloadKey) -> None:

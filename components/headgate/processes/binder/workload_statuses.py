@@ -31,6 +31,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.core.about import about
 from headgate.core.families import relatives
 from headgate.core.machine import APPLY_PATCH, MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import CONFLICT, INVALID, backoff_ms, field_conflicts, is_success, refusal
@@ -205,8 +206,11 @@ class WorkloadStatuses:
     def on_completed(self, completed: Completed, out: list[Event]) -> None:
         """The effect of a write that has ended. Its workload stays busy until the effect is folded."""
         write = self._writes.pop(completed.call_id, None)
-        if write is None:
-            return
+        if write is not None:
+            with about("Workload", write.workload):
+                self._on_written(write, completed, out)
+
+    def _on_written(self, write: _Write, completed: Completed, out: list[Event]) -> None:
         if is_success(completed):
             write = msgspec.structs.replace(write, version=version_in(completed.body))
             left = left_behind(write.status, completed.body)
@@ -337,6 +341,10 @@ class WorkloadStatuses:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def _look_at(self, key: WorkloadKey, calls: list[Command], now_ms: UnixMs, *, waiting: bool = False) -> None:
+        with about("Workload", key):
+            self._bring_up_to_date(key, calls, now_ms, waiting=waiting)
+
+    def _bring_up_to_date(self, key: WorkloadKey, calls: list[Command], now_ms: UnixMs, *, waiting: bool) -> None:
         workload = self._state.workloads.get(key)
         if workload is None:
             for table in (self._retry_at, self._conflicts, self._told, self._taken, self._due):

@@ -32,7 +32,8 @@ from typing import Final
 
 import msgspec
 
-from headgate.core import novelty
+from headgate.core import novelty, quarantine
+from headgate.core.about import about
 from headgate.core.ingest import (
     CLUSTER_NAMESPACE,
     ELASTIC_JOB,
@@ -68,11 +69,13 @@ from headgate.core.machine import (
     Stimulus,
 )
 from headgate.core.outcomes import CONFLICT, NOT_FOUND, is_success, refusal
+from headgate.core.quarantine import KIND_OF, about_event, has_workload_aside, is_aside, retry_of
 from headgate.core.reconciling import releases_first
 from headgate.core.selectors import matches_labels
 from headgate.core.state import JobRecord, Stage, State
 from headgate.core.status import workload_path
 from headgate.events import effects, facts, queueing
+from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
 from headgate.events.identity import CellFounded
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
@@ -175,7 +178,8 @@ class InformerBridge:
                 return []
             case Committed():
                 for event in stimulus.logged.commit.events:
-                    self._on_event(event)
+                    with about_event(event):
+                        self._on_event(event)
                 return []
             case Completed():
                 self._on_completed(stimulus)
@@ -246,7 +250,7 @@ class InformerBridge:
         events: list[Event] = []
         if self.founding is not None and self.state.identity is None:
             events.append(self.founding)
-        if self._configuration is not None and self._configuration != self.state.configuration:
+        if self._configuration is not None and self._is_news(self._configuration):
             # Before anything that is decided by it.
             events.append(facts.ConfigurationObserved(configuration=self._configuration))
         effects_now = self._effects[: FACTS_MAX - len(events)]
@@ -259,7 +263,7 @@ class InformerBridge:
             resources = RESOURCES
             self._look_at(self.state.jobs)
         mark = self._marks.mark(now_ms, is_synced=self.synced, resources=resources, rewound=rewound)
-        if mark is not None:
+        if mark is not None and not any(isinstance(each, effects.ObjectReleased) for each in events):
             # It comes last: a commit that is too large is appended in parts, in order.
             events.append(mark)
         elif self.synced:
@@ -276,6 +280,14 @@ class InformerBridge:
 
     def _has_shown(self, *resources: str) -> bool:
         return all(resource in self._shown for resource in resources)
+
+    def _is_news(self, configuration: Configuration) -> bool:
+        """Whether the log has another configuration, and has not found before that it cannot be folded."""
+        if configuration == self.state.configuration:
+            return False
+        record = self.state.quarantine.get(quarantine.CONFIGURATION)
+        tried = record.fact if record is not None else None
+        return not isinstance(tried, facts.ConfigurationObserved) or tried.configuration != configuration
 
     def _sweep(self) -> None:
         """
@@ -298,7 +310,8 @@ class InformerBridge:
             waiting = self._waiting[resource]
             while waiting and len(events) < FACTS_MAX:
                 key, raw = waiting.popitem(last=False)
-                fact = self._fact(resource, key, raw)
+                with about(KIND_OF[resource], key):
+                    fact = self._fact(resource, key, raw)
                 if fact is not None:
                     events.append(self._numbered(fact, len(events) + 1))
             if waiting:
@@ -318,6 +331,8 @@ class InformerBridge:
         return msgspec.structs.replace(fact, arrival=place) if is_new else fact
 
     def _fact(self, resource: str, key: str, raw: bytes) -> facts.Fact | None:
+        if self.state.quarantine and self._is_left_alone(resource, key, raw):
+            return None
         if raw == _GONE:
             self._raw.pop(JobKey(key), None)
             return novelty.deleted(self.state, resource, key, gone=True)
@@ -331,6 +346,24 @@ class InformerBridge:
         if seen.fact is None:
             return novelty.deleted(self.state, resource, key)
         return novelty.news(self.state, seen.fact)
+
+    def _is_left_alone(self, resource: str, key: str, raw: bytes) -> bool:
+        """
+        Whether an object is in quarantine because it cannot be read. It is released when its annotation asks for it.
+
+        The resource is listed then.
+        """
+        record = self.state.quarantine.get(f"{KIND_OF[resource]}/{key}")
+        if record is None:
+            return False
+        ours = record.process == Producer.INFORMER_BRIDGE.value
+        request = "" if raw == _GONE else retry_of(raw)
+        is_gone = ours and raw == _GONE and novelty.deleted(self.state, resource, key) is None
+        if is_gone or (request and request != record.retried):
+            why = "it is gone" if is_gone else "somebody has asked for it"
+            released = effects.ObjectReleased(kind=record.kind, name=key, uid=record.uid, why=why, request=request)
+            self._effects += (released, quarantine.shown_again(resource))
+        return ours and raw != _GONE
 
     def _keep(self, fact: facts.JobObserved, raw: bytes) -> None:
         """Keep the JSON of a Job as long as a Workload may have to be made of it."""
@@ -400,8 +433,14 @@ class InformerBridge:
     def _create_workloads(self, calls: list[Command]) -> None:
         while self._jobs and not self._is_full():
             key = self._jobs.popitem(last=False)[0]
-            self._create(key, calls)
-            self._update(key, calls)
+            record = self.state.jobs.get(key)
+            if is_aside(self.state, "Job", key, Producer.INFORMER_BRIDGE):
+                continue
+            if record is not None and has_workload_aside(self.state, record.job.uid):
+                continue
+            with about("Job", key):
+                self._create(key, calls)
+                self._update(key, calls)
 
     def _is_full(self) -> bool:
         return len(self._creating) + len(self._reading) + len(self._updating) >= CALLS_MAX

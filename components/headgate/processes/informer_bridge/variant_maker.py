@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from headgate.core import families, gates, variants
+from headgate.core.about import about
 from headgate.core.gates import enabled
 from headgate.core.machine import MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import is_success
@@ -154,9 +155,11 @@ class VariantMaker:
         if not enabled(self._state.configuration, gates.CONCURRENT_ADMISSION):
             self._dirty.clear()
         while self._dirty and len(self._calls) < CALLS_MAX:
-            workload = self._state.workloads.get(self._dirty.popitem(last=False)[0])
-            if workload is not None and not workload.deleting and families.never_queues(self._state, workload):
-                self._look(workload, calls)
+            key = self._dirty.popitem(last=False)[0]
+            workload = self._state.workloads.get(key)
+            with about("Workload", key):
+                if workload is not None and not workload.deleting and families.never_queues(self._state, workload):
+                    self._look(workload, calls)
 
     def _look(self, parent: Workload, calls: list[Command]) -> None:
         if not variants.is_parent(parent):

@@ -23,6 +23,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from headgate.core import families
+from headgate.core.about import about
 from headgate.core.activeness import cluster_queue_active
 from headgate.core.admission_fair_sharing import due, orders_by_usage
 from headgate.core.catalog import STRUCTURAL
@@ -30,11 +31,13 @@ from headgate.core.forest import Forest
 from headgate.core.leaving import deadline_of, eviction, finish, release
 from headgate.core.machine import Append, Command, Committed, Settled, Stimulus, WakeAt
 from headgate.core.placing import by_verdict, steps
+from headgate.core.quarantine import about_event, is_aside
 from headgate.core.requests import Limits, limits_of
 from headgate.core.state import HOLDS_QUOTA, Parked, Stage, State, Workload
 from headgate.core.variants import is_parent, is_variant
 from headgate.core.waking import Sleeper, Unused, Woken
 from headgate.events import decisions, effects, facts
+from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position
 from headgate.events.ids import LocalQueueKey, UnixMs, WorkloadKey, split_key
 from headgate.events.queueing import (
@@ -133,7 +136,8 @@ class QueueManager:
     def _start(self) -> None:
         for workload in self.state.workloads.values():
             if workload.parked is not None:
-                self._remember(workload.key, workload.cluster_queue, workload.parked)
+                with about("Workload", workload.key):
+                    self._remember(workload.key, workload.cluster_queue, workload.parked)
         for cluster_queue, offered in self.state.index.offered.items():
             self._stood_in.update(dict.fromkeys(offered, cluster_queue))
         for workload in self.state.workloads.values():
@@ -160,11 +164,12 @@ class QueueManager:
         self._cause = Position(logged.seq, 0)
         concerned: dict[str, None] = {}
         for event in logged.commit.events:
-            if not isinstance(event, VAIN):
-                concerned.update(dict.fromkeys(self._concerned(event)))
-            if self._forest is not None and type(event) in STRUCTURAL:
-                self._forest.change(event)
-            self._note(event)
+            with about_event(event):
+                if not isinstance(event, VAIN):
+                    concerned.update(dict.fromkeys(self._concerned(event)))
+                if self._forest is not None and type(event) in STRUCTURAL:
+                    self._forest.change(event)
+                self._note(event)
         self._sleeping.note_commit(logged.commit, concerned)
 
     def _concerned(self, event: Event) -> Iterable[str]:
@@ -376,6 +381,9 @@ class QueueManager:
     def _is_active(self, cluster_queue: str) -> bool:
         return self._standings.get(cluster_queue, (False, ""))[0]
 
+    def _is_aside(self, kind: str, key: str) -> bool:
+        return is_aside(self.state, kind, key, Producer.QUEUE_MANAGER)
+
     def _inactive_with_offers(self) -> tuple[str, ...]:
         offered = self.state.index.offered
         return tuple(name for name in self._touched if offered.get(name) and not self._is_active(name))
@@ -391,9 +399,10 @@ class QueueManager:
             workload = self.state.workloads.get(key)
             if workload is None or workload.stage is Stage.FINISHED:
                 continue
-            for event in self._step(workload, now_ms, unused, turns):
-                draft.say(event)
-                self._touch(event, workload)
+            with about("Workload", key):
+                for event in self._step(workload, now_ms, unused, turns):
+                    draft.say(event)
+                    self._touch(event, workload)
 
     def _touch(self, event: QueueEvent, workload: Workload) -> None:
         for cluster_queue in (workload.cluster_queue, getattr(event, "cluster_queue", "")):
@@ -451,8 +460,9 @@ class QueueManager:
             if len(heads) >= HEADS_PER_COMMIT_MAX:
                 break
             done += 1
-            if self._is_active(cluster_queue):
-                made = offer(draft, cluster_queue)
+            if self._is_active(cluster_queue) and not self._is_aside("ClusterQueue", cluster_queue):
+                with about("ClusterQueue", cluster_queue):
+                    made = offer(draft, cluster_queue)
                 heads.extend(made.heads)
                 if made.withdrawn:
                     withdrawn.append(cluster_queue)

@@ -17,6 +17,7 @@ ClusterQueue has an offered head: the queue manager offers only what may have ch
 from headgate.core.catalog import STRUCTURAL, Catalog
 from headgate.core.cycle import decide_cycle, is_ready
 from headgate.core.machine import Append, Command, Committed, Settled, Stimulus
+from headgate.core.quarantine import about_event
 from headgate.core.state import Stage, State
 from headgate.events.decisions import QuotaReserved
 from headgate.events.facts import ClusterQueueObserved, WorkloadObserved
@@ -38,7 +39,8 @@ class Scheduler:
         match stimulus:
             case Committed(logged):
                 for event in logged.commit.events:
-                    self._note(event)
+                    with about_event(event):
+                        self._note(event)
                 return []
             case Settled():
                 return self._cycle()

@@ -29,6 +29,7 @@ from headgate.core.machine import (
     TakeSnapshot,
     WakeAt,
 )
+from headgate.core.quarantine import FOLD
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.effects import DivergenceFound, SnapshotTaken
@@ -74,6 +75,9 @@ class Snapshotter:
         taken = state.snapshot.position if state.snapshot is not None else Seq(0)
         # What was folded before this term is not looked at again; it counts by its positions.
         self._commits = max(state.position - taken - 1, 0)
+        # What could not be folded is costly to come past: nobody else has to, once there is a snapshot behind it.
+        failed = max((each.position for each in state.quarantine.values() if each.process == FOLD), default=Seq(0))
+        self._is_urgent = failed > taken
         self._is_quiet = not self._commits
         self._changed_ms = state.now_ms
         self._since_ms: UnixMs | None = None
@@ -133,10 +137,11 @@ class Snapshotter:
         if self._taken or self._diverged:
             commands.append(Append(events=(*self._taken, *self._diverged)))
             self._taken, self._diverged = [], []
-        if self._taking or (self._is_quiet and self._commits < self._rules.commits):
+        if self._taking or (not self._is_urgent and self._is_quiet and self._commits < self._rules.commits):
             return commands
         due_ms = min(self._since_ms + self._rules.every_ms, self._changed_ms + self._rules.idle_ms)
-        if self._commits >= self._rules.commits or now_ms >= due_ms:
+        if self._is_urgent or self._commits >= self._rules.commits or now_ms >= due_ms:
+            self._is_urgent = False
             self._taking = f"snapshot/{self.state.position}"
             self._commits = 0
             self._is_quiet = True

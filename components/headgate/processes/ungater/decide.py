@@ -24,6 +24,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from headgate.core.about import about
 from headgate.core.injection import (
     InjectionError,
     needs_restoring,
@@ -48,9 +49,11 @@ from headgate.core.machine import (
     WakeAt,
 )
 from headgate.core.outcomes import CONFLICT, INVALID, backoff_ms, is_success, refusal
+from headgate.core.quarantine import about_event, has_workload_aside, is_aside
 from headgate.core.slices import is_elastic
 from headgate.core.state import JobRecord, Stage, State, Workload
 from headgate.events import decisions, effects, facts, queueing
+from headgate.events.base import Producer
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Job
 from headgate.events.registry import Event
@@ -120,7 +123,8 @@ class Ungater:
         match stimulus:
             case Committed():
                 for event in stimulus.logged.commit.events:
-                    self._on_event(event)
+                    with about_event(event):
+                        self._on_event(event)
                 return []
             case Completed():
                 self._on_completed(stimulus)
@@ -186,7 +190,9 @@ class Ungater:
         self._back_off(now_ms)
         calls, self._next_calls = self._next_calls, []
         while self._dirty and len(self._actions) < ACTIONS_MAX:
-            self._look_at(self._dirty.popitem(last=False)[0], calls)
+            key = self._dirty.popitem(last=False)[0]
+            with about("Job", key):
+                self._look_at(key, calls)
         retry_at = [*self._retry_at.values()]
         ungate_at = self._pod_gates.settle(now_ms, calls)
         if ungate_at is not None:
@@ -217,7 +223,18 @@ class Ungater:
         job = record.job
         if job.finished is not None or job.deleting:
             return
+        if is_aside(self.state, "Job", key, Producer.UNGATER) or has_workload_aside(self.state, job.uid):
+            # What runs runs on, and what does not stays as it is.
+            return
         workload = self._workload_of(job)
+        if workload is None:
+            self._act_on(key, record, None, calls)
+            return
+        with about("Workload", workload.key):
+            self._act_on(key, record, workload, calls)
+
+    def _act_on(self, key: JobKey, record: JobRecord, workload: Workload | None, calls: list[Command]) -> None:
+        job = record.job
         if workload is not None and workload.stage is Stage.ADMITTED and not workload.deleting:
             if job.suspended and record.started_for != workload.uid:
                 self._start(key, record, workload, calls)

@@ -14,11 +14,14 @@ from typing import Final
 
 import msgspec
 
+from headgate.core.about import about
 from headgate.core.machine import MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
+from headgate.core.quarantine import is_aside
 from headgate.core.slices import ELASTIC_GATE
 from headgate.core.state import PodRecord, Stage, State
 from headgate.events import facts
+from headgate.events.base import Producer
 from headgate.events.ids import JobKey, PodKey, UnixMs, split_key
 from headgate.events.objects import OwnerReference
 from headgate.events.registry import Event
@@ -43,7 +46,8 @@ class PodGates:
         self._failed: list[PodKey] = []
         self._retry_at: dict[PodKey, UnixMs] = {}
         for key in state.pods:
-            self._see(key)
+            with about("Pod", key):
+                self._see(key)
 
     # --- what the log says -----------------------------------------------------------------------------------------
 
@@ -63,7 +67,7 @@ class PodGates:
     def _see(self, key: PodKey) -> None:
         record = self._state.pods.get(key)
         owner = self._owner_of.get(key, "")
-        if record is None:
+        if record is None or is_aside(self._state, "Pod", key, Producer.UNGATER):
             self._forget(key, owner)
         elif record.pod.owner is not None and (is_gated(record) or self._is_elastic(key, record.pod.owner)):
             owner = self._owner_of[key] = record.pod.owner.uid
@@ -112,8 +116,9 @@ class PodGates:
                 break
             if is_gated(record) and not record.pod.deleting and key not in under_way and key not in self._ungated:
                 room -= 1
-                if key not in self._retry_at:
-                    calls.append(self._call(key, record))
+                if key not in self._retry_at and not is_aside(self._state, "Pod", key, Producer.UNGATER):
+                    with about("Pod", key):
+                        calls.append(self._call(key, record))
 
     def _granted(self, job_uid: str) -> int:
         workload = self._state.workloads.get(self._state.index.by_owner.get(job_uid))  # type: ignore[arg-type]

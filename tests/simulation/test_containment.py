@@ -1,0 +1,229 @@
+"""
+A defect that one object of many shows costs this one: the others end as without it, through restarts.
+
+Every process of the cell has the same defect, as they do when it is in the code that they run.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from tests.simulation.scenarios import job, kueue, node
+
+import headgate.processes.binder.workload_statuses as statuses
+import headgate.processes.informer_bridge.decide as bridge
+import headgate.processes.queue_manager.decide as manager
+import headgate.processes.ungater.decide as ungater
+from headgate.core import fold, quarantine
+from headgate.core.cycle.nominating import Nominator
+from headgate.core.invariants import forgotten
+from headgate.core.state import State
+from headgate.events.commit import Commit
+from headgate.events.facts import JobObserved, WorkloadObserved
+from headgate.events.ids import Seq
+from headgate.events.queueing import WorkloadFinished, WorkloadQueued
+from headgate.testing.cluster import BY_PLURAL
+from headgate.testing.world import Faults, World
+
+JOBS = BY_PLURAL["batch", "jobs"]
+WORKLOADS = BY_PLURAL["kueue.x-k8s.io", "workloads"]
+START_MS = 1_700_000_000_000
+BAD = "j7"
+RUN_MS = 4_000
+HORIZON_MS = 1_200_000
+
+
+class DefectError(Exception):
+    """The defect of these tests."""
+
+
+def cell(jobs: int, *, faults: Faults | None = None, seed: int = 0) -> World:
+    """A cell with room for a twentieth of its jobs at a time."""
+    world = World(seed=seed, faults=faults or Faults(), contain=True)
+    quotas = [{"name": "cpu", "nominalQuota": str(max(2, jobs // 20))}, {"name": "memory", "nominalQuota": "64Gi"}]
+    groups = [{"coveredResources": ["cpu", "memory"], "flavors": [{"name": "spot", "resources": quotas}]}]
+    world.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
+        kueue("ResourceFlavor", "spot", {}),
+        node("n", "spot", 1000, taint=False),
+        kueue("ClusterQueue", "q", {"namespaceSelector": {}, "resourceGroups": groups}),
+        kueue("LocalQueue", "main", {"clusterQueue": "q"}, "team"),
+    )
+    rng = random.Random(0)
+    world.create(*(job(f"j{number}", "team", rng, 1, 1, RUN_MS, "") for number in range(jobs)))
+    return world
+
+
+def run(world: World, for_ms: int = HORIZON_MS) -> World:
+    until_ms = world.clock.now_ms + for_ms
+    world.run(until_ms=until_ms)
+    return world
+
+
+def is_of(name: str, key: str) -> bool:
+    """Whether a key is that of the Job of this name, or of its Workload."""
+    return key == f"team/{name}" or key.startswith(f"team/job-{name}-")
+
+
+def ended(world: World) -> set[str]:
+    """The Jobs that are Complete, and whose Workload says so."""
+    jobs = {
+        each["metadata"]["name"]
+        for each in world.cluster.objects(JOBS)
+        for condition in each.get("status", {}).get("conditions", [])
+        if (condition["type"], condition["status"]) == ("Complete", "True")
+    }
+    told = {
+        each["metadata"]["ownerReferences"][0]["name"]
+        for each in world.cluster.objects(WORKLOADS)
+        for condition in each.get("status", {}).get("conditions", [])
+        if (condition["type"], condition["status"]) == ("Finished", "True")
+    }
+    return jobs & told
+
+
+# --- the defects ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def swapped(place: Any, name: str, broken: Any) -> Iterator[None]:
+    sound = place[name] if isinstance(place, dict) else getattr(place, name)
+    put: Callable[[Any], None] = (
+        (lambda value: place.__setitem__(name, value))
+        if isinstance(place, dict)
+        else (lambda value: setattr(place, name, value))
+    )
+    put(broken(sound))
+    try:
+        yield
+    finally:
+        put(sound)
+
+
+def raises_if(is_it: Callable[..., bool]) -> Callable[[Any], Any]:
+    """A function as it was, but that it raises after its work where something is true of its arguments."""
+
+    def make(sound: Any) -> Any:
+        def broken(*args: Any, **more: Any) -> Any:
+            result = sound(*args, **more)
+            if is_it(*args):
+                raise DefectError("planted")
+            return result
+
+        return broken
+
+    return make
+
+
+def _in_fold(kind: Any, name: str) -> Any:
+    def is_it(state: State, event: Any, commit: Commit, seq: Seq) -> bool:
+        return is_of(name, quarantine.subject_of(event).key)
+
+    return swapped(fold.APPLY, kind, raises_if(is_it))
+
+
+def _over(place: Any, function: str, name: str) -> Any:
+    """In a function whose second argument is a workload, or its key."""
+    return swapped(place, function, raises_if(lambda _, it, *__: is_of(name, getattr(it, "key", it))))
+
+
+DEFECTS: dict[str, Callable[[str], Any]] = {
+    "fold: seen first": lambda name: _in_fold(WorkloadObserved, name),
+    "fold: queued": lambda name: _in_fold(WorkloadQueued, name),
+    "fold: finished": lambda name: _in_fold(WorkloadFinished, name),
+    "fold: its Job": lambda name: _in_fold(JobObserved, name),
+    "machine of the queue manager": lambda name: _over(manager, "steps", name),
+    "machine of the scheduler": lambda name: _over(Nominator, "nominate", name),
+    "status": lambda name: _over(statuses, "workload_status", name),
+    "call of the binder": lambda name: swapped(
+        statuses, "status_patch", raises_if(lambda workload, _: is_of(name, workload.key))
+    ),
+    "call of the ungater": lambda name: _over(ungater, "start_patch", name),
+    "call of the informer bridge": lambda name: _over(bridge, "workload_of", name),
+    "reading of the informer bridge": lambda name: swapped(
+        bridge, "read", raises_if(lambda resource, raw: resource == "workloads" and f"job-{name}-".encode() in raw)
+    ),
+}
+
+
+FAULTS = Faults(crash=0.01, call_error=0.05, call_lost=0.02, lag=0.2, until_ms=START_MS + 30_000)
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("faulty", [False, True], ids=["calm", "restarts"])
+def test_the_others_end_as_without_it(name: str, faulty: bool) -> None:
+    """The object is set aside, alike in every process; and nobody else is, nor waits longer than it takes."""
+    jobs = 20
+    faults = FAULTS if faulty else None
+    world = cell(jobs, faults=faults, seed=1)
+    with DEFECTS[name](BAD):
+        run(world)
+        others = {f"j{number}" for number in range(jobs)} - {BAD}
+        assert ended(world) - {BAD} == others
+        aside = world.state.quarantine
+        assert all(is_of(BAD, each.key) for each in aside.values())
+        assert forgotten(world.state, settled=True) == []
+        for instance in world.instances:
+            assert fold.encode(instance.state) == fold.encode(world.state)
+        assert world.has_contained, "the defect has shown"
+        assert BAD not in ended(world)
+        assert aside
+        assert world.crashes == 0 or faulty
+        restored = fold.restore(world.cell, fold.encode(world.state))
+        assert used(restored) == used(world.state)
+
+
+def used(state: State) -> dict[str, object]:
+    return {name: usage for name, usage in state.index.usage.items() if usage}
+
+
+def restart(world: World) -> None:
+    """Every process is killed, and starts again from a snapshot or from the beginning of the log."""
+    for instance in list(world.instances):
+        world.crash(instance)
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_mended_version_takes_the_object_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without anybody's help: what could not be folded is folded, and what a machine has failed over is tried again."""
+    jobs = 12
+    world = cell(jobs)
+    with DEFECTS[name](BAD):
+        run(world)
+        restart(world)
+        run(world)
+        assert world.state.quarantine, "the same version fails as before"
+    monkeypatch.setattr(quarantine, "VERSION", "mended")
+    # The world's own state is a process, too.
+    world.upgrade()
+    restart(world)
+    run(world)
+    assert world.state.quarantine == {}
+    assert ended(world) == {f"j{number}" for number in range(jobs)}
+    assert forgotten(world.state, settled=True) == []
+
+
+def test_four_of_a_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the fold, a machine, a status and a call, through restarts: 996 end, and the four when it is mended."""
+    bad = {"fold: queued": "j7", "machine of the scheduler": "j100", "status": "j500", "call of the ungater": "j900"}
+    every = {f"j{number}" for number in range(1000)}
+    world = cell(1000, faults=Faults(crash=0.001, until_ms=START_MS + 60_000), seed=3)
+    with ExitStack() as defects:
+        for name, job_name in bad.items():
+            defects.enter_context(DEFECTS[name](job_name))
+        run(world)
+        assert world.crashes > 0
+        assert ended(world) == every - set(bad.values())
+        aside = world.state.quarantine.values()
+        assert len(aside) == len(bad)
+        assert all(any(is_of(name, each.key) for name in bad.values()) for each in aside)
+        for instance in world.instances:
+            assert fold.encode(instance.state) == fold.encode(world.state)
+    monkeypatch.setattr(quarantine, "VERSION", "mended")
+    world.upgrade()
+    restart(world)
+    run(world)
+    assert ended(world) == every
+    assert world.state.quarantine == {}
