@@ -24,7 +24,7 @@ from headgate.cli import audit, source
 from headgate.cli.deciding_again import checks
 from headgate.core import fold
 from headgate.core.audit import Audit, Finding, Report
-from headgate.core.audit_beside import Evidence, FeedJudge, SeenLease, SeenSnapshot, SeenStream, judge
+from headgate.core.audit_beside import Evidence, FeedJudge, SeenLease, SeenRecord, SeenSnapshot, SeenStream, judge
 from headgate.core.cycle import decide_cycle
 from headgate.core.fold import BrokenLogError
 from headgate.core.lifecycle import IllegalTransitionError
@@ -64,12 +64,13 @@ class Message(msgspec.Struct, frozen=True):
 
 @dataclass
 class Cell:
-    """The stores of a cell. `blobs` are snapshots by name, `leases` the epoch of each."""
+    """The stores of a cell. `blobs` are snapshots by name; `record` is what the cluster remembers."""
 
     entries: list[Entry]
     blobs: dict[str, bytes] = field(default_factory=dict)
     feed: list[Message] = field(default_factory=list)
     leases: dict[Producer, SeenLease] = field(default_factory=dict)
+    record: SeenRecord | None = None
 
     def copy(self) -> "Cell":
         """The same, to be damaged."""
@@ -109,7 +110,11 @@ def recorded_on(seed: int, stream: str) -> Cell:
     }
     blobs = {snapshots.name_of(position): blob for position, blob in run.world.blobs.items()}
     assert blobs, "a run with snapshots is wanted"
-    return Cell(entries, blobs, feed, leases)
+    assert state.identity is not None
+    record = SeenRecord(
+        where="ConfigMap", log_id=state.identity.log_id, position=state.position, log_hash=state.log_hash
+    )
+    return Cell(entries, blobs, feed, leases, record)
 
 
 # --- asking --------------------------------------------------------------------------------------------------------
@@ -151,7 +156,10 @@ def audited(cell: Cell, *, alone: bool = False) -> Report:
     if alone:
         return auditor.report()
     evidence = Evidence(
-        stream=SeenStream(name="HEADGATE_sim", identity=CELL), snapshots=seen, leases=tuple(cell.leases.values())
+        stream=SeenStream(name="HEADGATE_sim", identity=CELL),
+        snapshots=seen,
+        leases=tuple(cell.leases.values()),
+        record=cell.record,
     )
     return auditor.report([*judge(auditor, evidence), *_fed(cell, auditor, feed)])
 

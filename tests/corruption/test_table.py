@@ -191,7 +191,7 @@ def test_a_log_that_ends_too_soon_before_its_snapshot() -> None:
     del damaged.entries[kept:]
     verdict = judged(damaged)
     assert verdict.alone == [], "of itself it is sound"
-    assert checks(verdict.audit) == {"snapshots", "leases", "feed"}
+    assert checks(verdict.audit) == {"snapshots", "leases", "cluster", "feed"}
     assert all("headgate restore" in finding.text for finding in verdict.audit)
     assert f"the stream ends at {kept}" in verdict.start
     assert "headgate restore" in verdict.start
@@ -204,7 +204,7 @@ def test_a_log_that_ends_too_soon_behind_its_snapshots() -> None:
     end = damaged.entries[-1].seq
     verdict = judged(damaged)
     assert verdict.alone == []
-    assert checks(verdict.audit) == {"leases", "feed"}
+    assert checks(verdict.audit) == {"leases", "cluster", "feed"}
     assert any(f"the log at position {end}" in finding.text for finding in verdict.audit)
 
 
@@ -222,6 +222,26 @@ def test_a_log_that_went_on_otherwise_after_it_was_rolled_back() -> None:
     verdict = judged(damaged)
     assert {"leases", "feed"} <= checks(verdict.audit)
     assert min(finding.position.seq for finding in verdict.audit if finding.check == "feed") == kept + 1
+
+
+def test_a_whole_store_that_is_older_than_the_cluster() -> None:
+    """The broker has come back from a backup, and all of it agrees: only the cluster knows of more."""
+    damaged = cell()
+    kept = len(damaged.entries) - 20
+    state = undamaged(damaged, kept)
+    damaged = Cell(damaged.entries[:kept], record=damaged.record)
+    verdict = judged(damaged)
+    assert checks(verdict.audit) == {"cluster"}
+    (finding,) = verdict.audit
+    assert f"it ends at {state.position}: commits are lost" in finding.text
+    assert "headgate restore" in finding.text
+
+
+def test_a_broker_that_came_back_empty() -> None:
+    """Nothing is left of the log: the cluster has a record of one."""
+    verdict = judged(Cell([], record=recorded(SEED).record))
+    assert checks(verdict.audit) == {"cluster"}
+    assert "this one was never founded" in verdict.audit[0].text
 
 
 def test_a_snapshot_with_other_content_and_matching_hashes() -> None:

@@ -1,18 +1,19 @@
 """`headgate audit`: check a log, running or recorded, against everything that the design promises."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import anyio
+import msgspec
 import typer
 
 from headgate.cli import options
-from headgate.cli.output import FAILED, OK, Output, console, emit
+from headgate.cli.output import FAILED, OK, Output, console, emit, say
 from headgate.cli.source import BrokerSource, Source, Until, open_source, treatments_of
 from headgate.core.audit import CHECKS, Audit, Report
 from headgate.core.quarantine import Treatments
 
 if TYPE_CHECKING:
-    from headgate.core.audit_beside import FeedJudge
+    from headgate.core.audit_beside import FeedJudge, SeenRecord
 
 app = typer.Typer(add_completion=False)
 
@@ -32,15 +33,21 @@ def audit(
     cell: options.Cell = None,
     nats: options.Nats = None,
     log: options.LogFile = None,
+    kubeconfig: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="The cluster whose record of the cell is held against the log; that of a cell of `up`."
+        ),
+    ] = "",
 ) -> None:
     """Check that the log, and what stands beside it, keep what the design promises."""
     where = options.SourceOptions(data=data, cell=cell, nats=nats, log=log)
-    report = anyio.run(judge, where)
+    report = anyio.run(judge, where, kubeconfig)
     emit(report, output, lambda: show(report))
     raise typer.Exit(FAILED if report.findings else OK)
 
 
-async def judge(where: options.SourceOptions) -> Report:
+async def judge(where: options.SourceOptions, kubeconfig: str = "") -> Report:
     """
     Read the whole log, and what stands beside it on its broker, and judge them.
 
@@ -48,7 +55,7 @@ async def judge(where: options.SourceOptions) -> Report:
     """
     async with open_source(where) as source:
         if isinstance(source, BrokerSource):
-            return await _judge_cell(source)
+            return await _judge_cell(source, kubeconfig)
         auditor = await _judge_log(source, Audit(source.cell))
         if (again := await _past_failures(source, auditor)) is not None:
             auditor = await _judge_log(source, Audit(source.cell, treatments=again))
@@ -69,12 +76,31 @@ async def _judge_log(source: Source, auditor: Audit, feed: "FeedJudge | None" = 
     return auditor
 
 
-async def _judge_cell(source: BrokerSource) -> Report:
+async def _record(source: BrokerSource, kubeconfig: str) -> "SeenRecord | None":
+    """The cluster's record of the cell, where there is a cluster to ask."""
+    from headgate.adapters.kubernetes.errors import ConfigurationError, KubernetesError
+    from headgate.processes.evidence import look_at_record
+    from headgate.processes.settings import RecordSettings
+
+    kubeconfig = kubeconfig or (source.info.kubeconfig if source.info is not None else "")
+    if not kubeconfig:
+        return None
+    try:
+        return await look_at_record(source.cell, kubeconfig=kubeconfig, namespace=RecordSettings().namespace)
+    except (ConfigurationError, KubernetesError, TimeoutError) as error:
+        say(f"the cluster's record of the cell is not looked at: {str(error) or 'the API server does not answer'}")
+        return None
+
+
+async def _judge_cell(source: BrokerSource, kubeconfig: str) -> Report:
     from headgate.core.audit_beside import FeedJudge, judge
     from headgate.processes.evidence import gather, look_at_feed
 
     # What stands beside the log is read first: a running cell's log then reaches at least as far.
     evidence = await gather(source.log, source.cell)
+    if (record := await _record(source, kubeconfig)) is not None:
+        looked_at = (*evidence.looked_at, "the cluster's record")
+        evidence = msgspec.structs.replace(evidence, record=record, looked_at=looked_at)
     positions = [seen.position for seen in evidence.snapshots]
     auditor, feed = Audit(source.cell, positions), FeedJudge(source.cell)
     await _judge_log(source, auditor, feed)

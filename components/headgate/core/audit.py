@@ -27,6 +27,7 @@ tells all there is to tell. A finding names the check, the position and the obje
 | stream         | the stream is the one that the log was founded on, and fit to keep a log                  |
 | snapshots      | each can be read, is of this log, and has the hashes that the log says it has             |
 | leases         | none is of an older term, or of a later position, than the log                            |
+| cluster        | the cluster's record of the cell is of this log, and knows no more of it than there is    |
 | feed           | it has every event of the log once, in order, and nothing else                            |
 | forgotten      | at the end, each pending workload is queued or waits for what can still come true         |
 """
@@ -82,6 +83,7 @@ CHECKS = (
     "stream",
     "snapshots",
     "leases",
+    "cluster",
     "feed",
     "forgotten",
 )

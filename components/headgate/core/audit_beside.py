@@ -56,12 +56,22 @@ class SeenStream(msgspec.Struct, frozen=True, kw_only=True):
     perils: tuple[str, ...] = ()
 
 
+class SeenRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster's record of its cell: where it stands, whose log it is, and the end of it that was recorded."""
+
+    where: str
+    log_id: str
+    position: Seq
+    log_hash: str
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """All that was found beside a log. `looked_at` names it for the summary."""
 
     stream: SeenStream
     snapshots: tuple[SeenSnapshot, ...] = ()
     leases: tuple[SeenLease, ...] = ()
+    record: SeenRecord | None = None
     looked_at: tuple[str, ...] = ()
 
 
@@ -71,6 +81,7 @@ def judge(audit: Audit, evidence: Evidence) -> list[Finding]:
         *_stream(audit, evidence.stream),
         *(finding for seen in evidence.snapshots for finding in _snapshot(audit, seen, evidence.stream)),
         *(finding for seen in evidence.leases for finding in _lease(audit, seen)),
+        *(_record(audit, evidence.record) if evidence.record is not None else ()),
     ]
 
 
@@ -158,6 +169,26 @@ def _lease(audit: Audit, seen: SeenLease) -> Iterator[Finding]:
             f"{log_hash}: it is another log; {RESTORE}"
         )
         yield Finding(check="leases", position=Position(seen.position), text=f"{name}: {text}", about=seen.producer)
+
+
+def _record(audit: Audit, seen: SeenRecord) -> Iterator[Finding]:
+    identity = audit.state.identity
+    why = ""
+    if identity is None or identity.log_id != seen.log_id:
+        if identity is not None and identity.resumes == seen.log_id:
+            return
+        is_this = f"this one is {identity.log_id}" if identity is not None else "this one was never founded"
+        why = f"is of the log {seen.log_id}, and {is_this}"
+    elif identity.restored is not None and identity.restored.position <= seen.position <= identity.restored.lost_to:
+        return
+    elif seen.position > audit.last:
+        why = f"knows the log up to position {seen.position}, and it ends at {audit.last}: commits are lost"
+    elif (log_hash := audit.log_hash_at(seen.position)) and log_hash != seen.log_hash:
+        why = f"has the hash {seen.log_hash} for the log up to position {seen.position}; this one has {log_hash}"
+    if why:
+        at = Position(min(seen.position, Seq(audit.last)))
+        text = f"the cluster's record of its cell ({seen.where}) {why}; {RESTORE}"
+        yield Finding(check="cluster", position=at, text=text, about=seen.where)
 
 
 # --- the feed ------------------------------------------------------------------------------------------------------

@@ -5,6 +5,9 @@ Streams that do not exist are not made, and nothing is changed. Everything here 
 moment, and a stream that cannot deliver what it claims says so (`headgate.adapters.jetstream.ending`).
 """
 
+from typing import Final
+
+import anyio
 import msgspec
 
 from headgate.adapters.jetstream.appender import MESSAGE_ID
@@ -23,14 +26,20 @@ from headgate.adapters.jetstream.stream import (
     perils,
     stream_info,
 )
+from headgate.adapters.kubernetes.http_transport import open_transport
+from headgate.adapters.kubernetes.kubeconfig import resolve
 from headgate.adapters.log import BlobDamaged, BlobInfo, BlobNotFound, LogDamaged
 from headgate.core.audit import Finding
-from headgate.core.audit_beside import Evidence, FeedJudge, SeenLease, SeenSnapshot, SeenStream
+from headgate.core.audit_beside import Evidence, FeedJudge, SeenLease, SeenRecord, SeenSnapshot, SeenStream
 from headgate.core.state import Branch
 from headgate.events.base import Producer
 from headgate.events.commit import Position
 from headgate.events.ids import Seq
+from headgate.processes.cell_record import CellRecords
 from headgate.processes.snapshots import FORMAT, SnapshotMeta, SnapshotUnusableError, unpack
+
+CLUSTER_TIMEOUT_S: Final = 5.0
+"""How long the cluster is waited for."""
 
 _META = msgspec.json.Decoder(SnapshotMeta)
 
@@ -102,6 +111,24 @@ async def _leases(connection: Connection, cell: str) -> tuple[SeenLease, ...]:
         if record is not None:
             seen.append(SeenLease(producer=producer, epoch=record.epoch))
     return tuple(seen)
+
+
+# --- the cluster ---------------------------------------------------------------------------------------------------
+
+
+async def look_at_record(cell: str, *, kubeconfig: str, namespace: str) -> SeenRecord | None:
+    """
+    The record that a cluster has of its cell; None when it has none.
+
+    Raises KubernetesError and ConfigurationError, and TimeoutError when the cluster does not answer in time.
+    """
+    with anyio.fail_after(CLUSTER_TIMEOUT_S):
+        async with open_transport(resolve(kubeconfig=kubeconfig)) as transport:
+            records = CellRecords(transport, cell=cell, namespace=namespace)
+            record = await records.read()
+    if record is None:
+        return None
+    return SeenRecord(where=records.where, log_id=record.log_id, position=record.position, log_hash=record.log_hash)
 
 
 # --- the feed ------------------------------------------------------------------------------------------------------
