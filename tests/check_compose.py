@@ -45,8 +45,11 @@ def problems(document: Any) -> list[str]:
 
 
 def _volume_problems(name: str, service: dict[str, Any], volumes: dict[str, Any]) -> list[str]:
-    sources = (volume.split(":")[0] for volume in service.get("volumes", []))
-    return [f"services.{name}: volume {source} is not declared" for source in sources if source not in volumes]
+    sources = [volume.split(":")[0] for volume in service.get("volumes", [])]
+    files = [source for source in sources if source.startswith("./")]
+    missing = [f"services.{name}: {source} does not exist" for source in files if not (ROOT / source).exists()]
+    named = (source for source in sources if source not in files)
+    return missing + [f"services.{name}: volume {source} is not declared" for source in named if source not in volumes]
 
 
 def _process_problems(services: dict[str, Any]) -> list[str]:

@@ -47,6 +47,9 @@ Examples:
 CellName = Annotated[str, typer.Option("--cell", metavar="NAME", help="The cell's name.", envvar="HEADGATE_CELL")]
 
 
+USERS_CONF = "users.conf"
+
+
 class Form(StrEnum):
     """What `-o` takes."""
 
@@ -69,11 +72,8 @@ def permissions(
     from headgate.adapters.jetstream.permissions import configuration, users_of
     from headgate.adapters.jetstream.users import read_public
 
-    try:
-        check_cell(cell)
-        table = users_of(cell, domain=domain)
-    except ValueError as error:
-        raise CliError(str(error)) from error
+    _check(cell)
+    table = users_of(cell, domain=domain)
     keys = read_public(users) if users is not None else None
     if form is Form.JSON:
         rows = [{"user": each, **({"nkey": keys[each.name]} if keys else {})} for each in table]
@@ -85,12 +85,19 @@ def permissions(
 @app.command(epilog=_USERS)
 def users(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the seeds go, readable by you alone.")],
+    cell: CellName = "main",
 ) -> None:
-    """Make an NKEY for each user of a cell: DIR/<user>.nk holds the seed, DIR/public.json the public keys."""
-    from headgate.adapters.jetstream.users import make_users
+    """
+    Make an NKEY for each user of a cell, and what the broker has to know of them.
 
-    public = make_users(out)
-    say(f"{out}: {len(public)} users; give each process its own .nk file and the broker none of them")
+    DIR/<user>.nk holds a seed, DIR/public.json the public keys, DIR/users.conf the permissions for nats-server.
+    """
+    from headgate.adapters.jetstream.users import broker_configuration
+
+    _check(cell)
+    configuration = broker_configuration(out, cell)
+    (out / USERS_CONF).write_text(configuration)
+    say(f"{out}: give each process its own .nk file, and the broker {USERS_CONF}, which holds no secret")
 
 
 @app.command(epilog=_SETUP)
@@ -119,3 +126,10 @@ async def _setup(url: str | None, cell: str, replicas: int | None) -> None:
         say(f"{status.info.config.name}: {state.messages} messages, {status.info.config.num_replicas} replica(s)")
         for warning in status.warnings:
             say(f"  {warning}")
+
+
+def _check(cell: str) -> None:
+    try:
+        check_cell(cell)
+    except ValueError as error:
+        raise CliError(str(error)) from error
