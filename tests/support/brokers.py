@@ -33,7 +33,7 @@ class Broker(EmbeddedServer):
         self._cells: list[str] = []
         self._extra_config = self._users_block()
 
-    async def admit(self, cell: str, *, replicas: int = 1) -> None:
+    async def admit(self, cell: str, *, with_streams: bool = True) -> None:
         """Add the users of a cell; when this returns, the server knows them and the cell has its streams."""
         if cell in self._cells:
             return
@@ -47,8 +47,9 @@ class Broker(EmbeddedServer):
         with anyio.fail_after(_PATIENCE_S):
             while not await self._knows(cell):  # noqa: ASYNC110
                 await anyio.sleep(0.02)
-        async with connect(self.url, name="admit", options=self.options(cell, ADMIN)) as admin:
-            await make_streams(admin, cell, replicas=replicas)
+        if with_streams:
+            async with connect(self.url, name="admit", options=self.options(cell, ADMIN)) as admin:
+                await make_streams(admin, cell)
 
     async def _knows(self, cell: str) -> bool:
         """Whether the server tells the cell's users from others; until it does, they are taken for the onlooker."""

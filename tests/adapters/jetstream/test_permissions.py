@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from tests.support.brokers import Broker
 from tests.support.waiting import until
@@ -24,7 +25,8 @@ from headgate.adapters.jetstream.permissions import (
     password_variable,
     users_of,
 )
-from headgate.adapters.jetstream.stream import ensure_stream, log_stream, stream_info
+from headgate.adapters.jetstream.stream import ensure_stream, former_log_subjects, log_stream, stream_info
+from headgate.adapters.jetstream.users import make_streams
 
 pytestmark = pytest.mark.anyio
 
@@ -210,3 +212,21 @@ def test_cells_have_no_right_in_common() -> None:
     """Two cells on one broker cannot reach each other."""
     a, b = ({subject for user in users_of(cell) for subject in (*user.publish, *user.subscribe)} for cell in ("a", "b"))
     assert a & b <= {"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST"}
+
+
+async def test_a_log_of_an_earlier_version_is_narrowed_by_the_admin_alone(tmp_path: Path) -> None:
+    """A process uses it as it is and says who can change it; the setup does, and keeps what it holds."""
+    async with Broker(tmp_path) as broker:
+        async with connect(broker.url, name="onlooker") as anybody:
+            wide = msgspec.structs.replace(log_stream("main"), subjects=["headgate.main.log.*"])
+            await ensure_stream(anybody, wide)
+            await anybody.publish("headgate.main.log.scheduler", b"x")
+        await broker.admit("main", with_streams=False)
+        async with connect(broker.url, name="test", options=broker.options("main", "scheduler")) as scheduler:
+            status = await ensure_stream(scheduler, log_stream("main"), former=former_log_subjects("main"))
+            assert status.info.config.subjects == ["headgate.main.log.*"]
+            assert "as an admin, with `headgate nats setup`" in status.warnings[0]
+        async with connect(broker.url, name="test", options=broker.options("main", ADMIN)) as admin:
+            log, *_ = await make_streams(admin, "main")
+        assert sorted(log.info.config.subjects) == sorted(f"headgate.main.log.{name}" for name in PROCESSES)
+        assert log.info.state.messages == 1

@@ -320,11 +320,11 @@ async def _with_subjects(
     body = msgspec.json.encode({**actual.config, "subjects": wanted.subjects})
     try:
         return await connection.call(f"STREAM.UPDATE.{name}", body, _INFO, dependency=dependency), []
-    except Refused as refused:
+    except (Refused, PermissionDenied) as refused:
         return info, [
             f"stream {name} takes messages on any of {', '.join(info.config.subjects)} and cannot be changed "
-            f"({refused}); what others publish there is refused. Narrow it with `nats stream edit {name}` to "
-            f"{', '.join(wanted.subjects)}"
+            f"({refused}); what others publish there is refused. Narrow it as an admin, with `headgate nats setup` or "
+            f"`nats stream edit {name}`, to {', '.join(wanted.subjects)}"
         ]
 
 

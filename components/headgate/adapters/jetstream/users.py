@@ -20,6 +20,7 @@ from headgate.adapters.jetstream.stream import (
     StreamStatus,
     ensure_stream,
     feed_stream,
+    former_log_subjects,
     lease_stream,
     log_stream,
     snapshot_stream,
@@ -80,9 +81,13 @@ def broker_configuration(directory: Path, cell: str, *, extra: str = "") -> str:
 
 async def make_streams(connection: Connection, cell: str, *, replicas: int = 1) -> list[StreamStatus]:
     """
-    The cell's four streams, those that are not there made; for a user that may.
+    The cell's four streams, those that are not there made, a log of an earlier version narrowed; for a user that may.
 
     :raises StreamMismatch: one is there and cannot be used.
     """
     wanted = (log_stream, feed_stream, lease_stream, snapshot_stream)
-    return [await ensure_stream(connection, stream(cell, replicas=replicas), may_wait=False) for stream in wanted]
+    former = {log_stream: former_log_subjects(cell)}
+    return [
+        await ensure_stream(connection, stream(cell, replicas=replicas), may_wait=False, former=former.get(stream, ()))
+        for stream in wanted
+    ]
