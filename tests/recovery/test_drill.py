@@ -22,6 +22,8 @@ from tests.support.brokers import Broker
 from tests.support.waiting import until
 
 from headgate.adapters.jetstream import connect, open_log
+from headgate.adapters.jetstream.permissions import ADMIN, READER
+from headgate.adapters.jetstream.users import seed_file
 from headgate.adapters.log import Entry
 from headgate.cli import main
 from headgate.core import fold
@@ -30,7 +32,7 @@ from headgate.core.state import HOLDS_QUOTA, PENDING, Stage, State
 from headgate.events.commit import decode_commit
 from headgate.events.effects import JobStopped
 from headgate.processes.feed_writer import FeedWriter
-from headgate.processes.settings import SnapshotSettings
+from headgate.processes.settings import RecordSettings, SnapshotSettings
 from headgate.testing.cluster import BY_PLURAL, Cluster
 from headgate.testing.cluster.server import wall_clock_ms
 
@@ -119,9 +121,14 @@ async def settled(cell: Cell, *, admitted: int, pending: int) -> None:
 @asynccontextmanager
 async def cell_on(broker: Broker, cluster: Cluster) -> AsyncIterator[Cell]:
     """The six processes on a broker, beside a cluster that outlives them."""
-    snapshots = SnapshotSettings(commits=60, idle_ms=300)
-    async with cell_of(broker, CELL, cluster=cluster, snapshots=snapshots) as cell:
+    snapshots, record = SnapshotSettings(commits=60, idle_ms=300), RecordSettings(every_ms=200)
+    async with cell_of(broker, CELL, cluster=cluster, snapshots=snapshots, record=record) as cell:
         yield cell
+
+
+def at(broker: Broker, user: str) -> tuple[object, ...]:
+    """The options by which a command reaches a broker, as one of the cell's users."""
+    return ("--nats", broker.url, "--cell", CELL, "--nats-nkey", seed_file(broker.users(CELL), user))
 
 
 async def headgate(*args: object) -> None:
@@ -195,13 +202,13 @@ async def test_a_cell_comes_back_from_a_backup_without_disturbing_what_runs(tmp_
                 cell.apply(job(f"old-{number}", run_ms=FOR_EVER_MS))
             # While all of this is on its way.
             await until(lambda: len(running(cluster)) > 20)
-            await headgate("backup", "--out", backup, "--nats", broker.url)
+            await headgate("backup", "--out", backup, *at(broker, READER))
             for number in range(110, 220):
                 cell.apply(job(f"old-{number}", run_ms=FOR_EVER_MS))
             await until(lambda: len(running(cluster)) > 120)
-            await headgate("backup", "--out", backup, "--nats", broker.url)
+            await headgate("backup", "--out", backup, *at(broker, READER))
             await settled(cell, admitted=200, pending=20)
-            await headgate("backup", "--out", backup, "--nats", broker.url)
+            await headgate("backup", "--out", backup, *at(broker, READER))
             await headgate("backup", "--out", backup, "--verify")
             for pod in [*cluster.objects(PODS)][:5]:
                 name = pod["metadata"]["ownerReferences"][0]["name"]
@@ -217,7 +224,7 @@ async def test_a_cell_comes_back_from_a_backup_without_disturbing_what_runs(tmp_
 
     async with Broker(tmp_path / "second") as broker:
         await broker.admit(CELL)
-        await headgate("restore", "--from", backup, "--nats", broker.url)
+        await headgate("restore", "--from", backup, *at(broker, ADMIN))
         restored_to = (await entries_of(broker))[-1].seq
         assert restored_to < lost[-1].seq
         assert await entries_of(broker) == lost[:restored_to]
@@ -228,7 +235,12 @@ async def test_a_cell_comes_back_from_a_backup_without_disturbing_what_runs(tmp_
             assert state is not None
             assert sum(each.stage in HOLDS_QUOTA for each in state.workloads.values()) == 300
             entries = await entries_of(broker)
-            judge(entries, restored_to)
+            identity = judge(entries, restored_to).identity
+            assert identity is not None
+            assert identity.restored is not None
+            assert identity.restored.position == restored_to
+            # As the record in the cluster says, up to its last renewal.
+            assert restored_to < identity.restored.lost_to <= lost[-1].seq
             victim = next(iter(before))
             pod = next(each for each in cluster.objects(PODS) if each["metadata"]["uid"] == victim)
             path = f"/apis/batch/v1/namespaces/default/jobs/{pod['metadata']['ownerReferences'][0]['name']}"
@@ -236,9 +248,10 @@ async def test_a_cell_comes_back_from_a_backup_without_disturbing_what_runs(tmp_
             await settled(cell, admitted=300, pending=14)
             shown_to = (await entries_of(broker))[-1].seq
             await until(partial(is_published, broker, shown_to))
-        await headgate("audit", "--nats", broker.url)
-        await headgate("replay", "--verify", "--nats", broker.url)
+        await headgate("audit", *at(broker, READER))
+        await headgate("replay", "--verify", *at(broker, READER))
         entries, feed = await entries_of(broker), await feed_of(broker)
+        assert broker.violations() == []
     ids = [parse_event_id(text) for text, _ in feed]
     # What was appended as the cell stopped may not be published yet; up to there nothing is missing.
     assert ids[-1].position.seq >= shown_to
@@ -263,7 +276,7 @@ async def test_a_cell_begins_anew_from_its_api_server(tmp_path: Path) -> None:
         await broker.kill()
     async with Broker(tmp_path / "second") as broker:
         await broker.admit(CELL)
-        await headgate("rebuild", "--nats", broker.url, "--cell", CELL, "--why", "the disk is gone")
+        await headgate("rebuild", *at(broker, ADMIN), "--why", "the disk is gone")
         async with cell_on(broker, cluster) as cell:
             await settled(cell, admitted=30, pending=10)
             assert running(cluster) == before
@@ -271,8 +284,8 @@ async def test_a_cell_begins_anew_from_its_api_server(tmp_path: Path) -> None:
             assert state.identity is not None
             assert state.identity.resumes
             await until(partial(is_published, broker, state.position))
-        await headgate("audit", "--nats", broker.url)
-        await headgate("replay", "--verify", "--nats", broker.url)
+        await headgate("audit", *at(broker, READER))
+        await headgate("replay", "--verify", *at(broker, READER))
         feed = await feed_of(broker)
     assert feed
     assert all(":" in text for text, _ in feed)
