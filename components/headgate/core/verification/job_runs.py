@@ -35,6 +35,8 @@ class JobRunCheck:
         self._jobs: dict[JobKey, int] = {}
         """The Jobs of which the log has more to say, and how much."""
         self._due: dict[Seq, list[JobKey]] = {}
+        self._synced = False
+        """Whether the state was in sync at the last commit: from then on Jobs may be stopped."""
 
     def plan(self, logged: LoggedCommit) -> None:
         """See `Check`."""
@@ -54,6 +56,9 @@ class JobRunCheck:
         for event in logged.commit.events:
             keys.update(dict.fromkeys(self._concerned(state, event)))
         keys.update(dict.fromkeys(self._due.pop(state.position, ())))
+        if state.synced is not self._synced:
+            self._synced = state.synced
+            keys.update(dict.fromkeys(self._jobs))
         for key in keys:
             record = state.jobs.get(key)
             if record is not None and self._marks.is_awaited(key):
@@ -87,14 +92,12 @@ class JobRunCheck:
     def _concerned(self, state: State, event: Event) -> Iterator[JobKey]:
         """The Jobs that an event may give reason to resume or to suspend."""
         match event:
-            case facts.InformersSynced() | facts.ConfigurationObserved():
+            case facts.ConfigurationObserved() | facts.ResourceFlavorObserved():
                 yield from self._jobs
             case facts.JobObserved():
                 yield event.job
             case effects.JobStarted() | effects.JobStartRejected() | effects.JobStopped() | effects.JobStopRejected():
                 yield event.job
-            case facts.ResourceFlavorObserved():
-                yield from self._jobs
             case _:
                 key = getattr(event, "workload", None)
                 workload = state.workloads.get(key) if key else None

@@ -26,7 +26,7 @@ from headgate.core.verification.machines import MachineCheck, Order
 from headgate.core.waking import Sleeper, Unused, Woken, came_true
 from headgate.events.base import Producer
 from headgate.events.ids import Shape, UnixMs, WorkloadKey
-from headgate.events.queueing import Head, HeadsOffered, HeadsWithdrawn, WorkloadQueued, WorkloadWoken
+from headgate.events.queueing import Head, HeadsOffered, HeadsWithdrawn, WorkloadParked, WorkloadQueued, WorkloadWoken
 from headgate.events.registry import Event
 from headgate.processes.queue_manager.decide import QueueManager
 from headgate.processes.queue_manager.draft import Draft
@@ -39,12 +39,14 @@ _K = TypeVar("_K", bound=str)
 class RecordedOrder:
     """In which order recorded events come to workloads and ClusterQueues, and who wakes in them."""
 
-    __slots__ = ("_offered", "_withdrawn", "alone", "queued", "sleepers", "woken", "workloads")
+    __slots__ = ("_offered", "_withdrawn", "alone", "going_on", "queued", "sleepers", "woken", "workloads")
 
     def __init__(self) -> None:
         self.workloads: dict[WorkloadKey, None] = {}
         self.woken: dict[WorkloadKey, None] = {}
         """Those in whose name something wakes."""
+        self.going_on: dict[WorkloadKey, None] = {}
+        """Those of them who are not set aside again behind that."""
         self.sleepers: dict[Sleeper, None] = {}
         """The shapes and ClusterQueues that wake."""
         self.alone: list[Head] = []
@@ -64,7 +66,7 @@ class RecordedOrder:
                 case HeadsWithdrawn():
                     self._withdrawn.update((intern(name), None) for name in event.cluster_queues)
                 case WorkloadWoken() if event.scope != "workload":
-                    self.woken[event.workload] = None
+                    self.woken[event.workload] = self.going_on[event.workload] = None
                     self.sleepers[Sleeper(event.cluster_queue, shape=event.shape)] = None
                     # It may have woken before the queue manager came to its workload.
                     self.workloads.setdefault(event.workload, None)
@@ -77,7 +79,9 @@ class RecordedOrder:
             self.workloads.pop(key, None)
             self.workloads[key] = None
         if isinstance(event, WorkloadWoken):
-            self.woken[key] = None
+            self.woken[key] = self.going_on[key] = None
+        elif isinstance(event, WorkloadParked):
+            self.going_on.pop(key, None)
         elif isinstance(event, WorkloadQueued):
             self.queued[key] = event.shape
 
@@ -119,7 +123,7 @@ class SleepingAgain(Sleeping):
 
     def may_go_on(self, workload: Workload, woken: Woken, turns: Turns) -> bool:  # noqa: ARG002
         """See `Sleeping`."""
-        return workload.key in self.order.woken
+        return workload.key in self.order.going_on
 
     def _come_true(
         self, sleeper: Sleeper, now_ms: UnixMs, unused: Unused, turns: Turns
