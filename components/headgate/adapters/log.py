@@ -217,6 +217,10 @@ class Log(Protocol):
         """
         ...
 
+    async def now_ms(self) -> int:
+        """What time it is by the broker's clock, which stamps the entries; 0 if it does not say."""
+        ...
+
     async def last_seq(self, producer: str | None = None) -> int:
         """The last sequence of the log, or of one producer's subject; 0 if there is none."""
         ...

@@ -10,6 +10,7 @@ import msgspec
 from headgate.core.machine import Append
 from headgate.core.rules import RULES
 from headgate.core.state import ProducerRecord, State
+from headgate.core.timekeeping import commit_ms
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, commit_id
 from headgate.events.effects import LeaderElected
@@ -36,7 +37,7 @@ def next_commit(
     The producer's next commit, and the sequence that its append is fenced on.
 
     Its time is the loop's clock, but never before that of the producer's last commit: a clock that was set back does
-    not set the log back.
+    not set the log back (`headgate.core.timekeeping`).
     """
     record = state.producers.get(producer) or ProducerRecord()
     commit = Commit(
@@ -44,7 +45,7 @@ def next_commit(
         producer=producer,
         epoch=epoch,
         number=record.number + 1,
-        time_ms=UnixMs(max(now_ms, record.last_ms)),
+        time_ms=commit_ms(state, producer, now_ms),
         prev=record.last_hash,
         events=append.events,
         decided_at=append.decided_at,

@@ -48,6 +48,7 @@ from headgate.core.owners import job_of
 from headgate.core.quarantine import At, EventFailedError, Failure, Treatments
 from headgate.core.refusing import Gate
 from headgate.core.state import HOLDS_QUOTA, Stage
+from headgate.core.timekeeping import CLOCK_SKEW_MS_MAX
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer, tag_of
 from headgate.events.commit import (
@@ -88,9 +89,6 @@ CHECKS = (
     "forgotten",
 )
 """Those from stream to feed are of what stands beside the log: `headgate.core.audit_beside`."""
-
-CLOCK_SKEW_MS_MAX = 10_000
-"""How far a producer's clock may be from the broker's. What waits for a broker that is away is stored later."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -307,7 +305,8 @@ class Audit:
         """
         No commit is of a time well after the broker stored it, nor well before the broker stored what it follows from.
 
-        It may be stored long after it was made: it waits for a broker that is away.
+        It may be stored long after it was made: it waits for a broker that is away. The fold believes neither clock
+        further than CLOCK_SKEW_MS_MAX; here it is said that one of them was wrong.
         """
         stored_ms, time_ms, at = logged.stored_ms, logged.commit.time_ms, Position(logged.seq)
         before_ms = self._stored_ms[-1] if self._stored_ms else 0

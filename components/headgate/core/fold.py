@@ -28,6 +28,7 @@ from headgate.core import (
 from headgate.core.fold_objects import Apply
 from headgate.core.quarantine import At, EventFailedError, Treatments
 from headgate.core.state import Index, ProducerRecord, State, Tables
+from headgate.core.timekeeping import effective_ms
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, chain, commit_id, digest
 from headgate.events.effects import LeaderElected, ObjectQuarantined, ObjectReleased
@@ -84,13 +85,19 @@ def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATM
     attesting.extend(state, commit, logged.seq, log_hash)
     state.position = logged.seq
     state.log_hash = log_hash
-    if commit.time_ms > state.now_ms:
-        state.now_ms = commit.time_ms
+    claimed_ms = commit.time_ms
+    at_ms = effective_ms(state, commit.producer, claimed_ms, logged.stored_ms)
+    if at_ms != claimed_ms:
+        # Whatever is folded from it happens at the time that it counts for.
+        commit = msgspec.structs.replace(commit, time_ms=at_ms)
+        logged = msgspec.structs.replace(logged, commit=commit)
+    if at_ms > state.now_ms:
+        state.now_ms = at_ms
     producer.epoch = commit.epoch
     producer.number = commit.number
     producer.last_hash = logged.hash
     producer.last_seq = logged.seq
-    producer.last_ms = commit.time_ms
+    producer.last_ms = claimed_ms
     if state.quarantine or logged.seq in treatments:
         _apply_one_by_one(state, producer, logged, treatments)
         return True

@@ -330,7 +330,11 @@ class PodRecord(Record):
 
 
 class ProducerRecord(Record):
-    """What the fold knows of a producer: its term, its count of commits, the hash and time of its last one."""
+    """
+    What the fold knows of a producer: its term, its count of commits, the hash and time of its last one.
+
+    `last_ms` is the time that the commit claims, which the log's time need not have followed.
+    """
 
     epoch: Epoch = Epoch(0)
     number: int = 0

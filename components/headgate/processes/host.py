@@ -47,12 +47,14 @@ from headgate.core.appending import attested_anew, first_of_term, next_commit
 from headgate.core.machine import Append, Call, Command, Committed, Machine, Settled, Stimulus, TakeSnapshot, WakeAt
 from headgate.core.quarantine import EventFailedError
 from headgate.core.state import State
+from headgate.core.timekeeping import commit_ms
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, decode_entry, encode_commit
 from headgate.events.effects import ObjectQuarantined, ObjectReleased
 from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.events.registry import Event
 from headgate.processes import snapshots
+from headgate.processes.clock import Clock, mono_ms, wall_ms
 from headgate.processes.pace import Pace
 from headgate.processes.past import refolding
 from headgate.processes.settings import LimitSettings
@@ -197,7 +199,8 @@ class Host:
         splits: bool = True,
         after_decision: Callable[[Machine], None] | None = None,
         gate: Gate | None = None,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = wall_ms,
+        mono_ms: Callable[[], int] = mono_ms,
     ) -> None:
         self.state = fold.new_state(cell)
         self._producer = producer
@@ -218,7 +221,7 @@ class Host:
         self._splits = splits
         self._after_decision = after_decision
         self._gate: Gate = gate if gate is not None else OpenGate()
-        self._clock = now_ms
+        self._clock = Clock(producer, status, wall=now_ms, mono=mono_ms)
         self._bell = asyncio.Event()
         self._inbox: deque[Entry] = deque()
         self._inbox_room = asyncio.Event()
@@ -261,6 +264,7 @@ class Host:
         Raises (possibly in an ExceptionGroup) what cannot be true of a sound log: see the module's docstring.
         """
         await self._log.verify()
+        await self._clock.ask(self._log)
         self.state, meta = await snapshots.newest(self._log, self._blobs, self._cell)
         self._fold_to = Seq(await self._log.last_seq())
         self._status.counters.position = self.state.position
@@ -271,6 +275,7 @@ class Host:
             self._tasks = tasks
             tasks.start_soon(self._read, tail)
             tasks.start_soon(self._append)
+            tasks.start_soon(self._clock.watch, self._log, self._bell.set)
             self._bell.set()
             await self._loop(tasks)
             tasks.cancel_scope.cancel()
@@ -296,6 +301,7 @@ class Host:
         """Wait for the lease, hand it to the loop, and hold it until the loop says that the term is over."""
         while True:
             await self._gate.prepare(self.state)
+            await self._clock.until_right()
             async with self._lease.hold(epoch_min=self._epoch_seen) as leadership:
                 self._term_over.clear()
                 self._leadership = leadership
@@ -424,6 +430,8 @@ class Host:
         counters.events_folded += len(commit.events)
         term = self._term
         if self._status.phase is not Phase.STARTING:
+            if self._status.log_end - entry.seq <= REST_BEHIND_MAX:
+                self._clock.hear(logged)
             self._observer.folded(self.state, logged, leading=term is not None)
         if term is None or self._deposed:
             return
@@ -513,6 +521,9 @@ class Host:
             return
         if leadership.lost.is_set():
             self._deposed = self._deposed or leadership.why_lost
+        verdict = self._clock.look()
+        if verdict.own_is_off:
+            self._deposed = self._deposed or verdict.text
         if self._deposed:
             self._step_down(leadership)
         elif self._term is None:
@@ -536,7 +547,7 @@ class Host:
                 self._producer,
                 epoch,
                 leadership.holder,
-                UnixMs(self._clock()),
+                self._clock.now_ms(),
                 before=self._gate.opening(self.state),
             )
         except ValueError as error:
@@ -567,7 +578,7 @@ class Host:
             feeder=self._feeder,
             counters=self._status.counters,
             ring=self._bell.set,
-            now_ms=self._clock,
+            now_ms=self._clock.now_ms,
             calls_max=self._limits.calls_max,
             stimuli_max=self._stimuli_max,
         )
@@ -656,9 +667,8 @@ class Host:
             self._carry_out(term, commands)
 
     def _now_ms(self) -> UnixMs:
-        """The wall clock, never before our last commit: what is decided with it is written with it."""
-        record = self.state.producers.get(self._producer)
-        return UnixMs(max(self._clock(), record.last_ms if record is not None else 0))
+        """The clock, never before our last commit: what is decided with it is written with it."""
+        return commit_ms(self.state, self._producer, self._clock.now_ms())
 
     def _tell_heard(self, term: Term) -> None:
         for stimulus in term.take_heard():

@@ -55,6 +55,7 @@ _GAUGES: Final[Mapping[str, str]] = {
     "entries_refused": "Entries of the log that are not of it and were refused.",
     "position": "The last sequence of the log that is folded.",
     "epoch": "The epoch in which this process leads; 0 when it does not.",
+    "clock_off": "1 while this machine's clock and the broker's disagree by more than the cell bears.",
 }
 
 

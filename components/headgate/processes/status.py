@@ -58,6 +58,7 @@ class Counters(msgspec.Struct, kw_only=True):
     entries_refused: int = 0
     position: int = 0
     epoch: int = 0
+    clock_off: int = 0
 
 
 Tally = Callable[[], Iterable[tuple[float, Mapping[str, str]]]]

@@ -30,7 +30,8 @@ Feeder = Callable[[State, Offer], Coroutine[Any, Any, None]]
 
 Report = Callable[[Completed], None]
 
-TIMER_STEP_S = 60.0
+TIMER_STEP_S = 10.0
+"""How late a time may be noticed that has come because the clock was set."""
 
 
 class Carrier(Protocol):
@@ -153,11 +154,15 @@ class Term:
         if self._wake_at_ms is None or self._over.is_set():
             return
         delay_s = max(self._wake_at_ms - self._now_ms(), 0) / 1000
-        # In steps, so that a wall clock that is set forward is noticed.
-        if delay_s > TIMER_STEP_S:
-            self._timer = asyncio.get_running_loop().call_later(TIMER_STEP_S, self._set_timer)
+        # In steps, so that a clock that is set forward is noticed. One that was set back has not come that far.
+        after = self._set_timer if delay_s > TIMER_STEP_S else self._ring_if_due
+        self._timer = asyncio.get_running_loop().call_later(min(delay_s, TIMER_STEP_S), after)
+
+    def _ring_if_due(self) -> None:
+        if self._wake_at_ms is not None and self._now_ms() < self._wake_at_ms:
+            self._set_timer()
         else:
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._ring)
+            self._ring()
 
     def _start_calls(self) -> None:
         assert self._tasks is not None

@@ -58,7 +58,7 @@ class MemoryLog:
         self.name = f"HEADGATE_{cell}"
         self.identity = identity
         self.listeners: list[Callable[[], None]] = []
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._payload_bytes_max = payload_bytes_max
         self._entries: dict[int, Entry] = {}
         self._by_subject: dict[str, list[int]] = {}
@@ -87,7 +87,7 @@ class MemoryLog:
     def publish(self, subject: str, payload: bytes) -> int:
         """What anybody with the broker's permission can do: store a message on a subject, fenced by nothing."""
         self._last_seq += 1
-        self._entries[self._last_seq] = Entry(self._last_seq, subject, self._now_ms(), payload)
+        self._entries[self._last_seq] = Entry(self._last_seq, subject, self.now_ms(), payload)
         self._by_subject.setdefault(subject, []).append(self._last_seq)
         for listener in tuple(self.listeners):
             listener()
@@ -273,6 +273,11 @@ class AsyncMemoryLog:
         """See `Log.verify`."""
         await anyio.lowlevel.checkpoint()
         self.memory.verify()
+
+    async def now_ms(self) -> int:
+        """See `Log.now_ms`."""
+        await anyio.lowlevel.checkpoint()
+        return self.memory.now_ms()
 
     async def last_seq(self, producer: str | None = None) -> int:
         """See `Log.last_seq`."""

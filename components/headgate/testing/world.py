@@ -14,6 +14,9 @@ What goes wrong (`Faults`): a process crashes between any two steps and starts a
 second instance takes over while the first still believes that it leads; calls fail and are repeated, also after
 they had been carried out; watches are cut; commits and answers arrive late, in bursts, one by one.
 
+`set_clock` sets the clock of a process or of the broker wrong; then every process keeps its clock as in production
+(`headgate.core.timekeeping`), and one whose own is wrong does not lead.
+
 With `round_ms` a round in which somebody did something takes so much virtual time; without, what follows from each
 other happens at one instant. Some things go on until time passes: Kueue lets two workloads preempt each other in
 turn until a third one ends.
@@ -54,6 +57,7 @@ from headgate.core.machine import (
 )
 from headgate.core.quarantine import event_of, is_aside, to_retry, version_to_retry
 from headgate.core.state import State
+from headgate.core.timekeeping import Clocks, commit_ms
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, digest, encode_commit
 from headgate.events.effects import ObjectQuarantined, ObjectReleased
@@ -83,6 +87,12 @@ MACHINES: Mapping[Producer, Callable[[State], Machine]] = {
 
 EPOCHS_SPARE = 1_000
 """How far epochs are raised by a restore (`headgate.processes.restoring`)."""
+BROKER = "broker"
+"""The broker's clock, beside those of the producers."""
+
+CLOCK_RETRY_MS = 1000
+"""How long a process whose clock is wrong waits until it looks again."""
+
 SNAPSHOTS_KEPT = 4
 """As many as the snapshotter keeps by default."""
 
@@ -159,6 +169,7 @@ class Instance:
         self.seen: Seq = state.position
         self.awaits: Seq = Seq(0)
         self.dirty = True
+        self.clocks = Clocks(producer)
         self.down_until_ms: int | None = None
         self.watches: dict[str, Watch] = {}
         self.news: dict[str, None] = {}
@@ -237,6 +248,10 @@ class World:
         self._contain = contain
         self._folding = self._make_folding()
         self._shared = faults == NO_FAULTS and not contain
+        self.skews: dict[str, int] = {}
+        """By how much a clock is wrong: a producer's, or BROKER's. Empty: nobody looks at clocks."""
+        self.stood_down = 0
+        """How often a process did not lead because its clock was wrong."""
         self.instances: list[Instance] = []
         for producer in machines:
             self._start(producer, f"{producer.value}-0")
@@ -292,7 +307,10 @@ class World:
     def crash(self, instance: Instance) -> None:
         """Kill an instance at once: all it knew and all that was on its way is lost. It starts again after a while."""
         self.crashes += 1
-        down_ms = self.random.randint(0, self.faults.down_ms_max)
+        self._drop(instance, self.random.randint(0, self.faults.down_ms_max))
+
+    def _drop(self, instance: Instance, down_ms: int) -> None:
+        """End what an instance is doing, and leave it down for a while."""
         instance.machine = None
         instance.stimuli.clear()
         instance.calls.clear()
@@ -358,6 +376,43 @@ class World:
         event = self._restoring
         return event if event is not None and not branches.is_recorded(state.branches, event) else None
 
+    # --- clocks ----------------------------------------------------------------------------------------------------
+
+    def set_clock(self, whose: str, ahead_ms: int) -> None:
+        """Set the clock of a producer, or of BROKER, so much ahead of the world's from now on; 0 sets it right."""
+        self.skews[whose] = ahead_ms
+
+    def _shows(self, whose: str) -> UnixMs:
+        return UnixMs(self.clock.now_ms + self.skews.get(whose, 0))
+
+    def _now_ms(self, instance: Instance) -> UnixMs:
+        """The time that an instance decides with."""
+        if not self.skews:
+            return UnixMs(self.clock.now_ms)
+        return instance.clocks.now_ms(self._shows(instance.producer), self.clock.now_ms)
+
+    def _hear_clocks(self, instance: Instance, logged: LoggedCommit) -> None:
+        if self.skews:
+            commit = logged.commit
+            instance.clocks.hear(commit.producer, commit.time_ms, logged.stored_ms, self.clock.now_ms)
+
+    def _decides_at(self, instance: Instance) -> UnixMs:
+        """The time that an instance decides with and writes: as its host does, never before its last commit."""
+        return commit_ms(instance.state, instance.producer, self._now_ms(instance))
+
+    def _wakes_at_ms(self, instance: Instance) -> int | None:
+        """When, by the world's clock, an instance's own will show the time that it waits for."""
+        if instance.wake_at_ms is None or instance.machine is None:
+            return instance.wake_at_ms
+        return instance.wake_at_ms - (self._now_ms(instance) - self.clock.now_ms)
+
+    def _is_off(self, instance: Instance) -> bool:
+        """Whether the instance finds that its own clock is wrong. It asks the broker, as in production."""
+        if not self.skews:
+            return False
+        instance.clocks.hear_broker(self._shows(BROKER), self.clock.now_ms)
+        return instance.clocks.judge(self._shows(instance.producer), self.clock.now_ms).own_is_off
+
     # --- the log ---------------------------------------------------------------------------------------------------
 
     def _append(self, instance: Instance, commit: Commit, expected_last: Seq) -> bool:
@@ -368,7 +423,7 @@ class World:
             return False
         payload = encode_commit(commit)
         logged = LoggedCommit(
-            seq=Seq(self.state.position + 1), hash=digest(payload), commit=commit, stored_ms=UnixMs(self.clock.now_ms)
+            seq=Seq(self.state.position + 1), hash=digest(payload), commit=commit, stored_ms=self._shows(BROKER)
         )
         if self._sink is not None:
             self._sink(logged.seq, log_subject(self.cell, commit.producer), logged.stored_ms, payload)
@@ -386,6 +441,7 @@ class World:
     def _tell_all(self, logged: LoggedCommit) -> None:
         """With one state for all, everybody has folded a commit as soon as it is there."""
         for instance in self.instances:
+            self._hear_clocks(instance, logged)
             if instance.machine is not None:
                 self._carry_out(instance, instance.machine.decide(Committed(logged)))
             instance.dirty = True
@@ -406,6 +462,7 @@ class World:
         count = self.random.randint(1, behind) if self.failing() and self.random.random() < 0.5 else behind
         for logged in self.log[start : start + count]:
             self._fold_into(instance, logged)
+            self._hear_clocks(instance, logged)
             if instance.machine is not None:
                 self._decide(instance, Committed(logged))
 
@@ -500,6 +557,10 @@ class World:
             return True
         if is_deposed(instance.state, instance.producer, instance.epoch):
             return self._step_down(instance)
+        if self._is_off(instance):
+            self.stood_down += 1
+            self._drop(instance, CLOCK_RETRY_MS)
+            return True
         if instance.remakes:
             return self._remake(instance)
         if instance.machine is None:
@@ -521,7 +582,7 @@ class World:
             instance.producer,
             instance.epoch,
             instance.name,
-            UnixMs(self.clock.now_ms),
+            self._now_ms(instance),
             before=(restored,) if restored is not None else (),
         )
         if not self._append(instance, commit, expected_last):
@@ -556,7 +617,7 @@ class World:
             return True
         if self._hear(instance):
             return True
-        due = instance.wake_at_ms is not None and instance.wake_at_ms <= self.clock.now_ms
+        due = instance.wake_at_ms is not None and instance.wake_at_ms <= self._now_ms(instance)
         if instance.dirty or due:
             return self._settle(instance, due=due)
         return False
@@ -581,14 +642,14 @@ class World:
         instance.dirty = False
         if due:
             instance.wake_at_ms = None
-        return bool(self._decide(instance, Settled(UnixMs(self.clock.now_ms)))) or instance.remakes
+        return bool(self._decide(instance, Settled(self._decides_at(instance)))) or instance.remakes
 
     def _carry_out(self, instance: Instance, commands: list[Command]) -> None:
         for command in commands:
             match command:
                 case Append():
                     commit, expected_last = next_commit(
-                        instance.state, instance.producer, instance.epoch, command, UnixMs(self.clock.now_ms)
+                        instance.state, instance.producer, instance.epoch, command, self._now_ms(instance)
                     )
                     if not self._append(instance, commit, expected_last):
                         self._step_down(instance)
@@ -753,7 +814,7 @@ class World:
 
     def _next_due_ms(self) -> int | None:
         due = [self.cluster.next_due_ms()]
-        due += [instance.wake_at_ms for instance in self.instances]
+        due += [self._wakes_at_ms(instance) for instance in self.instances]
         due += [instance.down_until_ms for instance in self.instances]
         return min((at_ms for at_ms in due if at_ms is not None), default=None)
 

@@ -16,6 +16,7 @@ from headgate.adapters.jetstream.stream import (
     log_stream,
     opened_info,
     sync_warnings,
+    time_ms_of,
     token,
 )
 from headgate.adapters.jetstream.tail import JetStreamTail, TailOptions
@@ -102,6 +103,11 @@ class JetStreamLog:
         damage = await torn_end(self.connection, info) or await hole_in(self.connection, info)
         if damage is not None:
             raise damage
+
+    async def now_ms(self) -> int:
+        """See `Log.now_ms`."""
+        said = (await opened_info(self.connection, self._name)).ts
+        return time_ms_of(said) if said else 0
 
     async def last_seq(self, producer: str | None = None) -> int:
         """See `Log.last_seq`."""

@@ -117,11 +117,16 @@ class ClusterInfo(Struct, kw_only=True, frozen=True):
 
 
 class StreamInfo(Struct, kw_only=True, frozen=True):
-    """The broker's account of a stream. `created` identifies it among streams that bear the name one after another."""
+    """
+    The broker's account of a stream. `created` identifies it among streams that bear the name one after another.
+
+    `ts` is the broker's clock when it said so.
+    """
 
     config: StreamConfig
     state: StreamState
     created: str
+    ts: str = ""
     cluster: ClusterInfo | None = None
 
 
