@@ -38,10 +38,24 @@ def test_every_process_gets_the_key_of_its_own_user_and_no_other() -> None:
     }
 
 
+def test_every_process_gets_its_own_signing_key_and_all_public_ones() -> None:
+    """One Secret for each process; the public keys are one ConfigMap."""
+    component = documents(DEPLOY / "kubernetes" / "keys" / "kustomization.yaml")[0]
+    secrets = {each["name"]: each["files"] for each in component["secretGenerator"]}
+    assert secrets == {f"signing-key-{name}": [f"private=files/{name}.key"] for name in PROCESSES}
+    mounted = {}
+    for each in documents(DEPLOY / "kubernetes" / "keys" / "keys.yaml"):
+        (volume,) = each["spec"]["template"]["spec"]["volumes"]
+        mounted[each["metadata"]["name"]] = [
+            source[kind]["name"] for source in volume["projected"]["sources"] for kind in source
+        ]
+    assert mounted == {name: [f"signing-key-{name}", "public-keys"] for name in PROCESSES}
+
+
 def test_the_keys_stay_out_of_version_control() -> None:
     """They are made beside the manifests that use them."""
     ignored = (DEPLOY.parent / ".gitignore").read_text().splitlines()
-    assert "/deploy/kubernetes/nats/users/" in ignored
+    assert {"/deploy/kubernetes/nats/users/", "/deploy/kubernetes/keys/files/"} <= set(ignored)
 
 
 @pytest.mark.parametrize("overlay", ["base", "nats"])
@@ -88,7 +102,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
 @pytest.mark.parametrize(("answer", "code"), [(DIGEST, 0), ("not found", 1)])
 def test_images_are_pinned_to_the_digests_of_the_registry(tmp_path: Path, answer: str, code: int) -> None:
     """The script asks the registry's tool and writes what it says, or nothing."""
-    shutil.copytree(DEPLOY, tmp_path / "deploy", ignore=shutil.ignore_patterns("users", "demo"))
+    shutil.copytree(DEPLOY, tmp_path / "deploy", ignore=shutil.ignore_patterns("users", "files", "demo"))
     tool = tmp_path / "bin" / "crane"
     tool.parent.mkdir()
     tool.write_text(f'#!/bin/sh\n[ "$1" = digest ] && echo "{answer}"\n')

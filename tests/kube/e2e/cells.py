@@ -51,7 +51,7 @@ class Deployment:
         self.plane = plane
         self.client = client
         self.broker = broker
-        self._kubeconfigs = kubeconfigs
+        self.kubeconfigs = kubeconfigs
         self._made = 0
 
     def fresh(self, word: str) -> str:
@@ -99,7 +99,7 @@ class Deployment:
         await self.broker.admit(name)
         async with anyio.create_task_group() as tasks:
             for process in NAMES:
-                access = self._kubeconfigs.get(process)
+                access = self.kubeconfigs.get(process)
                 settings = Settings(
                     cell=name,
                     holder="test",
@@ -138,6 +138,7 @@ async def deployment(plane: ControlPlane, broker: Broker) -> AsyncIterator[Deplo
         kinds = ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]
         documents = [each for each in rendered.split("\n---\n") if any(f"\nkind: {kind}\n" in each for kind in kinds)]
         await plane.kubectl("apply", "-f", "-", stdin="\n---\n".join(documents))
+        await plane.kubectl("apply", "-k", str(MANIFESTS.parent / "policies"))
         # The rest must at least be what the API server would take.
         await plane.kubectl("apply", "--dry-run=server", "-f", "-", stdin=rendered)
         kubeconfigs = {
