@@ -34,6 +34,8 @@ from headgate.processes.settings import (
     SettingsError,
     TracingSettings,
 )
+from headgate.testing.cluster import Cluster
+from headgate.testing.cluster.server import serve, wall_clock_ms
 from headgate.web.routes import add_routes
 
 pytestmark = pytest.mark.anyio
@@ -178,3 +180,53 @@ async def test_an_api_server_that_does_not_answer_shows_in_readiness(server: Bro
         assert "127.0.0.1:9" in problem
         assert report.position == 0
         runner.stop()
+
+
+class Address:
+    """One address, behind which one cluster after the other answers."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self._stop = self._stopped = anyio.Event()
+
+    async def answer(self, cluster: Cluster) -> None:
+        """Serve a cluster until `close`."""
+        self._stop, self._stopped = anyio.Event(), anyio.Event()
+        async with serve(cluster, port=int(self.url.rpartition(":")[2] or 0)) as self.url:
+            await self._stop.wait()
+        self._stopped.set()
+
+    async def close(self) -> None:
+        self._stop.set()
+        await self._stopped.wait()
+
+
+async def test_a_cluster_that_is_exchanged_behind_its_address_ends_the_bridge(server: Broker, caplog) -> None:
+    """Nothing of the new cluster gets into the log: one line, and the exit code of a wrong configuration."""
+    codes: list[int] = []
+    address = Address()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(address.answer, Cluster(wall_clock_ms, seed="first"))
+        await until(lambda: address.url)
+        kubernetes = KubernetesSettings(server=address.url)
+        runner = Runner(processes()["informer-bridge"], settings_of(server, kubernetes=kubernetes))
+
+        async def run() -> None:
+            codes.append(await main_of(runner))
+
+        tasks.start_soon(run)
+        await until(lambda: runner.view.host is not None and runner.view.host.state.synced)
+        position = runner.view.host.state.position
+        await address.close()
+        other = Cluster(wall_clock_ms, seed="other")
+        other.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "of-another"}})
+        tasks.start_soon(address.answer, other)
+        await until(lambda: codes)
+        await address.close()
+    assert codes == [Exit.CONFIGURATION]
+    assert "another cluster answers" in caplog.text
+    assert "Traceback" not in caplog.text
+    async with connect(server.url, name="test") as connection:
+        log = await open_log(connection, "main")
+        later = [entry.payload async for batch in log.read(position + 1) for entry in batch]
+    assert not any(b"of-another" in payload or b"deleted" in payload for payload in later)

@@ -17,7 +17,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from headgate.adapters.kubernetes.client import KubeClient, PatchType
+from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
 from headgate.adapters.kubernetes.resources import CONFIG_MAPS, NAMESPACES
 from headgate.adapters.kubernetes.transport import Transport
@@ -111,23 +111,20 @@ class CellRecords:
             "data": {key: str(value) for key, value in msgspec.to_builtins(record).items()},
         }
         try:
-            await self._apply(body)
+            await self._client.patch(CONFIG_MAPS, self.name, body, self.namespace, field_manager=MANAGER)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            await self._create(body)
+
+    async def _create(self, body: dict[str, object]) -> None:
+        try:
+            await self._client.create(CONFIG_MAPS, body, self.namespace, field_manager=MANAGER)
         except ApiError as error:
             if not error.is_not_found:
                 raise
             await self._client.create(NAMESPACES, {"metadata": {"name": self.namespace}}, field_manager=MANAGER)
-            await self._apply(body)
-
-    async def _apply(self, body: dict[str, object]) -> None:
-        await self._client.patch(
-            CONFIG_MAPS,
-            self.name,
-            body,
-            self.namespace,
-            patch_type=PatchType.APPLY,
-            field_manager=MANAGER,
-            force=True,
-        )
+            await self._client.create(CONFIG_MAPS, body, self.namespace, field_manager=MANAGER)
 
     async def hold_against(self, record: CellRecord, state: State, log: Log) -> None:
         """
