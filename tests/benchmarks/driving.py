@@ -19,6 +19,7 @@ import msgspec
 from tests.benchmarks.manifests import Manifest
 
 from headgate.adapters.jetstream import connect, open_log
+from headgate.adapters.jetstream.permissions import READER
 from headgate.cli.supervisor import Supervisor, UpOptions
 from headgate.core import fold
 from headgate.core.state import State
@@ -97,7 +98,7 @@ class Driver:
 
     async def follow(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Fold the log as it grows, for ever, and tell the listeners."""
-        async with connect(self.cell.nats_url, name="driver") as connection:
+        async with connect(self.cell.nats_url, name="driver", options=self.cell.nats_options(READER)) as connection:
             log = await open_log(connection, self.cell.options.cell)
             async with log.tail(1) as tail:
                 task_status.started()

@@ -18,6 +18,7 @@ from tests.benchmarks.manifests import cluster, job
 from tests.benchmarks.measure import Report, Row, percentile
 
 from headgate.adapters.jetstream import connect, open_log
+from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.log import Appended
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit
@@ -95,7 +96,7 @@ async def submit(driver: Driver, moments: Moments, number: int) -> str:
 async def floor(driver: Driver) -> tuple[float, float]:
     """What the path consists of, measured alone: a fenced append and a request to the API server, median ms."""
     appends, requests, last = [], [], 0
-    async with connect(driver.cell.nats_url, name="floor") as connection:
+    async with EmbeddedServer(driver.cell.data / "floor") as server, connect(server.url, name="floor") as connection:
         log = await open_log(connection, "floor")
         for number in range(FLOOR):
             begun = time.perf_counter()

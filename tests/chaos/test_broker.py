@@ -11,6 +11,7 @@ from tests.chaos.harness import PROCESSES, Chaos, chaos
 
 from headgate.adapters.jetstream import connect
 from headgate.adapters.jetstream.embedded import EmbeddedServer
+from headgate.adapters.jetstream.permissions import ADMIN
 from headgate.adapters.jetstream.stream import stream_info, stream_name
 
 pytestmark = [pytest.mark.chaos, pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -19,9 +20,9 @@ ROOM_BYTES = 30_000
 AWAY_S = 6.0
 
 
-async def limit(url: str, max_bytes: int | None) -> None:
+async def limit(run: Chaos, max_bytes: int | None) -> None:
     """Let the log's stream hold so many bytes more than it does, or (None) as many as it likes."""
-    async with connect(url, name="chaos") as connection:
+    async with connect(run.cell.nats_url, name="chaos", options=run.cell.nats_options(ADMIN)) as connection:
         name = stream_name("main")
         info = await stream_info(connection, name)
         bound = -1 if max_bytes is None else info.state.bytes + max_bytes
@@ -34,7 +35,7 @@ async def test_a_full_stream_is_waited_for(tmp_path: Path, chaos_seed: int) -> N
     """When the stream takes no more, /readyz and the logs say so and nothing moves; with room again all goes on."""
     async with chaos(tmp_path, chaos_seed) as run:
         await run.progress(10)
-        await limit(run.cell.nats_url, ROOM_BYTES)
+        await limit(run, ROOM_BYTES)
         run.say(f"the stream has room for {ROOM_BYTES} bytes")
         await full(run, timeout_s=60)
         position = run.driver.state.position
@@ -44,7 +45,7 @@ async def test_a_full_stream_is_waited_for(tmp_path: Path, chaos_seed: int) -> N
         logs = "".join(run.log_of(name) for name in PROCESSES)
         assert "maximum bytes" in logs
         assert "waiting" in logs
-        await limit(run.cell.nats_url, None)
+        await limit(run, None)
         run.say("the stream has room again")
         await run.progress(20)
         assert all(child.restarts == 0 for child in run.cell.children.values())
