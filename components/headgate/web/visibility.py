@@ -7,8 +7,8 @@ Kueue's visibility API (`visibility.kueue.x-k8s.io`, v1beta2 and v1beta1): who i
 
 Bodies and errors have the form that Kueue's aggregated API server gives them, so that what reads that one reads this
 (`kubectl --server ... get --raw`, client libraries); positions count from 0. Callers show a token, as to all of the
-read side: an APIService shows a certificate instead, and needs a proxy in front of it. `/pending` beside it also says why
-each waits and what would wake it. The functions are pure; `headgate.web.routes` binds them to paths.
+read side: an APIService shows a certificate instead, and needs a proxy in front of it. `/pending` beside it also says
+why each waits and what would wake it. The functions are pure; `headgate.web.routes` binds them to paths.
 """
 
 from collections.abc import Mapping
