@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from tests.simulation.scenarios import job, kueue, node
 
@@ -29,6 +30,7 @@ from headgate.testing.world import Faults, World
 
 JOBS = BY_PLURAL["batch", "jobs"]
 WORKLOADS = BY_PLURAL["kueue.x-k8s.io", "workloads"]
+EVENTS = BY_PLURAL["events.k8s.io", "events"]
 START_MS = 1_700_000_000_000
 BAD = "j7"
 RUN_MS = 4_000
@@ -227,3 +229,64 @@ def test_four_of_a_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
     run(world)
     assert ended(world) == every
     assert world.state.quarantine == {}
+
+
+def workload_of(world: World, name: str) -> Any:
+    (found,) = [each for each in world.cluster.objects(WORKLOADS) if is_of(name, f"team/{each['metadata']['name']}")]
+    return found
+
+
+def quarantined(workload: Any) -> list[Any]:
+    return [each for each in workload["status"]["conditions"] if each["type"] == quarantine.QUARANTINED]
+
+
+@pytest.mark.parametrize("name", ["fold: queued", "status", "call of the ungater"])
+def test_the_cluster_is_told_and_may_ask_for_another_try(name: str) -> None:
+    """A condition and Events say what has failed; an annotation has it tried again, and the condition goes."""
+    world = cell(6)
+    bad = "j3"
+    with DEFECTS[name](bad):
+        run(world)
+        (condition,) = quarantined(workload_of(world, bad))
+        assert condition["status"] == "True"
+        assert "DefectError: planted" in condition["message"]
+        assert f"headgate quarantine show Workload team/job-{bad}-" in condition["message"]
+        told = [each for each in world.cluster.objects(EVENTS) if each["reason"] == "Quarantined"]
+        assert {(each["regarding"]["kind"], each["type"]) for each in told} == {
+            ("Workload", "Warning"),
+            ("Job", "Warning"),
+        }
+        restart(world)
+        run(world)
+        assert quarantined(workload_of(world, bad)) == [condition]
+        ask(world, workload_of(world, bad), "first")
+        run(world)
+        (record,) = world.state.quarantine.values()
+        assert world.state.position > record.position > 0
+    ask(world, workload_of(world, bad), "second")
+    run(world)
+    assert world.state.quarantine == {}
+    assert ended(world) == {f"j{number}" for number in range(6)}
+    assert quarantined(workload_of(world, bad)) == []
+
+
+def ask(world: World, workload: Any, request: str) -> None:
+    path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/{workload['metadata']['name']}"
+    body = msgspec.json.encode({"metadata": {"annotations": {quarantine.RETRY: request}}})
+    assert world.cluster.request("PATCH", path, {}, body, "application/merge-patch+json").status == 200
+
+
+@pytest.mark.parametrize("name", ["fold: queued", "status", "call of the ungater"])
+def test_what_is_set_aside_can_be_deleted(name: str) -> None:
+    """With its Job it goes from the cluster and from the quarantine, and what it held is free."""
+    world = cell(6)
+    bad = "j3"
+    with DEFECTS[name](bad):
+        run(world)
+        assert world.state.quarantine
+        path = f"/apis/batch/v1/namespaces/team/jobs/{bad}"
+        assert world.cluster.request("DELETE", path, {"propagationPolicy": "Background"}).status == 200
+        run(world)
+    assert world.state.quarantine == {}
+    assert used(world.state) == {}
+    assert not [each for each in world.cluster.objects(WORKLOADS) if is_of(bad, f"team/{each['metadata']['name']}")]

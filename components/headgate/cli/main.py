@@ -43,6 +43,7 @@ COMMANDS: Final[dict[str, _Lazy]] = {
     "state": _Lazy("state", "Show the state at any position or time.", _LOG),
     "replay": _Lazy("replay", "Fold the log again and decide every cycle again.", _LOG),
     "audit": _Lazy("audit", "Check that the log keeps what the design promises.", _LOG),
+    "quarantine": _Lazy("quarantine", "Show what is set aside because of a defect, and have it tried again.", _ASK),
     "backup": _Lazy("backup", "Back a running cell up, and check a backup.", _KEEP),
     "restore": _Lazy("restore", "Bring a cell back from a backup.", _KEEP),
     "rebuild": _Lazy("rebuild", "Begin a new log from what the API server has.", _KEEP),

@@ -34,7 +34,7 @@ from headgate.events.base import EventBase, Producer, tag_of
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import QuotaReserved
 from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Seq, Uid, WorkloadKey
-from headgate.events.objects import Admission
+from headgate.events.objects import Admission, OwnerReference
 from headgate.events.registry import MODULES, Event
 from headgate.events.subjects import subject_key
 
@@ -86,6 +86,9 @@ KIND_OF: Final[Mapping[str, str]] = {
 
 CONFIGURATION: Final = "Configuration/"
 """The name of the configuration in `Tables.quarantine`."""
+
+QUARANTINED: Final = "headgate.dev/Quarantined"
+"""The condition of a Workload in quarantine."""
 
 RETRY: Final = "headgate.dev/retry"
 """The annotation that asks for an object in quarantine to be tried again, each time with another value."""
@@ -330,6 +333,16 @@ def shown_again(resource: str) -> facts.InformersSynced:
     return facts.InformersSynced(resource_versions={resource: ""})
 
 
+def retried_by(record: QuarantineRecord) -> str:
+    """How an object in quarantine comes to be tried again, for people."""
+    by_hand = f"`headgate quarantine retry {record.kind} {record.key}`"
+    if record.process != FOLD:
+        return f"another version of the {record.process} tries again when it starts; or {by_hand}"
+    if record.kind == "Workload":
+        return f"another version folds the log again from before it when it starts; or {by_hand}"
+    return f"the next change of the object is folded as ever; or {by_hand}"
+
+
 def version_to_retry(state: State) -> str:
     """Another version that could not fold an event, so that this one should try; "" when there was none."""
     others = [each.version for each in state.quarantine.values() if each.process == FOLD and each.version != VERSION]
@@ -374,7 +387,7 @@ def set_aside_event(state: State, event: Event, at: At) -> None:
     subject = subject_of(event)
     record = state.quarantine[subject.name]
     if isinstance(event, effects.ObjectReleased):
-        record.retried = event.request
+        _note_request(state, event)
     elif isinstance(event, facts.WorkloadDeleted):
         _drop(state, subject.name, at.seq)
     else:
@@ -534,10 +547,15 @@ def _end_charges(state: State, owner_uid: str, seq: Seq) -> None:
             _uncharge(state, record, seq)
 
 
-def _owner_uid(record: QuarantineRecord) -> str:
-    """The uid of the owner of a Workload in quarantine; "" when it has none."""
+def owner_of(record: QuarantineRecord) -> OwnerReference | None:
+    """The owner of an object in quarantine, as far as the log knows it."""
     seen = record.workload if record.workload is not None else record.fact
     owner = getattr(seen, "owner", None)
+    return owner if isinstance(owner, OwnerReference) else None
+
+
+def _owner_uid(record: QuarantineRecord) -> str:
+    owner = owner_of(record)
     return owner.uid if owner is not None else ""
 
 
@@ -549,6 +567,7 @@ def _list_owners(state: State) -> None:
 
 def _drop(state: State, name: str, seq: Seq) -> None:
     _uncharge(state, state.quarantine.pop(name), seq)
+    state.retried.pop(name, None)
     _list_owners(state)
 
 
@@ -583,10 +602,16 @@ def released(state: State, event: effects.ObjectReleased) -> tuple[Event, ...] |
     if record is None:
         state.overtaken += 1
         return None
+    _note_request(state, event)
     del state.quarantine[f"{event.kind}/{event.name}"]
     if record.workload is not None:
         state.workloads[record.workload.key] = _as_new(record.workload)
     return (record.fact,) if record.fact is not None else ()
+
+
+def _note_request(state: State, event: effects.ObjectReleased) -> None:
+    if event.request:
+        state.retried[f"{event.kind}/{event.name}"] = event.request
 
 
 def _as_new(workload: Workload) -> Workload:

@@ -407,8 +407,8 @@ class QuarantineRecord(Record):
     `key` is its name or `<namespace>/<name>`. The defect showed at `position` (event `index` of that commit, of type
     `event`), in the fold or in the machine of `process`, in a Headgate of this `version`: `error` says what, `where`
     in which line. `workload` is the record of a Workload as it was; it holds `charged` (by `<flavor>/<resource>`) of
-    `cluster_queue`. `fact` is the newest fact about the object that has not been folded. `retried` is the last request
-    to try again that was followed. `generation` is that of the object when it was set aside, where the log has it.
+    `cluster_queue`. `fact` is the newest fact about the object that has not been folded. `generation` is that of the
+    object when it was set aside, where the log has it.
     """
 
     kind: str
@@ -426,7 +426,6 @@ class QuarantineRecord(Record):
     charged: dict[str, int] = {}
     workload: Workload | None = None
     fact: Fact | None = None
-    retried: str = ""
     generation: int = 0
 
 
@@ -486,6 +485,8 @@ class Tables(Record):
     """None as long as the cell is not founded, as in logs of versions that knew no identity."""
     quarantine: dict[str, QuarantineRecord] = {}
     """Objects that are set aside, by `<kind>/<key>`."""
+    retried: dict[str, str] = {}
+    """The last request to try again that was followed, by `<kind>/<key>`: each is followed once."""
     set_aside: int = 0
     """How many events have been set aside because they could not be folded."""
 

@@ -313,6 +313,7 @@ class Runner:
         )
         self.view.host = host
         observing.gauges_of(lambda: host.state)
+        self.status.quarantine = lambda: tuple(host.state.quarantine)
         await host.run()
 
     def _warn(self, warnings: list[str]) -> None:

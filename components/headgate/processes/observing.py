@@ -127,6 +127,11 @@ class Observing:
             )
         for name, help_text in _GAUGES.items():
             self.metrics.gauge(f"headgate_{name}", help_text, lambda name=name: [(getattr(counters, name), {})])  # type: ignore[misc]
+        self.metrics.gauge(
+            "headgate_quarantined_objects",
+            "Objects that are set aside because of a defect (headgate quarantine list).",
+            lambda: [(len(self._status.quarantine()), {})],
+        )
         self.metrics.counters(
             "headgate_kubernetes_retries_total",
             "Requests to the API server that were made again, by cause.",

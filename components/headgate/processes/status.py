@@ -7,13 +7,16 @@ that counting costs nothing on the way of an event; telemetry looks at them when
 
 import enum
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from headgate.adapters.jetstream.health import Dependency, Health
 
 KUBERNETES = "kubernetes"
+
+QUARANTINE_SHOWN_MAX = 20
+"""How many objects in quarantine /readyz names."""
 
 
 class Phase(enum.StrEnum):
@@ -78,6 +81,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     detail: str = ""
     problems: tuple[str, ...] = ()
+    quarantined: int = 0
+    """How many objects are set aside. The process is ready all the same."""
+    quarantine: tuple[str, ...] = ()
+    """The first of them, by `<kind>/<key>`."""
     notices: tuple[str, ...] = ()
     dependencies: tuple[Dependency, ...] = ()
 
@@ -105,6 +112,8 @@ class Status:
         # How often what is asked of the API server was asked again, and what its watches went through.
         self.retries: list[Tally] = []
         self.watches: list[Tally] = []
+        self.quarantine: Callable[[], Sequence[str]] = tuple
+        """The objects that are set aside, by `<kind>/<key>`."""
         self._problems: dict[str, str] = {}
         self._notices: dict[str, str] = {}
 
@@ -134,6 +143,7 @@ class Status:
     def report(self) -> Report:
         """Ready: it leads or stands by, all it depends on is well, and nothing is wrong inside."""
         dependencies = tuple(self.dependencies())
+        quarantine = self.quarantine()
         settled = self.phase not in (Phase.STARTING, Phase.STOPPING)
         return Report(
             ready=settled and all(each.ok for each in dependencies) and not self._problems,
@@ -146,6 +156,8 @@ class Status:
             epoch=self.counters.epoch,
             detail=self.detail,
             problems=tuple(self._problems.values()),
+            quarantined=len(quarantine),
+            quarantine=tuple(quarantine[:QUARANTINE_SHOWN_MAX]),
             notices=tuple(self._notices.values()),
             dependencies=dependencies,
         )

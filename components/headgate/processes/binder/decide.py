@@ -4,8 +4,8 @@ The binder's machine: what was decided appears in the API server.
 It has seven tasks, each in a module of its own: Workload statuses (`workload_statuses`), `spec.active: false` for
 workloads that were evicted for good (`deactivations`), the statuses of ClusterQueues and LocalQueues
 (`queue_statuses`), finalizers (`finalizers`), the end of what was kept long enough (`retention`), nodes for the pods
-that Headgate schedules itself (`pod_placement`), and Kubernetes Events (`events`). This module hands stimuli to them
-and puts what comes back into one commit.
+that Headgate schedules itself (`pod_placement`), and Kubernetes Events (`events`). Beside them `set_aside` tells of
+objects in quarantine. This module hands stimuli to them and puts what comes back into one commit.
 
 All but the Events follow from the folded state, so a binder that starts anew finds what is left to do; each call bears
 repetition. Events tell what happens while the binder leads, and nothing of before.
@@ -38,6 +38,7 @@ from headgate.processes.binder.finalizers import Finalizers
 from headgate.processes.binder.pod_placement import PodPlacement
 from headgate.processes.binder.queue_statuses import QueueStatuses
 from headgate.processes.binder.retention import Retention
+from headgate.processes.binder.set_aside import SetAside
 from headgate.processes.binder.workload_statuses import WorkloadStatuses
 
 EVENTS_MAX: Final = 2000
@@ -58,6 +59,7 @@ class Binder:
         self._retention = Retention(state)
         self._pods = PodPlacement(state)
         self.events = Events(state, load, told)
+        self._set_aside = SetAside(state, told)
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """The commands that follow from a stimulus."""
@@ -72,6 +74,7 @@ class Binder:
                         self._finalizers.on_event(event)
                         self._retention.on_event(event)
                         self._pods.on_event(event)
+                        self._set_aside.on_event(event)
                         self.events.on_event(event, Position(stimulus.logged.seq, index), commit.time_ms)
                 return []
             case Completed():
@@ -83,6 +86,7 @@ class Binder:
                 self._queues.on_completed(stimulus)
                 self._retention.on_completed(stimulus)
                 self.events.on_completed(stimulus)
+                self._set_aside.on_completed(stimulus)
                 self._pods.on_completed(stimulus, self._effects)
                 return []
             case Settled():
@@ -103,6 +107,7 @@ class Binder:
             self._pods.settle(now_ms, EVENTS_MAX - len(events), events, calls),
             self._tell(now_ms, calls),
         )
+        self._set_aside.settle(calls)
         commands: list[Command] = []
         if events:
             commands.append(Append(events=tuple(events), decided_at=self.state.position))

@@ -413,6 +413,31 @@ def _micro_time(at_ms: UnixMs) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+_API_VERSIONS: Final = {
+    "Job": JOB_API_VERSION,
+    "Pod": "v1",
+    "Node": "v1",
+    "Namespace": "v1",
+    "LimitRange": "v1",
+    "PriorityClass": "scheduling.k8s.io/v1",
+    "RuntimeClass": "node.k8s.io/v1",
+}
+"""Of the kinds that are not Kueue's."""
+
+
+def quarantined_event(kind: str, key: str, uid: str, note: str, at: Position, at_ms: UnixMs) -> Call:
+    """The Event that an object has been set aside. That of a cluster-scoped object stands in the namespace default."""
+    call = _call(Telling(kind, key, uid, "Warning", "Quarantined", note, at, at_ms, at_ms, nth=_AFTERWARDS))
+    namespace = split_key(key)[0]
+    body: Json = call.body
+    body["regarding"]["apiVersion"] = _API_VERSIONS.get(kind, API_VERSION)
+    if not namespace:
+        del body["regarding"]["namespace"]
+        body["metadata"]["namespace"] = "default"
+        call = msgspec.structs.replace(call, path="/apis/events.k8s.io/v1/namespaces/default/events")
+    return msgspec.structs.replace(call, id=f"quarantined/{kind}/{key}")
+
+
 def _call(told: Telling) -> Call:
     namespace, name = split_key(told.key)
     body: Json = {

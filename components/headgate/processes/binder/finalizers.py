@@ -331,6 +331,12 @@ def _removal(call_id: str, which: Object, uid: str, before: list[str]) -> Call:
     )
 
 
+def removal_of(key: WorkloadKey, uid: str) -> Call:
+    """The call that removes a Workload's finalizer, where it is the only one."""
+    which = Object("workloads", key)
+    return _removal(f"quarantine-{_call_id(which)}", which, uid, [FINALIZER])
+
+
 def _call_id(which: Object) -> str:
     return f"finalizer/{which.resource}/{which.key}"
 

@@ -36,6 +36,7 @@ from headgate.core.families import relatives
 from headgate.core.machine import APPLY_PATCH, MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import CONFLICT, INVALID, backoff_ms, field_conflicts, is_success, refusal
 from headgate.core.owners import is_run_here
+from headgate.core.quarantine import QUARANTINED
 from headgate.core.state import PENDING, State, Workload
 from headgate.core.status import (
     ADMISSION_MANAGER,
@@ -59,6 +60,7 @@ from headgate.events.objects import WorkloadStatus
 from headgate.events.registry import Event
 from headgate.processes.binder.budget import Budget, BudgetSettings, Load
 from headgate.processes.binder.finalizers import Finalizers
+from headgate.processes.binder.set_aside import lifted
 
 WRITES_MAX: Final = 256
 """The most writes of Workload statuses under way at a time."""
@@ -212,6 +214,9 @@ class WorkloadStatuses:
 
     def _on_written(self, write: _Write, completed: Completed, out: list[Event]) -> None:
         if is_success(completed):
+            if QUARANTINED.encode() in completed.body:
+                # It is back from quarantine, or nobody would write its status.
+                self._removals.append(lifted(write.workload, write.uid))
             write = msgspec.structs.replace(write, version=version_in(completed.body))
             left = left_behind(write.status, completed.body)
             if left and not completed.call_id.endswith(_REMOVAL):

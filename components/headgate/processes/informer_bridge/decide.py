@@ -359,7 +359,7 @@ class InformerBridge:
         ours = record.process == Producer.INFORMER_BRIDGE.value
         request = "" if raw == _GONE else retry_of(raw)
         is_gone = ours and raw == _GONE and novelty.deleted(self.state, resource, key) is None
-        if is_gone or (request and request != record.retried):
+        if is_gone or (request and request != self.state.retried.get(f"{record.kind}/{key}", "")):
             why = "it is gone" if is_gone else "somebody has asked for it"
             released = effects.ObjectReleased(kind=record.kind, name=key, uid=record.uid, why=why, request=request)
             self._effects += (released, quarantine.shown_again(resource))
