@@ -5,6 +5,7 @@ A failure names its seed; `pytest tests/simulation --first-seed SEED --seeds 1` 
 """
 
 import random
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -19,10 +20,11 @@ from headgate.core.state import PENDING, Stage, State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import CycleDecided, QuotaReserved
+from headgate.events.signing import Signer
 from headgate.processes.informer_bridge.decide import InformerBridge
 from headgate.processes.snapshotter.decide import Rules, Snapshotter
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.world import MACHINES, NO_FAULTS, Faults, World
+from headgate.testing.world import MACHINES, NO_FAULTS, NO_SIGNERS, Faults, World
 
 HORIZON_MS = 4 * 3600_000
 JOBS = BY_PLURAL["batch", "jobs"]
@@ -57,14 +59,24 @@ def rules_of(seed: int) -> Rules:
 class Run:
     """One run of a scenario, with the invariants checked after every commit."""
 
-    def __init__(self, plan: Scenario, faults: Faults, seed: int, *, round_ms: int = 0) -> None:
+    def __init__(
+        self,
+        plan: Scenario,
+        faults: Faults,
+        seed: int,
+        *,
+        round_ms: int = 0,
+        signers: Mapping[Producer, Signer] = NO_SIGNERS,
+    ) -> None:
         self.plan = plan
         machines = {
             **MACHINES,
             Producer.INFORMER_BRIDGE: partial(InformerBridge, configuration=plan.configuration),
             Producer.SNAPSHOTTER: partial(Snapshotter, rules=rules_of(seed)),
         }
-        self.world = World(seed=seed, faults=faults, check=self.check, machines=machines, round_ms=round_ms)
+        self.world = World(
+            seed=seed, faults=faults, check=self.check, machines=machines, round_ms=round_ms, signers=signers
+        )
 
     def check(self, state: State, logged: LoggedCommit) -> None:
         """No reservation overdraws its ClusterQueue or its cohort, at any position."""

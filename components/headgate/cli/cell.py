@@ -21,6 +21,8 @@ ROOT: Final = Path(".headgate")
 FILE: Final = "cell.json"
 LOCK: Final = "up.lock"
 NATS_STORE: Final = "nats"
+KEYS: Final = "keys"
+"""What the processes of `headgate up` sign their commits with."""
 NATS_USERS: Final = "nats-users"
 """The keys of the users of a broker that `headgate up` has started."""
 

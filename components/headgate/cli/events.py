@@ -127,15 +127,25 @@ async def _print(
             await _follow(source, wanted, start, output)
             return
         out = console() if output is Output.TABLE else None
-        gate = Gate(source.cell)
+        gate = await _gate_at(source, start or 1)
         async for logged in commits(source, parse_at(at), start or 1):
             _show(logged, gate, wanted, output, out)
 
 
+async def _gate_at(source: Source, start: int) -> Gate:
+    """What tells refused entries from a position on: it has seen whose signatures count there, and what was before."""
+    gate = Gate(source.cell)
+    if start > 1:
+        async for entries in source.read(1, start - 1):
+            for logged in decoded(entries):
+                gate.admits(logged)
+    return gate
+
+
 async def _follow(source: Source, wanted: Wanted, start: int | None, output: Output) -> None:
     out = console() if output is Output.TABLE else None
-    gate = Gate(source.cell)
     first = start if start is not None else await source.last_seq() + 1
+    gate = await _gate_at(source, first)
     async for entries in source.follow(first):
         for logged in decoded(entries):
             _show(logged, gate, wanted, output, out)

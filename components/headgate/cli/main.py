@@ -34,6 +34,7 @@ COMMANDS: Final[dict[str, _Lazy]] = {
     "apply": _Lazy("objects", "Create or change objects from manifests.", _ASK),
     "get": _Lazy("objects", "Show objects of the cluster.", _ASK),
     "delete": _Lazy("objects", "Delete objects.", _ASK),
+    "keys": _Lazy("keys", "Make and rotate the keys that processes sign their commits with.", _RUN),
     "nats": _Lazy("nats", "Prepare a broker: users, permissions, streams.", _RUN),
     "crds": _Lazy("crds", "Install Kueue's CustomResourceDefinitions, or compare them.", _ASK),
     "queue": _Lazy("queue", "Show how the queues stand.", _ASK),

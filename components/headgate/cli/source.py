@@ -28,6 +28,7 @@ from headgate.core.quarantine import EventFailedError, Treatments
 from headgate.core.state import State
 from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.ids import Seq
+from headgate.events.signing import anchored
 from headgate.events.subjects import parse_log_subject
 
 if TYPE_CHECKING:
@@ -324,7 +325,7 @@ async def commits(source: Source, until: Until = Until(), start: int = 1) -> Asy
 
 def decoded(entries: list[Entry]) -> Iterator[LoggedCommit]:
     """Entries as commits; the fold, or a `Gate`, says which are refused."""
-    return (decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries)
+    return iter(anchored([decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries]))
 
 
 async def state_at(source: Source, until: Until = Until()) -> State:  # noqa: B008 - frozen

@@ -39,6 +39,7 @@ from headgate.cli.children import BACKOFF_S_MAX, BACKOFF_S_MIN, Child, ChildStat
 from headgate.cli.output import FAILED, CliError
 from headgate.events.base import Producer
 from headgate.events.commit import digest
+from headgate.processes.keys import PUBLIC, generate, private_file
 from headgate.processes.settings import NatsSettings
 
 NATS: Final = "nats"
@@ -201,6 +202,7 @@ class Supervisor:
             port=self._old_port("nats"),
             extra_config=broker_configuration(self._users, self.options.cell),
         )
+        generate(self.data / cells.KEYS)
         await self.nats.start()
         async with connect(self.nats.url, name="headgate up", options=self.nats_options(ADMIN)) as connection:
             await make_streams(connection, self.options.cell)
@@ -298,6 +300,7 @@ class Supervisor:
             "HEADGATE_HOLDER": self.holder(name),
             "NATS_URL": self.nats_url,
             **self._nats_env(name),
+            **self._keys_env(name),
             "HEADGATE_NATS_MONITOR_URL": self.nats.monitor_url if self.nats is not None else "",
             "HEADGATE_KUBERNETES_KUBECONFIG": self.kubeconfig,
             "HEADGATE_HTTP_ADDRESS_FILE": str(self._address_file(name)),
@@ -316,6 +319,16 @@ class Supervisor:
         if name not in PROCESSES:
             return {}
         return {"HEADGATE_NATS_NKEY_SEED_FILE": str(seed_file(self._users, name).resolve())}
+
+    def _keys_env(self, name: str) -> dict[str, str]:
+        """What a process signs with: on the broker started here keys of our own, else what our settings name."""
+        if self.nats is None or name not in PROCESSES or "HEADGATE_KEYS_PRIVATE" in os.environ:
+            return {}
+        folder = self.data / cells.KEYS
+        return {
+            "HEADGATE_KEYS_PRIVATE": str(private_file(folder, name).resolve()),
+            "HEADGATE_KEYS_PUBLIC": str((folder / PUBLIC).resolve()),
+        }
 
     def holder(self, name: str) -> str:
         """

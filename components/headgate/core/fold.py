@@ -73,7 +73,7 @@ def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATM
     Raises BrokenLogError when it cannot follow on those before, EventFailedError when an event of it cannot be applied.
     The state must not be used after either.
     """
-    if why := refusing.refusal(state.cell, logged):
+    if why := refusing.refusal(state, logged):
         _refuse(state, logged, why)
         return False
     commit = logged.commit

@@ -120,7 +120,7 @@ class Replay:
 
         Raises what `headgate.core.fold.apply` raises.
         """
-        why = refusing.refusal(self.state.cell, logged)
+        why = refusing.refusal(self.state, logged)
         if why:
             self._pass_by(logged, why)
             return

@@ -62,6 +62,8 @@ class LoggedCommit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `stored_ms` is the broker's time when it was stored, 0 where that is not known; `subject` is what it stands on, ""
     where it was not read from a stream. An entry that does not decode has an empty commit and says why in `flaw`:
     whether that stops its reader or the entry is refused depends on where it stands (`headgate.core.refusing`).
+    `payload` are the bytes of an entry that says it is signed, `anchor` those of a later commit that vouches for it
+    (`headgate.events.signing`).
     """
 
     seq: Seq
@@ -70,6 +72,8 @@ class LoggedCommit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stored_ms: UnixMs = UnixMs(0)
     subject: str = ""
     flaw: str = ""
+    payload: bytes = b""
+    anchor: bytes = b""
 
 
 class UnreadableCommitError(Exception):
@@ -147,10 +151,17 @@ def decode_entry(seq: int, subject: str, payload: bytes, stored_ms: int = 0) -> 
     except RecursionError:
         commit, flaw = _NOTHING, "it is nested too deeply"
     return LoggedCommit(
-        seq=Seq(seq), hash=digest(payload), commit=commit, stored_ms=UnixMs(stored_ms), subject=subject, flaw=flaw
+        seq=Seq(seq),
+        hash=digest(payload),
+        commit=commit,
+        stored_ms=UnixMs(stored_ms),
+        subject=subject,
+        flaw=flaw,
+        payload=payload if payload.startswith(_SIGNED) else b"",
     )
 
 
+_SIGNED = b'{"sig":'
 _NOTHING = Commit(
     id=CommitId(""),
     producer=Producer.INFORMER_BRIDGE,

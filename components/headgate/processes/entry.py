@@ -40,6 +40,7 @@ from headgate.processes.cell_record import CellRecords
 from headgate.processes.host import Host
 from headgate.processes.http import CannotListenError, application, serving
 from headgate.processes.identity import IdentityGate
+from headgate.processes.keys import UnknownKeyError, load
 from headgate.processes.observing import Observing
 from headgate.processes.origin import origin_of
 from headgate.processes.pace import Pace
@@ -241,6 +242,7 @@ class Runner:
 
     async def _connect(self, stack: AsyncExitStack) -> Given:
         settings = self.settings
+        keys = load(settings.keys, self.process.producer)
         transport = await stack.enter_async_context(self._transport()) if self.process.kubernetes else None
         records: CellRecords | None = None
         if transport is not None and self.process.producer is Producer.INFORMER_BRIDGE:
@@ -274,7 +276,9 @@ class Runner:
                 transport=transport,
                 records=records,
                 origin=origin_of(log.opened),
+                keys=keys,
             ),
+            keys=keys,
             records=records,
             warn=self._warn,
         )
@@ -309,6 +313,7 @@ class Runner:
             stimuli_max=parts.stimuli_max,
             splits=parts.splits,
             after_decision=parts.after_decision,
+            sign=given.keys.sign,
             gate=given.gate,
         )
         self.view.host = host
@@ -379,7 +384,14 @@ async def _explain(group: BaseExceptionGroup[BaseException], runner: Runner) -> 
             case BrokenLogError() | UnreadableCommitError() | LogDamaged():
                 _LOG.critical("stopped: %s", error)
                 return Exit.BROKEN
-            case ConfigurationError() | TracingError() | CannotListenError() | SettingsError() | ForeignCellError():
+            case (
+                ConfigurationError()
+                | TracingError()
+                | CannotListenError()
+                | SettingsError()
+                | ForeignCellError()
+                | UnknownKeyError()
+            ):
                 _LOG.critical("stopped: %s", error)
                 return Exit.CONFIGURATION
             case Refused(err_code=code) if code == STREAM_NOT_FOUND:

@@ -22,10 +22,12 @@ import logging
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+import anyio
+
 from headgate.adapters.jetstream.feed import FeedMessage
 from headgate.adapters.log import Entry, EntryNotFound, Log, LogDamaged
 from headgate.core.branches import EventId, number_at, token_of
-from headgate.core.refusing import Gate
+from headgate.core.refusing import admitted
 from headgate.core.state import Branch, State
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, Position, decode_entry, encode_event
@@ -37,6 +39,9 @@ from headgate.processes.status import Status
 from headgate.processes.term import Offer
 
 _LOG: Final = logging.getLogger(__name__)
+
+FOLD_WAIT_S: Final = 0.05
+"""How long to wait for the fold before looking again how far it has come."""
 
 LINGER_S: Final = 0.25
 """How much later than a commit its events may come: nobody waits for the feed, and a message costs less among many."""
@@ -114,10 +119,13 @@ class Feeding:
         number, position = await self._writer.resume()
         start = self._start(number, position.seq)
         _LOG.info("the feed goes on at position %d", start)
-        gate = Gate(self._status.cell)
         async with self._log.tail(start, linger_s=LINGER_S) as tail:
             while True:
-                await self._publish(await tail.receive(), gate)
+                entries = await tail.receive()
+                # What counts as signed, and whose numbers have been used, is in the state when it has come so far.
+                while state.identity is not None and state.position < entries[-1].seq:  # noqa: ASYNC110
+                    await anyio.sleep(FOLD_WAIT_S)
+                await self._publish(entries, state)
 
     def _start(self, number: int, seq: Seq) -> int:
         """Where to read from, when the feed has a branch up to a position, and all before that branch."""
@@ -155,12 +163,12 @@ class Feeding:
         if index >= len(messages) or (messages[index].subject, messages[index].payload) != (last.subject, last.payload):
             raise FeedBeyondLogError(self._log.name, last, "and the log has another event there")
 
-    async def _publish(self, entries: list[Entry], gate: Gate) -> None:
+    async def _publish(self, entries: list[Entry], state: State) -> None:
         """Publish the events of these entries, those that the feed has already left out."""
         batch: list[FeedMessage] = []
         for entry in entries:
             logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
-            if gate.admits(logged):
+            if admitted(state, logged):
                 token = token_of(self._branches, number_at(self._branches, logged.seq)) if self._branches else ""
                 batch += messages_of(self._status.cell, logged, token)
             if len(batch) >= self._batch_max:

@@ -32,6 +32,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from itertools import islice
 from typing import Final, Protocol, assert_never
 
 import anyio
@@ -53,6 +54,7 @@ from headgate.events.commit import Commit, LoggedCommit, decode_entry, encode_co
 from headgate.events.effects import ObjectQuarantined, ObjectReleased
 from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.events.registry import Event
+from headgate.events.signing import anchored
 from headgate.processes import snapshots
 from headgate.processes.clock import Clock, mono_ms, wall_ms
 from headgate.processes.pace import Pace
@@ -105,6 +107,10 @@ class Gate(Protocol):
     def opening(self, state: State) -> tuple[Event, ...]:
         """What has to stand in the log in front of the term that is about to be opened."""
         ...
+
+
+class OwnCommitRefusedError(Exception):
+    """Raised when the fold refuses what this process has appended itself: it oversteps what its key is good for."""
 
 
 class OpenGate:
@@ -199,6 +205,7 @@ class Host:
         splits: bool = True,
         after_decision: Callable[[Machine], None] | None = None,
         gate: Gate | None = None,
+        sign: Callable[[State, bytes], bytes] | None = None,
         now_ms: Callable[[], int] = wall_ms,
         mono_ms: Callable[[], int] = mono_ms,
     ) -> None:
@@ -220,6 +227,7 @@ class Host:
         self._stimuli_max = stimuli_max
         self._splits = splits
         self._after_decision = after_decision
+        self._sign = sign
         self._gate: Gate = gate if gate is not None else OpenGate()
         self._clock = Clock(producer, status, wall=now_ms, mono=mono_ms)
         self._bell = asyncio.Event()
@@ -369,10 +377,14 @@ class Host:
         if not count:
             return
         begun_ns = slice_ns = time.perf_counter_ns()
-        for _ in range(count):
+        entries = anchored(
+            [decode_entry(each.seq, each.subject, each.payload, each.time_ms) for each in islice(self._inbox, count)]
+        )
+        for logged in entries:
             if self._makes_machine_here():
                 break
-            await self._fold(self._inbox.popleft())
+            self._inbox.popleft()
+            await self._fold(logged)
             if time.perf_counter_ns() - slice_ns > FOLD_SLICE_NS:
                 self._note_progress()
                 await anyio.lowlevel.checkpoint()
@@ -417,8 +429,7 @@ class Host:
         if self._status.phase is not Phase.STARTING:
             _LOG.warning("%s", text, extra={"position": newest.position})
 
-    async def _fold(self, entry: Entry) -> None:
-        logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
+    async def _fold(self, logged: LoggedCommit) -> None:
         try:
             if not fold.apply(self.state, logged, self._refolding.treatments):
                 return
@@ -430,7 +441,7 @@ class Host:
         counters.events_folded += len(commit.events)
         term = self._term
         if self._status.phase is not Phase.STARTING:
-            if self._status.log_end - entry.seq <= REST_BEHIND_MAX:
+            if self._status.log_end - logged.seq <= REST_BEHIND_MAX:
                 self._clock.hear(logged)
             self._observer.folded(self.state, logged, leading=term is not None)
         if term is None or self._deposed:
@@ -461,6 +472,7 @@ class Host:
             case Appended(seq=seq):
                 if self.state.position < seq:
                     return
+                self._stop_if_refused(outstanding)
                 self._outstanding = None
                 self._status.counters.commits_appended += 1
                 self._status.counters.events_appended += len(outstanding.commit.events)
@@ -483,6 +495,15 @@ class Host:
             case _:
                 assert_never(outstanding.outcome)
 
+    def _stop_if_refused(self, outstanding: Outstanding) -> None:
+        """Nothing of ours may be refused: whoever goes on would append the same again and again."""
+        record, refused = self.state.producers.get(self._producer), self.state.refused
+        if record is not None and record.number >= outstanding.commit.number:
+            return
+        self._gate.check(self.state)
+        why = refused.newest[-1].why if refused is not None else "it is not in the state"
+        raise OwnCommitRefusedError(f"our commit {outstanding.commit.id} was appended and refused: {why}")
+
     def _append_behind(self, outstanding: Outstanding) -> bool:
         """
         Append again behind entries on our subject that the fold has refused; whether that is what stood in the way.
@@ -495,7 +516,7 @@ class Host:
         if record.last_seq <= outstanding.expected_last or record.number != outstanding.commit.number - 1:
             return False
         commit = attested_anew(self.state, outstanding.commit)
-        self._send(commit, encode_commit(commit), record.last_seq)
+        self._send(commit, self._encoded(commit), record.last_seq)
         return True
 
     # --- terms -----------------------------------------------------------------------------------------------------
@@ -554,7 +575,7 @@ class Host:
             self._deposed = str(error)
             self._step_down(leadership)
             return
-        self._send(commit, encode_commit(commit), expected_last)
+        self._send(commit, self._encoded(commit), expected_last)
 
     async def _begin(self, epoch: Epoch) -> None:
         assert self._tasks is not None
@@ -563,7 +584,7 @@ class Host:
             commit, expected_last = next_commit(
                 self.state, self._producer, epoch, Append(events=events), self._now_ms()
             )
-            self._send(commit, encode_commit(commit), expected_last)
+            self._send(commit, self._encoded(commit), expected_last)
             return
         begun_ns = time.perf_counter_ns()
         try:
@@ -732,13 +753,17 @@ class Host:
         trace = self._observer.deciding(append)
         while True:
             commit, expected_last = next_commit(self.state, self._producer, term.epoch, append, self._decided_ms, trace)
-            payload = encode_commit(commit)
+            payload = self._encoded(commit)
             count = len(append.events)
             if len(payload) <= self._limits.commit_bytes_max or not self._splits or count < 2:
                 break
             self._parts.appendleft(msgspec.structs.replace(append, events=append.events[count // 2 :]))
             append = msgspec.structs.replace(append, events=append.events[: count // 2])
         self._send(commit, payload, expected_last)
+
+    def _encoded(self, commit: Commit) -> bytes:
+        payload = encode_commit(commit)
+        return payload if self._sign is None else self._sign(self.state, payload)
 
     def _send(self, commit: Commit, payload: bytes, expected_last: Seq) -> None:
         # By a task that is there already: making one for each commit costs as much as the sending.

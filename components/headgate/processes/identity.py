@@ -27,6 +27,7 @@ from headgate.events.base import Producer
 from headgate.events.identity import CellFounded
 from headgate.events.registry import Event
 from headgate.processes.cell_record import CellRecord, CellRecords
+from headgate.processes.keys import ProcessKeys
 from headgate.processes.origin import Origin
 from headgate.processes.recognising import ForeignCellError, RecognisingTransport, ask_cluster_id
 from headgate.processes.status import Status
@@ -57,12 +58,14 @@ class IdentityGate:
         transport: RecognisingTransport | None = None,
         records: CellRecords | None = None,
         origin: Origin | None = None,
+        keys: ProcessKeys | None = None,
         sleep: Sleep = anyio.sleep,
     ) -> None:
         self.cluster = ""
         self._origin = origin if origin is not None else Origin(stream=log.identity)
         self._record: CellRecord | None = None
         self._producer = producer
+        self._keys = keys if keys is not None else ProcessKeys(producer, None, {})
         self._cell = cell
         self._log = log
         self._status = status
@@ -112,6 +115,7 @@ class IdentityGate:
         why = objection(identity, cell=self._cell, stream=stream, cluster=self.cluster)
         if why:
             raise _foreign(self._cell, why)
+        self._keys.check(identity)
 
     def founding(self) -> CellFounded | None:
         """What the bridge founds the cell with, if the log has no identity; None where no cluster is known."""
@@ -121,17 +125,27 @@ class IdentityGate:
         if self._origin.is_rebuilt:
             former = self._record.log_id if self._record is not None else UNKNOWN_LOG
         return CellFounded(
-            cell=self._cell, cluster=self.cluster, stream=self._log.identity, log_id=self._log_id, resumes=former
+            cell=self._cell,
+            cluster=self.cluster,
+            stream=self._log.identity,
+            log_id=self._log_id,
+            keys=self._keys.public if self._keys.signing == "required" else {},
+            signing=self._keys.signing,
+            resumes=former,
         )
 
     def opening(self, state: State) -> tuple[Event, ...]:
-        """The restore that the log does not tell of yet: the bridge says it before anything else, and nobody else."""
+        """
+        What the bridge alone says, before anything else: a restore that the log does not tell of yet, and new keys.
+
+        Keys come last: what stands before them is judged by those that counted so far.
+        """
         if self._producer is not Producer.INFORMER_BRIDGE:
             return ()
         known = self._record
         same = known is not None and state.identity is not None and known.log_id == state.identity.log_id
         restored = self._origin.unrecorded(state, lost_to=known.position if known is not None and same else 0)
-        return (restored,) if restored is not None else ()
+        return tuple(event for event in (restored, self._keys.change(state.identity)) if event is not None)
 
     def _replaces(self, state: State) -> bool:
         """Whether the log was just brought back or begun anew on purpose: it has less than the cluster remembers."""

@@ -20,6 +20,7 @@ from headgate.core.quarantine import EventFailedError, Treatments
 from headgate.core.state import State
 from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.ids import Seq
+from headgate.events.signing import anchored
 from headgate.processes import snapshots
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ class NotInLogError(LookupError):
 
 def fold_entries(state: State, entries: list[Entry], treatments: Treatments = fold.NO_TREATMENTS) -> None:
     """Fold entries into a state. Raises what the fold raises."""
-    for entry in entries:
-        fold.apply(state, decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms), treatments)
+    decoded = [decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries]
+    for logged in anchored(decoded):
+        fold.apply(state, logged, treatments)
 
 
 def refolding(log: Log, cell: str, blobs: Blobs | None = None) -> Refolding:

@@ -18,6 +18,7 @@ from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.processes.cell_record import CellRecords
 from headgate.processes.identity import IdentityGate
+from headgate.processes.keys import ProcessKeys
 from headgate.processes.outside import KubernetesCarrier, NoCarrier
 from headgate.processes.settings import Settings
 from headgate.processes.status import Status
@@ -40,6 +41,7 @@ class Given(msgspec.Struct, kw_only=True):
     transport: Transport | None = None
     gate: IdentityGate
     records: CellRecords | None = None
+    keys: ProcessKeys
     warn: Callable[[list[str]], None]
 
 

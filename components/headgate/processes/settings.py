@@ -165,6 +165,19 @@ class BridgeSettings(Section, frozen=True):
     configuration: str = ""
 
 
+class KeysSettings(Section, frozen=True):
+    """
+    The keys that commits are signed with (`headgate keys generate`): this process's private file, and all public keys.
+
+    Once the informer bridge has been given them, the log takes signed commits only. `signing: off`, set for the bridge,
+    takes that back.
+    """
+
+    private: str = ""
+    public: str = ""
+    signing: Literal["required", "off"] = "required"
+
+
 class RecordSettings(Section, frozen=True):
     """
     The cluster's record of its cell (`headgate.processes.cell_record`), which the bridge keeps in a ConfigMap.
@@ -231,6 +244,7 @@ class Settings(Section, frozen=True):
     snapshots: SnapshotSettings = SnapshotSettings()
     feed: FeedSettings = FeedSettings()
     bridge: BridgeSettings = BridgeSettings()
+    keys: KeysSettings = KeysSettings()
     record: RecordSettings = RecordSettings()
     binder: BinderSettings = BinderSettings()
     tracing: TracingSettings = TracingSettings()

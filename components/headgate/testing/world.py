@@ -56,13 +56,15 @@ from headgate.core.machine import (
     WakeAt,
 )
 from headgate.core.quarantine import event_of, is_aside, to_retry, version_to_retry
+from headgate.core.refusing import has_refused
 from headgate.core.state import State
 from headgate.core.timekeeping import Clocks, commit_ms
 from headgate.events.base import Producer
-from headgate.events.commit import Commit, LoggedCommit, digest, encode_commit
+from headgate.events.commit import Commit, LoggedCommit, decode_entry, digest, encode_commit
 from headgate.events.effects import ObjectQuarantined, ObjectReleased
 from headgate.events.identity import CellFounded, CellRestored
 from headgate.events.ids import Epoch, Seq, UnixMs
+from headgate.events.signing import Signer
 from headgate.events.subjects import log_subject
 from headgate.processes import snapshots
 from headgate.processes.binder.decide import Binder
@@ -135,6 +137,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_FAULTS = Faults()
+NO_SIGNERS: Mapping[Producer, Signer] = {}
 
 
 class Packed(msgspec.Struct, frozen=True):
@@ -216,6 +219,7 @@ class World:
         sink: Callable[[int, str, int, bytes], None] | None = None,
         round_ms: int = 0,
         contain: bool = False,
+        signers: Mapping[Producer, Signer] = NO_SIGNERS,
     ) -> None:
         self.random = random.Random(seed)  # noqa: S311  (a simulation wants to be repeatable, not secret)
         self.faults = faults
@@ -239,6 +243,7 @@ class World:
         self.events = 0
         self._check = check
         self._machines = machines
+        self._signers = signers
         self._founding = self._make_founding(seed) if Producer.INFORMER_BRIDGE in machines else None
         self._sink = sink
         self._round_ms = round_ms
@@ -259,7 +264,12 @@ class World:
     def _make_founding(self, seed: int) -> CellFounded:
         kube_system = self.cluster.request("GET", f"/api/v1/namespaces/{CLUSTER_NAMESPACE}").body
         return CellFounded(
-            cell=self.cell, cluster=cluster_id_of(kube_system), stream=self.cell, log_id=f"simulated-{seed}"
+            cell=self.cell,
+            cluster=cluster_id_of(kube_system),
+            stream=self.cell,
+            log_id=f"simulated-{seed}",
+            keys={producer.value: signer.public for producer, signer in self._signers.items()},
+            signing="required" if self._signers else "off",
         )
 
     # --- instances -------------------------------------------------------------------------------------------------
@@ -422,14 +432,22 @@ class World:
             self.refused += 1
             return False
         payload = encode_commit(commit)
+        signer = self._signers.get(commit.producer)
+        if signer is not None:
+            payload = signer.sign(payload)
         logged = LoggedCommit(
-            seq=Seq(self.state.position + 1), hash=digest(payload), commit=commit, stored_ms=self._shows(BROKER)
+            seq=Seq(self.state.position + 1),
+            hash=digest(payload),
+            commit=commit,
+            stored_ms=self._shows(BROKER),
+            payload=payload if signer is not None else b"",
         )
         if self._sink is not None:
             self._sink(logged.seq, log_subject(self.cell, commit.producer), logged.stored_ms, payload)
         if not self._shared:
             self.log.append(logged)
         self.state = self._apply(self._folding, self.state, logged)
+        assert not has_refused(self.state, logged.seq), "what a machine has appended is never refused"
         self.events += len(commit.events)
         if self._check is not None:
             self._check(self.state, logged)
@@ -437,6 +455,20 @@ class World:
             self._tell_all(logged)
         instance.awaits = logged.seq
         return True
+
+    def publish(self, subject: str, payload: bytes) -> bool:
+        """What anybody with the broker's permission can do; whether the fold took it for a commit of the log."""
+        seq, now_ms = Seq(self.state.position + 1), self._shows(BROKER)
+        logged = decode_entry(seq, subject, payload, now_ms)
+        if self._sink is not None:
+            self._sink(seq, subject, now_ms, payload)
+        if not self._shared:
+            self.log.append(logged)
+        self.state = self._apply(self._folding, self.state, logged)
+        taken = not has_refused(self.state, seq)
+        if taken and self._shared:
+            self._tell_all(logged)
+        return taken
 
     def _tell_all(self, logged: LoggedCommit) -> None:
         """With one state for all, everybody has folded a commit as soon as it is there."""
@@ -463,7 +495,7 @@ class World:
         for logged in self.log[start : start + count]:
             self._fold_into(instance, logged)
             self._hear_clocks(instance, logged)
-            if instance.machine is not None:
+            if instance.machine is not None and not has_refused(instance.state, logged.seq):
                 self._decide(instance, Committed(logged))
 
     def upgrade(self) -> None:

@@ -38,10 +38,10 @@ from headgate.adapters.log import Entry, Log
 from headgate.core import fold
 from headgate.core.explain import Explainer, Lookup, Story
 from headgate.core.quarantine import EventFailedError
-from headgate.core.refusing import Gate
+from headgate.core.refusing import Gate, admitted
 from headgate.core.standing import standing
 from headgate.core.state import State
-from headgate.events.commit import decode_entry
+from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.ids import Seq, WorkloadKey
 from headgate.events.registry import TAGS
 from headgate.processes.entry import View
@@ -163,11 +163,15 @@ class ReadSide:
     """The handlers. `view` is what the process shows of itself."""
 
     def __init__(self, view: View, access: Access) -> None:
-        self.streams = Streams(Gate(view.settings.cell).admits)
+        self.streams = Streams(self._admits)
         self._view = view
         self._access = access
         self._past: Past | None = None
         self._explaining = anyio.Lock()
+
+    def _admits(self, logged: LoggedCommit) -> bool:
+        state = self._view.state
+        return state is not None and admitted(state, logged)
 
     # --- what is asked for -----------------------------------------------------------------------------------------
 
