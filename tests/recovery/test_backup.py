@@ -1,5 +1,6 @@
 """Backups: what is written is a prefix of the log, is added to and never rewritten, and nothing wrong with it hides."""
 
+import errno
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from tests.recovery.conftest import CELL, Recorded, Stored
 
 from headgate.adapters.backup import MANIFEST, BackupDirectory, BackupError
+from headgate.adapters.logfile import LogFileWriter
 from headgate.core import fold
 from headgate.core.state import State
 from headgate.events.commit import Commit, decode_commit
@@ -140,6 +142,27 @@ async def test_an_event_that_cannot_be_folded_costs_its_object_and_not_the_backu
     done = await back_up(log.log, None, CELL, BackupDirectory(tmp_path), epochs={}, now_ms=7)
     assert done.folded == len(recorded.entries)
     assert [*BackupDirectory(tmp_path).entries(done.manifest.segments)] == recorded.entries
+
+
+async def test_a_full_disk_leaves_the_backup_of_before(
+    stored: Callable[[], Stored], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the file and the cause; what was whole stays so."""
+    log = stored()
+    await log.grow(50)
+    await backed_up(log, tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    await log.grow(70)
+    with monkeypatch.context() as patched:
+        patched.setattr(LogFileWriter, "write", full)
+        with pytest.raises(BackupError, match=r"log-000000000051.* cannot be written: No space left on device"):
+            await backed_up(log, tmp_path)
+    assert verify(BackupDirectory(tmp_path)).manifest.position == 50
+    await backed_up(log, tmp_path)
+    assert verify(BackupDirectory(tmp_path)).manifest.position == 70
 
 
 async def test_an_empty_log_is_not_backed_up(stored: Callable[[], Stored], tmp_path: Path) -> None:

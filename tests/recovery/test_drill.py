@@ -23,6 +23,7 @@ from tests.support.waiting import until
 
 from headgate.adapters.jetstream import connect, open_log
 from headgate.adapters.jetstream.permissions import ADMIN, READER
+from headgate.adapters.jetstream.refill import delete_stream
 from headgate.adapters.jetstream.users import seed_file
 from headgate.adapters.log import Entry
 from headgate.cli import main
@@ -289,3 +290,39 @@ async def test_a_cell_begins_anew_from_its_api_server(tmp_path: Path) -> None:
         feed = await feed_of(broker)
     assert feed
     assert all(":" in text for text, _ in feed)
+
+
+async def test_a_feed_that_outlives_its_log_goes_on_behind_the_break(tmp_path: Path) -> None:
+    """Only the log's stream is lost: subscribers keep theirs, and find `cell.restored` behind all that they have."""
+    cluster = Cluster(wall_clock_ms)
+    async with Broker(tmp_path / "nats") as broker:
+        async with cell_on(broker, cluster) as cell:
+            cell.apply(*configuration(4))
+            for number in range(3):
+                cell.apply(job(f"old-{number}", run_ms=FOR_EVER_MS))
+            await settled(cell, admitted=3, pending=0)
+            await headgate("backup", "--out", tmp_path / "backup", *at(broker, READER))
+            for number in range(3):
+                cell.apply(job(f"new-{number}", run_ms=FOR_EVER_MS))
+            await settled(cell, admitted=4, pending=2)
+            await until(partial(is_published, broker, (await entries_of(broker))[-1].seq))
+        before, ran = await feed_of(broker), running(cluster)
+        async with connect(broker.url, name="test") as connection:
+            await delete_stream(connection, f"HEADGATE_{CELL}")
+        await headgate("restore", "--from", tmp_path / "backup", *at(broker, ADMIN))
+        async with cell_on(broker, cluster) as cell:
+            await settled(cell, admitted=4, pending=2)
+            assert running(cluster) == ran
+            await until(partial(is_behind_break, broker))
+        await headgate("audit", *at(broker, READER))
+        after = await feed_of(broker)
+    assert after[: len(before)] == before
+    assert after[len(before)][1] == "cell.restored"
+    assert len({text for text, _ in after}) == len(after)
+
+
+async def is_behind_break(broker: Broker) -> bool:
+    """Whether the feed has gone on in a branch of its own."""
+    async with connect(broker.url, name="test") as connection:
+        last = await FeedWriter(connection, f"HEADGATE_{CELL}_FEED").last()
+    return last is not None and last.id.token != ""

@@ -20,7 +20,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -164,7 +164,8 @@ class BackupDirectory:
         :raises BackupError: somebody does, or the directory cannot be made.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            # Who may read a backup may read all that the log says of every tenant.
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise BackupError(f"{self.path} cannot be written: {error.strerror}") from error
@@ -197,7 +198,6 @@ class BackupDirectory:
     def _replace(self, name: str, data: bytes) -> None:
         part = self.path / f"{name}.part"
         try:
-            # Who may read a backup may read all that the log says of every tenant.
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
@@ -322,7 +322,9 @@ class SegmentWriter:
 
     def abandon(self) -> None:
         """Leave nothing behind."""
-        self._writer.__exit__(BackupError, None, None)
+        with suppress(OSError):
+            # A full disk refuses the last bytes too.
+            self._writer.__exit__(BackupError, None, None)
 
 
 def chained(log_hash: str, entries: Iterable[Entry]) -> str:
