@@ -200,3 +200,20 @@ async def test_a_child_that_cannot_be_started_is_tried_again(tmp_path: Path, mon
         tasks.cancel_scope.cancel()
     assert news[0].startswith("x cannot be started (")
     assert "File exists" in news[0]
+
+
+@pytest.mark.anyio
+async def test_whoever_ends_again_and_again_over_the_same_says_over_what(tmp_path: Path) -> None:
+    """From the third end with the same last words on the terminal shows them; their time does not count."""
+    news: list[str] = []
+    files = {"log_file": tmp_path / "x.log", "address_file": tmp_path / "x.address"}
+    script = "import time; print(f'2026-01-01T00:00:{time.time() % 60:06.3f}Z ERROR position 7 cannot be'); exit(1)"
+    child = children.Child("x", [sys.executable, "-c", script], env={}, changed=news.append, **files)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(child.keep)
+        await until(lambda: child.restarts >= 3, "it has run")
+        await child.stop()
+        tasks.cancel_scope.cancel()
+    assert news[0] == "x ended with exit code 1; it starts again in 0.1 s"
+    assert "with the same words" not in news[1]
+    assert "3 times in a row with the same words:  ERROR position 7 cannot be" in news[2]

@@ -8,7 +8,8 @@ import pytest
 from tests.support.toys import Counter, Recorder
 
 from headgate.adapters.log import AppendOutcome, LogDamaged, LogTruncated
-from headgate.core import fold
+from headgate.core import fold, quarantine
+from headgate.core.about import about
 from headgate.core.appending import next_commit
 from headgate.core.fold import BrokenLogError
 from headgate.core.machine import Append, Call, Completed, Settled, TakeSnapshot, WakeAt
@@ -412,3 +413,99 @@ async def test_two_processes_of_one_name_take_turns_and_say_so(around, until, ru
             await until(lambda: len(first.state.namespaces) == 6)
             await until(lambda: "another process leads under our name twin" in caplog.text)
     assert folded(around).producers[Producer.INFORMER_BRIDGE].epoch < 6
+
+
+class Careful:
+    """Appends n1, n2, ... up to a goal, but those in quarantine; fails over n3, and may say so."""
+
+    def __init__(self, state: State, goal: int = 9, *, fails: bool = True, names_it: bool = True) -> None:
+        self.state = state
+        self.goal = goal
+        self.fails = fails
+        self.names_it = names_it
+
+    def decide(self, stimulus: Any) -> list[Any]:
+        if not isinstance(stimulus, Settled):
+            return []
+        if self.fails and "n3" in self.state.namespaces:
+            self.look_at_n3()
+        for name in (f"n{number}" for number in range(1, self.goal + 1)):
+            if name not in self.state.namespaces and f"Namespace/{name}" not in self.state.quarantine:
+                return [Append(events=(NamespaceObserved(name=name),))]
+        return []
+
+    def look_at_n3(self) -> None:
+        if not self.names_it:
+            raise KeyError("planted")
+        if not quarantine.is_aside(self.state, "Namespace", "n3", Producer.INFORMER_BRIDGE):
+            with about("Namespace", "n3"):
+                raise KeyError("planted")
+
+
+async def test_what_a_machine_fails_over_is_set_aside_and_the_term_goes_on(around, until, running, caplog) -> None:
+    """One object, one event, another machine, the same epoch; a standby reads it from the log."""
+    host, status, _ = around.host(Careful)
+    standby, _, _ = around.host(Careful, holder="two")
+    async with running(host):
+        await until(lambda: len(host.state.namespaces) == 9)
+        assert status.phase is Phase.LEADING
+        async with running(standby):
+            await until(lambda: standby.state.position == host.state.position)
+    (record,) = host.state.quarantine.values()
+    assert (record.kind, record.key, record.process) == ("Namespace", "n3", "informer-bridge")
+    assert record.error == "KeyError: 'planted'"
+    assert host.state.producers[Producer.INFORMER_BRIDGE].epoch == 1
+    assert "It is set aside; see `headgate quarantine`" in caplog.text
+    assert fold.state_hash(folded(around)) == fold.state_hash(host.state)
+
+
+async def test_another_version_tries_again_what_one_has_failed_over(around, until, running, monkeypatch) -> None:
+    """When it begins to lead, before it makes its machine."""
+    host, _, _ = around.host(Careful)
+    async with running(host):
+        await until(lambda: len(host.state.namespaces) == 9)
+    monkeypatch.setattr(quarantine, "VERSION", "mended")
+    mended, status, _ = around.host(lambda state: Careful(state, 10, fails=False))
+    async with running(mended):
+        await until(lambda: len(mended.state.namespaces) == 10 and status.phase is Phase.LEADING)
+        assert mended.state.quarantine == {}
+
+
+async def test_what_names_no_object_stops_the_process(around) -> None:
+    """There is nobody to set aside."""
+    host, _, _ = around.host(lambda state: Careful(state, names_it=False))
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await host.run()
+    assert isinstance(only(caught.value), KeyError)
+
+
+async def test_what_cannot_be_folded_is_set_aside_by_every_process(around, until, running, monkeypatch) -> None:
+    """By the leader, by a standby, and by one that begins later at the start of the log; then a mended one folds it."""
+    handler = fold.APPLY[NamespaceObserved]
+
+    def broken(state: State, event: Any, *rest: Any) -> None:
+        handler(state, event, *rest)
+        if event.name == "n3":
+            raise KeyError("planted")
+
+    def host_of(holder: str) -> Any:
+        return around.host(lambda state: Careful(state, fails=False), holder=holder)
+
+    with monkeypatch.context() as planted:
+        planted.setitem(fold.APPLY, NamespaceObserved, broken)
+        first, status, _ = host_of("one")
+        second, _, _ = host_of("two")
+        async with running(first), running(second):
+            await until(lambda: len(first.state.namespaces) == 8 and status.phase is Phase.LEADING)
+            await until(lambda: second.state.position == first.state.position)
+        late, _, _ = host_of("three")
+        async with running(late):
+            await until(lambda: late.is_leading)
+            assert list(late.state.quarantine) == ["Namespace/n3"]
+        assert fold.state_hash(second.state) == fold.state_hash(first.state)
+        assert late.state.namespaces == first.state.namespaces
+    mended, _, _ = host_of("four")
+    async with running(mended):
+        await until(lambda: mended.is_leading)
+        assert len(mended.state.namespaces) == 9
+        assert mended.state.quarantine == {}

@@ -9,6 +9,7 @@ PR_SET_PDEATHSIG). What it prints goes to a file.
 import ctypes
 import enum
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,11 +25,15 @@ BACKOFF_S_MIN = 0.1
 BACKOFF_S_MAX = 5.0
 STEADY_S = 10.0
 """A child that has lived for so long starts again without a pause."""
+REPEATS_TOLD = 3
+"""From this end with the same last words on, the words are told, and the pauses grow further."""
+BACKOFF_S_REPEATED = 60.0
 STOP_TIMEOUT_S = 15.0
 """Longer than a process gives itself (`limits.shutdown_ms`)."""
 BROKER_REFUSES = 4
 HOPELESS = frozenset({WRONG_USAGE, BROKEN, BROKER_REFUSES})
 """Exit codes of `headgate.processes.entry` after which starting again does not help."""
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+Z")
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -73,6 +78,8 @@ class Child:
         self._changed = changed
         self._process: subprocess.Popen[bytes] | None = None
         self._stopping = False
+        self._words = ""
+        self._repeats = 0
 
     @property
     def pid(self) -> int | None:
@@ -131,14 +138,27 @@ class Child:
                 self.exit_code = code
                 self._changed(f"{self.name} gave up ({_how(code)}): {self.last_words()}")
                 return
-            if anyio.current_time() - began >= STEADY_S:
+            repeats = self._count_repeats(code)
+            if anyio.current_time() - began >= STEADY_S and repeats < REPEATS_TOLD:
                 backoff_s = BACKOFF_S_MIN
             self.state = ChildState.WAITING
             self.restarts += 1
-            self._changed(f"{self.name} {_how(code)}; it starts again in {backoff_s:g} s")
+            self._changed(f"{self.name} {_how(code)}{self._again(repeats)}; it starts again in {backoff_s:g} s")
             await anyio.sleep(backoff_s)
-            backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)
+            backoff_s = min(backoff_s * 2, BACKOFF_S_MAX if repeats < REPEATS_TOLD else BACKOFF_S_REPEATED)
         self.state = ChildState.STOPPED
+
+    def _count_repeats(self, code: int) -> int:
+        """How often in a row it has ended with the same last words: it fails over the same input each time."""
+        words = _TIME.sub("", self.last_words()) if code > 0 else ""
+        self._repeats = self._repeats + 1 if words and words == self._words else 1
+        self._words = words
+        return self._repeats
+
+    def _again(self, repeats: int) -> str:
+        if repeats < REPEATS_TOLD:
+            return ""
+        return f", {repeats} times in a row with the same words: {self._words} ({self.log_file} has all of it)"
 
     def _wanted(self) -> bool:
         return not self._stopping

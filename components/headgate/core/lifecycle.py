@@ -4,7 +4,7 @@ The life of a workload, as one table.
 Every event that moves a workload is looked up here: (stage, event) gives the next stage, or says that the event was
 overtaken: its producer decided on a state in which the workload had not yet moved on, and the log's order has
 settled it. What is in neither is an illegal transition. It cannot happen while every producer keeps to its rules, so
-it stops the process with the story of how it came about. The table in `components/README.md` is generated from this
+it costs the workload (`headgate.core.quarantine`). The table in `components/README.md` is generated from this
 one.
 """
 
@@ -130,8 +130,8 @@ class IllegalTransitionError(Exception):
     """
     Raised by the fold when an event cannot follow on the stage that its workload is in.
 
-    The process must stop: a producer has broken its rules, or the log is damaged. `workload` names the one whose story
-    (`headgate explain`) tells how it came about.
+    A producer has broken its rules, or the log is damaged: the workload is set aside. `workload` names the one whose
+    story (`headgate explain`) tells how it came about.
     """
 
     def __init__(self, *, workload: WorkloadKey, uid: str, stage: Stage, event: str, seq: Seq, since: Seq) -> None:
