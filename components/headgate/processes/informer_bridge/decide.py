@@ -245,8 +245,6 @@ class InformerBridge:
             # Before, a Workload may exist of which the state does not know, or a class of a priority.
             self._create_workloads(calls)
             self._variants.settle(calls)
-        if self._has_shown("jobs") and not self._waiting["jobs"]:
-            self._absent_owners.settle(calls)
         events: list[Event] = []
         if self.founding is not None and self.state.identity is None:
             events.append(self.founding)
@@ -256,7 +254,11 @@ class InformerBridge:
         effects_now = self._effects[: FACTS_MAX - len(events)]
         del self._effects[: len(effects_now)]
         events += effects_now
+        known = len(events)
         self._take_facts(events)
+        if self._has_shown("jobs") and len(events) == known:
+            # All that was shown of Jobs is in the state; otherwise it will be when these facts are.
+            self._absent_owners.settle(calls)
         resources: tuple[str, ...] = ()
         if not self.synced and self._all_is_appended():
             self.synced = True
