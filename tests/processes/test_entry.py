@@ -230,3 +230,18 @@ async def test_a_cluster_that_is_exchanged_behind_its_address_ends_the_bridge(se
         log = await open_log(connection, "main")
         later = [entry.payload async for batch in log.read(position + 1) for entry in batch]
     assert not any(b"of-another" in payload or b"deleted" in payload for payload in later)
+
+
+async def test_a_process_without_its_right_ends_with_one_clear_line(server: Broker, caplog) -> None:
+    """Under another user's key it may not hear its answers: the line says whose right is missing, and for what."""
+    await server.admit("main")
+    mine = msgspec.structs.replace(settings_of(server), nats=server.settings("main", "reader"))
+    with anyio.fail_after(30):
+        assert await main_of(Runner(processes()["scheduler"], mine)) == Exit.BROKER
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.CRITICAL]
+    key = server.settings("main", "reader").nkey_seed_file
+    assert said == [
+        f"stopped: the user of {key} may not subscribe to {said[0].partition('subscribe to ')[2].partition(':')[0]}: "
+        "give it the permissions that `headgate nats permissions` prints; nats.inbox_prefix "
+        "(_INBOX_headgate_main_scheduler) has to be the one that they allow"
+    ]
