@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.cluster.conftest import START_MS, Client, Clock
 
+from headgate.testing import serve_cluster
 from headgate.testing.cluster import BY_PLURAL, Cluster, ControllerOptions, persistence
 from headgate.testing.cluster.persistence import FILE, Journal, JournalError, JournalInUseError
 
@@ -480,3 +481,18 @@ def test_the_file_says_what_it_is(life: Life) -> None:
     header, first, *_ = [msgspec.json.decode(line) for line in (life.directory / FILE).read_bytes().splitlines()]
     assert header == {"format": 1, "seed": "seed-1"}
     assert first.keys() == {"rv", "identities"}
+
+
+def test_without_room_it_ends_and_may_be_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 1, which a supervisor tries again, and one line that says what helps."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Journal, "_rewrite", full)
+    assert serve_cluster.main(["--data", str(tmp_path)]) == 1
+    said = "".join(capsys.readouterr())
+    assert said.count("\n") == 1
+    assert "cannot be written: No space left on device; make room for it" in said

@@ -9,6 +9,7 @@ started again, even if it was killed; without, they end with it.
 
 import argparse
 import contextlib
+import errno
 import os
 import secrets
 import signal
@@ -19,7 +20,7 @@ from typing import Final, NoReturn
 import anyio
 
 from headgate.testing.cluster import Cluster
-from headgate.testing.cluster.persistence import Journal, JournalError, JournalInUseError
+from headgate.testing.cluster.persistence import Journal, JournalError, JournalFullError, JournalInUseError
 from headgate.testing.cluster.server import kubeconfig, serve, wall_clock_ms
 
 DIRECTORY: Final = "cluster"
@@ -30,7 +31,8 @@ def main(args: list[str] | None = None) -> int:
     """
     Serve until SIGTERM or SIGINT.
 
-    Exit code 2 when the address cannot be had or the kept objects cannot be read, 1 when another process has these.
+    Exit code 2 when the address cannot be had or the kept objects cannot be read; 1 when another process has these, or
+    there is no room for them: that may be over soon.
     """
     parser = argparse.ArgumentParser(prog="headgate run cluster", description=(__doc__ or "").split("\n\n")[1])
     parser.add_argument("--host", default="127.0.0.1")
@@ -43,11 +45,14 @@ def main(args: list[str] | None = None) -> int:
     try:
         anyio.run(_serve, given, backend_options={"use_uvloop": True})
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _say(f"{error.filename or given.data}: {error.strerror}; make room for it")
+            return 1
         _say(f"cannot serve on {given.host}:{given.port}: {error.strerror or error}")
         return 2
     except JournalError as error:
         _say(str(error))
-        return 1 if isinstance(error, JournalInUseError) else 2
+        return 1 if isinstance(error, JournalInUseError | JournalFullError) else 2
     return 0
 
 

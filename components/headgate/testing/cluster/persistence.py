@@ -44,6 +44,10 @@ class JournalError(Exception):
     """The journal cannot be used; the message says why, and what to do."""
 
 
+class JournalFullError(JournalError):
+    """Raised when there is no room for the file: starting again helps once there is."""
+
+
 class JournalInUseError(JournalError):
     """Another process has the journal; it may be about to end."""
 
@@ -132,7 +136,7 @@ class Journal:
         """
         Give an empty registry the objects that were kept, and keep what it changes from now on.
 
-        Its seed has to be the journal's. Raises JournalError where the file cannot be written.
+        Its seed has to be the journal's. Raises JournalFullError where the file cannot be written.
         """
         kept, self._kept = self._kept, None
         if kept is not None:
@@ -145,7 +149,9 @@ class Journal:
         try:
             self._rewrite(registry)
         except OSError as error:
-            raise JournalError(f"{self.path} cannot be written: {error.strerror or error}; make room for it") from error
+            raise JournalFullError(
+                f"{self.path} cannot be written: {error.strerror or error}; make room for it"
+            ) from error
         registry.store.listen(self._on_change)
 
     def flush(self) -> None:
