@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate.cli import cell
+from headgate.cli.disk import FULL_BYTES, ROOM_BYTES, DiskWatch
 from headgate.cli.main import COMMANDS, load
 from headgate.cli.output import CliError
 
@@ -220,3 +221,12 @@ def test_a_directory_belongs_to_one_at_a_time(tmp_path: Path) -> None:
     first.release()
     second.take()
     second.release()
+
+
+def test_a_disk_that_was_full_has_room_again_once(tmp_path: Path) -> None:
+    """Said when it is full and when it no longer is; a little room is none yet."""
+    free = iter([ROOM_BYTES, FULL_BYTES - 1, 0, FULL_BYTES, ROOM_BYTES - 1, ROOM_BYTES, ROOM_BYTES, 0, ROOM_BYTES])
+    news: list[str] = []
+    disk = DiskWatch(tmp_path, news.append, lambda _: next(free))
+    assert [disk.look() for _ in range(9)] == [False, False, False, False, False, True, False, False, True]
+    assert ["is full:" in text for text in news] == [True, False, True, False]

@@ -36,6 +36,7 @@ from headgate.adapters.jetstream.users import broker_configuration, make_streams
 from headgate.adapters.private import write_private
 from headgate.cli import cell as cells
 from headgate.cli.children import BACKOFF_S_MAX, BACKOFF_S_MIN, Child, ChildState
+from headgate.cli.disk import DiskWatch
 from headgate.cli.output import FAILED, CliError
 from headgate.events.base import Producer
 from headgate.events.commit import digest
@@ -47,6 +48,8 @@ CLUSTER: Final = "cluster"
 PROCESSES: Final = tuple(producer.value for producer in Producer)
 READY_TIMEOUT_S: Final = 60.0
 PUBLISH_S: Final = 0.25
+DISK_S: Final = 1.0
+"""How often the room on the disk is looked at."""
 _PROBE_S: Final = 0.1
 
 
@@ -209,6 +212,7 @@ class Supervisor:
         self._keep_port("nats", int(self.nats.url.rpartition(":")[2]))
         self.nats_url = self.nats.url
         tasks.start_soon(self._keep_broker, self.nats)
+        tasks.start_soon(self._watch_disk, self.nats)
 
     @property
     def _users(self) -> Path:
@@ -229,6 +233,14 @@ class Supervisor:
             self._told(f"{NATS} ended; it starts again in {BACKOFF_S_MIN:g} s")
             await anyio.sleep(BACKOFF_S_MIN)
             await self._restart_broker(server)
+
+    async def _watch_disk(self, server: EmbeddedServer) -> None:
+        """Let a broker that has met a full disk be started again once there is room: by itself it writes no more."""
+        disk = DiskWatch(self.data, self._told)
+        while True:
+            await anyio.sleep(DISK_S)
+            if disk.look():
+                server.send_signal(signal.SIGTERM)
 
     async def _restart_broker(self, server: EmbeddedServer) -> None:
         """Start it again until it runs: on a full disk it cannot, and everybody waits for it as for one of yours."""
