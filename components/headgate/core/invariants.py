@@ -51,17 +51,19 @@ def _why_stuck(state: State, workload: Workload, unused: Unused | None) -> str:
     if settled and name not in state.cluster_queues:
         return f"it is queued in ClusterQueue {name!r}, which does not exist"
     sleep = state.sleeps.get(name) or QueueSleep()
-    if queue.is_asleep(workload.shape):
-        if workload.shape not in sleep.shapes:
-            return f"its shape sleeps in ClusterQueue {name!r} and no record says why"
-        parked = sleep.shapes[workload.shape]
-        if parked is not None or settled:
-            return _never_woken(state, parked, workload, unused)
+    asleep = queue.is_asleep(workload.shape)
+    if asleep and workload.shape not in sleep.shapes:
+        return f"its shape sleeps in ClusterQueue {name!r} and no record says why"
     if queue.blocked is not None and queue.rank_of(workload.key) >= queue.blocked:
+        # Whoever stands behind a head that nobody may pass waits for what that waits for, and so does the head.
         if not sleep.blocked_by:
             return f"ClusterQueue {name!r} is blocked and no record says by whom"
         if sleep.blocked is not None or settled:
             return _never_woken(state, sleep.blocked, state.workloads[sleep.blocked_by], unused)
+    elif asleep:
+        parked = sleep.shapes[workload.shape]
+        if parked is not None or settled:
+            return _never_woken(state, parked, workload, unused)
     return ""
 
 
@@ -84,22 +86,15 @@ def _overdue(state: State, parked: Parked, workload: Workload, unused: Unused) -
     """
     Why what is parked should have been woken by now; "" when the quota that it waits for has not come.
 
-    Nor may it have been when there is enough, but others of its cohort tree are still to be decided; nor, whatever has
-    come, behind one of its ClusterQueue that nobody may pass.
+    Nor may it have been when there is enough, but others of its cohort tree are still to be decided, or one of its
+    ClusterQueue that nobody may pass.
     """
     cluster_queue = workload.cluster_queue
     quota = tuple(wake for wake in parked.wake if isinstance(wake, QuotaFreed))
     woken = came_true(quota, cluster_queue, parked.decided_at, state, state.now_ms, unused, workload)
     sleep = state.sleeps.get(cluster_queue) or QueueSleep()
-    queue = state.index.pending.get(cluster_queue)
-    is_behind = (
-        sleep.blocked is not parked
-        and queue is not None
-        and queue.blocked is not None
-        and workload.key in queue
-        and queue.rank_of(workload.key) > queue.blocked
-    )
-    if is_behind or (woken is not None and woken.needs and _is_on_offer(state, tree_of(cluster_queue, state))):
+    is_behind = bool(sleep.blocked_by) and sleep.blocked is not parked
+    if woken is not None and woken.needs and (is_behind or _is_on_offer(state, tree_of(cluster_queue, state))):
         return ""
     return "" if woken is None else f"it waits on, though at position {woken.at} came {woken.by}"
 
