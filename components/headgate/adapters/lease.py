@@ -35,7 +35,8 @@ class LeaseRecord(Struct, frozen=True, kw_only=True):
     What the register holds. `holder` is "" when the lease was given up.
 
     `instance` and `renewal` make each record unlike every other, so that a writer whose answer was lost can recognise
-    its own.
+    its own. `position` and `log_hash` are how far the holder had folded the log at the last renewal, and the hash of
+    the log up to there: whoever starts later can tell that the log is shorter, or another one.
     """
 
     holder: str
@@ -43,6 +44,12 @@ class LeaseRecord(Struct, frozen=True, kw_only=True):
     term_ms: int
     instance: str = ""
     renewal: int = 0
+    position: int = 0
+    log_hash: str = ""
+
+
+Head = Callable[[], tuple[int, str]]
+"""How far the holder has folded the log, and its hash there."""
 
 
 class Registered(Struct, frozen=True):
@@ -101,9 +108,9 @@ class LeaseRules:
         return LeaseRecord(holder=self._holder, epoch=epoch, term_ms=self._term_ms, instance=self._instance)
 
     @staticmethod
-    def renewed(record: LeaseRecord) -> LeaseRecord:
-        """The record that keeps the lease for another term."""
-        return msgspec.structs.replace(record, renewal=record.renewal + 1)
+    def renewed(record: LeaseRecord, position: int = 0, log_hash: str = "") -> LeaseRecord:
+        """The record that keeps the lease for another term, with the head of the log as its holder knows it now."""
+        return msgspec.structs.replace(record, renewal=record.renewal + 1, position=position, log_hash=log_hash)
 
     @staticmethod
     def released(record: LeaseRecord) -> LeaseRecord:
@@ -162,7 +169,9 @@ class Lease:
         *,
         term_ms: int = 5_000,
         now_ms: Callable[[], int] = _monotonic_ms,
+        head: Head = lambda: (0, ""),
     ) -> None:
+        self._head = head
         self._register = register
         self._holder = holder
         self._term_ms = term_ms
@@ -178,7 +187,7 @@ class Lease:
         """
         revision, record, asked_at_ms = await self._acquire(epoch_min)
         leadership = Leadership(record.epoch, self._holder, asked_at_ms + self._term_ms, self._now_ms)
-        keeper = _Keeper(self._register, self._term_ms, self._now_ms, leadership, revision, record)
+        keeper = _Keeper(self._register, self._term_ms, self._now_ms, leadership, revision, record, self._head)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(keeper.renew_for_ever)
@@ -197,6 +206,8 @@ class Lease:
             asked_at_ms = self._now_ms()
             bid = rules.bid(seen, asked_at_ms)
             if bid is not None:
+                position, log_hash = self._head()
+                bid = msgspec.structs.replace(bid, position=position, log_hash=log_hash)
                 revision = await self._register.write(bid, expected=seen.revision)
                 if revision is not None and self._now_ms() - asked_at_ms <= self._term_ms:
                     return revision, bid, asked_at_ms
@@ -215,7 +226,9 @@ class _Keeper:
         leadership: Leadership,
         revision: int,
         record: LeaseRecord,
+        head: Head,
     ) -> None:
+        self._head = head
         self._register = register
         self._term_ms = term_ms
         self._now_ms = now_ms
@@ -228,7 +241,7 @@ class _Keeper:
         while not leadership.lost.is_set():
             await anyio.sleep(self._term_ms / 3000)
             asked_at_ms = self._now_ms()
-            renewed = LeaseRules.renewed(self._record)
+            renewed = LeaseRules.renewed(self._record, *self._head())
             revision = await self._register.write(renewed, expected=self._revision)
             if revision is None:
                 leadership.lose("somebody else took the lease over")

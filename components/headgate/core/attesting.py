@@ -10,7 +10,7 @@ process that starts from a snapshot compares too. A producer that attests an old
 `headgate audit`, which keeps all hashes, compares. The window is kept from the first commit that attests anything, so a
 log from before there was an attestation folds to the bytes that it always had.
 
-Called by the fold; `Attestations` is the audit's.
+Called by the fold, and by who compares a head of the log that was noted elsewhere; `Attestations` is the audit's.
 """
 
 import re
@@ -30,7 +30,7 @@ def objection(state: State, commit: Commit) -> str:
         return ""
     if commit.at > state.position:
         return f"it attests position {commit.at}, which is not before it"
-    here = _hash_at(state, commit.at)
+    here = hash_at(state, commit.at)
     if here in ("", commit.log):
         return ""
     return (
@@ -53,8 +53,8 @@ def extend(state: State, commit: Commit | None, seq: Seq, log_hash: str) -> None
     hashes[seq % WINDOW] = log_hash
 
 
-def _hash_at(state: State, position: Seq) -> str:
-    """The log hash at a position; "" when it is not in the window."""
+def hash_at(state: State, position: Seq) -> str:
+    """The log hash at a position that is folded; "" when it is not in the window."""
     if position == state.position:
         return state.log_hash
     if not state.log_hashes or position <= state.position - WINDOW:

@@ -258,6 +258,7 @@ class Runner:
         varz = await _varz(settings.nats.monitor_url)
         log = await open_log(connection, settings.cell, replicas=settings.nats.replicas, varz=varz)
         blobs = await open_blobs(connection, settings.cell, replicas=settings.nats.replicas)
+        leases = await open_leases(connection, settings.cell, replicas=settings.nats.replicas)
         self._warn([*log.warnings, *blobs.warnings])
         self.view.log = self._decorate(log) if self._decorate is not None else log
         self.view.blobs = blobs
@@ -277,10 +278,12 @@ class Runner:
                 records=records,
                 origin=origin_of(log.opened),
                 keys=keys,
+                leases=leases,
             ),
             keys=keys,
             records=records,
             warn=self._warn,
+            leases=leases,
         )
 
     @asynccontextmanager
@@ -293,7 +296,6 @@ class Runner:
 
     async def _host(self, stack: AsyncExitStack, given: Given, observing: Observing) -> None:
         settings = self.settings
-        leases = await open_leases(given.connection, settings.cell, replicas=settings.nats.replicas)
         parts = await stack.enter_async_context(self.process.build(given))
         host = Host(
             producer=self.process.producer,
@@ -301,7 +303,12 @@ class Runner:
             make_machine=parts.machine,
             log=given.log,
             blobs=given.blobs,
-            lease=leases.lease(self.process.name, settings.holder, term_ms=settings.lease.term_ms),
+            lease=given.leases.lease(
+                self.process.name,
+                settings.holder,
+                term_ms=settings.lease.term_ms,
+                head=lambda: (host.state.position, host.state.log_hash),
+            ),
             carrier=parts.carrier,
             status=self.status,
             feeder=parts.feeder,

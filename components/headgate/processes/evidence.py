@@ -109,7 +109,14 @@ async def _leases(connection: Connection, cell: str) -> tuple[SeenLease, ...]:
             seen.append(SeenLease(producer=producer, why=str(error)))
             continue
         if record is not None:
-            seen.append(SeenLease(producer=producer, epoch=record.epoch))
+            seen.append(
+                SeenLease(
+                    producer=producer,
+                    epoch=record.epoch,
+                    position=Seq(record.position),
+                    log_hash=record.log_hash,
+                )
+            )
     return tuple(seen)
 
 

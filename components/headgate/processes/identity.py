@@ -13,19 +13,23 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import anyio
 
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
 from headgate.adapters.kubernetes.retry import Backoff, Sleep
-from headgate.adapters.log import Log
+from headgate.adapters.lease import LeaseRecord
+from headgate.adapters.log import Log, LogDamaged
+from headgate.core.attesting import hash_at
 from headgate.core.identity import objection
 from headgate.core.ingest import UnreadableObjectError
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.identity import CellFounded
+from headgate.events.ids import Seq
 from headgate.events.registry import Event
+from headgate.events.remedy import REMEDY
 from headgate.processes.cell_record import CellRecord, CellRecords
 from headgate.processes.keys import ProcessKeys
 from headgate.processes.origin import Origin
@@ -39,6 +43,14 @@ UNKNOWN_LOG: Final = "unknown"
 """What a log resumes that takes the place of one which the cluster has no record of."""
 PROBLEM: Final = "identity"
 """The name under which the gate says in the status what it waits for."""
+
+
+class Leases(Protocol):
+    """The leases of a cell (`headgate.adapters.jetstream.lease.JetStreamLeases`)."""
+
+    async def holder(self, producer: str) -> LeaseRecord | None:
+        """The record of a producer's lease; None if it was never held."""
+        ...
 
 
 class IdentityGate:
@@ -59,6 +71,7 @@ class IdentityGate:
         records: CellRecords | None = None,
         origin: Origin | None = None,
         keys: ProcessKeys | None = None,
+        leases: Leases | None = None,
         sleep: Sleep = anyio.sleep,
     ) -> None:
         self.cluster = ""
@@ -67,6 +80,7 @@ class IdentityGate:
         self._producer = producer
         self._keys = keys if keys is not None else ProcessKeys(producer, None, {})
         self._cell = cell
+        self._leases = leases
         self._log = log
         self._status = status
         self._transport = transport
@@ -92,6 +106,8 @@ class IdentityGate:
                 lambda: ask_cluster_id(transport.inner), "which cluster this is cannot be told"
             )
         self.check(state)
+        if self._leases is not None and not self._replaces(state):
+            await hold_against_leases(self._leases, state, self._log)
         if self._records is not None:
             records = self._records
             self._record = await self._answered(records.read, f"{records.where} cannot be read")
@@ -166,6 +182,28 @@ class IdentityGate:
             else:
                 self._status.problem(PROBLEM, None)
                 return answer
+
+
+async def hold_against_leases(leases: Leases, state: State, log: Log) -> None:
+    """
+    Whether the log is still what the holders of leases had folded when they renewed them last.
+
+    Raises LogDamaged. What lies further back than the state remembers is for the audit to compare.
+    """
+    seen = [(producer, await leases.holder(producer.value)) for producer in Producer]
+    end = max(await log.last_seq(), state.position)
+    for producer, record in seen:
+        if record is None or not record.log_hash:
+            continue
+        held = f"the lease of the {producer.value} says that it had folded the log up to position {record.position}"
+        if record.position > end:
+            raise LogDamaged(f"{log.name}: the log ends at {end}, but {held}. {REMEDY}")
+        here = hash_at(state, Seq(record.position)) if record.position <= state.position else ""
+        if here not in ("", record.log_hash):
+            raise LogDamaged(
+                f"{log.name}: {held} with the hash {record.log_hash}, and this one has {here} there: it is another "
+                f"log, or was changed. {REMEDY}"
+            )
 
 
 def _foreign(cell: str, why: str) -> ForeignCellError:

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import msgspec
 
 from headgate.adapters.jetstream.connection import Connection
+from headgate.adapters.jetstream.lease import JetStreamLeases
 from headgate.adapters.kubernetes.transport import Transport
 from headgate.adapters.log import Blobs, Log
 from headgate.core.machine import Machine
@@ -42,6 +43,7 @@ class Given(msgspec.Struct, kw_only=True):
     gate: IdentityGate
     records: CellRecords | None = None
     keys: ProcessKeys
+    leases: JetStreamLeases
     warn: Callable[[list[str]], None]
 
 

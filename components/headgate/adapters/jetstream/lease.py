@@ -12,7 +12,7 @@ from headgate.adapters.jetstream.appender import append
 from headgate.adapters.jetstream.connection import Connection
 from headgate.adapters.jetstream.messages import last_of_subject
 from headgate.adapters.jetstream.stream import ensure_stream, find_stream, lease_stream, token
-from headgate.adapters.lease import Lease, LeaseRecord, Registered
+from headgate.adapters.lease import Head, Lease, LeaseRecord, Registered
 from headgate.adapters.log import Appended
 
 _RECORD = msgspec.json.Decoder(LeaseRecord)
@@ -63,13 +63,13 @@ class JetStreamLeases:
         """The register of one producer's lease."""
         return JetStreamRegister(self.connection, self.name, f"headgate.{self._cell}.lease.{token(producer)}")
 
-    def lease(self, producer: str, holder: str, *, term_ms: int = 5_000) -> Lease:
+    def lease(self, producer: str, holder: str, *, term_ms: int = 5_000, head: Head = lambda: (0, "")) -> Lease:
         """
         A candidate for a producer's lease.
 
-        `holder` names this process so that its restart is recognised (the pod's name).
+        `holder` names this process so that its restart is recognised (the pod's name); `head` goes into each renewal.
         """
-        return Lease(self.register(producer), holder, term_ms=term_ms)
+        return Lease(self.register(producer), holder, term_ms=term_ms, head=head)
 
     async def holder(self, producer: str) -> LeaseRecord | None:
         """The record of a producer's lease, for people; None if it was never held."""
