@@ -121,3 +121,19 @@ def test_who_stands_behind_a_head_that_nobody_may_pass_waits_whatever_comes(cell
     assert forgotten(cell.state, settled=True) == []
     cell.state.index.pending["cq"].blocked = None
     assert [key for key, _ in forgotten(cell.state, settled=True)] == [b]
+
+
+def test_a_head_that_nobody_may_pass_waits_by_its_own_verdict(cell: QueueCell) -> None:
+    """Others of its shape sleep since before; what came meanwhile has woken it once, and it waits anew."""
+    cell.cluster_queue(strategy="StrictFIFO")
+    cell.settle()
+    cell.skip(A, "queue")
+    cell.settle()
+    need = QuotaFreed(tree="ClusterQueue/cq", flavor_resources=("default/cpu",), needs=({"default/cpu": "1"},))
+    cell.state.freed["ClusterQueue/cq"] = {"default/cpu": cell.state.position}
+    sleep, queue = cell.state.sleeps["cq"], cell.state.index.pending["cq"]
+    sleep.shapes[cell[A].shape] = parked(need)
+    queue.sleep(cell[A].shape)
+    assert sleep.blocked is not None
+    sleep.blocked = msgspec.structs.replace(sleep.blocked, decided_at=cell.state.position)
+    assert forgotten(cell.state, settled=True) == []
