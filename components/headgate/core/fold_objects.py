@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headgate.core import fold_usage, reconciling, turnover
+from headgate.core.about import about
 from headgate.core.checks import checks_for, flavors_of
 from headgate.core.conditions import rfc3339
 from headgate.core.ordering import arrived
@@ -282,10 +283,11 @@ def _sync_checks(state: State, event: facts.ClusterQueueObserved, commit: Commit
     """Those that hold quota need the checks that the ClusterQueue names now (Kueue's reconcileSyncAdmissionChecks)."""
     now = rfc3339(commit.time_ms)
     for key in state.index.holders.get(event.name, ()):
-        workload = state.workloads[key]
-        if workload.admission is not None and workload.stage in (Stage.RESERVED, Stage.ADMITTED):
-            before = {check.name: check for check in workload.checks}
-            workload.checks = checks_for(event.spec, flavors_of(workload.admission), before, now)
+        with about("Workload", key):
+            workload = state.workloads[key]
+            if workload.admission is not None and workload.stage in (Stage.RESERVED, Stage.ADMITTED):
+                before = {check.name: check for check in workload.checks}
+                workload.checks = checks_for(event.spec, flavors_of(workload.admission), before, now)
 
 
 def _cluster_queue_deleted(state: State, event: facts.ClusterQueueDeleted, commit: Commit, seq: Seq) -> None:

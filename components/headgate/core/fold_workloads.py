@@ -8,6 +8,7 @@ overtaken changes nothing.
 import msgspec
 
 from headgate.core import conditions, fold_usage, gates, turnover
+from headgate.core.about import about
 from headgate.core.checks import reset
 from headgate.core.fold_objects import ANY, Apply, free, free_where, wake_for_pods
 from headgate.core.foreign import differing
@@ -67,10 +68,11 @@ def _configuration_observed(state: State, event: facts.ConfigurationObserved, co
         renew(state, cluster_queue)
     recharges = counted != gates.enabled(state.configuration, gates.RECLAIMABLE_PODS)
     for workload in state.workloads.values():
-        follow(state, workload, commit.time_ms)
-        if recharges and workload.reclaimable_pods and workload.key in state.index.usage_of:
-            uncharge(state, workload, seq)
-            charge(state, workload)
+        with about("Workload", workload.key):
+            follow(state, workload, commit.time_ms)
+            if recharges and workload.reclaimable_pods and workload.key in state.index.usage_of:
+                uncharge(state, workload, seq)
+                charge(state, workload)
     free_where(state, lambda _: True, seq)
 
 

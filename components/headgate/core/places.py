@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headgate.core import conditions, fold_usage
+from headgate.core.about import about
 from headgate.core.admission_fair_sharing import local_queue_usage, orders_by_usage
 from headgate.core.amounts import amount
 from headgate.core.fold_objects import ANY, free, sit_down, stand, tree_in, wake_for_pods
@@ -412,12 +413,13 @@ def give_back(state: State, cluster_queue: str, keys: Iterable[WorkloadKey], seq
 def reindex(state: State) -> None:
     """Make anew what follows from the workloads' records. Needs `State.index.trees`."""
     for workload in state.workloads.values():
-        if workload.owner is not None:
-            state.index.slices.setdefault(workload.owner.uid, {})[workload.key] = None
-        if workload.stage is not Stage.FINISHED:
-            state.index.in_local_queue.setdefault(local_queue_of(workload), {})[workload.key] = None
-        if workload.stage is not Stage.OFFERED:
-            enter(state, workload)
+        with about("Workload", workload.key):
+            if workload.owner is not None:
+                state.index.slices.setdefault(workload.owner.uid, {})[workload.key] = None
+            if workload.stage is not Stage.FINISHED:
+                state.index.in_local_queue.setdefault(local_queue_of(workload), {})[workload.key] = None
+            if workload.stage is not Stage.OFFERED:
+                enter(state, workload)
     for workload in state.workloads.values():
         restand(state, workload)
     offered = [workload for workload in state.workloads.values() if workload.stage is Stage.OFFERED]

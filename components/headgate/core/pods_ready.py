@@ -18,6 +18,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from headgate.core import conditions
+from headgate.core.about import about
 from headgate.core.owners import job_of
 from headgate.core.state import Stage, State, Workload
 from headgate.core.variants import is_parent, is_variant, parent_key, parent_uid
@@ -66,7 +67,12 @@ def all_ready(state: State) -> bool:
     waiting = state.configuration.wait_for_pods_ready
     if waiting is None or not waiting.block_admission:
         return True
-    return all(is_ready(state.workloads[key]) for holders in state.index.holders.values() for key in holders)
+    for holders in state.index.holders.values():
+        for key in holders:
+            with about("Workload", key):
+                if not is_ready(state.workloads[key]):
+                    return False
+    return True
 
 
 # --- the condition -------------------------------------------------------------------------------------------------
