@@ -26,7 +26,7 @@ from headgate.core.verification.check import NOTHING, Check, Difference, opens_t
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, decode_entry, encode_event
 from headgate.events.decisions import CycleDecided, WorkloadSkipped
-from headgate.events.effects import DivergenceFound, SnapshotTaken
+from headgate.events.effects import DivergenceFound, ObjectQuarantined, ObjectReleased, SnapshotTaken
 from headgate.events.ids import Seq
 from headgate.events.registry import Event
 
@@ -208,6 +208,8 @@ class Replay:
         events = logged.commit.events
         cycle = events[0] if events else None
         recorded = tuple(map(encode_event, events))
+        if any(isinstance(event, ObjectQuarantined | ObjectReleased) for event in events):
+            return
         if type(cycle) is not CycleDecided:
             yield Difference(
                 what="a commit of the scheduler that is no cycle",

@@ -39,7 +39,7 @@ _K = TypeVar("_K", bound=str)
 class RecordedOrder:
     """In which order recorded events come to workloads and ClusterQueues, and who wakes in them."""
 
-    __slots__ = ("_offered", "_withdrawn", "alone", "going_on", "queued", "sleepers", "woken", "workloads")
+    __slots__ = ("_looks", "_offered", "_withdrawn", "alone", "going_on", "queued", "sleepers", "woken", "workloads")
 
     def __init__(self) -> None:
         self.workloads: dict[WorkloadKey, None] = {}
@@ -55,6 +55,8 @@ class RecordedOrder:
         """Those who come into line, with their shapes."""
         self._offered: dict[str, None] = {}
         self._withdrawn: dict[str, None] = {}
+        self._looks = False
+        """Whether it has come to workloads: what sleeps is woken before that."""
 
     def add(self, events: tuple[Event, ...]) -> None:
         """See `Order`."""
@@ -67,10 +69,12 @@ class RecordedOrder:
                     self._withdrawn.update((intern(name), None) for name in event.cluster_queues)
                 case WorkloadWoken() if event.scope != "workload":
                     self.woken[event.workload] = self.going_on[event.workload] = None
-                    self.sleepers[Sleeper(event.cluster_queue, shape=event.shape)] = None
+                    if not self._looks:
+                        self.sleepers[Sleeper(event.cluster_queue, shape=event.shape)] = None
                     # It may have woken before the queue manager came to its workload.
                     self.workloads.setdefault(event.workload, None)
                 case _:
+                    self._looks = True
                     self._come_to(event)
 
     def _come_to(self, event: Event) -> None:
