@@ -47,6 +47,7 @@ from headgate.processes.pace import Pace
 from headgate.processes.process import Given, Process
 from headgate.processes.recognising import ForeignCellError, RecognisingTransport
 from headgate.processes.settings import Settings, SettingsError
+from headgate.processes.snapshots import Trusts
 from headgate.processes.status import Phase, Status
 from headgate.processes.story import story_of
 
@@ -83,6 +84,7 @@ class View:
         self.log: Log | None = None
         self.blobs: Blobs | None = None
         self.host: Host | None = None
+        self.trusts: Trusts = lambda _: True
 
     @property
     def state(self) -> State | None:
@@ -262,6 +264,7 @@ class Runner:
         self._warn([*log.warnings, *blobs.warnings])
         self.view.log = self._decorate(log) if self._decorate is not None else log
         self.view.blobs = blobs
+        self.view.trusts = keys.vouches
         return Given(
             settings=settings,
             status=self.status,
@@ -321,6 +324,7 @@ class Runner:
             splits=parts.splits,
             after_decision=parts.after_decision,
             sign=given.keys.sign,
+            trusts=given.keys.vouches,
             gate=given.gate,
         )
         self.view.host = host

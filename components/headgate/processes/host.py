@@ -206,6 +206,7 @@ class Host:
         after_decision: Callable[[Machine], None] | None = None,
         gate: Gate | None = None,
         sign: Callable[[State, bytes], bytes] | None = None,
+        trusts: snapshots.Trusts = lambda _: True,
         now_ms: Callable[[], int] = wall_ms,
         mono_ms: Callable[[], int] = mono_ms,
     ) -> None:
@@ -228,6 +229,7 @@ class Host:
         self._splits = splits
         self._after_decision = after_decision
         self._sign = sign
+        self._trusts = trusts
         self._gate: Gate = gate if gate is not None else OpenGate()
         self._clock = Clock(producer, status, wall=now_ms, mono=mono_ms)
         self._bell = asyncio.Event()
@@ -244,7 +246,7 @@ class Host:
         self._fold_to = Seq(0)
         self._deposed = ""
         self._deposed_by_other = False
-        self._refolding = refolding(log, cell, blobs)
+        self._refolding = refolding(log, cell, blobs, trusts)
         self._to_quarantine: ObjectQuarantined | None = None
         self._blamed: dict[str, int] = {}
         """Objects that the machine has failed over, and how often."""
@@ -273,7 +275,7 @@ class Host:
         """
         await self._log.verify()
         await self._clock.ask(self._log)
-        self.state, meta = await snapshots.newest(self._log, self._blobs, self._cell)
+        self.state, meta = await snapshots.newest(self._log, self._blobs, self._cell, trusts=self._trusts)
         self._fold_to = Seq(await self._log.last_seq())
         self._status.counters.position = self.state.position
         self._note_refused()

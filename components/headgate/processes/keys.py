@@ -16,7 +16,7 @@ import msgspec
 from headgate.core.state import Identity, State
 from headgate.events.base import Producer
 from headgate.events.identity import CellKeysChanged, Keys, Signing
-from headgate.events.signing import Signer, decode_key, encode_key
+from headgate.events.signing import Signer, decode_key, encode_key, is_signed_by
 from headgate.processes.settings import KeysSettings, SettingsError
 
 PUBLIC: Final = "public.json"
@@ -51,6 +51,10 @@ class ProcessKeys:
         if self._signer is None or (identity is not None and identity.signing == "off"):
             return payload
         return self._signer.sign(payload, self._known(identity))
+
+    def vouches(self, payload: bytes) -> bool:
+        """Whether an entry of the snapshotter may vouch for a snapshot, by the public keys in the settings."""
+        return self.signing == "off" or is_signed_by(self.public[Producer.SNAPSHOTTER.value], payload)
 
     def check(self, identity: Identity) -> None:
         """Whether the log takes what this process signs. Raises UnknownKeyError."""

@@ -41,13 +41,13 @@ def fold_entries(state: State, entries: list[Entry], treatments: Treatments = fo
         fold.apply(state, logged, treatments)
 
 
-def refolding(log: Log, cell: str, blobs: Blobs | None = None) -> Refolding:
+def refolding(log: Log, cell: str, blobs: Blobs | None = None, trusts: snapshots.Trusts = lambda _: True) -> Refolding:
     """What comes past events that cannot be folded: from the newest snapshot, or without `blobs` from the start."""
 
     async def start(up_to: Seq) -> State:
         if blobs is None:
             return fold.new_state(cell)
-        return (await snapshots.newest(log, blobs, cell, up_to=up_to))[0]
+        return (await snapshots.newest(log, blobs, cell, up_to=up_to, trusts=trusts))[0]
 
     async def read(first: Seq, last: Seq) -> AsyncIterator[LoggedCommit]:
         reading: AsyncGenerator[list[Entry], None] = log.read(first, stop=last)  # type: ignore[assignment]
@@ -91,7 +91,8 @@ class Past:
     A state that is given out must only be read. One question at a time is worked on; the others wait.
     """
 
-    def __init__(self, log: Log, blobs: Blobs, cell: str) -> None:
+    def __init__(self, log: Log, blobs: Blobs, cell: str, trusts: snapshots.Trusts = lambda _: True) -> None:
+        self._trusts = trusts
         self._log = log
         self._blobs = blobs
         self._cell = cell
@@ -116,8 +117,9 @@ class Past:
             return state
 
     async def _fold_to(self, position: Seq) -> State:
-        state, _ = await snapshots.newest(self._log, self._blobs, self._cell, up_to=position)
-        return await fold_on(self._log, state, position, refolding(self._log, self._cell, self._blobs))
+        state, _ = await snapshots.newest(self._log, self._blobs, self._cell, up_to=position, trusts=self._trusts)
+        past = refolding(self._log, self._cell, self._blobs, self._trusts)
+        return await fold_on(self._log, state, position, past)
 
     async def position_at(self, time_ms: int) -> Seq:
         """

@@ -14,6 +14,7 @@ the past.
 
 import importlib.metadata
 import logging
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -29,6 +30,7 @@ from headgate.adapters.log import (
     LogDamaged,
 )
 from headgate.core import fold, quarantine
+from headgate.core.refusing import has_refused
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.commit import UnreadableCommitError, decode_commit, digest
@@ -145,13 +147,24 @@ def name_of(position: Seq) -> str:
     return f"state-{position}"
 
 
+Trusts = Callable[[bytes], bool]
+"""Whether an entry of the snapshotter is signed so that it may vouch for a snapshot."""
+
+
 async def newest(
-    log: Log, blobs: Blobs, cell: str, *, up_to: int | None = None, tolerant: bool = False
+    log: Log,
+    blobs: Blobs,
+    cell: str,
+    *,
+    up_to: int | None = None,
+    tolerant: bool = False,
+    trusts: Trusts = lambda _: True,
 ) -> tuple[State, SnapshotMeta | None]:
     """
     The newest usable snapshot's state (at `up_to` or before), or the empty state when there is none.
 
-    Each snapshot is held against the log; one that the log does not name is passed over.
+    Each snapshot is held against the log; one that the log does not name is passed over. Whose word in the log counts
+    for that is said by `trusts`: the keys in a snapshot cannot vouch for it.
 
     Raises LogShorterThanSnapshotError when one proves that the log is damaged;
     with `tolerant` (for tools that look at a damaged cell) it is passed over instead.
@@ -165,7 +178,7 @@ async def newest(
             continue
         try:
             meta, state = unpack(await blobs.get(info.name), cell)
-            await _hold_against(log, meta, state, last)
+            await _hold_against(log, meta, state, last, trusts)
         except (BlobNotFound, BlobDamaged, SnapshotUnusableError) as error:
             _LOG.warning("snapshot %s is passed over: %s", info.name, error, extra=_extra(info))
         except LogShorterThanSnapshotError as error:
@@ -183,7 +196,7 @@ async def newest(
     return fold.new_state(cell), None
 
 
-async def check_announced(log: Log, meta: SnapshotMeta) -> None:
+async def check_announced(log: Log, meta: SnapshotMeta, trusts: Trusts = lambda _: True) -> None:
     """
     Whether the log names the hashes of a snapshot: `snapshot.taken` follows each one that the snapshotter has stored.
 
@@ -191,7 +204,7 @@ async def check_announced(log: Log, meta: SnapshotMeta) -> None:
     """
     entry = await log.next_of(Producer.SNAPSHOTTER.value, meta.position + 1)
     while entry is not None:
-        for event in _events(entry):
+        for event in _events(entry) if trusts(entry.payload) else ():
             if not isinstance(event, SnapshotTaken) or event.position < meta.position:
                 continue
             if event.position > meta.position:
@@ -224,14 +237,14 @@ def _extra(info: BlobInfo) -> dict[str, str | int]:
     return {"snapshot": info.name, "position": info.position}
 
 
-async def _hold_against(log: Log, meta: SnapshotMeta, state: State, last: int) -> None:
+async def _hold_against(log: Log, meta: SnapshotMeta, state: State, last: int, trusts: Trusts) -> None:
     """Whether the log still is the one that the snapshot was taken of."""
     if meta.log_identity != log.identity:
         why = f"the stream is another one, created {log.identity}; the snapshot's was created {meta.log_identity}"
         raise LogShorterThanSnapshotError(log.name, meta, why)
     if meta.position > last and meta.position > await log.last_seq():
         raise LogShorterThanSnapshotError(log.name, meta, f"the stream ends at {last}")
-    await check_announced(log, meta)
+    await check_announced(log, meta, trusts)
     try:
         entry = await log.get(meta.position)
     except EntryNotFound:
@@ -241,6 +254,8 @@ async def _hold_against(log: Log, meta: SnapshotMeta, state: State, last: int) -
             raise LogShorterThanSnapshotError(log.name, meta, why) from None
         # Trimmed up to the snapshot: the tail checks that the next entry is the very next.
         return
+    if has_refused(state, meta.position):
+        return  # Nobody's commit: the log hash, which the log has just vouched for, goes over it.
     expected = next((each.last_hash for each in state.producers.values() if each.last_seq == meta.position), "")
     if digest(entry.payload) != expected:
         why = f"the commit at that position has the hash {digest(entry.payload)}, not {expected or 'the one folded'}"

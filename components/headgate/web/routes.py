@@ -191,7 +191,7 @@ class ReadSide:
         if self._past is None:
             log = self._log
             assert self._view.blobs is not None, "log and blobs are opened together"
-            self._past = Past(log, self._view.blobs, self._view.settings.cell)
+            self._past = Past(log, self._view.blobs, self._view.settings.cell, self._view.trusts)
         return self._past
 
     async def _position(self, request: web.Request) -> Seq | None:
