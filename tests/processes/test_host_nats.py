@@ -15,8 +15,9 @@ from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.core import fold
 from headgate.core.state import State
 from headgate.events.base import Producer
+from headgate.events.ids import Seq
 from headgate.processes.entry import Exit
-from headgate.processes.past import fold_on
+from headgate.processes.past import fold_on, refolding
 
 pytestmark = pytest.mark.anyio
 TOY = Path(__file__).with_name("toy_process.py")
@@ -69,8 +70,7 @@ async def folded(server: EmbeddedServer) -> State:
     state = fold.new_state("main")
     async with connect(server.url, name="test") as connection:
         log = await open_log(connection, "main")
-        await fold_on(log, state, await log.last_seq())  # type: ignore[arg-type]
-    return state
+        return await fold_on(log, state, Seq(await log.last_seq()), refolding(log, "main"))
 
 
 async def until_counted(server: EmbeddedServer, goal: int) -> State:
