@@ -28,6 +28,7 @@ from tests.support.logs import TestLog
 from headgate.core import fold, quarantine
 from headgate.core.about import about
 from headgate.core.quarantine import EventFailedError
+from headgate.core.standing import standing
 from headgate.core.state import Stage, State
 from headgate.events import effects, facts, queueing
 from headgate.events.base import EventBase
@@ -473,3 +474,15 @@ def test_the_words_of_an_error_are_the_same_in_every_process() -> None:
             (record,) = contained(log).quarantine.values()
         assert record.error == text
         assert record.where.startswith("headgate.core.fold:")
+
+
+def test_where_a_workload_in_quarantine_stands_is_told() -> None:
+    """With the error, what it holds, and how it comes to be tried again."""
+    with defect(effects.StatusApplied, of(W)):
+        log = running(W)
+        log.append(MANAGER, effects.StatusApplied(workload=W, uid=Uid("u"), digest="d"))
+    told = standing(log.state, W)
+    assert (told.stage, told.since) == ("Quarantined", 5)
+    assert "its workload.status_applied could not be folded: DefectError: planted" in told.why
+    assert "holds quota of ClusterQueue cq" in told.why
+    assert f"`headgate quarantine retry Workload {W}`" in told.would_change[0]

@@ -11,7 +11,8 @@ import msgspec
 
 from headgate.core.fold_objects import ANY as FREED_ANY
 from headgate.core.owners import is_run_here, job_of, unknown_job
-from headgate.core.state import Stage, State, Workload
+from headgate.core.quarantine import FOLD, retried_by
+from headgate.core.state import QuarantineRecord, Stage, State, Workload
 from headgate.core.wording import SPEC_CHANGE, describe_needs, describe_wake, format_amount, place_in_line, sleep_of
 from headgate.events.ids import JobKey, UnixMs, WorkloadKey
 
@@ -30,7 +31,8 @@ def standing(state: State, key: WorkloadKey, job: JobKey = JobKey("")) -> Standi
     """Where a workload stands in a state, why, and what would change that. `job` is asked when there is no Workload."""
     workload = state.workloads.get(key)
     if workload is None:
-        return _without_workload(state, job)
+        aside = state.quarantine.get(f"Workload/{key}") or state.quarantine.get(f"Job/{job}")
+        return _aside(aside) if aside is not None else _without_workload(state, job)
     why, changes = _said_of(state, workload)
     return Standing(
         stage=workload.stage.value,
@@ -77,6 +79,19 @@ def _since_ms(workload: Workload) -> UnixMs | None:
             return workload.queued_at_ms
         case _:
             return None
+
+
+def _aside(record: QuarantineRecord) -> Standing:
+    """In quarantine: what failed, and how it comes to be tried again."""
+    failed = f"its {record.event} could not be folded" if record.process == FOLD else f"the {record.process} failed"
+    holds = f"; it holds quota of ClusterQueue {record.cluster_queue}" if record.charged else ""
+    return Standing(
+        stage="Quarantined",
+        why=f"it is set aside, because {failed}: {record.error} ({record.where}, Headgate {record.version}){holds}",
+        since=record.position,
+        since_ms=record.since_ms,
+        would_change=(retried_by(record),),
+    )
 
 
 def _without_workload(state: State, job: JobKey) -> Standing:
