@@ -55,7 +55,9 @@ async def _store(data: Path) -> None:
             await blobs.put(name, msgspec.json.encode(meta) + b"\n" + encoded, position=meta.position)
         leases = await open_leases(connection, CELL)
         for producer, seen in cell.leases.items():
-            record = LeaseRecord(holder="one", epoch=seen.epoch, term_ms=5000)
+            record = LeaseRecord(
+                holder="one", epoch=seen.epoch, term_ms=5000, position=seen.position, log_hash=seen.log_hash
+            )
             await leases.register(producer.value).write(record, expected=0)
         cells.write(data, cells.CellInfo(cell=CELL, nats_url=server.url))
 

@@ -75,7 +75,7 @@ def test_a_log_that_was_cut_with_its_index(headgate: Headgate, data: Path) -> No
     cut_half(data)
     code, said = headgate("audit", "--data", data)
     assert code == FAILED, said
-    for check in ("snapshots", "feed"):
+    for check in ("snapshots", "leases", "feed"):
         assert check in said
     assert "headgate restore" in said
     why = started(data)
