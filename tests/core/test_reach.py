@@ -78,6 +78,15 @@ def test_reclaiming_asks_for_priority_where_the_policy_does(reclaim: str, priori
     assert reaches(cell, "mine", "waiting", 2) is expected
 
 
+def test_its_own_clusterqueue_is_in_reach_of_who_borrows_where_its_policy_speaks_of_borrowing() -> None:
+    """With borrowWithinCohort a workload may preempt in its own ClusterQueue and borrow, even if nothing is reclaimed."""
+    cell = full(policy(within="LowerPriority", borrow="LowerPriority"), theirs=2)
+    cell.submit("mine", "running", pod_set({"cpu": 4}))
+    cell.cycle()
+    cell.submit("mine", "waiting", pod_set({"cpu": 5}), priority=10)
+    assert reaches(cell, "mine", "waiting", 5)
+
+
 def test_without_a_cohort_nothing_can_be_reclaimed() -> None:
     """A policy for the cohort says nothing where there is none."""
     cell = Cell(cluster_queue("alone", {"f": {"cpu": 4}}, preemption=policy(reclaim="Any")))

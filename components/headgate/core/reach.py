@@ -61,7 +61,7 @@ class Reach:
         reclaims = preemption.reclaim_within_cohort != NEVER and node.parent is not None
         borrow = preemption.borrow_within_cohort
         is_fair = self._state.configuration.fair_sharing is not None
-        may_borrow = reclaims and (is_fair or (borrow is not None and borrow.policy != NEVER))
+        may_borrow = (is_fair and reclaims) or (borrow is not None and borrow.policy != NEVER)
         is_deep = node.parent is not None and node.parent.parent is not None
         contested = [fr for fr, value in way.items() if value > max(0, ledger.available(node, fr))]
         if not may_borrow and not is_deep and any(way[fr] > node.quota(fr).nominal for fr in contested):
