@@ -12,7 +12,8 @@ of an earlier attempt is either just the one that was due, or refused.
 import bisect
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import anyio
@@ -40,11 +41,12 @@ BEGINNING: Final[Place] = (0, Position(Seq(0)))
 
 
 class LastMessage(NamedTuple):
-    """The end of the feed: which event it is, under which subject, and what it says."""
+    """The end of the feed: which event it is, under which subject, and what it says; `headers` as they were stored."""
 
     id: EventId
     subject: str
     payload: bytes
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class FeedWriter:
@@ -81,7 +83,7 @@ class FeedWriter:
                 f"{self._dependency}: the id of its last message, {error}: somebody else writes there. "
                 "Find out who, then remove the stream; the feed is made again from the log"
             ) from error
-        return LastMessage(named, stored.entry.subject, stored.entry.payload)
+        return LastMessage(named, stored.entry.subject, stored.entry.payload, stored.headers)
 
     async def resume(self) -> Place:
         """

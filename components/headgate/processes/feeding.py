@@ -26,6 +26,7 @@ import anyio
 
 from headgate.adapters.jetstream.feed import FeedMessage
 from headgate.adapters.log import Entry, EntryNotFound, Log, LogDamaged
+from headgate.core.attesting import hash_at
 from headgate.core.branches import EventId, number_at, token_of
 from headgate.core.refusing import admitted
 from headgate.core.state import Branch, State
@@ -39,6 +40,12 @@ from headgate.processes.status import Status
 from headgate.processes.term import Offer
 
 _LOG: Final = logging.getLogger(__name__)
+
+COMMIT_HASH: Final = "ce-commithash"
+"""The hash of the commit that the event is of."""
+LOG_HASH: Final = "ce-loghash"
+"""The hash of the whole log that this commit attests, up to the position in `LOG_POSITION`."""
+LOG_POSITION: Final = "ce-logposition"
 
 FOLD_WAIT_S: Final = 0.05
 """How long to wait for the fold before looking again how far it has come."""
@@ -62,6 +69,8 @@ def messages_of(cell: str, logged: LoggedCommit, token: str = "") -> list[FeedMe
                 "ce-source": source,
                 "ce-type": tag_of(event),
                 "ce-time": time.replace("+00:00", "Z"),
+                COMMIT_HASH: logged.hash,
+                **({LOG_HASH: logged.commit.log, LOG_POSITION: str(logged.commit.at)} if logged.commit.log else {}),
                 "content-type": "application/json",
                 **({"ce-subject": key} if (key := subject_key(event)) else {}),
                 **({"ce-traceparent": logged.commit.trace} if logged.commit.trace else {}),
@@ -115,7 +124,7 @@ class Feeding:
         """Run for as long as a term lasts (a `Feeder`): publish from where the feed ends."""
         self._branches = state.branches
         self._writer.follow(self._branches)
-        await self._hold_against_log()
+        await self._hold_against_log(state)
         number, position = await self._writer.resume()
         start = self._start(number, position.seq)
         _LOG.info("the feed goes on at position %d", start)
@@ -134,7 +143,7 @@ class Feeding:
             seq = min(seq, self._branches[number].after)
         return max(seq, 1)
 
-    async def _hold_against_log(self) -> None:
+    async def _hold_against_log(self, state: State) -> None:
         """
         Whether the last event of the feed is one of this log.
 
@@ -162,6 +171,12 @@ class Feeding:
         index = last.id.position.index
         if index >= len(messages) or (messages[index].subject, messages[index].payload) != (last.subject, last.payload):
             raise FeedBeyondLogError(self._log.name, last, "and the log has another event there")
+        if last.headers.get(COMMIT_HASH, logged.hash) != logged.hash:
+            raise FeedBeyondLogError(self._log.name, last, "and the log has another commit there")
+        attested = last.headers.get(LOG_HASH, "")
+        here = hash_at(state, logged.commit.at) if attested and logged.commit.at <= state.position else ""
+        if here not in ("", attested):
+            raise FeedBeyondLogError(self._log.name, last, f"and the log has another hash at {logged.commit.at}")
 
     async def _publish(self, entries: list[Entry], state: State) -> None:
         """Publish the events of these entries, those that the feed has already left out."""

@@ -135,6 +135,9 @@ def _cloud_event_headers() -> dict[str, Any]:
         "ce-type": "dev.headgate.<entity>.<event>",
         "ce-subject": "<namespace>/<name> of what the event is about",
         "ce-time": "RFC 3339 time of the commit",
+        "ce-commithash": "hash of the commit",
+        "ce-loghash": "hash of the whole log up to ce-logposition, as the commit attests it",
+        "ce-logposition": "position up to which the producer had folded the log",
     }
     return {
         "type": "object",

@@ -1,0 +1,73 @@
+"""Each message of the feed says which commit it is of and which log that attests: a feed of another log is told."""
+
+import pytest
+from tests.support.history import History
+
+from headgate.adapters.jetstream.health import Health
+from headgate.core.branches import EventId
+from headgate.events.base import Producer
+from headgate.events.commit import Position
+from headgate.events.facts import NamespaceObserved
+from headgate.events.ids import Seq
+from headgate.processes.feed_writer import LastMessage
+from headgate.processes.feeding import COMMIT_HASH, LOG_HASH, LOG_POSITION, FeedBeyondLogError, Feeding, messages_of
+from headgate.processes.status import Status
+from headgate.testing.log import AsyncMemoryLog, MemoryLog
+
+pytestmark = pytest.mark.anyio
+BRIDGE = Producer.INFORMER_BRIDGE
+
+
+class Ended:
+    """A feed with an end."""
+
+    def __init__(self, last: LastMessage) -> None:
+        self._last = last
+
+    async def last(self) -> LastMessage:
+        return self._last
+
+
+def written() -> History:
+    log = History()
+    for number in range(5):
+        log.put(BRIDGE, NamespaceObserved(name=f"n{number}"))
+    return log
+
+
+async def hold(log: History, **headers: str) -> None:
+    """Hold the feed's end, with these headers, against the log."""
+    memory = MemoryLog()
+    for entry in log.entries:
+        memory.publish(entry.subject, entry.payload)
+    message = messages_of("main", log.commits[-1])[0]
+    position = Position(Seq(log.position))
+    last = LastMessage(EventId("", position), message.subject, message.payload, {**message.headers, **headers})
+    status = Status(process="snapshotter", cell="main", holder="s", health=Health())
+    feeding = Feeding(Ended(last), AsyncMemoryLog(memory), status, batch_max=10)  # type: ignore[arg-type]
+    await feeding._hold_against_log(log.state)
+
+
+def test_a_message_carries_its_commit_and_what_that_attests() -> None:
+    """The hash of the commit, and the hash of the log up to the position that its producer had folded."""
+    log = written()
+    (message,) = messages_of("main", log.commits[-1])
+    assert message.headers[COMMIT_HASH] == log.commits[-1].hash
+    assert message.headers[LOG_HASH] == log.commits[-1].commit.log
+    assert message.headers[LOG_POSITION] == str(log.position - 1)
+
+
+async def test_a_feed_that_ends_in_this_log_is_gone_on_with() -> None:
+    """Also one of a version whose messages did not say."""
+    log = written()
+    await hold(log)
+    await hold(log, **{LOG_HASH: "", COMMIT_HASH: log.commits[-1].hash})
+
+
+@pytest.mark.parametrize(
+    ("header", "words"), [(COMMIT_HASH, "and the log has another commit there"), (LOG_HASH, "another hash at 5")]
+)
+async def test_a_feed_of_another_log_with_the_same_event_at_its_end_is_told(header: str, words: str) -> None:
+    """The event is equal and stands at the same position; what it came with is not."""
+    with pytest.raises(FeedBeyondLogError, match=words):
+        await hold(written(), **{header: "0" * 32})
