@@ -9,8 +9,10 @@ import typer
 from headgate.cli import options
 from headgate.cli.output import FAILED, OK, Output, console, emit, say
 from headgate.cli.source import BrokerSource, Source, Until, open_source, treatments_of
+from headgate.core import fold
 from headgate.core.audit import CHECKS, Audit, Report
 from headgate.core.quarantine import Treatments
+from headgate.events.commit import UnreadableCommitError
 
 if TYPE_CHECKING:
     from headgate.core.audit_beside import FeedJudge, SeenRecord
@@ -64,7 +66,13 @@ async def judge(where: options.SourceOptions, kubeconfig: str = "") -> Report:
 
 async def _past_failures(source: Source, auditor: Audit) -> Treatments | None:
     """What has to be set aside in a log for its audit to come past an event that cannot be folded; None if nothing."""
-    return await treatments_of(source, Until(seq=auditor.last)) if auditor.failed is not None else None
+    if auditor.failed is None:
+        return None
+    try:
+        return await treatments_of(source, Until(seq=auditor.last))
+    except (fold.BrokenLogError, UnreadableCommitError):
+        # The log is broken behind it: what needs the state ends at the failure, and all else has been judged.
+        return None
 
 
 async def _judge_log(source: Source, auditor: Audit, feed: "FeedJudge | None" = None) -> Audit:
