@@ -79,7 +79,7 @@ def test_reclaiming_asks_for_priority_where_the_policy_does(reclaim: str, priori
 
 
 def test_its_own_clusterqueue_is_in_reach_of_who_borrows_where_its_policy_speaks_of_borrowing() -> None:
-    """With borrowWithinCohort a workload may preempt in its own ClusterQueue and borrow; nothing has to be reclaimed."""
+    """With borrowWithinCohort it may preempt in its own ClusterQueue and borrow, where nothing is reclaimed."""
     cell = full(policy(within="LowerPriority", borrow="LowerPriority"), theirs=2)
     cell.submit("mine", "running", pod_set({"cpu": 4}))
     cell.cycle()
