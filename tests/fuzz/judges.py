@@ -117,7 +117,8 @@ class Release:
         if found is None or found["metadata"]["uid"] != event.uid:
             return
         owners = found["metadata"].get("ownerReferences") or []
-        if any(owner.get("kind") == "Job" for owner in owners) or is_true(found, "Finished"):
+        # Jobs are ours, and so are the parents of variants.
+        if any(owner.get("kind") in ("Job", "Workload") for owner in owners) or is_true(found, "Finished"):
             return
         if is_true(found, "QuotaReserved") and is_true(found, "Admitted"):
             text = f"{event.workload} is released while its owner still shows it admitted"

@@ -206,7 +206,7 @@ class Playing:
         return {name: self._fill(value, below.get(name), namespace) for name, value in body.items()}
 
     def _uid(self, reference: str) -> str:
-        group, plural, namespace, name = reference.split("/")
+        group, plural, namespace, name = reference.split("/", 3)
         found = self.world.cluster.find(BY_PLURAL[group, plural], namespace, name)
         uid: str = _NO_UID if found is None else found["metadata"]["uid"]
         return uid
