@@ -106,7 +106,9 @@ class Release:
         for event in logged.commit.events:
             if isinstance(event, queueing.WorkloadEvicted | decisions.WorkloadPreempted | decisions.WorkloadMigrated):
                 workload = state.workloads.get(event.workload)
-                if workload is not None and workload.uid == event.uid and workload.stage is Stage.EVICTED:
+                if workload is None or workload.uid != event.uid or workload.followed:
+                    continue  # A parent of variants holds no quota of its own.
+                if workload.stage is Stage.EVICTED:
                     self._evicted.add(event.uid)
             elif isinstance(event, queueing.WorkloadReleased) and event.uid in self._evicted:
                 self._evicted.discard(event.uid)

@@ -18,8 +18,9 @@ from headgate.core.machine import MERGE_PATCH, Machine
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
-from headgate.events.effects import LeaderElected, SnapshotTaken
-from headgate.events.facts import InformersSynced
+from headgate.events.decisions import PodPlaced
+from headgate.events.effects import LeaderElected, PodBound, SnapshotTaken
+from headgate.events.facts import InformersSynced, PodDeleted, PodObserved
 from headgate.events.queueing import LocalQueuesSampled
 from headgate.processes.informer_bridge.decide import InformerBridge
 from headgate.processes.snapshotter.decide import Snapshotter
@@ -43,7 +44,9 @@ STEPS_MAX: Final = 30_000
 
 _WORKLOADS: Final = BY_PLURAL["kueue.x-k8s.io", "workloads"]
 _CHECKS: Final = BY_PLURAL["kueue.x-k8s.io", "admissionchecks"]
-_BOOKKEEPING: Final = (LeaderElected, InformersSynced, LocalQueuesSampled, SnapshotTaken)
+_PODS: Final = (PodObserved, PodDeleted, PodPlaced, PodBound)
+"""A Job whose pods never come to anything makes new ones for ever: that is the cluster's affair."""
+_BOOKKEEPING: Final = (LeaderElected, InformersSynced, LocalQueuesSampled, SnapshotTaken, *_PODS)
 _NO_UID: Final = "00000000-0000-4000-a000-00000000dead"
 
 
