@@ -343,13 +343,13 @@ async def test_what_is_sent_while_gathering_is_read_afterwards(
     log = await open_log(connection, cell)
     async with connect(shared_server.url, name="writer") as other, anyio.create_task_group() as tasks:
         writing = await open_log(other, cell)
-        await append_each(writing, "before", 3, {})
+        await append_each(writing, "binder", 3, {})
         tasks.start_soon(collect, log, 53, seen)
         await until(lambda: len(seen) == 3)
         async with anyio.create_task_group() as gathering:
             gathering.start_soon(connection.gather, 3600.0)
             await anyio.wait_all_tasks_blocked()
-            await append_each(writing, "meanwhile", 50, {})
+            await append_each(writing, "scheduler", 50, {})
             await anyio.wait_all_tasks_blocked()
             assert len(seen) == 3
             gathering.cancel_scope.cancel()
