@@ -10,6 +10,7 @@ import pytest
 from headgate.adapters.jetstream import JetStreamLog, connect, open_log
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.log import Entry, Log, LogHole, LogTorn, LogTruncated
+from headgate.events.base import Producer
 from headgate.testing.log import AsyncMemoryLog, MemoryLog
 
 pytestmark = pytest.mark.anyio
@@ -133,16 +134,16 @@ async def test_a_block_missing_in_the_middle_is_found_before_it_is_reached(serve
     async with connect(server.url, name="writer") as connection:
         log = await open_log(connection, "main")
         async with anyio.create_task_group() as tasks:
-            for number in range(12):
+            for each_producer in Producer:
 
                 async def fill_one(producer: str) -> None:
                     last = 0
-                    for each in range(12):
+                    for each in range(24):
                         payload = bytes(900_000)
                         outcome = await log.append(producer, payload, expected_last=last, commit_id=str(each))
                         last = outcome.seq  # type: ignore[union-attr]
 
-                tasks.start_soon(fill_one, f"p{number}")
+                tasks.start_soon(fill_one, each_producer.value)
     await server.stop()
     blocks = sorted(store_files(server, "*.blk"), key=lambda file: int(file.stem))
     assert len(blocks) > 3
