@@ -197,9 +197,9 @@ def test_a_job_that_names_no_queue_any_more_is_not_taken_for_gone() -> None:
     assert world.cluster.objects(WORKLOADS) == []
 
 
-def test_whatever_goes_wrong_no_live_job_loses_its_workload(world_seed: int) -> None:
+def test_whatever_goes_wrong_no_live_job_loses_its_workload(sampled_seed: int) -> None:
     """Bridges that crash, rivals, watches that are cut, histories that are forgotten: each Job runs, and stays so."""
-    world = Cell(faults_of(world_seed), world_seed).furnish()
+    world = Cell(faults_of(sampled_seed), sampled_seed).furnish()
     for number in range(COUNT):
         if number % 4 == 0:
             world.crash(world.bridge)

@@ -214,10 +214,10 @@ POD_SET: Manifest = {
 }
 
 
-def test_whatever_goes_wrong_nobody_runs_on_quota_that_is_not_given_back(world_seed: int) -> None:
+def test_whatever_goes_wrong_nobody_runs_on_quota_that_is_not_given_back(sampled_seed: int) -> None:
     """An owner who stops an evicted workload as soon as he sees it: all end, and no two at a time on one quota."""
-    rng = random.Random(f"owners-{world_seed}")
-    world = cell(faults_of(world_seed), world_seed)
+    rng = random.Random(f"owners-{sampled_seed}")
+    world = cell(faults_of(sampled_seed), sampled_seed)
     running: dict[str, int] = {}
     names = [f"w{number}" for number in range(8)]
     for number, name in enumerate(names):

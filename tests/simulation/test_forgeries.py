@@ -55,9 +55,9 @@ class Attacked(Run):
         self.forged += 1
 
 
-def test_forgeries_change_nothing(world_seed: int) -> None:
+def test_forgeries_change_nothing(sampled_seed: int) -> None:
     """The same jobs finish as in a run that nobody attacked; every machine has refused the same entries."""
-    attacked = Attacked(faults_of(world_seed), world_seed)
+    attacked = Attacked(faults_of(sampled_seed), sampled_seed)
     attacked.play()
     plan, world = attacked.plan, attacked.world
     assert attacked.finished() - plan.deleted == plan.can_finish, waiting(attacked)

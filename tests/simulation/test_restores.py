@@ -75,15 +75,15 @@ def admitted(run: Run) -> dict[str, Any]:
     return found
 
 
-def test_a_restore_at_rest_disturbs_nothing_that_runs(world_seed: int) -> None:
+def test_a_restore_at_rest_disturbs_nothing_that_runs(sampled_seed: int) -> None:
     """
     Whatever was admitted after the backup stays admitted, and charged; nothing is stopped, and no quota is exceeded.
 
     All jobs finish that can, as without a loss, and the log folds to one state.
     """
-    rng = random.Random(f"restore-{world_seed}")
-    plan = scenario(world_seed)
-    run = Restored(plan, CALM, world_seed)
+    rng = random.Random(f"restore-{sampled_seed}")
+    plan = scenario(sampled_seed)
+    run = Restored(plan, CALM, sampled_seed)
     world, start_ms = run.world, run.world.clock.now_ms
     world.apply(*plan.objects)
     run.open_gate()
@@ -130,11 +130,11 @@ def all_written(run: Run) -> bool:
     return known == shown.keys()
 
 
-def test_a_restore_under_load_ends_as_if_nothing_had_been_lost(world_seed: int) -> None:
+def test_a_restore_under_load_ends_as_if_nothing_had_been_lost(sampled_seed: int) -> None:
     """At any moment, with anything on its way: the same jobs finish, and none is forgotten."""
-    rng = random.Random(f"loss-{world_seed}")
-    plan = scenario(world_seed)
-    run = Restored(plan, CALM, world_seed)
+    rng = random.Random(f"loss-{sampled_seed}")
+    plan = scenario(sampled_seed)
+    run = Restored(plan, CALM, sampled_seed)
     world, start_ms = run.world, run.world.clock.now_ms
     world.apply(*plan.objects)
     run.open_gate()
