@@ -94,6 +94,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     resource.plural: resource
     for resource in (
         NAMESPACES,
+        CONFIG_MAPS,
         NODES,
         PODS,
         EVENTS,
