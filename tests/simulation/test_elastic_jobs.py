@@ -208,3 +208,25 @@ def test_scaling_comes_to_the_same_end_whatever_goes_wrong(seed: int) -> None:
     assert is_true(unfinished[0], "Admitted")
     assert (pods(world, "train"), used(world)) == ((4, 0), 4000)
     assert forgotten(world.state, settled=True) == []
+
+
+def test_a_waiting_slice_is_finished_as_soon_as_another_workload_stands_for_its_job() -> None:
+    """Somebody else's Workload with the Job as its owner is newer: the slice that has waited has no reason to be."""
+    world = cell()
+    world.apply(kueue("ClusterQueue", "cq", {}))
+    run(world, 10_000)
+    world.create(job("train", 2))
+    run(world, 10_000)
+    (waiting,) = slices(world, "train")
+    assert not is_true(waiting, "Finished")
+    found = world.cluster.objects(JOBS)[0]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": found["metadata"]["uid"]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    pod_sets = [{"name": "p", "template": template}]
+    other = kueue("Workload", "other", {"queueName": "main", "podSets": pod_sets}, "team-a")
+    other["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    world.create(other)
+    run(world, 10_000)
+    said = "The workload slice is out of sync with its parent job"
+    (waiting,) = slices(world, "train")
+    assert condition(waiting, "Finished") == ("True", "OutOfSync", said)

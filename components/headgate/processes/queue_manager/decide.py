@@ -33,6 +33,7 @@ from headgate.core.machine import Append, Command, Committed, Settled, Stimulus,
 from headgate.core.placing import by_verdict, steps
 from headgate.core.quarantine import about_event, is_aside
 from headgate.core.requests import Limits, limits_of
+from headgate.core.slices import is_elastic, slices_of
 from headgate.core.state import HOLDS_QUOTA, Parked, Stage, State, Workload
 from headgate.core.variants import is_parent, is_variant
 from headgate.core.waking import Sleeper, Unused, Woken
@@ -239,6 +240,8 @@ class QueueManager:
         workload = self.state.workloads.get(key)
         if workload is not None and (is_parent(workload) or is_variant(workload)):
             self._look.update((each.key, None) for each in families.relatives(self.state, workload))
+        if workload is not None and workload.owner is not None:
+            self._look_at_slices(workload.owner.uid)
         if workload is not None and workload.stage is not Stage.FINISHED and not self._has_been_placed(workload, event):
             self._look[key] = None
         stood_in, stands_in = self._stood_in.get(key, ""), workload.cluster_queue if workload is not None else ""
@@ -287,6 +290,14 @@ class QueueManager:
     def _look_at_owned(self, uid: str) -> None:
         """All Workloads of a job, also one that another made beside that which stands for it."""
         self._look.update(self.state.index.slices.get(uid, {}))
+
+    def _look_at_slices(self, uid: str) -> None:
+        """The slices of an elastic Job: whether one still has a reason to be follows from the Job's other Workloads."""
+        if len(self.state.index.slices.get(uid, ())) > 1:
+            slices = slices_of(self.state, uid)
+            self._look.update(
+                (each.key, None) for each in slices if is_elastic(self.state.configuration, each.annotations)
+            )
 
     def _look_at_namespace(self, namespace: str) -> None:
         self._limits.pop(namespace, None)
