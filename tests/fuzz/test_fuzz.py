@@ -7,6 +7,7 @@ A failure is a seed. It is made small before it is told: `pytest tests/fuzz --fu
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +19,20 @@ from headgate.events.base import Producer
 from headgate.events.facts import JobObserved
 from headgate.processes.queue_manager.decide import QueueManager
 from headgate.testing import world
-from headgate.testing.fuzz import Playing, Script, script_of, shrink, signature, tail, told
+from headgate.testing.fuzz import (
+    TRIES_MAX,
+    Operation,
+    Playing,
+    Script,
+    script_of,
+    shrink,
+    signature,
+    tail,
+    told,
+    tries_for,
+)
+
+KUEUE = "kueue.x-k8s.io/v1beta2"
 
 
 def failure(script: Script) -> tuple[Playing, Exception] | None:
@@ -31,14 +45,14 @@ def failure(script: Script) -> tuple[Playing, Exception] | None:
     return None
 
 
-def small_failure(script: Script, kind: str) -> Script:
+def small_failure(script: Script, kind: str, tries_max: int = TRIES_MAX) -> Script:
     """The smallest script found that fails in the same way."""
 
     def fails(candidate: Script) -> bool:
         found = failure(candidate)
         return found is not None and signature(found[1]) == kind
 
-    return shrink(script, fails)
+    return shrink(script, fails, tries_max)
 
 
 def story(seed: int) -> str:
@@ -47,7 +61,7 @@ def story(seed: int) -> str:
     found = failure(script)
     if found is None:
         return ""
-    small = small_failure(script, signature(found[1]))
+    small = small_failure(script, signature(found[1]), tries_for(found[0].world.steps))
     playing, error = failure(small) or found
     lines = "\n".join(tail(playing.log, getattr(error, "about", "")))
     again = f"pytest tests/fuzz --fuzz 1 --fuzz-first {seed}"
@@ -84,6 +98,77 @@ def test_runs_are_worth_playing() -> None:
     assert seen["WorkloadAdmitted"] > 100
     assert min(seen[each] for each in ("WorkloadPreempted", "WorkloadEvicted", "WorkloadFinished", "JobStopped")) > 0
     assert min(crashes, restored) > 10
+
+
+def post(at_ms: int, api: str, kind: str, body: dict[str, Any], namespace: str = "") -> Operation:
+    """Somebody makes an object."""
+    group = f"/api/{api}" if "/" not in api else f"/apis/{api}"
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    path, whole = f"{group}{scope}/{kind.lower()}s", {"apiVersion": api, "kind": kind, **body}
+    return Operation(at_ms=at_ms, actor="user", method="POST", path=path, body=whole)
+
+
+def small_cell() -> tuple[Operation, ...]:
+    """A namespace, a node, and a queue with quota."""
+    quotas = [{"name": "cpu", "nominalQuota": "8"}]
+    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "spot", "resources": quotas}]}]
+    capacity = {"cpu": "16", "pods": "50"}
+    ready = {"capacity": capacity, "allocatable": capacity, "conditions": [{"type": "Ready", "status": "True"}]}
+    queue = {"namespaceSelector": {}, "resourceGroups": groups}
+    return (
+        post(0, "v1", "Namespace", {"metadata": {"name": "team-a"}}),
+        post(0, "v1", "Node", {"metadata": {"name": "node"}, "spec": {}, "status": ready}),
+        post(0, KUEUE, "ResourceFlavor", {"metadata": {"name": "spot"}, "spec": {}}),
+        post(0, KUEUE, "ClusterQueue", {"metadata": {"name": "cq"}, "spec": queue}),
+        post(0, KUEUE, "LocalQueue", {"metadata": {"name": "main"}, "spec": {"clusterQueue": "cq"}}, "team-a"),
+    )
+
+
+def pod_template(run_ms: int) -> dict[str, Any]:
+    """Pods of one CPU that run for so long."""
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "metadata": {"annotations": {"headgate.dev/run-ms": str(run_ms)}},
+        "spec": {"restartPolicy": "Never", "containers": [container], "schedulerName": "headgate"},
+    }
+
+
+def test_a_job_with_more_pods_than_a_run_has_time_for_comes_to_rest() -> None:
+    """It makes a pod for each that ends, and nothing else happens."""
+    job = {
+        "metadata": {"name": "endless", "labels": {"kueue.x-k8s.io/queue-name": "main"}},
+        "spec": {"suspend": True, "parallelism": 4, "completions": 2**31 - 1, "template": pod_template(200)},
+    }
+    made = post(100, "batch/v1", "Job", job, "team-a")
+    played = Playing(Script(seed=0, operations=(*small_cell(), made)), judges()).play()
+    assert played.events["PodDeleted"] >= 300
+    assert played.at_rest
+
+
+def test_an_owner_that_deletes_its_evicted_workload_gives_the_quota_back_while_a_finalizer_holds_it() -> None:
+    """Then the finalizer goes, and the workload with it: nobody deletes it again and again."""
+    owner = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "owner", "uid": "uid", "controller": True}
+    finalizers = ["kueue.x-k8s.io/resource-in-use"]
+    workload = {
+        "metadata": {"name": "theirs", "ownerReferences": [owner], "finalizers": finalizers},
+        "spec": {"queueName": "main", "podSets": [{"name": "main", "count": 1, "template": pod_template(200)}]},
+    }
+    made = post(100, KUEUE, "Workload", workload, "team-a")
+    off = Operation(
+        at_ms=3000, actor="user", method="PATCH", path=f"{made.path}/theirs", body={"spec": {"active": False}}
+    )
+    script = Script(seed=0, operations=(*small_cell(), made, off), owners="delete")
+    played = Playing(script, judges()).play()
+    assert (played.events["WorkloadEvicted"], played.events["WorkloadReleased"]) == (1, 1)
+    assert played.events["WorkloadDeleted"] == 1
+    assert played.at_rest
+
+
+def test_a_failure_that_takes_long_is_made_small_with_fewer_tries() -> None:
+    """All tries for one of a few hundred steps, a few for one that goes on and on, and one at least."""
+    assert tries_for(500) == TRIES_MAX
+    assert 10 < tries_for(30_000) < 30
+    assert tries_for(10**9) == 1
 
 
 class Planted:

@@ -8,9 +8,10 @@ must hold is said by judges; the project's own are in `tests/fuzz`.
 
 from headgate.testing.fuzz.operations import Operation, Script, script_of
 from headgate.testing.fuzz.playing import Finding, Judge, Played, Playing, tail
-from headgate.testing.fuzz.shrinking import shrink, signature, told
+from headgate.testing.fuzz.shrinking import TRIES_MAX, shrink, signature, told, tries_for
 
 __all__ = [
+    "TRIES_MAX",
     "Finding",
     "Judge",
     "Operation",
@@ -22,4 +23,5 @@ __all__ = [
     "signature",
     "tail",
     "told",
+    "tries_for",
 ]

@@ -39,6 +39,12 @@ REST_MS: Final = 1_200_000
 """For how long a run may go on after its last operation: longer than any backoff that scripts configure."""
 QUIET_MS: Final = 200_000
 """Nothing new for so long is rest: it is more than any time that scripts configure, but for hostile ones."""
+QUIET_PODS_MAX: Final = 300
+"""
+Rest, too: so many pods have gone with no news but pods.
+
+A Job of two thousand million completions makes new ones for longer than any run.
+"""
 STEPS_MAX: Final = 30_000
 """Of all processes after the last operation; who takes more does not come to rest."""
 
@@ -146,7 +152,7 @@ class Playing:
         """Let all happen that is still to happen, with whoever reacts to it. False: it does not end."""
         world = self.world
         end_ms, steps_max = world.clock.now_ms + REST_MS, world.steps + STEPS_MAX
-        quiet_since_ms, looked = world.clock.now_ms, len(self.log)
+        quiet_since_ms, quiet_since, looked = world.clock.now_ms, len(self.log), len(self.log)
         while world.clock.now_ms < end_ms:
             target_ms = world.clock.now_ms + REACT_MS
             world.run(until=lambda world: world.steps > steps_max, until_ms=target_ms)
@@ -154,8 +160,8 @@ class Playing:
                 return False
             world.advance(target_ms)
             if self._react() or any(map(_is_news, self.log[looked:])):
-                quiet_since_ms = world.clock.now_ms
-            elif world.clock.now_ms - quiet_since_ms >= QUIET_MS:
+                quiet_since_ms, quiet_since = world.clock.now_ms, len(self.log)
+            elif world.clock.now_ms - quiet_since_ms >= QUIET_MS or _only_pods_go(self.log[quiet_since:]):
                 return True
             looked = len(self.log)
         return False
@@ -242,7 +248,11 @@ class Playing:
         return self._write(self._path(workload), {"admissionChecks": ready})
 
     def _answer_eviction(self, workload: Any) -> bool:
-        """The controller of a Workload that is not ours has stopped the work, and says so in its own way."""
+        """
+        The controller of a Workload that is not ours has stopped the work, and says so in its own way.
+
+        One that deletes it, and sees it stay for a finalizer, gives its quota back: to delete it again changes nothing.
+        """
         owners = workload["metadata"].get("ownerReferences") or []
         if any(owner.get("kind") == "Job" for owner in owners) or self.script.owners == "ignore":
             return False
@@ -252,7 +262,7 @@ class Playing:
             return False
         path = self._path(workload)
         match self.script.owners:
-            case "delete":
+            case "delete" if "deletionTimestamp" not in workload["metadata"]:
                 return self.world.cluster.request("DELETE", path, user="owner").status < 300
             case "finish":
                 said = [self._said("Finished")]
@@ -276,6 +286,11 @@ class Playing:
 def _is_news(logged: LoggedCommit) -> bool:
     """Whether a commit says more than how far the processes have come, and that time has passed."""
     return not all(isinstance(event, _BOOKKEEPING) for event in logged.commit.events)
+
+
+def _only_pods_go(quiet: Iterable[LoggedCommit]) -> bool:
+    """Whether so many pods are gone by these commits, which bring no news, that it may go on so for ever."""
+    return sum(isinstance(event, PodDeleted) for logged in quiet for event in logged.commit.events) >= QUIET_PODS_MAX
 
 
 def tail(log: Iterable[LoggedCommit], about: str, count: int = 40) -> list[str]:

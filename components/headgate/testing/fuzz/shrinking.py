@@ -17,6 +17,13 @@ from headgate.testing.world import NO_FAULTS
 
 TRIES_MAX: Final = 300
 """Plays at most so many scripts: a small failure soon is worth more than the smallest later."""
+STEPS_MAX: Final = 600_000
+"""The same of the steps of processes that the plays take, if each takes as many as the failure: two minutes or so."""
+
+
+def tries_for(steps: int) -> int:
+    """How many scripts to play at most to make a failure small that took so many steps."""
+    return max(1, min(TRIES_MAX, STEPS_MAX // max(1, steps)))
 
 
 def signature(error: BaseException) -> str:
