@@ -34,7 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """
-    A test that takes `world_seed` runs once for each; one that takes `sampled_seed` for the first fifth of them.
+    A test that takes `world_seed` runs once for each; one that takes `sampled_seed` for the first fifth of them, one
+    that takes `verified_seed` for the first fifth of that.
 
     One that takes `fuzz_seed` runs once for each run of the fuzzer.
 
@@ -49,6 +50,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("world_seed", range(first, first + count))
     if "corruption_seed" in metafunc.fixturenames:
         metafunc.parametrize("corruption_seed", range(first, first + metafunc.config.getoption("--corruptions")))
+    if "verified_seed" in metafunc.fixturenames:
+        metafunc.parametrize("verified_seed", range(first, first + -(-count // (SAMPLE * SAMPLE))))
     if "sampled_seed" in metafunc.fixturenames:
         metafunc.parametrize("sampled_seed", range(first, first + -(-count // SAMPLE)))
 

@@ -21,9 +21,9 @@ BINDER, UNGATER, SNAPSHOTTER = Producer.BINDER, Producer.UNGATER, Producer.SNAPS
 
 @pytest.mark.parametrize("make", [scenario, contended])
 @pytest.mark.parametrize("wild", [False, True])
-def test_an_honest_log_is_decided_again_as_it_was(sampled_seed: int, make: object, wild: bool) -> None:
+def test_an_honest_log_is_decided_again_as_it_was(verified_seed: int, make: object, wild: bool) -> None:
     """Queue life, cycles, placements, statuses, job runs, creations: all of them, whatever went wrong on the way."""
-    result = verified(recorded(sampled_seed, wild=wild, make=make))  # type: ignore[arg-type]
+    result = verified(recorded(verified_seed, wild=wild, make=make))  # type: ignore[arg-type]
     assert result.differences == ()
     assert result.passed_over == 0
     assert result.cycles > 0
