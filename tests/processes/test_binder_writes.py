@@ -23,7 +23,7 @@ from tests.support.playing import cluster_queue
 from headgate.core.machine import Call
 from headgate.events import facts
 from headgate.events.decisions import WorkloadSkipped
-from headgate.events.ids import JobKey, UnixMs
+from headgate.events.ids import JobKey, UnixMs, WorkloadKey
 from headgate.events.objects import (
     Admission,
     CheckState,
@@ -405,6 +405,45 @@ def test_an_eviction_resets_the_checks_whatever_they_say() -> None:
     bound.say(MANAGER, WorkloadEvicted(**about(), reason="ClusterQueueStopped", message="m"))
     (again,) = bound.writes()
     assert again.query["force"] == "true"
+
+
+def reserved_again(answer: CheckState) -> tuple[Bound, Call]:
+    """A check was answered, an eviction has reset it, and there is quota again: all while no binder ran."""
+    bound, call = with_check()
+    bound.answer(call)
+    bound.rest()
+    bound.say(BRIDGE, msgspec.structs.replace(observed(), checks=(answer,)))
+    bound.say(MANAGER, WorkloadEvicted(**about(), reason="ClusterQueueStopped", message="m"))
+    bound.say(MANAGER, WorkloadReleased(**about(), requeued=True, reason="ClusterQueueStopped", message="m"))
+    bound.say(MANAGER, queued(), offered())
+    (check,) = bound.log.state.workloads[WorkloadKey("team-a/w")].checks
+    bound.say(SCHEDULER, msgspec.structs.replace(reserved(), checks=(check,)))
+    again = Bound(bound.log)
+    (call,) = again.writes()
+    assert "force" not in call.query
+    return again, call
+
+
+@pytest.mark.parametrize(("second", "is_taken"), [(1, True), (2, False)])
+def test_an_answer_that_an_eviction_has_reset_is_taken_at_the_version_that_was_read(
+    second: int, *, is_taken: bool
+) -> None:
+    """An answer to the reservation before would refuse the next one's status for ever; a newer one is not taken."""
+    answers = [
+        CheckState(name="budget", state="Ready", last_transition_time=f"2026-01-01T00:00:0{at}Z") for at in (1, 2)
+    ]
+    bound, call = reserved_again(answers[0])
+    bound.answer(call, 409, **conflict('.status.admissionChecks[name="budget"].state'))
+    (read,) = bound.rest()[1]
+    assert read.body == {"metadata": {"uid": "uid-w"}, "status": {}}
+    shown = msgspec.to_builtins(answers[second - 1])
+    bound.answer(read, metadata={"resourceVersion": "7"}, status={"admissionChecks": [shown]})
+    bound.later(1000)
+    (again,) = bound.writes()
+    assert again.body["status"] == call.body["status"]
+    assert ("force" in again.query, again.body["metadata"].get("resourceVersion")) == (
+        (True, "7") if is_taken else (False, None)
+    )
 
 
 # --- queues --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ has written is no reason to write. When they are reset, at an eviction, the Evic
 
 What others own stays theirs. Of the conditions only those are written that Kueue's admission writes; and the states of
 admission checks are forced only where an eviction resets them (`forces`), so that the answer of a check's controller
-that we have not seen yet refuses our write instead of being overwritten.
+that we have not seen yet refuses our write instead of being overwritten. Where a reservation comes before the reset was
+written, the binder tells answers to the one before by reading the object (`answered_checks`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -239,6 +240,27 @@ def version_in(answer: bytes) -> int:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return 0
     return int(version) if version.isdecimal() else 0
+
+
+class _Checks(msgspec.Struct, frozen=True, rename="camel"):
+    admission_checks: tuple[CheckState, ...] = ()
+
+
+class _Checked(msgspec.Struct, frozen=True):
+    """Of an answer: the admission checks of a Workload."""
+
+    status: _Checks = _Checks()
+
+
+_checks_decoder = msgspec.json.Decoder(_Checked)
+
+
+def answered_checks(answer: bytes) -> tuple[CheckState, ...]:
+    """The admission checks of a Workload that was answered; none when they cannot be read."""
+    try:
+        return _checks_decoder.decode(answer).status.admission_checks
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ()
 
 
 def removal_patch(uid: Uid, fields: Iterable[str]) -> Json:

@@ -21,6 +21,11 @@ A conflict (the object was made anew under its name, or the controller of an adm
 tried again later with the state of then; any other refusal is final until the status changes, but for one: a
 reservation that was refused is written once more after a status without it, since it may go and not change.
 
+An eviction resets the admission checks, and when the workload has quota again before that was written, the API server
+still has the answers to the reservation before: they would refuse our write for ever. So after a conflict over checks
+the object is read, and what an eviction has reset is taken, at exactly the version that was read: an answer that is
+given meanwhile makes it a conflict again. It is read by a patch that changes nothing, which needs no further right.
+
 The last status of a finished workload is told to the log together with its finalizer, which goes right behind it: so
 the finalizer's going is no fact of its own, and a restart does not ask for it again.
 """
@@ -41,6 +46,7 @@ from headgate.core.state import PENDING, State, Workload
 from headgate.core.status import (
     ADMISSION_MANAGER,
     Json,
+    answered_checks,
     apply_query,
     forces,
     is_empty,
@@ -158,8 +164,14 @@ class WorkloadStatuses:
         """Workloads with a write under way, and whether another has to follow at once."""
         self._unreported: dict[WorkloadKey, _Write] = {}
         """Writes that have succeeded and are told to the log with what becomes of the workload's finalizer."""
-        self._taken: dict[WorkloadKey, None] = {}
-        """Workloads of whose status others hold fields that an admission writes: the next write takes them."""
+        self._taken: dict[WorkloadKey, str] = {}
+        """
+        Workloads of whose status others hold fields that are ours: the next write takes them.
+
+        With the only resource version at which it may, "" for any.
+        """
+        self._reads: dict[str, WorkloadKey] = {}
+        """Reads under way of workloads whose checks refuse our write."""
         self._conflicts: dict[WorkloadKey, int] = {}
         self._retry_at: dict[WorkloadKey, UnixMs] = {}
         self._to_retry: list[WorkloadKey] = []
@@ -207,6 +219,10 @@ class WorkloadStatuses:
 
     def on_completed(self, completed: Completed, out: list[Event]) -> None:
         """The effect of a write that has ended. Its workload stays busy until the effect is folded."""
+        read = self._reads.pop(completed.call_id, None)
+        if read is not None:
+            with about("Workload", read):
+                self._on_read(read, completed)
         write = self._writes.pop(completed.call_id, None)
         if write is not None:
             with about("Workload", write.workload):
@@ -227,8 +243,11 @@ class WorkloadStatuses:
             else:
                 out.append(self._applied(write))
         elif completed.status == CONFLICT:
-            if any(not field.startswith(".status.admissionChecks") for field in field_conflicts(completed)):
-                self._taken[write.workload] = None
+            fields = field_conflicts(completed)
+            if any(not field.startswith(".status.admissionChecks") for field in fields):
+                self._taken[write.workload] = ""
+            elif fields:
+                self._read(write)
             del self._busy[write.workload]
             self._to_retry.append(write.workload)
         else:
@@ -243,6 +262,34 @@ class WorkloadStatuses:
                     message=said.message,
                 )
             )
+
+    def _read(self, write: _Write) -> None:
+        """Ask what the checks of a workload say, if it may be what an eviction has reset."""
+        workload = self._state.workloads.get(write.workload)
+        if workload is None or not workload.stale_checks:
+            return
+        call_id = f"status/{write.workload}{_READ}"
+        self._reads[call_id] = write.workload
+        self._removals.append(
+            Call(
+                id=call_id,
+                method="PATCH",
+                path=status_path(write.workload),
+                query={"fieldManager": ADMISSION_MANAGER},
+                body=removal_patch(write.uid, ()),
+                content_type=MERGE_PATCH,
+                lane=write.workload,
+            )
+        )
+
+    def _on_read(self, key: WorkloadKey, completed: Completed) -> None:
+        workload = self._state.workloads.get(key)
+        if workload is None or not is_success(completed):
+            return
+        version = version_in(completed.body)
+        others = [each for each in answered_checks(completed.body) if each not in workload.checks]
+        if version and others and all(each in workload.stale_checks for each in others):
+            self._taken[key] = str(version)
 
     def on_finalizer(self, key: WorkloadKey, out: list[Event]) -> None:
         """The effect of a write behind which the workload's finalizer was removed: both are told in one event."""
@@ -391,8 +438,10 @@ class WorkloadStatuses:
         call_id = f"status/{workload.key}"
         body = status_patch(workload, status)
         self._writes[call_id] = _Write(workload.key, workload.uid, digest, body["status"])
-        force = workload.key in self._taken or forces(status)
-        self._taken.pop(workload.key, None)
+        version = self._taken.pop(workload.key, None)
+        force = version is not None or forces(status)
+        if version:
+            body["metadata"]["resourceVersion"] = version
         return Call(
             id=call_id,
             method="PATCH",
@@ -421,6 +470,7 @@ class WorkloadStatuses:
 
 
 _REMOVAL: Final = "/removal"
+_READ: Final = "/read"
 
 
 def _reason(status: WorkloadStatus) -> str:
