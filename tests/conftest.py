@@ -34,10 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """
-    A test that takes `world_seed` runs once for each; one that takes `sampled_seed` for the first fifth of them, one
-    that takes `verified_seed` for the first fifth of that.
+    Run a test that takes `world_seed` once for each seed.
 
-    One that takes `fuzz_seed` runs once for each run of the fuzzer.
+    One that takes `sampled_seed` runs for the first fifth of them, one that takes `verified_seed` for the first fifth
+    of that. One that takes `fuzz_seed` runs once for each run of the fuzzer.
 
     The former are the runs of the whole system with faults against those without. The latter cost several times as
     much, or add to what the former show; a longer run of them is `--seeds` with a larger number.
