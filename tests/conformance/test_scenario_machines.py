@@ -20,15 +20,12 @@ from tests.support.rounds import Rounds, could_go, placed, wake_everything
 from headgate.core.plan.reading import read_scenario
 from headgate.events.ids import WorkloadKey
 
-SCENARIOS = conformance.ROOT / "scenarios"
 ROUNDS_MAX = 120
 DELAYED_MAX = 80
 RETURNS_MIN = 10
 """As often a loop has to come back to the recorded state."""
 LOOPS_FROM = 4
 """Who was preempted so often in a recording is so in a loop: it ends when a state has come back for the fifth time."""
-
-pytestmark = pytest.mark.skipif(not SCENARIOS.is_dir(), reason="the recordings of Kueue are not next to the repository")
 
 Json = dict[str, Any]
 NOWHERE: Mapping[str, str] = {}
@@ -42,10 +39,7 @@ LATER = dict.fromkeys(
 
 def _records(*, without_preemption: bool = False, otherwise: Mapping[str, str] = NOWHERE) -> Iterator[Any]:
     for kind in "abcdfg":
-        path = SCENARIOS / f"{kind}.jsonl.gz"
-        if not path.exists():
-            continue
-        with gzip.open(path) as lines:
+        with gzip.open(conformance.SCENARIOS / f"{kind}.jsonl.gz") as lines:
             for line in lines:
                 record = msgspec.json.decode(line)
                 if not (without_preemption and (_is_fair(record) or _preempted(record))):

@@ -211,7 +211,7 @@ def test_a_patch_names_the_very_object() -> None:
 
 def scenarios(classes: str) -> Iterator[Json]:
     for letter in classes:
-        path = conformance.ROOT / "scenarios" / f"{letter}.jsonl.gz"
+        path = conformance.SCENARIOS / f"{letter}.jsonl.gz"
         with gzip.open(path, "rt") as lines:
             for line in lines:
                 yield msgspec.json.decode(line)

@@ -18,6 +18,8 @@ from headgate.events.queueing import Head, HeadsOffered, WorkloadQueued
 
 ROOT = Path(__file__).parents[2].parent / "shared" / "conformance"
 CASES = ROOT / "cases"
+SCENARIOS = Path(__file__).parents[1] / "conformance" / "data" / "scenarios"
+"""The recorded scenarios, which are part of the repository (`tests/conformance/data/README.md`)."""
 
 Case = dict[str, Any]
 
