@@ -49,11 +49,12 @@ test-kube: kube ## the tests on a real control plane; skipped where there is non
 demo-kube: kube ## the demo on a real control plane
 	@$(BIN)/python -m headgate.testing.control_plane demo
 
-check: $(STAMP) ## format, lint, types, import contracts, schema drift, compose syntax
+check: $(STAMP) ## format, lint, types, import contracts, purity, schema drift, compose syntax
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/pure_code.py
 	$(BIN)/python -m headgate.testing.schemas --check
 	$(BIN)/python tests/check_compose.py
 

@@ -94,7 +94,7 @@ class Queue:
         self.name = name
         self.spec = spec
         self.groups = groups
-        self.group_of = {resource: group for group in reversed(groups) for resource in group.covered}
+        self.group_of = {resource: group for group in reversed(groups) for resource in sorted(group.covered)}
         self.node = node
         """None when its cohorts form a cycle: it is not active then."""
         self.active = active

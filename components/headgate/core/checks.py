@@ -6,7 +6,7 @@ when it reserves quota, the fold when the list of a ClusterQueue changes under r
 workload is evicted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from headgate.events.objects import Admission, CheckState, ClusterQueueSpec
@@ -16,7 +16,7 @@ RESET_MESSAGE: Final = "Reset to Pending after eviction. Previously: "
 
 
 def checks_for(
-    spec: ClusterQueueSpec, flavors: Iterable[str], before: dict[str, CheckState], now: str
+    spec: ClusterQueueSpec, flavors: AbstractSet[str], before: dict[str, CheckState], now: str
 ) -> tuple[CheckState, ...]:
     """
     The admission checks of a ClusterQueue that concern these flavors, by name.
@@ -26,11 +26,10 @@ def checks_for(
     strategy = spec.admission_checks_strategy
     if strategy is None:
         return ()
-    assigned = frozenset(flavors)
     names = {
         rule.name
         for rule in strategy.admission_checks
-        if not rule.on_flavors or not assigned.isdisjoint(rule.on_flavors)
+        if not rule.on_flavors or not flavors.isdisjoint(rule.on_flavors)
     }
     return tuple(
         before.get(name) or CheckState(name=name, state="Pending", last_transition_time=now) for name in sorted(names)

@@ -4,7 +4,7 @@ Conditions, as `k8s.io/apimachinery` sets them and as Kueue words them.
 A condition's transition time changes only with its status. Order is that of first appearance.
 """
 
-from collections.abc import Collection
+from collections.abc import Container
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Literal
@@ -124,7 +124,7 @@ def put(
 
 
 def lifted(
-    conditions: tuple[Condition, ...], kinds: Collection[str], at_ms: UnixMs, generation: int | None = None
+    conditions: tuple[Condition, ...], kinds: Container[str], at_ms: UnixMs, generation: int | None = None
 ) -> tuple[Condition, ...]:
     """The conditions with those of some types that were True over, now that quota is reserved; messages are kept."""
     for old in conditions:

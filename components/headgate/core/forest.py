@@ -40,7 +40,7 @@ class Forest:
         """By tree: the usage of its nodes, of the flavor-resources that somebody has asked for."""
         self._seen = state.index.changes
         """The last change of usage (`Index.changes`) that what is kept knows of."""
-        self._put(state.cluster_queues, _named_by(state, state.cohorts, state.cluster_queues))
+        self._put(state.cluster_queues, sorted(_named_by(state, state.cohorts, state.cluster_queues)))
 
     def tree_of(self, cluster_queue: str) -> QuotaTree:
         """The tree of a ClusterQueue. Raises KeyError when there is no such ClusterQueue."""
@@ -96,20 +96,20 @@ class Forest:
             left.update(tree for tree, members in self._cohorts.items() if name in members)
         members, cohort_names = set(cluster_queues), set(cohorts)
         while left:
-            for tree in left:
+            for tree in sorted(left):
                 self._trees.pop(tree, None)
                 self._kept.pop(tree, None)
                 members.update(self._cluster_queues.pop(tree, ()))
                 cohort_names.update(self._cohorts.pop(tree, ()))
             # Where they belong now may be a tree that is not taken apart yet.
             now = {state.index.trees[name] for name in members if name in state.index.trees}
-            now.update(root_of(name, state.cohorts) for name in cohort_names)
+            now |= {root_of(name, state.cohorts) for name in cohort_names}
             left = {tree for tree in now if tree in self._cluster_queues or tree in self._cohorts}
-        for name in members:
+        for name in sorted(members):
             self._tree_of.pop(name, None)
-        recorded = [name for name in cohort_names if name in state.cohorts]
-        staying = [name for name in members if name in state.cluster_queues]
-        self._put(staying, _named_by(state, recorded, staying))
+        recorded = [name for name in sorted(cohort_names) if name in state.cohorts]
+        staying = [name for name in sorted(members) if name in state.cluster_queues]
+        self._put(staying, sorted(_named_by(state, recorded, staying)))
         return sorted(members)
 
     def _recheck(self) -> list[str]:

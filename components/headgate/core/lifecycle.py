@@ -112,7 +112,7 @@ def _tables() -> tuple[dict[type[EventBase], dict[Stage, Stage]], dict[type[Even
     arrows: dict[type[EventBase], dict[Stage, Stage]] = {}
     for arrow in ARROWS:
         ends = arrows.setdefault(arrow.event, {})
-        for stage in arrow.start:
+        for stage in sorted(arrow.start):
             assert stage not in ends, f"two arrows for {arrow.event.__name__} from {stage}"
             ends[stage] = stage if arrow.end is None else arrow.end
     overtaken: dict[type[EventBase], frozenset[Stage]] = {}

@@ -101,8 +101,8 @@ class Unused:
         self._state = state
         self._forest = forest
         self._ledgers: dict[str, Ledger | None] = {}
-        self._read: dict[int, tuple[dict[str, str], dict[FlavorResource, int]]] = {}
-        """The amounts of ways, with the very object that they were read from."""
+        self._read: dict[tuple[tuple[str, str], ...], dict[FlavorResource, int]] = {}
+        """The amounts of ways."""
 
     def of(self, cluster_queue: str, flavor_resource: str) -> int | None:
         """
@@ -197,14 +197,15 @@ class Unused:
         return self._ledgers[tree]
 
     def _amounts(self, way: dict[str, str]) -> dict[FlavorResource, int]:
-        known = self._read.get(id(way))
+        written = tuple(way.items())
+        known = self._read.get(written)
         if known is not None:
-            return known[1]
+            return known
         amounts: dict[FlavorResource, int] = {}
         for flavor_resource, quantity in way.items():
             flavor, _, resource = flavor_resource.partition("/")
             amounts[flavor, resource] = amount(resource, quantity)
-        self._read[id(way)] = way, amounts
+        self._read[written] = amounts
         return amounts
 
 

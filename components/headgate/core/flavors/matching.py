@@ -75,7 +75,9 @@ class _Matcher:
         self._pod_sets = pod_sets
         self._requests = requests
         implied = ("pods",) if "pods" in queue.group_of else ()
-        self._names = tuple(tuple(sorted({*each.per_pod, *implied}, key=visit_rank)) for each in requests)
+        self._names = tuple(
+            tuple(sorted(dict.fromkeys((*each.per_pod, *implied)), key=visit_rank)) for each in requests
+        )
 
     def matching(self) -> Matching:
         """The matching."""
@@ -92,7 +94,7 @@ class _Matcher:
         return Matching(together, self._names, placed)
 
     def _parts(self, members: list[int]) -> Iterator[Part]:
-        names = sorted({name for i in members for name in self._names[i]}, key=visit_rank)
+        names = sorted(dict.fromkeys(name for i in members for name in self._names[i]), key=visit_rank)
         placed: set[str] = set()
         for name in names:
             group = self._queue.group_of.get(name)

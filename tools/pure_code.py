@@ -1,0 +1,217 @@
+"""
+Check that the pure code is pure. Run by `make check`; prints one line for each violation and exits with 1.
+
+Pure code is `headgate.events`, `headgate.core`, and of each process `decide.py` with the modules of its package that it
+imports, directly or not. All of it gets time, randomness and identities as data in events, so the same log gives the
+same state and the same decisions on every machine. So pure code
+
+- imports nothing but the modules in `LIBRARIES`, `headgate.events`, `headgate.core` and its own package;
+- uses none of the built-in functions in `BUILTINS` and none of the names in `ATTRIBUTES`.
+
+That it does not depend on the order of a set is checked by mypy with the plugin `set_order.py`, which knows types.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path(__file__).parents[1] / "components" / "headgate"
+ROOT_PACKAGES = ("events", "core")
+
+LIBRARIES = frozenset(
+    {
+        "array",
+        "base64",
+        "binascii",
+        "bisect",
+        "collections",
+        "collections.abc",
+        "contextlib",
+        "copy",
+        "dataclasses",
+        "datetime",
+        "decimal",
+        "difflib",
+        "enum",
+        "fractions",
+        "functools",
+        "hashlib",
+        "heapq",
+        "itertools",
+        "json",
+        "math",
+        "msgspec",
+        "msgspec.structs",
+        "nacl.bindings",
+        "nacl.exceptions",
+        "operator",
+        "re",
+        "sortedcontainers",
+        "string",
+        "textwrap",
+        "types",
+        "typing",
+    }
+)
+"""What pure code may import from outside of the project: no clock, no randomness, no I/O, no logging."""
+
+BUILTINS = {
+    "__builtins__": "pure code uses built-in functions by their names, so that this check sees them",
+    "__import__": "pure code imports by statements, so that this check sees them",
+    "breakpoint": "pure code does no I/O",
+    "compile": "pure code is what is written in it",
+    "eval": "pure code is what is written in it",
+    "exec": "pure code is what is written in it",
+    "hash": "hash() of a string differs between processes; use `headgate.events.commit.digest`",
+    "id": "id() differs between processes; use a key of the object",
+    "input": "pure code does no I/O",
+    "open": "pure code does no I/O",
+    "print": "pure code does no I/O",
+}
+
+ATTRIBUTES = {
+    "__hash__": "hash() of a string differs between processes; use `headgate.events.commit.digest`",
+    "datetime.date.today": "pure code gets time as data in events",
+    "datetime.datetime.now": "pure code gets time as data in events",
+    "datetime.datetime.today": "pure code gets time as data in events",
+    "datetime.datetime.utcnow": "pure code gets time as data in events",
+    "nacl.bindings.randombytes": "pure code gets randomness as data in events",
+}
+
+
+class Violation(NamedTuple):
+    """A place in pure code, and what is wrong there."""
+
+    path: Path
+    line: int
+    column: int
+    problem: str
+
+    def __str__(self) -> str:
+        """As compilers write it."""
+        return f"{self.path}:{self.line}:{self.column}: {self.problem}"
+
+
+def pure_modules(package: Path) -> list[Path]:
+    """The files of the pure code below `headgate`, sorted."""
+    found = {path for name in ROOT_PACKAGES for path in (package / name).rglob("*.py")}
+    for machine in package.glob("processes/*/decide.py"):
+        found |= _with_imports(machine, package)
+    return sorted(found)
+
+
+def _with_imports(module: Path, package: Path) -> set[Path]:
+    """A module, its package's `__init__`, and all modules of its package that it imports, directly or not."""
+    own = _dotted(module.parent, package)
+    found: set[Path] = set()
+    left = [module, module.parent / "__init__.py"]
+    while left:
+        path = left.pop()
+        if path in found or not path.exists():
+            continue
+        found.add(path)
+        for name, _ in _imports(ast.parse(path.read_text())):
+            if name.startswith(f"{own}."):
+                at = package.parent.joinpath(*name.split("."))
+                left += [at.with_suffix(".py"), at / "__init__.py"]
+    return found
+
+
+def violations(package: Path) -> Iterator[Violation]:
+    """All violations in the pure code below `headgate`."""
+    for path in pure_modules(package):
+        for node, problem in _problems(ast.parse(path.read_text()), _own_packages(path, package)):
+            yield Violation(path, node.lineno, node.col_offset + 1, problem)
+
+
+def _own_packages(path: Path, package: Path) -> tuple[str, ...]:
+    """The packages of the project that a module may import."""
+    roots = tuple(f"{package.name}.{name}" for name in ROOT_PACKAGES)
+    machine = path.relative_to(package).parts[:2]
+    return roots if machine[0] in ROOT_PACKAGES else (*roots, ".".join((package.name, *machine)))
+
+
+def _dotted(path: Path, package: Path) -> str:
+    return ".".join(path.relative_to(package.parent).parts)
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    """The modules that a module imports. Of `from a import b` both `a` and `a.b`: b may be a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node
+            yield node.module or "", node
+
+
+def _problems(tree: ast.Module, own: tuple[str, ...]) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
+    known = _bound_by_imports(tree)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    if not _may_import(alias.name, own):
+                        yield node, f"pure code may not import {alias.name}"
+            case ast.ImportFrom(module=module, names=names):
+                for alias in names if module == own[0].partition(".")[0] else ():
+                    if alias.name != "__version__" and not _may_import(f"{module}.{alias.name}", own):
+                        yield node, f"pure code may not import {module}.{alias.name}"
+                if module != own[0].partition(".")[0] and not _may_import(module or "", own):
+                    yield node, f"pure code may not import {module}"
+                for alias in names:
+                    if (problem := ATTRIBUTES.get(f"{module}.{alias.name}")) is not None:
+                        yield node, f"{module}.{alias.name} is refused: {problem}"
+            case ast.Name(id=name, ctx=ast.Load()) if name in BUILTINS:
+                yield node, f"{name} is refused: {BUILTINS[name]}"
+            case ast.Attribute(attr="__hash__"):
+                yield node, f"__hash__ is refused: {ATTRIBUTES['__hash__']}"
+            case ast.Attribute():
+                name = _resolved(node, known)
+                if name in ATTRIBUTES:
+                    yield node, f"{name} is refused: {ATTRIBUTES[name]}"
+            case _:
+                pass
+
+
+def _may_import(module: str, own: tuple[str, ...]) -> bool:
+    return module in LIBRARIES or any(module == name or module.startswith(f"{name}.") for name in own)
+
+
+def _bound_by_imports(tree: ast.Module) -> dict[str, str]:
+    """What the names that imports bind stand for."""
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                first = alias.name.partition(".")[0]
+                known[alias.asname or first] = alias.name if alias.asname else first
+        elif isinstance(node, ast.ImportFrom):
+            known.update((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
+    return known
+
+
+def _resolved(node: ast.expr, known: dict[str, str]) -> str:
+    """The dotted name of an expression with its first part resolved; "" when it is none."""
+    if isinstance(node, ast.Name):
+        return known.get(node.id, "")
+    if isinstance(node, ast.Attribute):
+        before = _resolved(node.value, known)
+        return f"{before}.{node.attr}" if before else ""
+    return ""
+
+
+def main() -> int:
+    """The command."""
+    found = list(violations(PACKAGE))
+    for each in found:
+        print(each._replace(path=each.path.relative_to(PACKAGE.parents[1])))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
