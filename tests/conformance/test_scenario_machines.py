@@ -2,8 +2,9 @@
 Whole recorded scenarios by the queue manager and the scheduler, machine against machine.
 
 What a cycle decides is shown elsewhere (`test_scenarios`). Here it is about everything around it: places in line,
-offers, what a verdict sets aside, what wakes it. With Kueue's own rule of waking (a test double) they come to what was
-recorded, in all. With theirs they may come to something else, and then Kueue could have come to it too.
+offers, what a verdict sets aside, what wakes it. With the wake policy CohortTree, which is Kueue's rule, they come to
+what was recorded, in all. With the default, Bounded, they may come to something else, and then Kueue could have come to
+it too.
 """
 
 import gzip
@@ -15,7 +16,7 @@ import msgspec
 import pytest
 from tests.support import conformance
 from tests.support.delayed import outcomes
-from tests.support.rounds import Rounds, could_go, placed, wake_everything
+from tests.support.rounds import Rounds, could_go, placed
 
 from headgate.core.plan.reading import read_scenario
 from headgate.events.ids import WorkloadKey
@@ -76,14 +77,13 @@ each_scenario = pytest.mark.parametrize("record", list(_records()))
 
 
 @each_scenario
-def test_waking_everything_they_end_as_recorded(record: Json, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waking_the_cohort_tree_they_end_as_recorded(record: Json) -> None:
     """
-    With Kueue's rule, in Kueue's rhythm: who holds what at the end, and who was preempted how often.
+    With the policy CohortTree, in Kueue's rhythm: who holds what at the end, and who was preempted how often.
 
     Where Kueue went round in a loop they do, through the state that the recording ends with.
     """
-    wake_everything(monkeypatch)
-    rounds = Rounds.of(read_scenario(record["scenario"]))
+    rounds = Rounds.of(read_scenario(record["scenario"]), "CohortTree")
     seen = rounds.run_as_kueue(ROUNDS_MAX)
     if _goes_round(record):
         assert len(seen) == ROUNDS_MAX
@@ -97,7 +97,7 @@ def test_waking_everything_they_end_as_recorded(record: Json, monkeypatch: pytes
 @each_scenario
 def test_they_end_as_kueue_does_sooner_or_later(record: Json) -> None:
     """
-    With their own rule of waking: as recorded, or as Kueue where jobs stop and set-aside workloads return later.
+    With the policy Bounded: as recorded, or as Kueue where jobs stop and set-aside workloads return later.
 
     There are two reasons for the latter. Who sleeps because nothing can have changed for him takes no turn of his
     ClusterQueue's, so those behind him come sooner. And what a preemption has freed goes first to whom it was made

@@ -326,3 +326,15 @@ def test_what_is_no_duration_is_refused(text: object) -> None:
 def test_the_parts_of_a_duration_add_up(hours: int, minutes: int, seconds: int) -> None:
     """Whatever Go prints is read as the same time."""
     assert duration_ms("f", f"{hours}h{minutes}m{seconds}s") == ((hours * 60 + minutes) * 60 + seconds) * 1000
+
+
+def test_the_wake_policy_stands_in_headgates_own_section() -> None:
+    """Bounded without it; a policy that there is not is refused by the field's path."""
+    assert read().wake_policy == "Bounded"
+    assert read(headgate={"wakePolicy": "CohortTree"}).wake_policy == "CohortTree"
+    with pytest.raises(
+        ConfigurationError, match=r"headgate\.wakePolicy: 'Tree' is not supported: write Bounded or Cohor"
+    ):
+        read(headgate={"wakePolicy": "Tree"})
+    with pytest.raises(ConfigurationError, match=r"headgate\.wakePolici: .*did you mean 'wakePolicy'"):
+        read(headgate={"wakePolici": "Bounded"})

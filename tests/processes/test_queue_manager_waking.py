@@ -1,5 +1,7 @@
 """What a cycle did not admit: how it waits, and what wakes it, no more and no less."""
 
+from typing import get_args
+
 import msgspec
 import pytest
 from tests.support.queueing import QueueCell
@@ -8,10 +10,10 @@ from headgate.core.invariants import forgotten
 from headgate.core.state import Stage
 from headgate.events import facts
 from headgate.events.base import Producer
-from headgate.events.configuration import Configuration, FairSharingConfiguration
+from headgate.events.configuration import Configuration, FairSharingConfiguration, WakePolicyName
 from headgate.events.decisions import QuotaReserved
 from headgate.events.ids import WorkloadKey
-from headgate.events.objects import Admission, Condition, LabelSelector
+from headgate.events.objects import Admission, Condition, LabelSelector, Preemption
 from headgate.events.queueing import (
     Head,
     HeadsOffered,
@@ -23,6 +25,8 @@ from headgate.events.queueing import (
     WorkloadWoken,
 )
 from headgate.processes.queue_manager.offering import OFFER_DEPTH
+
+each_policy = pytest.mark.parametrize("policy", get_args(WakePolicyName))
 
 A, B, C = WorkloadKey("team/a"), WorkloadKey("team/b"), WorkloadKey("team/c")
 
@@ -737,3 +741,99 @@ def test_with_fair_sharing_nobody_waits_for_another_cluster_queue(cell: QueueCel
     cell.see(facts.ConfigurationObserved(configuration=Configuration(fair_sharing=FairSharingConfiguration())))
     two_that_want_all(cell)
     assert (cell.offers(), cell.offers("other")) == (["a"], ["b"])
+
+
+@pytest.mark.parametrize(
+    ("waits", "reclaim", "offered"),
+    [
+        (True, "Any", (["a0"], ["b0", "b1"])),
+        (False, "Any", (["a0", "a1"], ["b0"])),
+        (True, "Never", (["a0", "a1"], ["b0"])),
+    ],
+    ids=["what is lent would be taken back", "gate off", "nothing is reclaimed"],
+)
+def test_the_second_of_a_shape_gives_way_to_nominal_quota_only_where_that_is_reclaimed(
+    waits: bool, reclaim: str, offered: tuple[list[str], list[str]]
+) -> None:
+    """
+    Three cpu come free for `a0` and `a1`, of higher priority, and for `b0` and `b1`; `a1` alone would borrow.
+
+    Without HeadgatePreemptionWaits, and where nothing is reclaimed, borrowing is judged by what is unused now: `a1`
+    goes before `b1` by its priority.
+    """
+    cell = QueueCell()
+    cell.see(facts.ConfigurationObserved(configuration=Configuration(preemption_waits=waits)))
+    preemption = Preemption(reclaim_within_cohort=reclaim)
+    cell.ready(cohort="all", preemption=preemption)
+    cell.cluster_queue("other", cohort="all", preemption=preemption)
+    cell.local_queue("others", "other")
+    held = [running(cell, f"r{number}") for number in range(4)]
+    held_by_other = [running(cell, f"s{number}", queue="others") for number in range(4)]
+    for number in range(2):
+        cell.submit(f"a{number}", priority=5, created_s=number)
+        cell.submit(f"b{number}", queue="others", created_s=number)
+    cell.settle()
+    for name in ("a0", "b0"):
+        cell.skip(WorkloadKey(f"team/{name}"), "shape", needs=ONE_CPU)
+    cell.settle()
+    for key in (held[0], *held_by_other[:2]):
+        finish(cell, key)
+    cell.settle()
+    assert (cell.offers(), cell.offers("other")) == offered
+
+
+# --- the policy CohortTree -----------------------------------------------------------------------------------------
+
+
+def test_the_policy_cohort_tree_wakes_every_shape_of_the_tree_whole(cell: QueueCell) -> None:
+    """One cpu comes free: workloads that need more are tried, too, and those of another ClusterQueue; as in Kueue."""
+    cell.see(facts.ConfigurationObserved(configuration=Configuration(wake_policy="CohortTree")))
+    held = full_tree_with_sleepers(cell)
+    finish(cell, held)
+    cell.settle()
+    assert (cell.offers(), cell.offers("other")) == (["a", "b"], ["c"])
+    assert cell.state.sleeps == {}
+
+
+def full_tree_with_sleepers(cell: QueueCell) -> WorkloadKey:
+    """In a full cohort tree, `a` and `b` of one shape and `c` of another ClusterQueue sleep: all need 300 cpu."""
+    cell.ready(cohort="all")
+    cell.cluster_queue("other", cohort="all")
+    cell.local_queue("others", "other")
+    held = running(cell)
+    for name, queue in (("a", "main"), ("b", "main"), ("c", "others")):
+        cell.submit(name, queue=queue)
+    cell.settle()
+    for key in (A, C):
+        cell.skip(key, "shape", needs=({"default/cpu": "300"},))
+    cell.settle()
+    assert (cell.offers(), cell.offers("other")) == ([], [])
+    return held
+
+
+def test_a_change_of_the_policy_holds_for_what_sleeps_already(cell: QueueCell) -> None:
+    """It was set aside under the other one, and wakes by the rule of the one that the log has now."""
+    held = full_tree_with_sleepers(cell)
+    cell.see(facts.ConfigurationObserved(configuration=Configuration(wake_policy="CohortTree")))
+    cell.settle()
+    finish(cell, held)
+    cell.settle()
+    assert (cell.offers(), cell.offers("other")) == (["a", "b"], ["c"])
+
+
+@each_policy
+def test_the_end_of_a_claim_wakes_only_where_the_policy_is_bounded(cell: QueueCell, policy: WakePolicyName) -> None:
+    """Kueue retries nobody when a head that blocks its ClusterQueue does not claim quota any more."""
+    cell.see(facts.ConfigurationObserved(configuration=Configuration(wake_policy=policy)))
+    cell.ready(cohort="all", strategy="StrictFIFO")
+    cell.cluster_queue("other", cohort="all")
+    cell.local_queue("others", "other")
+    cell.submit("a")
+    cell.submit("b", queue="others")
+    cell.settle()
+    cell.skip(A, "queue", requeue_reason="FailedAfterNomination")
+    cell.skip(B, "shape")
+    cell.settle()
+    cell.skip(A, "immediate", requeue_reason="FailedAfterNomination")
+    cell.settle()
+    assert cell.offers("other") == (["b"] if policy == "Bounded" else [])

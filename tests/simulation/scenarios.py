@@ -258,7 +258,11 @@ def contended(seed: int) -> Scenario:
         objects=tuple(objects),
         steps=tuple(sorted(steps, key=lambda step: step.at_ms)),
         can_finish=frozenset(names),
-        configuration=Configuration(fair_sharing=fair, preemption_waits=seed % 2 == 0),
+        configuration=Configuration(
+            fair_sharing=fair,
+            preemption_waits=seed % 2 == 0,
+            wake_policy="CohortTree" if seed % 8 == 3 else "Bounded",
+        ),
     )
 
 

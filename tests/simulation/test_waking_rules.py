@@ -13,7 +13,7 @@ from tests.simulation.scenarios import Manifest, contended
 from tests.support import conformance
 from tests.support.delayed import outcomes
 from tests.support.logs import START_MS, TestLog
-from tests.support.rounds import Rounds, could_go, placed, wake_everything
+from tests.support.rounds import Rounds, could_go, placed
 
 from headgate.core.conditions import rfc3339
 from headgate.core.plan.reading import Scenario
@@ -21,6 +21,7 @@ from headgate.core.plan.rhythm import Rhythm
 from headgate.core.plan.stopping import run
 from headgate.core.state import HOLDS_QUOTA, Stage, State
 from headgate.events.base import Producer
+from headgate.events.configuration import WakePolicyName
 from headgate.events.facts import ConfigurationObserved, InformersSynced, WorkloadObserved
 from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.events.objects import Condition, WorkloadStatus
@@ -121,9 +122,7 @@ def test_they_end_as_kueue_does_sooner_or_later(sampled_seed: int) -> None:
     """
     scenario = world(sampled_seed)
     ours = Rounds.of(scenario).run_as_kueue(ROUNDS_MAX)
-    with pytest.MonkeyPatch.context() as patch:
-        wake_everything(patch)
-        others = Rounds.of(scenario).run_as_kueue(ROUNDS_MAX)
+    others = Rounds.of(scenario, "CohortTree").run_as_kueue(ROUNDS_MAX)
     if len(ours) == ROUNDS_MAX:
         assert len(others) == ROUNDS_MAX
         assert _goes_round(scenario)
@@ -131,25 +130,22 @@ def test_they_end_as_kueue_does_sooner_or_later(sampled_seed: int) -> None:
         assert ours[-1] in others or ours[-1] in outcomes(scenario, DELAYED_MAX)
 
 
-@pytest.mark.parametrize("everything", [False, True], ids=["by their rule", "everything"])
-def test_nobody_is_left_behind_who_could_go(sampled_seed: int, everything: bool) -> None:
+@pytest.mark.parametrize("policy", ["Bounded", "CohortTree"])
+def test_nobody_is_left_behind_who_could_go(sampled_seed: int, policy: WakePolicyName) -> None:
     """Whoever finishes, in whatever order: when nothing is left to say, no cycle would admit or preempt anybody."""
     scenario = world(sampled_seed)
     rng = random.Random(f"finishing-{sampled_seed}")
-    with pytest.MonkeyPatch.context() as patch:
-        if everything:
-            wake_everything(patch)
-        rounds = Rounds.of(scenario)
-        while True:
-            ended = rounds.run_by_turns(10, ROUNDS_MAX)
-            if ended:
-                assert could_go(rounds.state) == []
-            elif not everything:
-                assert _goes_round(_from_here(scenario, rounds.state)), "they never come to an end"
-            finishing = _finishing(rounds, rng)
-            if finishing is None:
-                break
-            rounds.hear(Producer.INFORMER_BRIDGE, finishing)
+    rounds = Rounds.of(scenario, policy)
+    while True:
+        ended = rounds.run_by_turns(10, ROUNDS_MAX)
+        if ended:
+            assert could_go(rounds.state) == []
+        elif policy == "Bounded":
+            assert _goes_round(_from_here(scenario, rounds.state)), "they never come to an end"
+        finishing = _finishing(rounds, rng)
+        if finishing is None:
+            break
+        rounds.hear(Producer.INFORMER_BRIDGE, finishing)
     assert all(each.stage is Stage.FINISHED for each in rounds.state.workloads.values())
     assert placed(rounds.state) == {}
 

@@ -4,25 +4,23 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
+import msgspec
 from tests.support.logs import TestLog
 from tests.support.owning import applied, gives_back
 
-from headgate.core import places, waking
 from headgate.core.catalog import Catalog
 from headgate.core.cycle import Entry, evaluate
 from headgate.core.machine import Append, Committed, Machine, Settled
 from headgate.core.owners import is_run_here
 from headgate.core.plan.reading import Scenario
 from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
-from headgate.core.waking import Unused
 from headgate.events.base import EventBase, Producer
+from headgate.events.configuration import WakePolicyName
 from headgate.events.decisions import WorkloadMigrated, WorkloadPreempted
-from headgate.events.facts import InformersSynced
+from headgate.events.facts import ConfigurationObserved, InformersSynced
 from headgate.events.ids import Seq, UnixMs, WorkloadKey
 from headgate.events.queueing import WorkloadEvicted
 from headgate.processes.queue_manager.decide import QueueManager
-from headgate.processes.queue_manager.turns import Turns
 from headgate.processes.scheduler.decide import Scheduler
 
 MANAGER, SCHEDULER = Producer.QUEUE_MANAGER, Producer.SCHEDULER
@@ -42,11 +40,13 @@ class Rounds:
         self._machines: dict[Producer, Machine] = {MANAGER: QueueManager(log.state), SCHEDULER: Scheduler(log.state)}
 
     @classmethod
-    def of(cls, scenario: Scenario) -> "Rounds":
+    def of(cls, scenario: Scenario, policy: WakePolicyName = "Bounded") -> "Rounds":
         """Both at the start of a recorded scenario."""
         log = TestLog()
         log.now_ms = scenario.now_ms
-        log.append(Producer.INFORMER_BRIDGE, scenario.configuration, *scenario.facts, InformersSynced())
+        configuration = msgspec.structs.replace(scenario.configuration.configuration, wake_policy=policy)
+        observed = ConfigurationObserved(configuration=configuration)
+        log.append(Producer.INFORMER_BRIDGE, observed, *scenario.facts, InformersSynced())
         return cls(log)
 
     @property
@@ -180,15 +180,3 @@ def _decided(state: State, catalog: Catalog, workload: Workload, heads: dict[str
     cycle = evaluate(state, catalog, asked, standing=frozenset(head.key for head in heads.values()))
     (entry,) = (entry for entry in (*cycle.entries, *cycle.rejected) if entry.key == workload.key)
     return entry
-
-
-def wake_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Kueue's rule of waking for the queue manager: whatever is freed wakes the whole cohort tree at once.
-
-    No needs are asked for, nobody waits for a turn, and nothing else wakes: in Kueue the end of a claim does not.
-    """
-    monkeypatch.setattr(waking, "watched", lambda wake, cluster_queue, state: ())
-    monkeypatch.setattr(Unused, "enough", lambda self, cluster_queue, needs: True)
-    monkeypatch.setattr(Turns, "_may_wake", lambda self, sleeper, workload, place, woken: True)
-    monkeypatch.setattr(places, "end_claim", lambda state, workload: None)

@@ -9,7 +9,7 @@ are those of `apis/config/*/defaults.go` and `pkg/config/validation.go` of Kueue
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast, get_args
 
 import msgspec
 
@@ -25,6 +25,7 @@ from headgate.events.configuration import (
     ResourceTransformation,
     RetentionPolicies,
     WaitForPodsReady,
+    WakePolicyName,
 )
 from headgate.events.objects import LabelSelector, Requirement
 
@@ -118,6 +119,7 @@ def _read(root: Fields, flags: Mapping[str, bool], *, is_old: bool) -> Configura
         resources=_resources(root.section("resources")),
         object_retention_policies=_retention(root.section("objectRetentionPolicies")),
         managed_jobs_namespace_selector=_managed_namespaces(root),
+        wake_policy=_wake_policy(root.section("headgate")),
     )
     if root.flag("manageJobsWithoutQueueName"):
         problem = "Headgate manages only Jobs that name a queue"
@@ -129,6 +131,15 @@ def _read(root: Fields, flags: Mapping[str, bool], *, is_old: bool) -> Configura
     root.ignore("apiVersion", "kind", "namespace", *_WITHOUT_EFFECT, *(("queueVisibility",) if is_old else ()))
     root.done()
     return configuration
+
+
+def _wake_policy(section: Fields | None) -> WakePolicyName:
+    """The section `headgate`, which Kueue does not have."""
+    if section is None:
+        return "Bounded"
+    name = section.choice("wakePolicy", get_args(WakePolicyName), "Bounded")
+    section.done()
+    return cast(WakePolicyName, name)
 
 
 def _by_gates(read: Configuration) -> Configuration:

@@ -27,8 +27,8 @@ from headgate.core.requests import Limits
 from headgate.core.shape import shape_of
 from headgate.core.state import Parked, Stage, State, Workload
 from headgate.core.variants import NEVER_QUEUES
-from headgate.core.waking import Unused, Woken, came_true, wakes_for
-from headgate.events.ids import Shape, UnixMs
+from headgate.core.waking import Woken, wakes_for
+from headgate.events.ids import Seq, Shape, UnixMs
 from headgate.events.objects import Condition
 from headgate.events.queueing import (
     DeadlinePassed,
@@ -87,6 +87,9 @@ def requeue_at(workload: Workload) -> UnixMs | None:
 
 IsActive = Callable[[str], bool]
 """Whether a ClusterQueue that exists is active."""
+
+CameTrue = Callable[[tuple[Wake, ...], Seq, Workload], Woken | None]
+"""Which of the conditions that a workload waits for has come true after a position; None when none has."""
 
 MayGoOn = Callable[[Workload, Woken], bool]
 """Whether a workload for which something has come true may go on: whether it is its turn."""
@@ -155,15 +158,15 @@ def steps(
     now_ms: UnixMs,
     limits: Limits,
     is_active: IsActive,
-    unused: Unused,
+    came_true: CameTrue,
     may_go_on: MayGoOn,
 ) -> list[QueueEvent]:
     """
     What has to be said so that a pending workload stands where it belongs. Nothing when it does.
 
-    `unused` is asked whether what a parked workload waits for is there; `may_go_on` whether it is the turn of one that
-    a cycle has set aside, and that has been overtaken by what it waits for. While the informers have not shown every
-    resource, nothing is said for want of a queue.
+    `came_true` is asked whether what a parked workload waits for is there; `may_go_on` whether it is the turn of one
+    that a cycle has set aside, and that has been overtaken by what it waits for. While the informers have not shown
+    every resource, nothing is said for want of a queue.
     """
     by_others = foreign.requeueing(state, workload)
     if by_others is not None:
@@ -175,7 +178,7 @@ def steps(
         case Held():
             return [] if _is_held(workload, place) else [_parked(workload, place)]
         case Entry():
-            return _towards(state, workload, place, now_ms, unused, may_go_on)
+            return _towards(state, workload, place, came_true, may_go_on)
         case _:
             assert_never(place)
 
@@ -193,7 +196,7 @@ def _said_by_others(workload: Workload, requeued: Condition) -> list[QueueEvent]
 
 
 def _towards(
-    state: State, workload: Workload, entry: Entry, now_ms: UnixMs, unused: Unused, may_go_on: MayGoOn
+    state: State, workload: Workload, entry: Entry, came_true: CameTrue, may_go_on: MayGoOn
 ) -> list[QueueEvent]:
     match workload.stage:
         case Stage.NEW:
@@ -202,9 +205,7 @@ def _towards(
             assert workload.parked is not None, f"{workload.key} is parked for no reason"
             by, at = _what_held(workload.parked), state.position
             if by_verdict(workload.parked) and stands_at(workload, entry):
-                parked = workload.parked
-                since = parked.decided_at
-                woken = came_true(parked.wake, workload.cluster_queue, since, state, now_ms, unused, workload)
+                woken = came_true(workload.parked.wake, workload.parked.decided_at, workload)
                 if woken is None or not may_go_on(workload, woken):
                     return []
                 by, at = woken.by, woken.at
@@ -215,7 +216,7 @@ def _towards(
         case Stage.QUEUED | Stage.OFFERED:
             return [] if stands_at(workload, entry) else _replaced(state, workload, entry)
         case Stage.SKIPPED if stands_at(workload, entry):
-            return [_after_verdict(state, workload, now_ms, unused, may_go_on)]
+            return [_after_verdict(state, workload, came_true, may_go_on)]
         case Stage.SKIPPED:
             return _replaced(state, workload, entry)
         case _:
@@ -299,12 +300,12 @@ def _requeued(workload: Workload) -> list[QueueEvent]:
     return said
 
 
-def _after_verdict(state: State, workload: Workload, now_ms: UnixMs, unused: Unused, may_go_on: MayGoOn) -> QueueEvent:
+def _after_verdict(state: State, workload: Workload, came_true: CameTrue, may_go_on: MayGoOn) -> QueueEvent:
     """Carry out the scheduler's verdict; or wake what it covers, when it has been overtaken by what it waits for."""
     verdict = workload.verdict
     assert verdict is not None, f"{workload.key} was skipped without a verdict"
     wake = wakes_for(verdict, workload.key, workload.cluster_queue, state)
-    woken = came_true(wake, workload.cluster_queue, verdict.since, state, now_ms, unused, workload)
+    woken = came_true(wake, verdict.since, workload)
     scope: Scope = "shape" if verdict.scope == "shape" else "queue" if verdict.scope == "queue" else "workload"
     if woken is not None and may_go_on(workload, woken):
         return WorkloadWoken(

@@ -26,7 +26,7 @@ something back, so it never waits for what cannot come; and every cycle of its t
 given what has just been freed, who may be due? It is a working memory, made from the state at the start.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, assert_never
 
 from headgate.core.amounts import amount
@@ -236,7 +236,7 @@ def came_true(
                     # It preempts only when its time has come; till then only enough quota wakes it.
                     woken = None
             case ObjectChanged():
-                woken = _freed_since(tree_of(cluster_queue, state), (FREED_ANY,), since, state)
+                woken = freed_since(tree_of(cluster_queue, state), (FREED_ANY,), since, state)
                 woken = Woken(f"a change of {wake.kind} {wake.name}, or of another", woken.at) if woken else None
             case TimePassed():
                 woken = Woken("its time had come", state.position) if wake.at_ms <= now_ms else None
@@ -262,10 +262,10 @@ def _freed_enough(
     wake: QuotaFreed, cluster_queue: str, since: Seq, state: State, unused: Unused, workload: Workload | None
 ) -> Woken | None:
     """A change of specs, or quota that was freed when there is enough now, or may be by preempting."""
-    changed = _freed_since(wake.tree, (FREED_ANY,), since, state)
+    changed = freed_since(wake.tree, (FREED_ANY,), since, state)
     if changed is not None:
         return changed
-    freed = _freed_since(wake.tree, watched(wake, cluster_queue, state), since, state)
+    freed = freed_since(wake.tree, watched(wake, cluster_queue, state), since, state)
     if freed is None:
         return None
     if unused.enough(cluster_queue, wake.needs):
@@ -283,7 +283,8 @@ def _is_leaving(state: State, key: WorkloadKey) -> bool:
     return workload is not None and workload.stage is Stage.EVICTED and key in state.index.usage_of
 
 
-def _freed_since(tree: str, flavor_resources: tuple[str, ...], since: Seq, state: State) -> Woken | None:
+def freed_since(tree: str, flavor_resources: tuple[str, ...], since: Seq, state: State) -> Woken | None:
+    """What was freed or changed in a tree after a position, of these flavor-resources; of any when none is named."""
     freed = state.freed.get(tree)
     if freed is None:
         return None
@@ -301,6 +302,10 @@ def is_overtaken(parked: Parked, cluster_queue: str, state: State) -> bool:
     return any(at > parked.decided_at for at in freed.values())
 
 
+Watched = Callable[[QuotaFreed, str], tuple[str, ...]]
+"""Of a condition in a ClusterQueue, the flavor-resources whose being freed may make it come true; empty means any."""
+
+
 class Sleepers:
     """Who waits for what, by cohort tree and flavor-resource. Hints: who has moved on is found out when looked at."""
 
@@ -311,12 +316,12 @@ class Sleepers:
     def __init__(self) -> None:
         self._by_tree: dict[str, dict[str, dict[Sleeper, None]]] = {}
 
-    def add(self, sleeper: Sleeper, parked: Parked, state: State) -> None:
+    def add(self, sleeper: Sleeper, parked: Parked, state: State, watched: Watched) -> None:
         """Remember who waits, under each tree and flavor-resource that may wake it."""
         for wake in parked.wake:
             match wake:
                 case QuotaFreed():
-                    for flavor_resource in watched(wake, sleeper.cluster_queue, state) or (self._EVERYTHING,):
+                    for flavor_resource in watched(wake, sleeper.cluster_queue) or (self._EVERYTHING,):
                         self._bucket(wake.tree, flavor_resource)[sleeper] = None
                 case ObjectChanged():
                     self._bucket(tree_of(sleeper.cluster_queue, state), FREED_ANY)[sleeper] = None

@@ -6,6 +6,8 @@ decides by the same one and a replay by the one of that moment. `headgate.core.c
 either API version; fields are named as in v1beta2, durations are milliseconds.
 """
 
+from typing import Literal
+
 import msgspec
 
 from headgate.events.objects import LabelSelector
@@ -71,6 +73,10 @@ class RetentionPolicies(ConfigurationBranch, frozen=True):
     after_deactivated_by_kueue_ms: int | None = None
 
 
+WakePolicyName = Literal["Bounded", "CohortTree"]
+"""`headgate.wakePolicy`: which pending workloads are tried again when quota comes free (`docs/concepts/waking.md`)."""
+
+
 class Configuration(ConfigurationBranch, frozen=True):
     """
     All of it. The default decides as long as a log has none.
@@ -79,7 +85,8 @@ class Configuration(ConfigurationBranch, frozen=True):
     Kueue does without a file (`headgate.processes.configuring`). `managed_jobs_namespace_selector` says in which
     namespaces Jobs get Workloads, by the namespaces' labels; None: in all. `preemption_waits` is Headgate's own: before
     a workload preempts others it waits where enough quota is expected to come free by itself as soon
-    (`headgate.core.turnover`). It is off in logs from before there was such a thing.
+    (`headgate.core.turnover`). It is off in logs from before there was such a thing. `wake_policy` is Headgate's own,
+    too, and Bounded in logs that do not name one.
     """
 
     feature_gates: dict[str, bool] = {}
@@ -90,3 +97,4 @@ class Configuration(ConfigurationBranch, frozen=True):
     object_retention_policies: RetentionPolicies = RetentionPolicies()
     managed_jobs_namespace_selector: LabelSelector | None = None
     preemption_waits: bool = False
+    wake_policy: WakePolicyName = "Bounded"

@@ -23,7 +23,7 @@ from headgate.core.placing import by_verdict
 from headgate.core.rules import QUEUE_DECISIONS_SINCE
 from headgate.core.state import Parked, Stage, State, Workload
 from headgate.core.verification.machines import MachineCheck, Order
-from headgate.core.waking import Sleeper, Unused, Woken, came_true
+from headgate.core.waking import Sleeper, Woken
 from headgate.events.base import Producer
 from headgate.events.ids import Shape, UnixMs, WorkloadKey
 from headgate.events.queueing import Head, HeadsOffered, HeadsWithdrawn, WorkloadParked, WorkloadQueued, WorkloadWoken
@@ -31,7 +31,7 @@ from headgate.events.registry import Event
 from headgate.processes.queue_manager.decide import QueueManager
 from headgate.processes.queue_manager.draft import Draft
 from headgate.processes.queue_manager.sleeping import Awake, Sleeping
-from headgate.processes.queue_manager.turns import Turns
+from headgate.processes.queue_manager.wake_policy import WakePass
 
 _K = TypeVar("_K", bound=str)
 
@@ -102,41 +102,36 @@ class SleepingAgain(Sleeping):
         super().__init__(state)
         self.order = RecordedOrder()
 
-    def wake(self, draft: Draft, now_ms: UnixMs, unused: Unused, turns: Turns, events_max: int) -> Awake:  # noqa: ARG002
+    def wake(self, draft: Draft, now_ms: UnixMs, wake_pass: WakePass, events_max: int) -> Awake:  # noqa: ARG002
         """See `Sleeping`."""
         self._notice_freed()
         awake = Awake([], [])
-        ready = self._ready(now_ms, unused, turns, awake)
+        ready = self._ready(wake_pass, awake)
         self._due = {}
         for sleeper in self.order.sleepers:
-            parked, woken = self._come_true(sleeper, now_ms, unused, turns)
+            parked, woken = self._come_true(sleeper, wake_pass)
             if parked is not None and woken is not None:
                 ready.pop(sleeper, None)
                 awake.cluster_queues.append(sleeper.cluster_queue)
                 draft.say(self._woken(sleeper, parked.by, woken.by, woken.at))
         for sleeper, count in self._alone().items():
-            parked, woken = self._come_true(sleeper, now_ms, unused, turns)
+            parked, woken = self._come_true(sleeper, wake_pass)
             if parked is not None and woken is not None:
                 awake.cluster_queues.append(sleeper.cluster_queue)
                 self._wake_some(draft, sleeper, count)
                 ready[sleeper] = parked, woken
         for sleeper, (parked, _) in ready.items():
-            self._sleep_on(sleeper, parked, turns)
+            self._sleep_on(sleeper, parked, wake_pass)
         awake.parked.extend(key for key in self.order.woken if self._is_parked_by_verdict(key))
         return awake
 
-    def may_go_on(self, workload: Workload, woken: Woken, turns: Turns) -> bool:  # noqa: ARG002
+    def may_go_on(self, workload: Workload, woken: Woken, wake_pass: WakePass) -> bool:  # noqa: ARG002
         """See `Sleeping`."""
         return workload.key in self.order.going_on
 
-    def _come_true(
-        self, sleeper: Sleeper, now_ms: UnixMs, unused: Unused, turns: Turns
-    ) -> tuple[Parked | None, Woken | None]:
+    def _come_true(self, sleeper: Sleeper, wake_pass: WakePass) -> tuple[Parked | None, Woken | None]:
         parked = self._what_sleeps(sleeper)
-        if parked is None:
-            return None, None
-        name, first = sleeper.cluster_queue, turns.first(sleeper)
-        return parked, came_true(parked.wake, name, parked.decided_at, self._state, now_ms, unused, first)
+        return parked, wake_pass.sleeper_came_true(sleeper, parked) if parked is not None else None
 
     def _alone(self) -> dict[Sleeper, int]:
         """Of each sleeping shape how many are offered alone who were not on offer before."""
@@ -169,8 +164,10 @@ class QueueManagerAgain(QueueManager):
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._order = RecordedOrder()
-        self._sleeping = self._again = SleepingAgain(state)
-        self._start()
+
+    def _new_sleeping(self) -> Sleeping:
+        self._again = SleepingAgain(self.state)
+        return self._again
 
     def follow(self, order: Order) -> None:
         """See `DecidesAgain`."""
@@ -181,9 +178,9 @@ class QueueManagerAgain(QueueManager):
         self._touched = _ordered(self._touched, self._order.cluster_queues)
         return super()._inactive_with_offers()
 
-    def _look_at_workloads(self, draft: Draft, now_ms: UnixMs, unused: Unused, turns: Turns) -> None:
+    def _look_at_workloads(self, draft: Draft, now_ms: UnixMs, wake_pass: WakePass) -> None:
         self._look = OrderedDict.fromkeys(_ordered(self._look, self._order.workloads))
-        super()._look_at_workloads(draft, now_ms, unused, turns)
+        super()._look_at_workloads(draft, now_ms, wake_pass)
 
     def _offer(self, draft: Draft) -> None:
         self._touched = _ordered(self._touched, self._order.cluster_queues)

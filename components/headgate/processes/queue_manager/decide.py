@@ -36,7 +36,7 @@ from headgate.core.requests import Limits, limits_of
 from headgate.core.slices import is_elastic, slices_of
 from headgate.core.state import HOLDS_QUOTA, Parked, Stage, State, Workload
 from headgate.core.variants import is_parent, is_variant
-from headgate.core.waking import Sleeper, Unused, Woken
+from headgate.core.waking import Sleeper, Woken
 from headgate.events import decisions, effects, facts
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position
@@ -58,7 +58,7 @@ from headgate.processes.queue_manager.draft import Draft
 from headgate.processes.queue_manager.offering import offer
 from headgate.processes.queue_manager.retries import VAIN
 from headgate.processes.queue_manager.sleeping import Sleeping
-from headgate.processes.queue_manager.turns import Turns
+from headgate.processes.queue_manager.wake_policy import WakePass
 
 EVENTS_PER_COMMIT_MAX = 2000
 """Steps of workloads in one commit. One workload's steps stay together, so a commit may hold a few more."""
@@ -113,7 +113,7 @@ class QueueManager:
         """Workloads to look at, first noted first. Ordered, because a plain dict is slow to empty from its front."""
         self._touched: dict[str, None] = dict.fromkeys((*state.index.pending, *state.index.offered, *state.sleeps))
         """ClusterQueues whose offers to look at."""
-        self._sleeping = Sleeping(state)
+        self._sleeping = self._new_sleeping()
         self._forest: Forest | None = None
         """The quota trees, kept until a spec changes."""
         self._standings: dict[str, Standing] = {}
@@ -133,6 +133,10 @@ class QueueManager:
         """When the next LocalQueue's usage is to be sampled, at the earliest; None when that was not worked out yet."""
         self._cause: Position | None = None
         self._start()
+
+    def _new_sleeping(self) -> Sleeping:
+        """What sleeps, under the policy of the configuration."""
+        return Sleeping(self.state)
 
     def _start(self) -> None:
         for workload in self.state.workloads.values():
@@ -202,6 +206,9 @@ class QueueManager:
                     self._touch_usage_of(queue)
             case facts.ConfigurationObserved():
                 self._sample_at = None
+                if self._sleeping.policy_name != self.state.configuration.wake_policy:
+                    self._sleeping = self._new_sleeping()
+                    self._start()
                 self._touched.update(dict.fromkeys(self.state.index.offered))
                 # Deadlines may be others than before, and so may everything that a workload's place follows from.
                 self._look.update(
@@ -326,12 +333,11 @@ class QueueManager:
         withdrawn = self._inactive_with_offers()
         if withdrawn:
             draft.say(HeadsWithdrawn(cluster_queues=withdrawn, reason="the ClusterQueue is not active"))
-        unused = Unused(self.state, self._trees())
-        turns = Turns(self.state, self._trees(), unused)
-        awake = self._sleeping.wake(draft, now_ms, unused, turns, EVENTS_PER_COMMIT_MAX)
+        wake_pass = self._sleeping.begin(now_ms, self._trees)
+        awake = self._sleeping.wake(draft, now_ms, wake_pass, EVENTS_PER_COMMIT_MAX)
         self._touched.update(dict.fromkeys(awake.cluster_queues))
         self._look.update((key, None) for key in awake.parked)
-        self._look_at_workloads(draft, now_ms, unused, turns)
+        self._look_at_workloads(draft, now_ms, wake_pass)
         self._sample(draft, now_ms)
         if not self._look:
             self._touched.update(dict.fromkeys(self._sleeping.say_unsaid(draft)))
@@ -404,14 +410,14 @@ class QueueManager:
             self._forest = Forest(self.state)
         return self._forest
 
-    def _look_at_workloads(self, draft: Draft, now_ms: UnixMs, unused: Unused, turns: Turns) -> None:
+    def _look_at_workloads(self, draft: Draft, now_ms: UnixMs, wake_pass: WakePass) -> None:
         while self._look and len(draft) < EVENTS_PER_COMMIT_MAX:
             key, _ = self._look.popitem(last=False)
             workload = self.state.workloads.get(key)
             if workload is None or workload.stage is Stage.FINISHED:
                 continue
             with about("Workload", key):
-                for event in self._step(workload, now_ms, unused, turns):
+                for event in self._step(workload, now_ms, wake_pass):
                     draft.say(event)
                     self._touch(event, workload)
 
@@ -420,7 +426,7 @@ class QueueManager:
             if cluster_queue:
                 self._touched[cluster_queue] = None
 
-    def _step(self, workload: Workload, now_ms: UnixMs, unused: Unused, turns: Turns) -> Iterable[QueueEvent]:
+    def _step(self, workload: Workload, now_ms: UnixMs, wake_pass: WakePass) -> Iterable[QueueEvent]:
         """What is to be said about a workload now."""
         state = self.state
         if state.relisting:
@@ -448,9 +454,9 @@ class QueueManager:
         limits = self._limits_of(workload)
 
         def may_go_on(workload: Workload, woken: Woken) -> bool:
-            return self._sleeping.may_go_on(workload, woken, turns)
+            return self._sleeping.may_go_on(workload, woken, wake_pass)
 
-        return steps(state, workload, now_ms, limits, self._is_active, unused, may_go_on)
+        return steps(state, workload, now_ms, limits, self._is_active, wake_pass.came_true, may_go_on)
 
     def _limits_of(self, workload: Workload) -> Limits:
         if not self.state.limit_ranges:

@@ -1,27 +1,29 @@
 """
 Sleeping: which shapes and queues sleep, for which of them something has come true, and who of them goes.
 
-`decide` tells it what has happened and asks it, once in a `Settled`, whom to wake. What wakes whom is `waking`'s to
-say, whose turn it is `turns`'s; here is kept where to look: whoever has been freed something is due, and whoever there
-was enough for, had not others been ahead, is due again when something has moved on in its cohort tree.
+`decide` passes on what has happened and asks, once in a `Settled`, what to wake. Whether something wakes is the
+policy's decision (`wake_policy`). This module keeps track of where to look: a sleeper is due when something that it
+waits for was freed, and one that may not wake yet is due again when something has happened in its cohort tree.
 
 All of it is a hint that follows from the log: a new one looks at everything that sleeps once.
 """
 
 import heapq
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, assert_never
 
+from headgate.core.forest import Forest
 from headgate.core.state import PENDING, Parked, Stage, State, Workload
-from headgate.core.waking import Sleeper, Sleepers, Unused, Woken, came_true, is_overtaken, sleepers_of
+from headgate.core.waking import Sleeper, Sleepers, Woken, is_overtaken, sleepers_of
 from headgate.events import facts
 from headgate.events.commit import Commit
 from headgate.events.ids import Seq, Shape, Uid, UnixMs, WorkloadKey
 from headgate.events.queueing import TimePassed, WorkloadParked, WorkloadQueued, WorkloadWoken
 from headgate.events.registry import Event
+from headgate.processes.queue_manager.bounded import BoundedPolicy
+from headgate.processes.queue_manager.cohort_tree import CohortTreePolicy
 from headgate.processes.queue_manager.draft import Draft
-from headgate.processes.queue_manager.retries import Retries
-from headgate.processes.queue_manager.turns import Turns
+from headgate.processes.queue_manager.wake_policy import WakePass, WakePolicy
 
 
 class Awake(NamedTuple):
@@ -31,11 +33,24 @@ class Awake(NamedTuple):
     parked: list[WorkloadKey]
 
 
+def policy_of(state: State) -> WakePolicy:
+    """The policy that the configuration of this state names."""
+    match state.configuration.wake_policy:
+        case "Bounded":
+            return BoundedPolicy(state)
+        case "CohortTree":
+            return CohortTreePolicy(state)
+        case never:
+            assert_never(never)
+
+
 class Sleeping:
-    """What sleeps, and what may have come true. `state` is read only."""
+    """What sleeps, and what may have come true. `state` is read only. Made anew when the policy changes."""
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self.policy_name = state.configuration.wake_policy
+        self._policy = policy_of(state)
         self._due: dict[Sleeper, None] = {}
         """What may have come true for."""
         self._behind: dict[str, dict[Sleeper, None]] = {}
@@ -51,13 +66,12 @@ class Sleeping:
         self._until: dict[Sleeper, UnixMs] = {}
         """What stands there last of each."""
         self._sleepers = Sleepers()
-        self._retries = Retries(state)
         for sleeper, parked in sleepers_of(state):
             self.add(sleeper, parked)
 
     def add(self, sleeper: Sleeper, parked: Parked) -> None:
         """Keep what wakes a sleeper where its coming true will be noticed."""
-        self._sleepers.add(sleeper, parked, self._state)
+        self._sleepers.add(sleeper, parked, self._state, self._policy.watched)
         for wake in parked.wake:
             if isinstance(wake, TimePassed) and not sleeper.workload and self._until.get(sleeper) != wake.at_ms:
                 self._until[sleeper] = wake.at_ms
@@ -72,7 +86,7 @@ class Sleeping:
 
     def note_commit(self, commit: Commit, concerned: Iterable[str]) -> None:
         """Take note of a commit whose events, but those that end in vain, concern these ClusterQueues."""
-        self._due.update(dict.fromkeys(self._retries.note(commit, concerned)))
+        self._due.update(dict.fromkeys(self._policy.note_commit(commit, concerned)))
 
     def note_moves(self, cluster_queues: Iterable[str]) -> None:
         """In these it may be somebody else's turn now."""
@@ -123,11 +137,15 @@ class Sleeping:
 
     # --- waking ----------------------------------------------------------------------------------------------------
 
-    def wake(self, draft: Draft, now_ms: UnixMs, unused: Unused, turns: Turns, events_max: int) -> Awake:
-        """
-        Wake the shapes and queues for which something has come true and whose turn it is, as the draft has room.
+    def begin(self, now_ms: UnixMs, forest: Callable[[], Forest]) -> WakePass:
+        """Begin a decision."""
+        return self._policy.begin(now_ms, forest)
 
-        The others sleep on. Those who only wait for their turn are due again when something happens in their tree.
+    def wake(self, draft: Draft, now_ms: UnixMs, wake_pass: WakePass, events_max: int) -> Awake:
+        """
+        Wake the shapes and queues for which something has come true and which may wake, as the draft has room.
+
+        The others sleep on. Those that may not wake yet are due again when something happens in their tree.
         """
         self._notice_freed()
         while self._timed and self._timed[0][0] <= now_ms:
@@ -136,29 +154,32 @@ class Sleeping:
                 del self._until[sleeper]
             self._due[sleeper] = None
         awake = Awake([], [])
-        ready = self._ready(now_ms, unused, turns, awake)
+        ready = self._ready(wake_pass, awake)
         self._due = dict.fromkeys(ready)
-        for sleeper in turns.in_line(ready):
+        for sleeper in wake_pass.in_order(ready):
             if len(draft) >= events_max:
                 break
             self._due.pop(sleeper, None)
             parked, woken = ready[sleeper]
-            if not turns.has_come(sleeper, woken):
-                self._sleep_on(sleeper, parked, turns)
+            if not wake_pass.may_wake(sleeper, woken):
+                self._sleep_on(sleeper, parked, wake_pass)
                 continue
             awake.cluster_queues.append(sleeper.cluster_queue)
-            if sleeper.shape and woken.needs and not self._retries.by_a_claim(sleeper, woken):
-                self._wake_alone(draft, sleeper, parked, woken, turns)
+            if self._policy.offers_one(sleeper, woken):
+                self._sleep_on(sleeper, parked, wake_pass)
+                workload = wake_pass.next_of(sleeper, woken)
+                if workload is not None:
+                    draft.wake_alone(workload)
             else:
                 draft.say(self._woken(sleeper, parked.by, woken.by, woken.at))
         return awake
 
-    def may_go_on(self, workload: Workload, woken: Woken, turns: Turns) -> bool:
+    def may_go_on(self, workload: Workload, woken: Woken, wake_pass: WakePass) -> bool:
         """Whether one that was skipped, or is parked by a verdict, may go on at once with what has come true."""
         sleeper = _sleeps_as(workload)
-        if self._retries.hold_back(sleeper, workload.key, woken):
+        if self._policy.holds_back(sleeper, workload.key, woken):
             return False
-        return bool(sleeper.workload) or turns.may_go_on(workload, woken)
+        return bool(sleeper.workload) or wake_pass.may_go_on(workload, woken)
 
     def say_unsaid(self, draft: Draft) -> list[str]:
         """
@@ -189,7 +210,7 @@ class Sleeping:
         self._unsaid = {}
         return touched
 
-    def _ready(self, now_ms: UnixMs, unused: Unused, turns: Turns, awake: Awake) -> dict[Sleeper, tuple[Parked, Woken]]:
+    def _ready(self, wake_pass: WakePass, awake: Awake) -> dict[Sleeper, tuple[Parked, Woken]]:
         """Those that are due and for which something has come true, with what. Workloads parked alone go to `awake`."""
         ready: dict[Sleeper, tuple[Parked, Woken]] = {}
         for sleeper in sorted(self._due):
@@ -200,9 +221,8 @@ class Sleeping:
             parked = self._what_sleeps(sleeper)
             if parked is None:
                 continue
-            name, first = sleeper.cluster_queue, turns.first(sleeper)
-            woken = came_true(parked.wake, name, parked.decided_at, self._state, now_ms, unused, first)
-            if woken is None or self._retries.hold_back(sleeper, parked.by, woken):
+            woken = wake_pass.sleeper_came_true(sleeper, parked)
+            if woken is None or self._policy.holds_back(sleeper, parked.by, woken):
                 self.add(sleeper, parked)
             else:
                 ready[sleeper] = parked, woken
@@ -227,23 +247,10 @@ class Sleeping:
                     self._due.update(self._behind.pop(group, {}))
         self._moved = {}
 
-    def _wake_alone(self, draft: Draft, sleeper: Sleeper, parked: Parked, woken: Woken, turns: Turns) -> None:
-        """
-        Let the first of a shape be offered and the others sleep on, but for those for whom there is enough, too.
-
-        Were all awake, a cycle would have to find out about the next of them, and put them to sleep again.
-        """
-        self._sleep_on(sleeper, parked, turns)
-        workload = turns.first(sleeper)
-        if workload is not None:
-            draft.wake_alone(workload)
-            if not woken.preempts:
-                turns.stand_again(sleeper)
-
-    def _sleep_on(self, sleeper: Sleeper, parked: Parked, turns: Turns) -> None:
+    def _sleep_on(self, sleeper: Sleeper, parked: Parked, wake_pass: WakePass) -> None:
         """It is due again when something has happened in its tree: those ahead of it will have been decided."""
         self.add(sleeper, parked)
-        self._behind.setdefault(turns.group_of(sleeper.cluster_queue), {})[sleeper] = None
+        self._behind.setdefault(wake_pass.group_of(sleeper.cluster_queue), {})[sleeper] = None
 
     def _is_parked(self, sleeper: Sleeper) -> bool:
         """Whether a workload is still parked alone. If so it is due again with the next that comes true."""

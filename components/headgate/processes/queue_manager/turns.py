@@ -39,11 +39,11 @@ from typing import NamedTuple
 from headgate.core.forest import Forest
 from headgate.core.pending import Rank
 from headgate.core.places import rank_of
-from headgate.core.state import Stage, State, Workload
+from headgate.core.state import Parked, Stage, State, Workload
 from headgate.core.trees import tree_of
-from headgate.core.waking import Sleeper, Unused, Woken
-from headgate.events.ids import Shape, UnixMs, WorkloadKey
-from headgate.events.queueing import Needs, QuotaFreed
+from headgate.core.waking import Sleeper, Unused, Woken, came_true
+from headgate.events.ids import Seq, Shape, UnixMs, WorkloadKey
+from headgate.events.queueing import Needs, QuotaFreed, Wake
 from headgate.processes.queue_manager.offering import OFFER_DEPTH
 
 Place = tuple[bool, int, int, int, UnixMs, int, str, WorkloadKey]
@@ -64,7 +64,11 @@ class _Offered(NamedTuple):
 
 
 class Turns:
-    """One pass over those that may wake, in the order of `in_line`. Made anew for each decision."""
+    """
+    One pass over those that may wake, in the order of `in_order`. Made anew for each decision.
+
+    It is the pass of the bounded policy (`headgate.processes.queue_manager.wake_policy.WakePass`).
+    """
 
     __slots__ = (
         "_at",
@@ -76,6 +80,7 @@ class Turns:
         "_line",
         "_members",
         "_next",
+        "_now_ms",
         "_offers",
         "_places",
         "_preempts",
@@ -83,10 +88,11 @@ class Turns:
         "_unused",
     )
 
-    def __init__(self, state: State, forest: Forest, unused: Unused) -> None:
+    def __init__(self, state: State, forest: Forest, unused: Unused, now_ms: UnixMs) -> None:
         self._state = state
         self._forest = forest
         self._unused = unused
+        self._now_ms = now_ms
         self._left = Unused(state, forest)
         """What is left of unused quota after those ahead in the group that the pass has come to."""
         self._at = ""
@@ -111,7 +117,20 @@ class Turns:
         is_fair = self._state.configuration.fair_sharing is not None
         return cluster_queue if is_fair else tree_of(cluster_queue, self._state)
 
-    def in_line(self, due: Iterable[Sleeper]) -> Iterator[Sleeper]:
+    def came_true(self, wakes: tuple[Wake, ...], since: Seq, workload: Workload) -> Woken | None:
+        """See `WakePass`."""
+        return self._came_true(wakes, since, workload.cluster_queue, workload)
+
+    def sleeper_came_true(self, sleeper: Sleeper, parked: Parked) -> Woken | None:
+        """See `WakePass`."""
+        return self._came_true(parked.wake, parked.decided_at, sleeper.cluster_queue, self.first(sleeper))
+
+    def _came_true(
+        self, wakes: tuple[Wake, ...], since: Seq, cluster_queue: str, workload: Workload | None
+    ) -> Woken | None:
+        return came_true(wakes, cluster_queue, since, self._state, self._now_ms, self._unused, workload)
+
+    def in_order(self, due: Iterable[Sleeper]) -> Iterator[Sleeper]:
         """
         Those who have preempted, then group by group, in the order in which cycles come to them.
 
@@ -140,7 +159,14 @@ class Turns:
         while self._line:
             yield heapq.heappop(self._line)[-1]
 
-    def stand_again(self, sleeper: Sleeper) -> None:
+    def next_of(self, sleeper: Sleeper, woken: Woken) -> Workload | None:
+        """See `WakePass`. With enough quota for it, the workload behind it stands in line as the shape's first."""
+        workload = self.first(sleeper)
+        if workload is not None and not woken.preempts:
+            self._stand_again(sleeper)
+        return workload
+
+    def _stand_again(self, sleeper: Sleeper) -> None:
         """Its first has woken alone: the next of its shape comes one round of cycles later, if there is one."""
         _, nth, *_ = self._places[sleeper]
         workload = self._heads[sleeper] = self._next_of(sleeper)
@@ -150,7 +176,8 @@ class Turns:
         if nth + 1 >= OFFER_DEPTH:
             self._keep(sleeper, needs)
             return
-        place = self._places[sleeper] = self._place(nth + 1, cluster_queue, workload, needs, self._left)
+        left = self._left if self._reclaims(cluster_queue) else None
+        place = self._places[sleeper] = self._place(nth + 1, cluster_queue, workload, needs, left)
         heapq.heappush(self._line, (True, self.group_of(cluster_queue), place, sleeper))
 
     def _keep(self, sleeper: Sleeper, needs: Needs) -> None:
@@ -166,7 +193,7 @@ class Turns:
             if self._next_of(sleeper) is None:
                 return
 
-    def has_come(self, sleeper: Sleeper, woken: Woken) -> bool:
+    def may_wake(self, sleeper: Sleeper, woken: Woken) -> bool:
         """Whether there is enough for it after those ahead of it. If so, those behind it find less."""
         place, workload = self._places.get(sleeper), self.first(sleeper)
         return place is None or workload is None or self._may_wake(sleeper, workload, place, woken)

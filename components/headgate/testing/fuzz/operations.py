@@ -196,6 +196,7 @@ def _configuration(rng: random.Random) -> Configuration:
         resources=resources if rng.random() < 0.05 else ResourcesConfiguration(),
         managed_jobs_namespace_selector=only_some if rng.random() < 0.05 else None,
         preemption_waits=rng.random() < 0.5,
+        wake_policy=rng.choice(("Bounded", "Bounded", "Bounded", "CohortTree")),
     )
 
 
