@@ -16,7 +16,7 @@ PARALLEL = -n $(WORKERS) --maxprocesses 4
 DOCS := .venv-docs
 RELEASE := .venv-release
 
-.PHONY: help demo demo-kube test coverage fuzz test-kube kube check fmt corrupt bench bench-kube bench-kube-jobs bench-kube-costs schemas reference docs chaos chaos-kube lock release clean
+.PHONY: help demo demo-kube test coverage fuzz test-kube kube check fmt corrupt bench bench-kube bench-kube-jobs bench-kube-costs schemas docs chaos chaos-kube lock release clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -49,13 +49,14 @@ test-kube: kube ## the tests on a real control plane; skipped where there is non
 demo-kube: kube ## the demo on a real control plane
 	@$(BIN)/python -m headgate.testing.control_plane demo
 
-check: $(STAMP) ## format, lint, types, import contracts, purity, schema drift, compose syntax
+check: $(STAMP) ## format, lint, types, import contracts, purity, drift of generated files, compose syntax
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/pure_code.py
 	$(BIN)/python -m headgate.testing.schemas --check
+	$(BIN)/python -m tools.reference --check
 	$(BIN)/python tests/check_compose.py
 
 fmt: $(STAMP) ## format and fix what can be fixed
@@ -74,8 +75,9 @@ bench-kube-jobs: kube ## 2,000 real Jobs through their lives on a real control p
 bench-kube-costs: kube ## what each kind of request costs a real API server
 	@$(BIN)/python -m tests.benchmarks.kube_costs $(ARGS)
 
-schemas: $(STAMP) ## write schemas/ anew from the event types
+schemas: $(STAMP) ## write schemas/ and docs/reference/ anew from the code
 	@$(BIN)/python -m headgate.testing.schemas
+	@$(BIN)/python -m tools.reference
 
 chaos: $(STAMP) ## kill every process and the broker again and again under load; prints its seed
 	@$(BIN)/pytest -m chaos --timeout 3000 -s
@@ -97,9 +99,6 @@ $(RELEASE)/.installed: deploy/release.lock
 	@test -x $(RELEASE)/bin/python || $(PYTHON) -m venv $(RELEASE)
 	@$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r deploy/release.lock
 	@touch $@
-
-reference: $(STAMP) ## write docs/reference/ anew from the code
-	@$(BIN)/python -m tools.reference
 
 docs: $(STAMP) $(DOCS)/.installed ## build the documentation site into site/, links and anchors checked
 	@$(BIN)/python -m tools.reference --check

@@ -39,9 +39,9 @@ _STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 
 
 _DEFAULT_WAIT_MS = 1_800_000
-_JOB_FRAMEWORK = "batch/job"
+JOB_FRAMEWORK = "batch/job"
 _FRAMEWORKS = (
-    _JOB_FRAMEWORK,
+    JOB_FRAMEWORK,
     "deployment",
     "jobset.x-k8s.io/jobset",
     "kubeflow.org/jaxjob",
@@ -62,7 +62,7 @@ _FRAMEWORKS = (
 )
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 
-_WITHOUT_EFFECT = (
+WITHOUT_EFFECT = (
     "internalCertManagement",
     "webhook",
     "leaderElection",
@@ -128,7 +128,7 @@ def _read(root: Fields, flags: Mapping[str, bool], *, is_old: bool) -> Configura
     _integrations(root.section("integrations"), is_old=is_old)
     _multi_kueue(root.section("multiKueue"))
     _metrics(root.section("metrics"))
-    root.ignore("apiVersion", "kind", "namespace", *_WITHOUT_EFFECT, *(("queueVisibility",) if is_old else ()))
+    root.ignore("apiVersion", "kind", "namespace", *WITHOUT_EFFECT, *(("queueVisibility",) if is_old else ()))
     root.done()
     return configuration
 
@@ -187,10 +187,10 @@ def _integrations(section: Fields | None, *, is_old: bool) -> None:
             raise ConfigurationError(
                 at, f"Kueue has no integration {framework!r}", nearest(framework, list(_FRAMEWORKS))
             )
-        if framework != _JOB_FRAMEWORK:
+        if framework != JOB_FRAMEWORK:
             problem = f"Headgate has no integration {framework!r}"
             raise ConfigurationError(
-                at, problem, f"list only {_JOB_FRAMEWORK}, or have a controller of yours make Workloads"
+                at, problem, f"list only {JOB_FRAMEWORK}, or have a controller of yours make Workloads"
             )
     if section.texts("labelKeysToCopy"):
         problem = "Headgate does not copy labels of Jobs to their Workloads"

@@ -251,18 +251,29 @@ class ReadSide:
     # --- answers ---------------------------------------------------------------------------------------------------
 
     async def index(self, _: web.Request) -> web.StreamResponse:
-        """GET /: the page."""
+        """GET /: a page for people, which reads the API below."""
         return web.Response(text=PAGE, content_type="text/html")
 
     async def queues(self, request: web.Request) -> web.StreamResponse:
-        """GET /queues."""
+        """
+        GET /queues.
+
+        Query: `at`. Every ClusterQueue: what waits, what holds quota, and the usage of each flavor. Needs
+        `list` of ClusterQueues.
+        """
         await self._may(request, Right(verb="list", resource="clusterqueues", is_namespaced=False))
         state = await self._state(request)
         rows = answers.queues(state)
         return to_json({"cell": state.cell, "position": state.position, "now_ms": state.now_ms, "queues": rows})
 
     async def pending(self, request: web.Request) -> web.StreamResponse:
-        """GET /pending."""
+        """
+        GET /pending.
+
+        Query: `clusterQueue=NAME` or `localQueue=NAMESPACE/NAME`, `at`, `limit` (at most 10,000), `namespace`.
+        The pending workloads of a queue in their order: why each waits, and what would wake it. Needs `list` of
+        Workloads, in the namespaces asked for or in all.
+        """
         limit = self._limit(request)
         cluster_queue = request.query.get("clusterQueue", "")
         local_queue = request.query.get("localQueue", "")
@@ -277,7 +288,12 @@ class ReadSide:
         return to_json({"position": state.position, "pending": rows})
 
     async def state(self, request: web.Request) -> web.StreamResponse:
-        """GET /state."""
+        """
+        GET /state.
+
+        Query: `at`, `table`, `namespace`, `limit`, `after`. An overview of the state, or the rows of one table.
+        `after` is the key of the last row of the page before. Needs `list` of Workloads.
+        """
         limit, name = self._limit(request), request.query.get("table", "")
         namespaces = _listed(request.query.get("namespace", "")) if name else ()
         await self._may_list(request, namespaces)
@@ -288,7 +304,12 @@ class ReadSide:
         return to_json(answers.overview(state))
 
     async def state_hash(self, request: web.Request) -> web.StreamResponse:
-        """GET /state/hash."""
+        """
+        GET /state/hash.
+
+        Query: `at`. The hash of the canonical state, and of the log up to there. Needs `list` of Workloads in
+        all namespaces.
+        """
         await self._may_list(request, ())
         state = await self._state(request)
         live = state is self._view.state
@@ -297,7 +318,11 @@ class ReadSide:
         return to_json({"position": position, "stateHash": hashed, "logHash": log_hash, "live": live})
 
     async def workload(self, request: web.Request) -> web.StreamResponse:
-        """GET /workloads/<namespace>/<name>."""
+        """
+        GET /workloads/<namespace>/<name>.
+
+        Query: `at`. One workload as the state has it, and what it waits for. Needs `get` of that Workload.
+        """
         await self._may(request, _this_workload(request))
         key = WorkloadKey(f"{request.match_info['namespace']}/{request.match_info['name']}")
         state = await self._state(request)
@@ -307,7 +332,12 @@ class ReadSide:
         return to_json({"position": state.position, "workload": record, "standing": standing(state, key)})
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
-        """GET /explain/<namespace>/<name>."""
+        """
+        GET /explain/<namespace>/<name>.
+
+        Query: `at`. The whole story of a Workload or a Job, as `headgate explain` prints it. Needs `get` of
+        that Workload.
+        """
         await self._may(request, _this_workload(request))
         at = await self._position(request)
         log = self._log
@@ -325,28 +355,33 @@ class ReadSide:
         return to_json(story)
 
     async def event_types(self, _: web.Request) -> web.StreamResponse:
-        """GET /events/types: every tag there is, for clients that must listen to each by name."""
+        """GET /events/types: every event type, for clients that must subscribe to each by name."""
         return to_json(sorted(TAGS))
 
     # --- Kueue's visibility API ------------------------------------------------------------------------------------
 
     async def visibility_groups(self, request: web.Request) -> web.StreamResponse:
-        """GET /apis."""
+        """GET /apis: the API groups, as the discovery of Kubernetes."""
         await self._known(request)
         return to_json(visibility.group_list())
 
     async def visibility_group(self, request: web.Request) -> web.StreamResponse:
-        """GET /apis/visibility.kueue.x-k8s.io."""
+        """GET /apis/visibility.kueue.x-k8s.io: the versions of the visibility API."""
         await self._known(request)
         return to_json(visibility.group())
 
     async def visibility_resources(self, request: web.Request) -> web.StreamResponse:
-        """GET /apis/visibility.kueue.x-k8s.io/<version>."""
+        """GET /apis/visibility.kueue.x-k8s.io/<version>: the resources of a version of the visibility API."""
         await self._known(request)
         return to_json(visibility.resource_list(request.match_info["version"]))
 
     async def visibility_pending(self, request: web.Request) -> web.StreamResponse:
-        """GET .../clusterqueues/<name>/pendingworkloads and .../localqueues/<name>/pendingworkloads."""
+        """
+        GET .../clusterqueues/<name>/pendingworkloads and .../localqueues/<name>/pendingworkloads.
+
+        Query: `offset`, `limit`. The pending workloads of a queue in the form of Kueue's visibility API. Needs
+        `get` of `pendingworkloads`, as Kueue's roles grant it.
+        """
         about = request.match_info
         version, name = about["version"], about["name"]
         visibility.require_version(version)
@@ -363,7 +398,13 @@ class ReadSide:
     # --- events ----------------------------------------------------------------------------------------------------
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """GET /events."""
+        """
+        GET /events.
+
+        Query: `from`, `type`, `namespace`, `follow`. Server-sent events, one per event of the log. `type` takes
+        patterns (`workload.*`), several separated by commas. `follow=false` ends at the log's end. A client
+        that reconnects sends `Last-Event-ID`. Needs `list` of Workloads.
+        """
         query = request.query
         wanted = Filter(types=_listed(query.get("type", "")), namespaces=_listed(query.get("namespace", "")))
         await self._may_list(request, wanted.namespaces)

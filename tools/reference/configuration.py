@@ -1,0 +1,85 @@
+"""The page of Kueue's Configuration: what decides, what is accepted without effect, and every feature gate."""
+
+from typing import Any, Final
+
+import msgspec
+from tools.reference.text import code, docstring, page, table
+
+from headgate.core import configuration as reading
+from headgate.core import gates
+from headgate.events import configuration as contract
+
+INTRODUCTION: Final = """
+What decides who is admitted: Kueue's `Configuration`, `config.kueue.x-k8s.io/v1beta1` or `v1beta2`. `headgate up
+--config FILE` takes it; in a cluster `bridge.configuration` names the file. The informer bridge reads it when it starts
+and appends it as [`configuration.observed`](events.md#configuration-observed), so that every process and every replay
+decides by the same one. Without a file the log keeps the configuration that it has. A new log begins with Kueue's
+defaults.
+
+A field that Kueue does not have, and a field that asks for what Headgate does not do, is refused with its name and a
+remedy.
+
+```yaml
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+fairSharing:
+  preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]
+waitForPodsReady:
+  timeout: 10m
+```
+"""
+_SECTIONS: Final = (
+    contract.FairSharingConfiguration,
+    contract.AdmissionFairSharingConfiguration,
+    contract.WaitForPodsReady,
+    contract.RequeuingStrategy,
+    contract.ResourcesConfiguration,
+    contract.ResourceTransformation,
+    contract.RetentionPolicies,
+)
+
+
+def configuration_page() -> str:
+    """`docs/reference/configuration.md`."""
+    decides = ["## Fields that decide\n\nThe tables show how the log spells each field, and its default."]
+    decides += [f"{docstring(section)}\n\n{_fields(section)}" for section in _SECTIONS]
+    without = ", ".join(code(name) for name in reading.WITHOUT_EFFECT)
+    accepted = (
+        f"## Fields without effect\n\n{without}: how Kueue's manager runs. Headgate accepts and ignores them; its "
+        "processes have [settings](settings.md) for the same."
+    )
+    frameworks = (
+        f"## Job integrations\n\n`integrations.frameworks` may list {code(reading.JOB_FRAMEWORK)}. Other frameworks of "
+        "Kueue's are refused; `externalFrameworks` is accepted, because Headgate schedules the Workloads that other "
+        "controllers make."
+    )
+    return page("Kueue's Configuration", INTRODUCTION, *decides, accepted, frameworks, _gates())
+
+
+def _fields(section: type[msgspec.Struct]) -> str:
+    rows = []
+    for field in msgspec.structs.fields(section):
+        default: Any = field.default if field.default is not msgspec.NODEFAULT else field.default_factory
+        if field.default is msgspec.NODEFAULT and callable(default):
+            default = default()
+        shown = "required" if default is msgspec.NODEFAULT else code(msgspec.json.encode(default).decode())
+        rows.append((code(field.name), shown))
+    return table(("in the log", "default"), rows)
+
+
+def _gates() -> str:
+    decided = table(
+        ("gate", "default", "requires"),
+        [
+            (code(name), "on" if is_on else "off", ", ".join(code(each) for each in gates.KNOWN[name].requires))
+            for name, is_on in sorted(gates.DEFAULTS.items())
+        ],
+    )
+    own = f"{code(gates.PREEMPTION_WAITS)} exists only in Headgate and is on unless a file turns it off."
+    always = ", ".join(code(name) for name in sorted(gates.ALWAYS_ON))
+    others = sorted(set(gates.KNOWN) - set(gates.DEFAULTS) - gates.ALWAYS_ON)
+    return (
+        f"## Feature gates\n\nGates that Headgate reads:\n\n{decided}\n\n{own}\n\nAlways on, and refused when set to "
+        f"false: {always}.\n\nKnown from Kueue, without effect at their defaults; one of them that is off by default "
+        f"is refused when set to true: {', '.join(code(name) for name in others)}."
+    )
