@@ -7,6 +7,8 @@ SEEDS ?= 500
 # Runs of the fuzzer: in the tests, and of a long one by hand (make fuzz N=10000).
 FUZZ ?= 2000
 N ?= 10000
+# Jobs of each run with a planted defect (make defects).
+JOBS ?= 1000
 # Tests run in as many processes as there are cores, up to four; WORKERS=0 runs them in one, in order.
 WORKERS ?= auto
 # What `make coverage` runs: the folders of tests that reach most lines in the shortest time.
@@ -16,7 +18,7 @@ PARALLEL = -n $(WORKERS) --maxprocesses 4
 DOCS := .venv-docs
 RELEASE := .venv-release
 
-.PHONY: help demo demo-kube test coverage fuzz test-kube kube check fmt corrupt bench bench-kube bench-kube-jobs bench-kube-costs schemas docs chaos chaos-kube lock release clean
+.PHONY: help demo demo-kube test coverage fuzz defects test-kube kube check fmt corrupt bench bench-kube bench-kube-jobs bench-kube-costs schemas docs chaos chaos-kube lock release clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -39,6 +41,9 @@ coverage: $(STAMP) ## the tests that cover most, with the share of lines that th
 
 fuzz: $(STAMP) ## drawn objects and operations through a whole cell, N=10000 runs; prints the seed of what it finds
 	@nice $(BIN)/pytest -q tests/fuzz --fuzz $(N) $(PARALLEL) --dist worksteal
+
+defects: $(STAMP) ## one planted defect at a time, for one Job of JOBS=1000: all others end as without it
+	@nice $(BIN)/pytest -q tests/simulation/test_one_of_a_thousand.py --defect-jobs $(JOBS) --durations 0 $(PARALLEL) --dist worksteal
 
 kube: $(STAMP) ## build a real control plane into the user's cache folder, if it is not there (needs Go)
 	@$(BIN)/python -m headgate.testing.control_plane build

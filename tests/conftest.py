@@ -20,14 +20,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """
     What a run of the tests may be told.
 
-    `--seeds` and `--first-seed` are of the whole-system simulations, `--fuzz...` of the fuzzer's runs, `--chaos-...` of
-    the tests that kill processes.
+    `--seeds` and `--first-seed` are of the whole-system simulations, `--fuzz...` of the fuzzer's runs, `--defect-jobs`
+    of those with a planted defect, `--chaos-...` of the tests that kill processes.
     """
     parser.addoption("--seeds", type=int, default=40, help="seeds of the whole-system simulations (default 40)")
     parser.addoption("--first-seed", type=int, default=0, help="the first of them, to run one again")
     parser.addoption("--fuzz", type=int, default=200, help="runs of the fuzzer (default 200)")
     parser.addoption("--fuzz-first", type=int, default=0, help="the seed of the first of them, to run one again")
     parser.addoption("--corruptions", type=int, default=104, help="random damages to a cell's stores (default 104)")
+    parser.addoption("--defect-jobs", type=int, default=60, help="jobs of a run with a planted defect (default 60)")
     parser.addoption("--chaos-seed", type=int, default=None, help="seed of the chaos runs (default: drawn, printed)")
     parser.addoption("--chaos-kills", type=int, default=20, help="how often each victim is killed (default 20)")
 

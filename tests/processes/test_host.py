@@ -455,7 +455,7 @@ async def test_what_a_machine_fails_over_is_set_aside_and_the_term_goes_on(aroun
     assert (record.kind, record.key, record.process) == ("Namespace", "n3", "informer-bridge")
     assert record.error == "KeyError: 'planted'"
     assert host.state.producers[Producer.INFORMER_BRIDGE].epoch == 1
-    assert "It is set aside; see `headgate quarantine`" in caplog.text
+    assert "Namespace/n3 is set aside; see `headgate quarantine`" in caplog.text
     assert fold.state_hash(folded(around)) == fold.state_hash(host.state)
 
 

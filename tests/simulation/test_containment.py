@@ -5,13 +5,14 @@ Every process of the cell has the same defect, as they do when it is in the code
 """
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
 import pytest
 from tests.simulation.scenarios import job, kueue, node
+from tests.support.defects import in_fold, is_of, over, raises_if, swapped
 
 import headgate.processes.binder.workload_statuses as statuses
 import headgate.processes.informer_bridge.decide as bridge
@@ -21,9 +22,7 @@ from headgate.core import fold, quarantine
 from headgate.core.cycle.nominating import Nominator
 from headgate.core.invariants import forgotten
 from headgate.core.state import State
-from headgate.events.commit import Commit
 from headgate.events.facts import JobObserved, WorkloadObserved
-from headgate.events.ids import Seq
 from headgate.events.queueing import WorkloadFinished, WorkloadQueued
 from headgate.testing.cluster import BY_PLURAL
 from headgate.testing.world import Faults, World
@@ -35,10 +34,6 @@ START_MS = 1_700_000_000_000
 BAD = "j7"
 RUN_MS = 4_000
 HORIZON_MS = 1_200_000
-
-
-class DefectError(Exception):
-    """The defect of these tests."""
 
 
 def cell(jobs: int, *, faults: Faults | None = None, seed: int = 0) -> World:
@@ -64,11 +59,6 @@ def run(world: World, for_ms: int = HORIZON_MS) -> World:
     return world
 
 
-def is_of(name: str, key: str) -> bool:
-    """Whether a key is that of the Job of this name, or of its Workload."""
-    return key == f"team/{name}" or key.startswith(f"team/job-{name}-")
-
-
 def ended(world: World) -> set[str]:
     """The Jobs that are Complete, and whose Workload says so."""
     jobs = {
@@ -89,61 +79,19 @@ def ended(world: World) -> set[str]:
 # --- the defects ---------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def swapped(place: Any, name: str, broken: Any) -> Iterator[None]:
-    sound = place[name] if isinstance(place, dict) else getattr(place, name)
-    put: Callable[[Any], None] = (
-        (lambda value: place.__setitem__(name, value))
-        if isinstance(place, dict)
-        else (lambda value: setattr(place, name, value))
-    )
-    put(broken(sound))
-    try:
-        yield
-    finally:
-        put(sound)
-
-
-def raises_if(is_it: Callable[..., bool]) -> Callable[[Any], Any]:
-    """A function as it was, but that it raises after its work where something is true of its arguments."""
-
-    def make(sound: Any) -> Any:
-        def broken(*args: Any, **more: Any) -> Any:
-            result = sound(*args, **more)
-            if is_it(*args):
-                raise DefectError("planted")
-            return result
-
-        return broken
-
-    return make
-
-
-def _in_fold(kind: Any, name: str) -> Any:
-    def is_it(state: State, event: Any, commit: Commit, seq: Seq) -> bool:
-        return is_of(name, quarantine.subject_of(event).key)
-
-    return swapped(fold.APPLY, kind, raises_if(is_it))
-
-
-def _over(place: Any, function: str, name: str) -> Any:
-    """In a function whose second argument is a workload, or its key."""
-    return swapped(place, function, raises_if(lambda _, it, *__: is_of(name, getattr(it, "key", it))))
-
-
 DEFECTS: dict[str, Callable[[str], Any]] = {
-    "fold: seen first": lambda name: _in_fold(WorkloadObserved, name),
-    "fold: queued": lambda name: _in_fold(WorkloadQueued, name),
-    "fold: finished": lambda name: _in_fold(WorkloadFinished, name),
-    "fold: its Job": lambda name: _in_fold(JobObserved, name),
-    "machine of the queue manager": lambda name: _over(manager, "steps", name),
-    "machine of the scheduler": lambda name: _over(Nominator, "nominate", name),
-    "status": lambda name: _over(statuses, "workload_status", name),
+    "fold: seen first": lambda name: in_fold(WorkloadObserved, name),
+    "fold: queued": lambda name: in_fold(WorkloadQueued, name),
+    "fold: finished": lambda name: in_fold(WorkloadFinished, name),
+    "fold: its Job": lambda name: in_fold(JobObserved, name),
+    "machine of the queue manager": lambda name: over(manager, "steps", name),
+    "machine of the scheduler": lambda name: over(Nominator, "nominate", name),
+    "status": lambda name: over(statuses, "workload_status", name),
     "call of the binder": lambda name: swapped(
         statuses, "status_patch", raises_if(lambda workload, _: is_of(name, workload.key))
     ),
-    "call of the ungater": lambda name: _over(ungater, "start_patch", name),
-    "call of the informer bridge": lambda name: _over(bridge, "workload_of", name),
+    "call of the ungater": lambda name: over(ungater, "start_patch", name),
+    "call of the informer bridge": lambda name: over(bridge, "workload_of", name),
     "reading of the informer bridge": lambda name: swapped(
         bridge, "read", raises_if(lambda resource, raw: resource == "workloads" and f"job-{name}-".encode() in raw)
     ),

@@ -5,20 +5,26 @@ Nothing about it is stored: it follows from the specs in the state, so it can ne
 heads of active ClusterQueues only, the queue manager offers none of inactive ones and words the conditions of workloads
 that wait for a queue, the binder writes the answer as the queue's Active condition.
 
-Reasons and messages are Kueue's (its ClusterQueue cache and its LocalQueue controller). One is ours: Kueue leaves a
-ClusterQueue below a cycle of cohorts Ready and then never admits from it; here it says so.
+Reasons and messages are Kueue's (its ClusterQueue cache and its LocalQueue controller). Two are ours: Kueue leaves a
+ClusterQueue below a cycle of cohorts Ready and then never admits from it; here it says so. And a ClusterQueue that is
+set aside because those who decide about quota have failed over it (`headgate.core.quarantine`) is not active: what runs
+in it runs on, and nobody is admitted.
 """
 
 import msgspec
 
 from headgate.core.state import State
 from headgate.core.trees import in_cycle
+from headgate.events.base import Producer
 from headgate.events.ids import LocalQueueKey
 from headgate.events.objects import ClusterQueueSpec
 
 ACTIVE = "Active"
 """The type of the condition that the answers here stand for."""
 
+CLUSTER_QUEUE = "ClusterQueue"
+COHORT = "Cohort"
+_DECIDE_QUOTA = frozenset({Producer.SCHEDULER.value, Producer.QUEUE_MANAGER.value})
 _READY = "Ready"
 
 
@@ -36,6 +42,19 @@ _TERMINATING = Activeness(
     active=False, reason="Terminating", message="Can't admit new workloads; clusterQueue is terminating"
 )
 _NOT_FOUND = Activeness(active=False, reason="NotFound", message="ClusterQueue not found")
+_SET_ASIDE = Activeness(
+    active=False,
+    reason="SetAside",
+    message="Can't admit new workloads: a defect was found with it; see `headgate quarantine list`.",
+)
+
+
+def is_left_alone(state: State, kind: str, name: str) -> bool:
+    """Whether an object is set aside because the scheduler or the queue manager has failed over it."""
+    if not state.quarantine:
+        return False
+    record = state.quarantine.get(f"{kind}/{name}")
+    return record is not None and record.process in _DECIDE_QUOTA
 
 
 def cluster_queue_active(state: State, name: str) -> Activeness:
@@ -49,6 +68,8 @@ def cluster_queue_active(state: State, name: str) -> Activeness:
         return _NOT_FOUND
     if record.deleting:
         return _TERMINATING
+    if is_left_alone(state, CLUSTER_QUEUE, name):
+        return _SET_ASIDE
     problems = _problems(state, record.spec)
     if not problems:
         return _CLUSTER_QUEUE_READY

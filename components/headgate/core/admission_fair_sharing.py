@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping
 from decimal import ROUND_DOWN, Context, Decimal
 
 from headgate.core import gates
+from headgate.core.about import about
+from headgate.core.activeness import is_left_alone
 from headgate.core.amounts import parse_quantity
 from headgate.core.gates import enabled
 from headgate.core.state import State
@@ -170,7 +172,10 @@ def due(state: State, now_ms: UnixMs) -> tuple[tuple[LocalQueueKey, ...], UnixMs
     over: list[LocalQueueKey] = []
     soonest: UnixMs | None = None
     for queue in sorted(state.local_queue_usage):
-        at_ms = sampled_next_ms(state, queue)
+        if is_left_alone(state, "LocalQueue", queue):
+            continue
+        with about("LocalQueue", queue):
+            at_ms = sampled_next_ms(state, queue)
         if at_ms is None:
             continue
         if at_ms <= now_ms:

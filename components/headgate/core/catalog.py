@@ -11,7 +11,8 @@ Deciding with a kept catalog or with a new one gives the same events.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from headgate.core.activeness import Activeness, cluster_queue_active
+from headgate.core.about import about
+from headgate.core.activeness import CLUSTER_QUEUE, Activeness, cluster_queue_active, is_left_alone
 from headgate.core.forest import Forest
 from headgate.core.holders import Rankings
 from headgate.core.quota import Node
@@ -143,10 +144,11 @@ class Catalog:
                 pass
 
     def queue(self, name: str) -> Queue | None:
-        """A ClusterQueue; None when there is none of this name."""
+        """A ClusterQueue; None when there is none of this name, or it is set aside because of a defect."""
         queue = self._queues.get(name)
-        if queue is None and name in self._state.cluster_queues:
-            queue = self._queues[name] = self._work_out(name)
+        if queue is None and name in self._state.cluster_queues and not is_left_alone(self._state, CLUSTER_QUEUE, name):
+            with about(CLUSTER_QUEUE, name):
+                queue = self._queues[name] = self._work_out(name)
         return queue
 
     def limits(self, namespace: str) -> Limits:

@@ -21,7 +21,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core import fold
-from headgate.core.quarantine import EventFailedError, Treatments
+from headgate.core.quarantine import FOLD, EventFailedError, Treatments
+from headgate.core.quarantine_limit import Limit
 from headgate.core.state import State
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import Seq
@@ -42,27 +43,33 @@ class Refolding:
     """
     Folds past events that cannot be applied. `treatments` are to be given to `fold.apply` from then on.
 
-    It reads and waits only through what it is given, so that it serves a process, a command and a simulation alike.
+    It reads and waits only through what it is given, so that it serves a process, a command and a simulation alike. One
+    that is `limited` stops at a defect that too many objects show (`headgate.core.quarantine_limit`), as processes do;
+    a command is to show them all.
     """
 
-    def __init__(self, cell: str, start: Start, read: Read) -> None:
+    def __init__(self, cell: str, start: Start, read: Read, *, limited: bool = False) -> None:
         self.treatments = Treatments()
         self._cell = cell
         self._start = start
         self._read = read
-        self._kept: tuple[Seq, bytes] | None = None
-        """The encoded state before the last failure, and its position."""
+        self._limited = limited
+        self._kept: tuple[Seq, bytes, Limit] | None = None
+        """The encoded state before the last failure, its position, and what it has set aside."""
 
     async def recover(self, failed: EventFailedError) -> State:
         """
         The state after the commit in which an event has failed, with that event set aside if it has to be.
 
-        Raises the failure when setting its object aside did not help, and BrokenLogError.
+        Raises the failure when setting its object aside did not help, TooManyFailedError, and BrokenLogError.
         """
         goal = failed.at.seq
         while True:
             try:
-                await self._keep_before(failed.at.seq)
+                limit = await self._keep_before(failed.at.seq)
+                if self._limited:
+                    same = self.treatments.failed_at(failed.named.where, behind=Seq(failed.at.seq - 1))
+                    limit.check(failed.named, same)
                 self.treatments.note(failed)
                 return await self._fold_to(goal)
             except EventFailedError as again:
@@ -70,10 +77,11 @@ class Refolding:
                     raise
                 failed = again
 
-    async def _keep_before(self, seq: Seq) -> None:
+    async def _keep_before(self, seq: Seq) -> Limit:
         if self._kept is None or self._kept[0] != seq - 1:
             state = await self._fold_to(Seq(seq - 1))
-            self._kept = state.position, fold.encode(state)
+            self._kept = state.position, fold.encode(state), Limit(state, FOLD)
+        return self._kept[2]
 
     async def _fold_to(self, goal: Seq) -> State:
         if self._kept is not None and self._kept[0] <= goal:

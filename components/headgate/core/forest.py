@@ -7,17 +7,27 @@ The catalog keeps one for the scheduler; the queue manager and the shares in sta
 
 It has to be told of every event that the state has folded and that is in `headgate.core.catalog.STRUCTURAL`; changes
 of usage it finds in `Index.changed`.
+
+A ClusterQueue or Cohort that is set aside (`activeness.is_left_alone`) keeps its place in its tree, so that the others
+have what they would have without the defect: with its quotas as far as they can be read, and without any otherwise.
+Then what it uses counts as borrowed, and nobody gets more than there is.
 """
 
 from collections.abc import Collection, Iterable
 
-from headgate.core.activeness import cluster_queue_active
+from headgate.core.about import ObjectFailedError, about
+from headgate.core.activeness import CLUSTER_QUEUE, COHORT, cluster_queue_active, is_left_alone
 from headgate.core.amounts import LOWEST, UNLIMITED
-from headgate.core.quota import Ledger, Node, QuotaTree, quotas_of, weight_of
+from headgate.core.quota import Ledger, Node, Quota, QuotaTree, quotas_of, weight_of
 from headgate.core.state import FlavorResource, State
 from headgate.core.trees import in_cycle, root_of
 from headgate.events import facts
 from headgate.events.base import EventBase
+from headgate.events.objects import ClusterQueueSpec, CohortSpec
+
+Columns = dict[FlavorResource, list[int]]
+"""By flavor-resource: the usage of a tree's nodes, by `Node.index`."""
+Quotas = dict[FlavorResource, Quota]
 
 
 class Forest:
@@ -36,7 +46,7 @@ class Forest:
         self._cohorts: dict[str, list[str]] = {}
         self._tree_of: dict[str, str] = {}
         """The tree that a ClusterQueue was put in."""
-        self._kept: dict[str, dict[FlavorResource, list[int]]] = {}
+        self._kept: dict[str, Columns] = {}
         """By tree: the usage of its nodes, of the flavor-resources that somebody has asked for."""
         self._seen = state.index.changes
         """The last change of usage (`Index.changes`) that what is kept knows of."""
@@ -138,14 +148,19 @@ class Forest:
                 break
             tree = self._tree_of.get(name, "")
             kept = self._kept.get(tree)
-            if kept:
-                held = index.usage.get(name, {})
-                self._kept[tree] = {
-                    fr: column
-                    for fr, column in kept.items()
-                    if _set(self._trees[tree], fr, column, self._trees[tree].cluster_queues[name], held.get(fr, 0))
-                }
+            if kept and is_left_alone(self._state, CLUSTER_QUEUE, name):
+                # It is summed up again.
+                self._kept[tree] = {}
+            elif kept:
+                with about(CLUSTER_QUEUE, name):
+                    self._kept[tree] = self._moved(self._trees[tree], kept, name)
         self._seen = index.changes
+
+    def _moved(self, tree: QuotaTree, kept: Columns, cluster_queue: str) -> Columns:
+        """What is kept of a tree, brought up to what a ClusterQueue holds now."""
+        held = self._state.index.usage.get(cluster_queue, {})
+        node = tree.cluster_queues[cluster_queue]
+        return {fr: column for fr, column in kept.items() if _set(tree, fr, column, node, held.get(fr, 0))}
 
     def has_cycle(self, name: str) -> bool:
         """Whether the cohorts of this tree form a cycle, so that it has no root and no quota."""
@@ -158,16 +173,15 @@ class Forest:
         for cohort in self._cohorts.get(name, ()):
             assert not in_cycle(cohort, state.cohorts), f"cohort {cohort} is in a cycle and has no quota tree"
             record = state.cohorts.get(cohort)
-            groups = record.spec.resource_groups if record is not None else ()
-            weight = weight_of(record.spec.fair_sharing) if record is not None else 1.0
-            cohorts[cohort] = Node(cohort, quotas_of(groups), is_cohort=True, weight=weight)
+            quotas, weight = self._read(COHORT, cohort, record.spec) if record is not None else ({}, 1.0)
+            cohorts[cohort] = Node(cohort, quotas, is_cohort=True, weight=weight)
         for cohort, node in cohorts.items():
             record = state.cohorts.get(cohort)
             if record is not None and record.spec.parent_name:
                 _adopt(cohorts[record.spec.parent_name], node)
         for cluster_queue in self._cluster_queues.get(name, ()):
             spec = state.cluster_queues[cluster_queue].spec
-            quotas, weight = quotas_of(spec.resource_groups), weight_of(spec.fair_sharing)
+            quotas, weight = self._read(CLUSTER_QUEUE, cluster_queue, spec)
             node = Node(cluster_queue, quotas, is_cohort=False, weight=weight)
             node.active = _is_active(state, cluster_queue)
             if spec.cohort_name:
@@ -182,6 +196,16 @@ class Forest:
             node.index = index
         return QuotaTree(name, nodes)
 
+    def _read(self, kind: str, name: str, spec: ClusterQueueSpec | CohortSpec) -> tuple[Quotas, float]:
+        """The quotas and the weight of a ClusterQueue or a Cohort."""
+        try:
+            with about(kind, name):
+                return quotas_of(spec.resource_groups), weight_of(spec.fair_sharing)
+        except ObjectFailedError:
+            if is_left_alone(self._state, kind, name):
+                return {}, 1.0
+            raise
+
 
 def _named_by(state: State, cohorts: Iterable[str], cluster_queues: Iterable[str]) -> set[str]:
     """These cohorts, which have objects, and those that are only named by them or by ClusterQueues."""
@@ -192,7 +216,8 @@ def _named_by(state: State, cohorts: Iterable[str], cluster_queues: Iterable[str
 
 
 def _is_active(state: State, cluster_queue: str) -> bool:
-    return cluster_queue_active(state, cluster_queue).active
+    with about(CLUSTER_QUEUE, cluster_queue):
+        return cluster_queue_active(state, cluster_queue).active
 
 
 def _adopt(parent: Node, child: Node) -> None:

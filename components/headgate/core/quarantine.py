@@ -169,6 +169,17 @@ class Treatments:
         found = self._at.get(seq, {})
         return [(At(seq, *where), failure) for where, failures in found.items() for failure in failures]
 
+    def failed_at(self, where: str, *, behind: Seq) -> list[str]:
+        """Who is set aside behind a position because of a failure in this line, by their names in the quarantine."""
+        return [
+            failure.object.name
+            for seq, events in self._at.items()
+            if seq > behind
+            for failures in events.values()
+            for failure in failures
+            if failure.where == where
+        ]
+
     def note(self, failed: EventFailedError) -> None:
         """
         Say what is to be done about a failure at the next attempt.
@@ -236,10 +247,13 @@ class about_event:  # noqa: N801 - reads as a statement
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None or isinstance(error, ObjectFailedError | MemoryError) or not isinstance(error, Exception):
+        if not isinstance(error, Exception) or isinstance(error, MemoryError):
             return
         subject = subject_of(self.event)
-        raise ObjectFailedError(subject.kind, subject.key, error) from error
+        if isinstance(error, ObjectFailedError):
+            error.around.append((subject.kind, subject.key))
+        else:
+            raise ObjectFailedError(subject.kind, subject.key, error) from error
 
 
 # --- for everybody -------------------------------------------------------------------------------------------------
@@ -251,6 +265,26 @@ def is_aside(state: State, kind: str, key: str, process: Producer) -> bool:
         return False
     record = state.quarantine.get(f"{kind}/{key}")
     return record is not None and record.process == process.value
+
+
+def is_about_aside(state: State, event: Event, process: Producer) -> bool:
+    """
+    Whether an event is about an object that the machine of a process has failed over: it takes no note of it.
+
+    One about several objects is noted for the sake of the others.
+    """
+    if not state.quarantine or len(elements(event)) > 1:
+        return False
+    subject = subject_of(event)
+    return is_aside(state, subject.kind, subject.key, process)
+
+
+def to_blame(state: State, failed: ObjectFailedError, process: Producer) -> ObjectRef | None:
+    """The innermost object that a machine has failed over and that it does not leave alone yet; None without one."""
+    for kind, key in ((failed.kind, failed.key), *failed.around):
+        if kind and key and not is_aside(state, kind, key, process):
+            return ObjectRef(kind, key)
+    return None
 
 
 def has_workload_aside(state: State, owner_uid: str) -> bool:
@@ -288,27 +322,27 @@ def retry_of(raw: bytes) -> str:
     return (annotations or {}).get(RETRY, "")
 
 
-def event_of(state: State, failed: ObjectFailedError) -> effects.ObjectQuarantined:
+def event_of(state: State, blamed: ObjectRef, failed: ObjectFailedError) -> effects.ObjectQuarantined:
     """What a process appends whose machine has failed over an object."""
     found: Any = None
-    match failed.kind:
+    match blamed.kind:
         case "Workload":
-            found = state.workloads.get(WorkloadKey(failed.key))
+            found = state.workloads.get(WorkloadKey(blamed.key))
         case "Job":
-            record = state.jobs.get(JobKey(failed.key))
+            record = state.jobs.get(JobKey(blamed.key))
             found = record.job if record is not None else None
         case "Pod":
-            pod = state.pods.get(PodKey(failed.key))
+            pod = state.pods.get(PodKey(blamed.key))
             found = pod.pod if pod is not None else None
         case "ClusterQueue":
-            found = state.cluster_queues.get(failed.key)
+            found = state.cluster_queues.get(blamed.key)
         case "LocalQueue":
-            found = state.local_queues.get(LocalQueueKey(failed.key))
+            found = state.local_queues.get(LocalQueueKey(blamed.key))
         case _:
             pass
     return effects.ObjectQuarantined(
-        kind=failed.kind,
-        name=failed.key,
+        kind=blamed.kind,
+        name=blamed.key,
         uid=Uid(getattr(found, "uid", "")),
         error=failed.error,
         where=failed.where,

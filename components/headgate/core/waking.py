@@ -29,6 +29,7 @@ given what has just been freed, who may be due? It is a working memory, made fro
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, assert_never
 
+from headgate.core.about import about
 from headgate.core.amounts import amount
 from headgate.core.fold_objects import ANY as FREED_ANY
 from headgate.core.forest import Forest
@@ -134,7 +135,8 @@ class Unused:
         if workload is None:
             return True
         node = ledger.tree.cluster_queues[cluster_queue]
-        return any(self._reach.has(ledger, node, workload, self._amounts(way)) for way in needs)
+        with about("Workload", workload.key):
+            return any(self._reach.has(ledger, node, workload, self._amounts(way)) for way in needs)
 
     def level(self, cluster_queue: str, needs: Needs) -> int:
         """From how far up the first of these ways that is unused would be borrowed; 0 when from nowhere."""

@@ -32,6 +32,7 @@ from headgate.adapters.log import Blobs, CommitTooLarge, Log, LogDamaged
 from headgate.adapters.telemetry import Metrics, TracingError, configure_logs, open_traces
 from headgate.core.fold import BrokenLogError
 from headgate.core.quarantine import EventFailedError
+from headgate.core.quarantine_limit import TooManyFailedError
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.commit import UnreadableCommitError
@@ -392,7 +393,7 @@ async def _explain(group: BaseExceptionGroup[BaseException], runner: Runner) -> 
             case EventFailedError():
                 _LOG.critical("stopped: %s", await _story(error, runner))
                 return Exit.BROKEN
-            case BrokenLogError() | UnreadableCommitError() | LogDamaged():
+            case BrokenLogError() | UnreadableCommitError() | LogDamaged() | TooManyFailedError():
                 _LOG.critical("stopped: %s", error)
                 return Exit.BROKEN
             case (

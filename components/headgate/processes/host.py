@@ -45,8 +45,21 @@ from headgate.adapters.log import Appended, AppendOutcome, Blobs, Conflict, Entr
 from headgate.core import fold, quarantine
 from headgate.core.about import ObjectFailedError
 from headgate.core.appending import attested_anew, first_of_term, next_commit
-from headgate.core.machine import Append, Call, Command, Committed, Machine, Settled, Stimulus, TakeSnapshot, WakeAt
-from headgate.core.quarantine import EventFailedError
+from headgate.core.call_object import object_of
+from headgate.core.machine import (
+    Append,
+    Call,
+    Command,
+    Committed,
+    Completed,
+    Machine,
+    Settled,
+    Stimulus,
+    TakeSnapshot,
+    WakeAt,
+)
+from headgate.core.quarantine import EventFailedError, Failure
+from headgate.core.quarantine_limit import Limit
 from headgate.core.state import State
 from headgate.core.timekeeping import commit_ms
 from headgate.events.base import Producer
@@ -72,7 +85,7 @@ REST_BEHIND_MAX: Final = 100
 """How many commits behind the log's end a process may be to leave the socket alone in its pauses."""
 
 BLAMED_MAX: Final = 3
-"""How often the machine may fail over one object: setting it aside must help."""
+"""How often the machine may fail over one object that does not come to stand in quarantine."""
 
 _REMAKES: Final = frozenset({ObjectQuarantined, ObjectReleased})
 """Events after which a machine that was made before has another state than it knows of."""
@@ -246,10 +259,10 @@ class Host:
         self._fold_to = Seq(0)
         self._deposed = ""
         self._deposed_by_other = False
-        self._refolding = refolding(log, cell, blobs, trusts)
+        self._refolding = refolding(log, cell, blobs, trusts, limited=True)
         self._to_quarantine: ObjectQuarantined | None = None
         self._blamed: dict[str, int] = {}
-        """Objects that the machine has failed over, and how often."""
+        """Objects that the machine has failed over and that are not in quarantine yet, and how often."""
         self.is_whole = True
         """Whether the state may be read: not while the log is folded again past an event that failed."""
         self._stopping = False
@@ -661,18 +674,28 @@ class Host:
         self._bell.set()
 
     def _quarantine(self, failed: ObjectFailedError) -> None:
-        """Set the object aside that the machine has failed over. Raises the failure when that has not helped."""
-        name = f"{failed.kind}/{failed.key}"
-        blamed = self._blamed[name] = self._blamed.get(name, 0) + 1
-        if quarantine.is_aside(self.state, failed.kind, failed.key, self._producer) or blamed > BLAMED_MAX:
+        """
+        Set the object aside that the machine has failed over.
+
+        Raises the failure when that has not helped, TooManyFailedError when too many show the same defect.
+        """
+        blamed = quarantine.to_blame(self.state, failed, self._producer)
+        if blamed is None:
             raise failed
-        _LOG.error("%s. It is set aside; see `headgate quarantine`", failed, exc_info=failed.__cause__)
-        self._to_quarantine = quarantine.event_of(self.state, failed)
-        self._remake(f"it has failed over {failed.kind} {failed.key}")
+        in_vain = self._blamed[blamed.name] = self._blamed.get(blamed.name, 0) + 1
+        if in_vain > BLAMED_MAX:
+            raise failed
+        Limit(self.state, self._producer.value).check(Failure(blamed, failed.error, failed.where))
+        _LOG.error("%s. %s is set aside; see `headgate quarantine`", failed, blamed.name, exc_info=failed.__cause__)
+        self._to_quarantine = quarantine.event_of(self.state, blamed, failed)
+        self._remake(f"it has failed over {blamed.kind} {blamed.key}")
         self._bell.set()
 
     def _before_the_machine(self) -> tuple[Event, ...]:
         """What has to be in the log before a machine is made: who is set aside, and who is tried again."""
+        for name in [name for name in self._blamed if name in self.state.quarantine]:
+            # It is set aside. Should it come back and fail again, that is another story.
+            del self._blamed[name]
         aside, self._to_quarantine = self._to_quarantine, None
         if aside is not None:
             return (aside,)
@@ -686,7 +709,16 @@ class Host:
             commands = term.machine.decide(stimulus)
         except ObjectFailedError as failed:
             self._quarantine(failed)
+        except Exception as error:
+            # What a machine is told of the end of a call is about the object that the call was about.
+            call = term.ended(stimulus.call_id) if isinstance(stimulus, Completed) else None
+            subject = object_of(call) if call is not None else None
+            if subject is None:
+                raise
+            self._quarantine(ObjectFailedError(subject.kind, subject.key, error))
         else:
+            if isinstance(stimulus, Completed):
+                term.ended(stimulus.call_id)
             self._carry_out(term, commands)
 
     def _now_ms(self) -> UnixMs:
@@ -694,6 +726,9 @@ class Host:
         return commit_ms(self.state, self._producer, self._clock.now_ms())
 
     def _tell_heard(self, term: Term) -> None:
+        if term.failed is not None:
+            self._quarantine(term.failed)
+            return
         for stimulus in term.take_heard():
             if self._term is not term:
                 return

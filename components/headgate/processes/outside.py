@@ -8,11 +8,10 @@ call until it has a definite answer; how it fares shows in the process's status.
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
-import msgspec
-
 from headgate.adapters.jetstream.health import Dependency
 from headgate.adapters.kubernetes.call import CallExecutor, CallSettings, KubeCall
 from headgate.adapters.kubernetes.transport import Transport
+from headgate.core.call_object import body_of
 from headgate.core.machine import Call, Completed, TakeSnapshot
 from headgate.core.state import State
 from headgate.processes.settings import KubernetesSettings
@@ -46,14 +45,14 @@ class KubernetesCarrier(NoCarrier):
         )
 
     async def call(self, call: Call) -> Completed:
-        """Carry out a call until it has a definite answer."""
+        """Carry out a call until it has a definite answer. Raises ObjectFailedError when its body cannot be sent."""
         outcome = await self.executor.run(
             KubeCall(
                 id=call.id,
                 method=call.method,
                 path=call.path,
                 query=call.query,
-                body=None if call.body is None else msgspec.json.encode(call.body),
+                body=body_of(call),
                 content_type=None if call.body is None else call.content_type or "application/json",
                 key=call.lane,
             )

@@ -41,8 +41,19 @@ def fold_entries(state: State, entries: list[Entry], treatments: Treatments = fo
         fold.apply(state, logged, treatments)
 
 
-def refolding(log: Log, cell: str, blobs: Blobs | None = None, trusts: snapshots.Trusts = lambda _: True) -> Refolding:
-    """What comes past events that cannot be folded: from the newest snapshot, or without `blobs` from the start."""
+def refolding(
+    log: Log,
+    cell: str,
+    blobs: Blobs | None = None,
+    trusts: snapshots.Trusts = lambda _: True,
+    *,
+    limited: bool = False,
+) -> Refolding:
+    """
+    What comes past events that cannot be folded: from the newest snapshot, or without `blobs` from the start.
+
+    For `limited` see `Refolding`.
+    """
 
     async def start(up_to: Seq) -> State:
         if blobs is None:
@@ -56,7 +67,7 @@ def refolding(log: Log, cell: str, blobs: Blobs | None = None, trusts: snapshots
                 for entry in entries:
                     yield decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
 
-    return Refolding(cell, start, read)
+    return Refolding(cell, start, read, limited=limited)
 
 
 async def fold_on(log: Log, state: State, position: Seq, past: Refolding) -> State:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import TaskStatus
 
+from headgate.core.about import ObjectFailedError
 from headgate.core.machine import Call, Completed, Machine, Stimulus, TakeSnapshot
 from headgate.core.state import State
 from headgate.events.ids import Epoch
@@ -38,7 +39,11 @@ class Carrier(Protocol):
     """Carries out what machines ask for; cancelled when the term ends."""
 
     async def call(self, call: Call) -> Completed:
-        """Carry out one call to the API server, for as long as it takes, and bring the final answer."""
+        """
+        Carry out one call to the API server, for as long as it takes, and bring the final answer.
+
+        Raises ObjectFailedError when there is no making it.
+        """
         ...
 
     def snapshot(self, command: TakeSnapshot, state: State, report: Report) -> Callable[[], Coroutine[Any, Any, None]]:
@@ -70,6 +75,8 @@ class Term:
         self.epoch = epoch
         self.machine = machine
         self.dirty = True
+        self.failed: ObjectFailedError | None = None
+        """An object that a call could not be made for."""
         self._wake_at_ms: int | None = None
         self._carrier = carrier
         self._feeder = feeder
@@ -81,6 +88,8 @@ class Term:
         self._heard: deque[Stimulus] = deque()
         self._room = asyncio.Event()
         self._waiting: deque[Call] = deque()
+        self._calls: dict[str, Call] = {}
+        """The calls whose end the machine has not been told yet, by id."""
         self._running = 0
         self._tasks: anyio.abc.TaskGroup | None = None
         self._over = anyio.Event()
@@ -125,9 +134,14 @@ class Term:
         self._counters.stimuli_waiting = 0
         return heard
 
+    def ended(self, call_id: str) -> Call | None:
+        """The call that has ended; None when it was none of ours (a snapshot)."""
+        return self._calls.pop(call_id, None)
+
     def call(self, call: Call) -> None:
         """Carry out a call; `Completed` follows among what is heard."""
         self._counters.calls += 1
+        self._calls[call.id] = call
         self._waiting.append(call)
         self._start_calls()
 
@@ -174,6 +188,10 @@ class Term:
     async def _carry_out(self, call: Call) -> None:
         try:
             completed = await self._carrier.call(call)
+        except ObjectFailedError as failed:
+            self.failed = failed
+            self._ring()
+            return
         finally:
             self._running -= 1
         if completed.status >= 300:

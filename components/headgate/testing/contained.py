@@ -27,7 +27,7 @@ class ContainedFold:
                 yield logged
 
         self._log = log
-        self._refolding = Refolding(cell, begin, read)
+        self._refolding = Refolding(cell, begin, read, limited=True)
         self._cell = cell
         self.failures: list[EventFailedError] = []
         """What could not be folded at first, in the order in which it was met."""

@@ -38,6 +38,7 @@ from headgate.adapters.kubernetes.resources import RESOURCES as API
 from headgate.core import branches, fold, reconciling
 from headgate.core.about import ObjectFailedError
 from headgate.core.appending import first_of_term, is_deposed, next_commit
+from headgate.core.call_object import body_of, object_of
 from headgate.core.ingest import CLUSTER_NAMESPACE, cluster_id_of
 from headgate.core.machine import (
     Append,
@@ -55,7 +56,8 @@ from headgate.core.machine import (
     TakeSnapshot,
     WakeAt,
 )
-from headgate.core.quarantine import event_of, is_aside, to_retry, version_to_retry
+from headgate.core.quarantine import Failure, event_of, to_blame, to_retry, version_to_retry
+from headgate.core.quarantine_limit import Limit
 from headgate.core.refusing import has_refused
 from headgate.core.state import State
 from headgate.core.timekeeping import Clocks, commit_ms
@@ -167,6 +169,8 @@ class Instance:
         self.machine: Machine | None = None
         self.stimuli: deque[Stimulus] = deque()
         self.calls: deque[Call] = deque()
+        self.ended: dict[str, Call] = {}
+        """Calls that have ended, and of which the machine has not been told yet, by id."""
         self.snapshots: deque[Packed] = deque()
         self.wake_at_ms: int | None = None
         self.seen: Seq = state.position
@@ -324,6 +328,7 @@ class World:
         instance.machine = None
         instance.stimuli.clear()
         instance.calls.clear()
+        instance.ended.clear()
         instance.snapshots.clear()
         instance.stop()
         instance.wake_at_ms = None
@@ -521,6 +526,7 @@ class World:
         instance.machine, instance.remakes = None, True
         instance.stimuli.clear()
         instance.calls.clear()
+        instance.ended.clear()
         instance.snapshots.clear()
         instance.stop()
         instance.wake_at_ms = None
@@ -535,15 +541,26 @@ class World:
                 raise
             self._set_aside(instance, failed)
             return []
+        except Exception as error:
+            call = instance.ended.get(stimulus.call_id) if isinstance(stimulus, Completed) else None
+            subject = object_of(call) if call is not None else None
+            if subject is None or not self._contain:
+                raise
+            self._set_aside(instance, ObjectFailedError(subject.kind, subject.key, error))
+            return []
+        if isinstance(stimulus, Completed):
+            instance.ended.pop(stimulus.call_id, None)
         self._carry_out(instance, commands)
         return commands
 
     def _set_aside(self, instance: Instance, failed: ObjectFailedError) -> None:
-        if is_aside(instance.state, failed.kind, failed.key, instance.producer):
+        blamed = to_blame(instance.state, failed, instance.producer)
+        if blamed is None:
             raise failed
+        Limit(instance.state, instance.producer.value).check(Failure(blamed, failed.error, failed.where))
         self._drop_machine(instance)
         self.contained.append(failed)
-        instance.to_quarantine = event_of(instance.state, failed)
+        instance.to_quarantine = event_of(instance.state, blamed, failed)
 
     def _remake(self, instance: Instance) -> bool:
         """Set aside what the machine before has failed over, try again what an older version has, and make the next."""
@@ -703,18 +720,25 @@ class World:
         call = instance.calls[0]
         if self._happens(self.faults.call_error):
             return True
+        try:
+            body = body_of(call)
+        except ObjectFailedError as failed:
+            if not self._contain:
+                raise
+            self._set_aside(instance, failed)
+            return True
         response = self.cluster.request(
             call.method,
             call.path,
             query=call.query,
-            body=None if call.body is None else msgspec.json.encode(call.body),
+            body=body,
             content_type=call.content_type or "application/json",
             user=instance.producer.value,
         )
         error = api_error(response.status, {}, response.body) if response.status >= 400 else None
         if (error is not None and is_operating_error(error)) or self._happens(self.faults.call_lost):
             return True
-        instance.calls.popleft()
+        instance.ended[call.id] = instance.calls.popleft()
         instance.stimuli.append(Completed(call.id, response.status, response.body))
         return True
 

@@ -15,6 +15,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from headgate.core import gates
+from headgate.core.about import about
 from headgate.core.cycle.entries import Entry
 from headgate.core.ordering import priority_of, queued_at
 from headgate.core.quota import Ledger, Node
@@ -38,9 +39,10 @@ def in_order(
 def seniority(entry: Entry, configuration: Configuration) -> Seniority:
     """Who comes first among equals: by priority, if cohorts are sorted by it, then by time."""
     workload = entry.workload
-    by_priority = gates.enabled(configuration, gates.PRIORITY_SORTING_WITHIN_COHORT)
-    priority = priority_of(workload, configuration) if by_priority else 0
-    return (-priority, queued_at(workload, configuration), workload.arrival, workload.uid, workload.key)
+    with about("Workload", entry.key):
+        by_priority = gates.enabled(configuration, gates.PRIORITY_SORTING_WITHIN_COHORT)
+        priority = priority_of(workload, configuration) if by_priority else 0
+        return (-priority, queued_at(workload, configuration), workload.arrival, workload.uid, workload.key)
 
 
 def _goes_last(entry: Entry, configuration: Configuration) -> bool:
@@ -56,8 +58,9 @@ def classical(entries: Iterable[Entry], configuration: Configuration) -> list[En
     """Those that hold quota already (a second pass), preemptors (by their gate), less borrowing, then seniority."""
 
     def rank(entry: Entry) -> tuple[bool, bool, int, Seniority]:
-        first_pass = entry.workload.stage in PENDING
-        return first_pass, _goes_last(entry, configuration), entry.borrowing, seniority(entry, configuration)
+        with about("Workload", entry.key):
+            first_pass = entry.workload.stage in PENDING
+            return first_pass, _goes_last(entry, configuration), entry.borrowing, seniority(entry, configuration)
 
     return sorted(entries, key=rank)
 
@@ -137,9 +140,10 @@ class Tournament:
 
     def _standing(self, entry: Entry, node: Node) -> Standing:
         """How an entry compares as the candidate of a child: by the child's share with the entry admitted."""
-        share = self._share_with(entry, node)
-        borrows = self._nominal_first and share.borrows_any(entry.usage)
-        return _goes_last(entry, self._configuration), borrows, share.key, self._seniority[entry.key]
+        with about("Workload", entry.key):
+            share = self._share_with(entry, node)
+            borrows = self._nominal_first and share.borrows_any(entry.usage)
+            return _goes_last(entry, self._configuration), borrows, share.key, self._seniority[entry.key]
 
     def _share_with(self, entry: Entry, node: Node) -> Share:
         ledger, own = self._ledger_of(entry.queue.name), self._node_of(entry)

@@ -10,6 +10,7 @@ way of others in every cycle, it is told only when it is another one than before
 from collections.abc import Iterable
 
 from headgate.core import gates, slices, variants
+from headgate.core.about import about
 from headgate.core.admission_fair_sharing import entry_penalty
 from headgate.core.amounts import add, canonical
 from headgate.core.catalog import Queue
@@ -57,11 +58,12 @@ def events_of(
     events: list[Event] = []
     told = 0
     for entry in (*cycle.entries, *cycle.rejected):
-        if entry.status == "assumed":
-            events.extend(_reserved(state, entry))
-            continue
-        events.extend((*_preempted(entry), *_migrated(entry)))
-        verdict = _verdict(state, entry)
+        with about("Workload", entry.key):
+            if entry.status == "assumed":
+                events.extend(_reserved(state, entry))
+                continue
+            events.extend((*_preempted(entry), *_migrated(entry)))
+            verdict = _verdict(state, entry)
         if not entry.standing or entry.preempts or entry.migrates is not None:
             events.append(verdict)
         elif (standing_max is None or told < standing_max) and _is_another(verdict, entry.workload.verdict):

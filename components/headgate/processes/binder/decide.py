@@ -26,8 +26,9 @@ from headgate.core.machine import (
     Stimulus,
     WakeAt,
 )
-from headgate.core.quarantine import about_event
+from headgate.core.quarantine import about_event, is_about_aside
 from headgate.core.state import State
+from headgate.events.base import Producer
 from headgate.events.commit import Position
 from headgate.events.ids import UnixMs
 from headgate.events.registry import Event
@@ -67,6 +68,10 @@ class Binder:
             case Committed():
                 commit = stimulus.logged.commit
                 for index, event in enumerate(commit.events):
+                    if is_about_aside(self.state, event, Producer.BINDER):
+                        # It may be over, or be gone by its finalizer alone.
+                        self._set_aside.on_event(event)
+                        continue
                     with about_event(event):
                         self._workloads.on_event(event)
                         self._deactivations.on_event(event)

@@ -69,7 +69,7 @@ from headgate.core.machine import (
     Stimulus,
 )
 from headgate.core.outcomes import CONFLICT, NOT_FOUND, is_success, refusal
-from headgate.core.quarantine import KIND_OF, about_event, has_workload_aside, is_aside, retry_of
+from headgate.core.quarantine import KIND_OF, about_event, has_workload_aside, is_about_aside, is_aside, retry_of
 from headgate.core.reconciling import releases_first
 from headgate.core.selectors import matches_labels
 from headgate.core.state import JobRecord, Stage, State
@@ -178,8 +178,9 @@ class InformerBridge:
                 return []
             case Committed():
                 for event in stimulus.logged.commit.events:
-                    with about_event(event):
-                        self._on_event(event)
+                    if not is_about_aside(self.state, event, Producer.INFORMER_BRIDGE):
+                        with about_event(event):
+                            self._on_event(event)
                 return []
             case Completed():
                 self._on_completed(stimulus)

@@ -31,7 +31,7 @@ from headgate.core.forest import Forest
 from headgate.core.leaving import deadline_of, eviction, finish, release
 from headgate.core.machine import Append, Command, Committed, Settled, Stimulus, WakeAt
 from headgate.core.placing import by_verdict, steps
-from headgate.core.quarantine import about_event, is_aside
+from headgate.core.quarantine import about_event, is_about_aside, is_aside
 from headgate.core.requests import Limits, limits_of
 from headgate.core.slices import is_elastic, slices_of
 from headgate.core.state import HOLDS_QUOTA, Parked, Stage, State, Workload
@@ -169,6 +169,8 @@ class QueueManager:
         self._cause = Position(logged.seq, 0)
         concerned: dict[str, None] = {}
         for event in logged.commit.events:
+            if is_about_aside(self.state, event, Producer.QUEUE_MANAGER):
+                continue
             with about_event(event):
                 if not isinstance(event, VAIN):
                     concerned.update(dict.fromkeys(self._concerned(event)))
@@ -374,10 +376,10 @@ class QueueManager:
 
     def _look_at_queues(self) -> None:
         """Look at the workloads of ClusterQueues that came, went, or became active or inactive."""
-        standings = {
-            name: (cluster_queue_active(self.state, name).active, record.spec.stop_policy)
-            for name, record in self.state.cluster_queues.items()
-        }
+        standings: dict[str, Standing] = {}
+        for name, record in self.state.cluster_queues.items():
+            with about("ClusterQueue", name):
+                standings[name] = cluster_queue_active(self.state, name).active, record.spec.stop_policy
         changed = {
             name: None
             for name in dict.fromkeys((*self._standings, *standings))
@@ -389,8 +391,8 @@ class QueueManager:
         self._touched.update(changed)
         self._sleeping.note_moves(changed)
         self._sleeping.note_unsaid(changed)
-        for queue, record in self.state.local_queues.items():
-            if record.spec.cluster_queue in changed:
+        for queue, local in self.state.local_queues.items():
+            if local.spec.cluster_queue in changed:
                 self._look_at_local_queue(queue)
         for name in changed:
             self._look.update(self.state.index.holders.get(name, {}))

@@ -6,12 +6,17 @@ policy's decision (`wake_policy`). This module keeps track of where to look: a s
 waits for was freed, and one that may not wake yet is due again when something has happened in its cohort tree.
 
 All of it is a hint that follows from the log: a new one looks at everything that sleeps once.
+
+Work on a workload that is parked alone is about that one, work on a shape or a blocked queue is about the ClusterQueue
+(`headgate.core.about`). Of one that is set aside nothing wakes; it stays due.
 """
 
 import heapq
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, assert_never
 
+from headgate.core.about import about
+from headgate.core.activeness import CLUSTER_QUEUE, is_left_alone
 from headgate.core.forest import Forest
 from headgate.core.state import PENDING, Parked, Stage, State, Workload
 from headgate.core.waking import Sleeper, Sleepers, Woken, is_overtaken, sleepers_of
@@ -67,7 +72,14 @@ class Sleeping:
         """What stands there last of each."""
         self._sleepers = Sleepers()
         for sleeper, parked in sleepers_of(state):
-            self.add(sleeper, parked)
+            if not self._is_aside(sleeper):
+                with _about(sleeper):
+                    self.add(sleeper, parked)
+            else:
+                self._due[sleeper] = None
+
+    def _is_aside(self, sleeper: Sleeper) -> bool:
+        return is_left_alone(self._state, CLUSTER_QUEUE, sleeper.cluster_queue)
 
     def add(self, sleeper: Sleeper, parked: Parked) -> None:
         """Keep what wakes a sleeper where its coming true will be noticed."""
@@ -155,23 +167,24 @@ class Sleeping:
             self._due[sleeper] = None
         awake = Awake([], [])
         ready = self._ready(wake_pass, awake)
-        self._due = dict.fromkeys(ready)
+        self._due = dict.fromkeys((*ready, *filter(self._is_aside, self._due)))
         for sleeper in wake_pass.in_order(ready):
             if len(draft) >= events_max:
                 break
             self._due.pop(sleeper, None)
             parked, woken = ready[sleeper]
-            if not wake_pass.may_wake(sleeper, woken):
-                self._sleep_on(sleeper, parked, wake_pass)
-                continue
-            awake.cluster_queues.append(sleeper.cluster_queue)
-            if self._policy.offers_one(sleeper, woken):
-                self._sleep_on(sleeper, parked, wake_pass)
-                workload = wake_pass.next_of(sleeper, woken)
-                if workload is not None:
-                    draft.wake_alone(workload)
-            else:
-                draft.say(self._woken(sleeper, parked.by, woken.by, woken.at))
+            with _about(sleeper):
+                if not wake_pass.may_wake(sleeper, woken):
+                    self._sleep_on(sleeper, parked, wake_pass)
+                    continue
+                awake.cluster_queues.append(sleeper.cluster_queue)
+                if self._policy.offers_one(sleeper, woken):
+                    self._sleep_on(sleeper, parked, wake_pass)
+                    workload = wake_pass.next_of(sleeper, woken)
+                    if workload is not None:
+                        draft.wake_alone(workload)
+                else:
+                    draft.say(self._woken(sleeper, parked.by, woken.by, woken.at))
         return awake
 
     def may_go_on(self, workload: Workload, woken: Woken, wake_pass: WakePass) -> bool:
@@ -195,37 +208,45 @@ class Sleeping:
             if isinstance(event, WorkloadParked | WorkloadWoken) and event.scope != "workload"
         }
         for cluster_queue in self._unsaid:
-            sleep = self._state.sleeps.get(cluster_queue)
-            if sleep is None:
-                continue
-            asleep = [Sleeper(cluster_queue, shape=shape) for shape, parked in sleep.shapes.items() if parked is None]
-            if sleep.blocked_by and sleep.blocked is None:
-                asleep.append(Sleeper(cluster_queue))
-            for sleeper in asleep:
+            for sleeper in self._without_condition(cluster_queue):
                 if (cluster_queue, "shape" if sleeper.shape else "queue", sleeper.shape) not in said:
-                    touched.append(cluster_queue)
-                    by = "the workload that the verdict was about is gone"
-                    key = WorkloadKey("") if sleeper.shape else sleep.blocked_by
-                    draft.say(self._woken(sleeper, key, by, self._state.position))
+                    with _about(sleeper):
+                        touched.append(cluster_queue)
+                        by = "the workload that the verdict was about is gone"
+                        key = WorkloadKey("") if sleeper.shape else self._state.sleeps[cluster_queue].blocked_by
+                        draft.say(self._woken(sleeper, key, by, self._state.position))
         self._unsaid = {}
         return touched
+
+    def _without_condition(self, cluster_queue: str) -> list[Sleeper]:
+        """What sleeps in a ClusterQueue without anything to wake it."""
+        sleep = self._state.sleeps.get(cluster_queue)
+        if sleep is None or self._is_aside(Sleeper(cluster_queue)):
+            return []
+        asleep = [Sleeper(cluster_queue, shape=shape) for shape, parked in sleep.shapes.items() if parked is None]
+        if sleep.blocked_by and sleep.blocked is None:
+            asleep.append(Sleeper(cluster_queue))
+        return asleep
 
     def _ready(self, wake_pass: WakePass, awake: Awake) -> dict[Sleeper, tuple[Parked, Woken]]:
         """Those that are due and for which something has come true, with what. Workloads parked alone go to `awake`."""
         ready: dict[Sleeper, tuple[Parked, Woken]] = {}
         for sleeper in sorted(self._due):
-            if sleeper.workload:
-                if self._is_parked(sleeper):
-                    awake.parked.append(sleeper.workload)
+            if self._is_aside(sleeper):
                 continue
-            parked = self._what_sleeps(sleeper)
-            if parked is None:
-                continue
-            woken = wake_pass.sleeper_came_true(sleeper, parked)
-            if woken is None or self._policy.holds_back(sleeper, parked.by, woken):
-                self.add(sleeper, parked)
-            else:
-                ready[sleeper] = parked, woken
+            with _about(sleeper):
+                if sleeper.workload:
+                    if self._is_parked(sleeper):
+                        awake.parked.append(sleeper.workload)
+                    continue
+                parked = self._what_sleeps(sleeper)
+                if parked is None:
+                    continue
+                woken = wake_pass.sleeper_came_true(sleeper, parked)
+                if woken is None or self._policy.holds_back(sleeper, parked.by, woken):
+                    self.add(sleeper, parked)
+                else:
+                    ready[sleeper] = parked, woken
         return ready
 
     def _notice_freed(self) -> None:
@@ -291,6 +312,10 @@ class Sleeping:
         if event.scope == "queue":
             return Shape("")
         return event.shape if isinstance(event, WorkloadWoken) else self._state.workloads[event.workload].shape
+
+
+def _about(sleeper: Sleeper) -> about:
+    return about("Workload", sleeper.workload) if sleeper.workload else about(CLUSTER_QUEUE, sleeper.cluster_queue)
 
 
 def _sleeps_as(workload: Workload) -> Sleeper:

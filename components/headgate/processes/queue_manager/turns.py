@@ -36,6 +36,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from headgate.core.about import about
 from headgate.core.forest import Forest
 from headgate.core.pending import Rank
 from headgate.core.places import rank_of
@@ -144,9 +145,10 @@ class Turns:
                 gone.append(sleeper)
             else:
                 line = lines.setdefault(sleeper.cluster_queue, [])
-                line.append((rank_of(self._state, workload), sleeper, workload))
+                line.append((self._rank(workload), sleeper, workload))
         for cluster_queue, line in lines.items():
-            group, on_offer = self.group_of(cluster_queue), sorted(self._ranks_on_offer(cluster_queue))
+            with about("ClusterQueue", cluster_queue):
+                group, on_offer = self.group_of(cluster_queue), sorted(self._ranks_on_offer(cluster_queue))
             ahead = 0
             for nth, (rank, sleeper, workload) in enumerate(sorted(line, key=lambda each: (each[0], each[1]))):
                 while ahead < len(on_offer) and on_offer[ahead] < rank:
@@ -202,7 +204,7 @@ class Turns:
         """The same of one that a cycle has just skipped: it may go on instead of being set aside with others."""
         verdict, cluster_queue = workload.verdict, workload.cluster_queue
         assert verdict is not None, f"{workload.key} was skipped without a verdict"
-        rank = rank_of(self._state, workload)
+        rank = self._rank(workload)
         ahead = sum(each < rank for each in self._ranks_on_offer(cluster_queue))
         sleeper = Sleeper(cluster_queue, shape=workload.shape if verdict.scope == "shape" else Shape(""))
         place = self._place(ahead, cluster_queue, workload, verdict.needs)
@@ -218,7 +220,7 @@ class Turns:
         group = self.group_of(cluster_queue)
         if group != self._at:
             self._begin(group, cluster_queue, first)
-        rank, blocked = rank_of(self._state, workload), self._blocked_in(cluster_queue)
+        rank, blocked = self._rank(workload), self._blocked_in(cluster_queue)
         if sleeper.shape and blocked is not None and rank >= blocked:
             return False
         if first and not (woken.needs and self._left.enough(cluster_queue, woken.needs)):
@@ -265,7 +267,8 @@ class Turns:
         self._left.give_back()
         for workload in first:
             if workload.verdict is not None:
-                self._left.take(workload.cluster_queue, workload.verdict.needs)
+                with about("Workload", workload.key):
+                    self._left.take(workload.cluster_queue, workload.verdict.needs)
         self._at, self._next = group, 0
         members: Iterable[str] = (cluster_queue,)
         if group != cluster_queue and not self._forest.has_cycle(group):
@@ -291,11 +294,13 @@ class Turns:
             self._preempts[cluster_queue] = None
 
     def _on_offer(self, cluster_queue: str) -> list[_Offered]:
-        heads = [
-            (rank_of(self._state, workload), workload, needs)
-            for key in self._state.index.offered.get(cluster_queue, ())
-            if (needs := self._needed_by(workload := self._state.workloads[key])) and not workload.preemptor
-        ]
+        heads: list[tuple[Rank, Workload, Needs]] = []
+        for key in self._state.index.offered.get(cluster_queue, ()):
+            with about("Workload", key):
+                workload = self._state.workloads[key]
+                needs = self._needed_by(workload)
+                if needs and not workload.preemptor:
+                    heads.append((rank_of(self._state, workload), workload, needs))
         heads.sort(key=lambda head: head[0])
         found: list[_Offered] = []
         for nth, (rank, workload, needs) in enumerate(heads):
@@ -311,7 +316,11 @@ class Turns:
 
     def _ranks_on_offer(self, cluster_queue: str) -> list[Rank]:
         offered = self._state.index.offered.get(cluster_queue, ())
-        return [rank_of(self._state, self._state.workloads[key]) for key in offered]
+        return [self._rank(self._state.workloads[key]) for key in offered]
+
+    def _rank(self, workload: Workload) -> Rank:
+        with about("Workload", workload.key):
+            return rank_of(self._state, workload)
 
     def _blocked_in(self, cluster_queue: str) -> Rank | None:
         if cluster_queue not in self._blocked:
@@ -322,8 +331,9 @@ class Turns:
     def _place(
         self, nth: int, cluster_queue: str, workload: Workload, needs: Needs, unused: Unused | None = None
     ) -> Place:
-        level = (self._unused if unused is None else unused).level(cluster_queue, needs)
-        lent = level > 0 or not self._reclaims(cluster_queue)
+        with about("Workload", workload.key):
+            level = (self._unused if unused is None else unused).level(cluster_queue, needs)
+            lent = level > 0 or not self._reclaims(cluster_queue)
         return (
             lent,
             nth,

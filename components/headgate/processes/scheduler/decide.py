@@ -17,8 +17,9 @@ ClusterQueue has an offered head: the queue manager offers only what may have ch
 from headgate.core.catalog import STRUCTURAL, Catalog
 from headgate.core.cycle import decide_cycle, is_ready
 from headgate.core.machine import Append, Command, Committed, Settled, Stimulus
-from headgate.core.quarantine import about_event
+from headgate.core.quarantine import about_event, is_about_aside
 from headgate.core.state import Stage, State
+from headgate.events.base import Producer
 from headgate.events.decisions import QuotaReserved
 from headgate.events.facts import ClusterQueueObserved, WorkloadObserved
 from headgate.events.ids import WorkloadKey
@@ -39,8 +40,9 @@ class Scheduler:
         match stimulus:
             case Committed(logged):
                 for event in logged.commit.events:
-                    with about_event(event):
-                        self._note(event)
+                    if not is_about_aside(self.state, event, Producer.SCHEDULER):
+                        with about_event(event):
+                            self._note(event)
                 return []
             case Settled():
                 return self._cycle()

@@ -29,12 +29,13 @@ from headgate.core.machine import (
     TakeSnapshot,
     WakeAt,
 )
-from headgate.core.quarantine import FOLD
+from headgate.core.quarantine import FOLD, about_event, is_about_aside
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.events.effects import DivergenceFound, SnapshotTaken
 from headgate.events.facts import InformersSynced
 from headgate.events.ids import Seq, UnixMs
+from headgate.events.registry import Event
 
 VERIFY = "verify/"
 """Ids of completions that report a verification start so."""
@@ -92,9 +93,10 @@ class Snapshotter:
             case Committed(logged=logged):
                 if logged.commit.producer is not Producer.SNAPSHOTTER:
                     self._commits += 1
-                    if not all(isinstance(event, InformersSynced) for event in logged.commit.events):
-                        self._is_quiet = False
-                        self._changed_ms = self.state.now_ms
+                    for event in logged.commit.events:
+                        if not is_about_aside(self.state, event, Producer.SNAPSHOTTER):
+                            with about_event(event):
+                                self._note(event)
                 return []
             case Completed():
                 self._on_completed(stimulus)
@@ -103,6 +105,12 @@ class Snapshotter:
                 return self._settle(now_ms)
             case Listed() | Changed() | Resumed() | Progressed():
                 return []
+
+    def _note(self, event: Event) -> None:
+        """Whatever is more than a mark of the watches disturbs the quiet."""
+        if not isinstance(event, InformersSynced):
+            self._is_quiet = False
+            self._changed_ms = self.state.now_ms
 
     def _on_completed(self, completed: Completed) -> None:
         if completed.call_id.startswith(VERIFY):

@@ -49,7 +49,7 @@ from headgate.core.machine import (
     WakeAt,
 )
 from headgate.core.outcomes import CONFLICT, INVALID, backoff_ms, is_success, refusal
-from headgate.core.quarantine import about_event, has_workload_aside, is_aside
+from headgate.core.quarantine import about_event, has_workload_aside, is_about_aside, is_aside
 from headgate.core.slices import is_elastic
 from headgate.core.state import JobRecord, Stage, State, Workload
 from headgate.events import decisions, effects, facts, queueing
@@ -123,8 +123,9 @@ class Ungater:
         match stimulus:
             case Committed():
                 for event in stimulus.logged.commit.events:
-                    with about_event(event):
-                        self._on_event(event)
+                    if not is_about_aside(self.state, event, Producer.UNGATER):
+                        with about_event(event):
+                            self._on_event(event)
                 return []
             case Completed():
                 self._on_completed(stimulus)
