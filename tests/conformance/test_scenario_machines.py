@@ -18,8 +18,8 @@ from tests.support import conformance
 from tests.support.delayed import outcomes
 from tests.support.rounds import Rounds, could_go, placed
 
-from headgate.core.plan.reading import read_scenario
 from headgate.events.ids import WorkloadKey
+from headgate.testing.reference.scenario import read_scenario
 
 ROUNDS_MAX = 120
 DELAYED_MAX = 80

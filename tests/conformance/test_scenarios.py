@@ -16,10 +16,10 @@ import msgspec
 import pytest
 from tests.support import conformance
 
-from headgate.core.plan.outcome import outcome_of
-from headgate.core.plan.reading import read_scenario
-from headgate.core.plan.rhythm import Rhythm
-from headgate.core.plan.stopping import run
+from headgate.testing.reference.outcome import outcome_of
+from headgate.testing.reference.rhythm import Rhythm
+from headgate.testing.reference.scenario import read_scenario
+from headgate.testing.reference.stopping import run
 
 Json = dict[str, Any]
 

@@ -16,15 +16,15 @@ from tests.support.logs import START_MS, TestLog
 from tests.support.rounds import Rounds, could_go, placed
 
 from headgate.core.conditions import rfc3339
-from headgate.core.plan.reading import Scenario
-from headgate.core.plan.rhythm import Rhythm
-from headgate.core.plan.stopping import run
 from headgate.core.state import HOLDS_QUOTA, Stage, State
 from headgate.events.base import Producer
 from headgate.events.configuration import WakePolicyName
 from headgate.events.facts import ConfigurationObserved, InformersSynced, WorkloadObserved
 from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.events.objects import Condition, WorkloadStatus
+from headgate.testing.reference.rhythm import Rhythm
+from headgate.testing.reference.scenario import Scenario
+from headgate.testing.reference.stopping import run
 
 HOUR_S = 3600
 ROUNDS_MAX = 200

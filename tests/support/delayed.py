@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from tests.support.rounds import Placed, placed
 
-from headgate.core.plan.reading import Scenario
-from headgate.core.plan.rhythm import Rhythm
 from headgate.core.state import Stage, Workload
 from headgate.events.ids import Seq, WorkloadKey
+from headgate.testing.reference.rhythm import Rhythm
+from headgate.testing.reference.scenario import Scenario
 
 CYCLES_MAX = 80
 DELAYS = ((1, 0), (2, 0), (0, 1), (1, 1), (3, 0), (2, 2), (5, 1), (3, 3))

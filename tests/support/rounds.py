@@ -12,7 +12,6 @@ from headgate.core.catalog import Catalog
 from headgate.core.cycle import Entry, evaluate
 from headgate.core.machine import Append, Committed, Machine, Settled
 from headgate.core.owners import is_run_here
-from headgate.core.plan.reading import Scenario
 from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
 from headgate.events.base import EventBase, Producer
 from headgate.events.configuration import WakePolicyName
@@ -22,6 +21,7 @@ from headgate.events.ids import Seq, UnixMs, WorkloadKey
 from headgate.events.queueing import WorkloadEvicted
 from headgate.processes.queue_manager.decide import QueueManager
 from headgate.processes.scheduler.decide import Scheduler
+from headgate.testing.reference.scenario import Scenario
 
 MANAGER, SCHEDULER = Producer.QUEUE_MANAGER, Producer.SCHEDULER
 SECOND_MS = 1000

@@ -17,13 +17,13 @@ from headgate.core.catalog import Catalog
 from headgate.core.conditions import parse_rfc3339
 from headgate.core.configuration import read_parts
 from headgate.core.cycle import Cycle
-from headgate.core.plan.controllers import Why
-from headgate.core.plan.rhythm import Rhythm
 from headgate.core.state import PENDING, Workload
 from headgate.core.status import workload_status
 from headgate.events.base import Producer
 from headgate.events.facts import ConfigurationObserved, WorkloadDeleted
 from headgate.events.ids import UnixMs, WorkloadKey
+from headgate.testing.reference.controllers import Why
+from headgate.testing.reference.rhythm import Rhythm
 
 
 class SchedulerAlone(Rhythm):

@@ -1,30 +1,21 @@
 """
 `headgate plan`: what would happen to these manifests, without a cluster.
 
-The same core that decides in the scheduler process runs over a log in memory (`headgate.core.plan`), in Kueue's own
-rhythm. With `--scenarios` it runs recorded scenarios instead and prints their outcomes, one JSON document a line, in
-the schema of Kueue's recordings.
+The cell's own queue manager and scheduler run over a log in memory (`headgate.core.plan`), so the plan predicts what
+this cell would do. With `--scenarios` recorded scenarios of Kueue run instead, in Kueue's own rhythm and with its wake
+policy (`headgate.testing.reference`); their outcomes are printed, one JSON document a line, in the recordings' schema.
 """
 
-import gzip
-import os
-import sys
+import importlib
 import time
-import traceback
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 import typer
 
 from headgate.cli import options
-from headgate.cli.output import BROKEN, FAILED, OK, WRONG_USAGE, CliError, Output, emit, say
-from headgate.core.plan.outcome import outcome_of
-from headgate.core.plan.reading import PlanInputError, read_scenario
-from headgate.core.plan.rhythm import Rhythm
-from headgate.core.plan.stopping import run
+from headgate.cli.output import FAILED, OK, WRONG_USAGE, CliError, Output, emit, say
+from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
 from headgate.events.facts import ConfigurationObserved
 from headgate.events.ids import UnixMs
@@ -88,12 +79,17 @@ def plan_manifests(names: list[str], namespace: str, cycles: int, config: str | 
     from headgate.cli.manifests import read_manifests
     from headgate.cli.plan_inputs import read_inputs
     from headgate.cli.plan_report import print_report, report_of
+    from headgate.core.plan.dry_run import DryRun, MakeMachine
+    from headgate.processes.configuring import KUEUES_DEFAULTS, load_configuration
+    from headgate.processes.queue_manager.decide import QueueManager
+    from headgate.processes.scheduler.decide import Scheduler
 
-    configuration = Configuration()
+    configuration = KUEUES_DEFAULTS
     if config is not None:
-        from headgate.processes.configuring import load_configuration
-
-        configuration = _with_ready_pods(load_configuration(config))
+        configuration = load_configuration(config)
+        if configuration.wait_for_pods_ready is not None:
+            say("waitForPodsReady: a plan starts no pods, and takes those of admitted workloads for ready")
+    configuration = _with_ready_pods(configuration)
     now_ms = UnixMs(int(time.time()) * 1000)
     inputs = read_inputs(read_manifests(names), namespace, now_ms, configuration)
     for mistake in inputs.mistakes:
@@ -103,8 +99,9 @@ def plan_manifests(names: list[str], namespace: str, cycles: int, config: str | 
     for note in inputs.notes:
         say(note)
     configured = ConfigurationObserved(configuration=configuration)
-    rhythm = Rhythm(inputs.facts, configured, now_ms, notes_queues=False)
-    report = report_of(rhythm, run(rhythm, cycles))
+    machines: dict[Producer, MakeMachine] = {Producer.QUEUE_MANAGER: QueueManager, Producer.SCHEDULER: Scheduler}
+    dry_run = DryRun(inputs.facts, configured, now_ms, machines)
+    report = report_of(dry_run, dry_run.run(cycles))
     emit(report, output, lambda: print_report(report))
     return OK if report.all_admitted else FAILED
 
@@ -114,7 +111,6 @@ def _with_ready_pods(configuration: Configuration) -> Configuration:
     waits = configuration.wait_for_pods_ready
     if waits is None:
         return configuration
-    say("waitForPodsReady: a plan starts no pods, and takes those of admitted workloads for ready")
     patient = msgspec.structs.replace(waits, block_admission=False, timeout_ms=_FOR_EVER_MS, recovery_timeout_ms=None)
     return msgspec.structs.replace(configuration, wait_for_pods_ready=patient)
 
@@ -124,60 +120,11 @@ def _with_ready_pods(configuration: Configuration) -> Configuration:
 
 def run_scenarios(name: str) -> int:
     """
-    Run every scenario of a file and print each outcome when it is there; the exit code.
+    Run every scenario of a file and print each outcome; the exit code.
 
-    A line that cannot be run is one line on standard error, and the others are run all the same. Raises CliError when
-    the file cannot be read.
+    The emulation of Kueue lives with the tests' world, which the command line must not import: like a plug-in, it is
+    loaded by name.
     """
-    code = OK
-    with _opened(name) as lines:
-        for number, line in _numbered(name, lines):
-            if not line.strip():
-                continue
-            failed = _run_line(number, line)
-            code = max(code, failed)
+    command = importlib.import_module("headgate.testing.reference.command")
+    code: int = command.run_scenarios(name)
     return code
-
-
-def _run_line(number: int, line: bytes) -> int:
-    """Run one line; the exit code that it is worth."""
-    scenario_name = ""
-    try:
-        scenario = read_scenario(msgspec.json.decode(line))
-        scenario_name = scenario.name
-        rhythm = Rhythm(scenario.facts, scenario.configuration, scenario.now_ms)
-        stop = run(rhythm, scenario.cycles_max)
-        outcome = msgspec.json.encode(outcome_of(scenario.name, rhythm, stop))
-    except PlanInputError as error:
-        say(f"headgate: line {number}: {error}")
-        return WRONG_USAGE
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        say(f"headgate: line {number}: this is not JSON: {error}")
-        return WRONG_USAGE
-    except Exception as error:  # noqa: BLE001 - the other scenarios are to run all the same
-        traceback.print_exception(error)
-        say(f"headgate: line {number}: scenario {scenario_name}: {type(error).__name__}: {error}: this is a bug")
-        return BROKEN
-    sys.stdout.write(outcome.decode() + "\n")
-    sys.stdout.flush()
-    return OK
-
-
-@contextmanager
-def _opened(name: str) -> Iterator[Iterable[bytes]]:
-    """The lines of a file or of standard input, unzipped when they are zipped."""
-    try:
-        # Standard input is opened anew, so that closing this leaves the interpreter's own alone.
-        source = os.fdopen(os.dup(sys.stdin.fileno()), "rb") if name == "-" else Path(name).open("rb")  # noqa: SIM115
-    except OSError as error:
-        raise CliError(f"--scenarios {name}: cannot be read: {error.strerror or error}") from error
-    with source:
-        yield gzip.GzipFile(fileobj=source) if source.peek(2)[:2] == b"\x1f\x8b" else source
-
-
-def _numbered(name: str, lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines with their numbers. Raises CliError when the file breaks off."""
-    try:
-        yield from enumerate(lines, 1)
-    except (OSError, EOFError) as error:
-        raise CliError(f"--scenarios {name}: cannot be read to its end: {error}") from error

@@ -1,7 +1,7 @@
 """What a plan comes to, for people and for programs: who is admitted where, who is preempted by whom, who waits."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -10,20 +10,18 @@ from headgate.core import conditions
 from headgate.core.amounts import amount, canonical
 from headgate.core.families import family_of
 from headgate.core.ingest import ELASTIC_JOB
+from headgate.core.lines import line_of
 from headgate.core.owners import is_job
-from headgate.core.plan.outcome import state_of
-from headgate.core.plan.rhythm import Rhythm
-from headgate.core.plan.stopping import Stop
+from headgate.core.plan.dry_run import DryRun, Stop, state_of
 from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
 from headgate.core.variants import flavor_of, is_parent, parent_key
-from headgate.core.wording import describe_needs
+from headgate.core.wording import describe_needs, sleep_of
 from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.objects import PodSetAssignment
 
 _STOPPED: Final[Mapping[Stop, str]] = {
-    "no-heads": "nobody is left to try",
     "stable": "nothing changes any more",
-    "loop": "the same states come back for ever",
+    "loop": "the same placements come back again and again",
     "limit": "stopped there: --cycles takes more",
 }
 
@@ -94,10 +92,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[Waits, ...]
 
 
-def report_of(rhythm: Rhythm, stop: Stop) -> Report:
+class _Place(NamedTuple):
+    """Where a workload waits: `queue` and `position` as in `Waits`."""
+
+    cluster_queue: str = ""
+    queue: str = "none"
+    position: int = 0
+
+
+def report_of(dry_run: DryRun, stop: Stop) -> Report:
     """What a plan that has stopped came to."""
-    state = rhythm.state
-    admitted_in = {key: ran.number for ran in rhythm.ran for key in ran.admitted}
+    state = dry_run.state
+    admitted_in = dict(dry_run.reserved_in)
     workloads = [
         workload
         for _, workload in sorted(state.workloads.items())
@@ -107,27 +113,27 @@ def report_of(rhythm: Rhythm, stop: Stop) -> Report:
     for key in [key for key in admitted_in if parent_key(state.workloads[key])]:
         admitted_in[parent_key(state.workloads[key]) or key] = admitted_in[key]
     admitted = tuple(_admitted(each, admitted_in.get(each.key, 0)) for each in holders)
+    places = _places(state)
     waiting = tuple(
-        _waits_in_each_flavor(rhythm, each) if is_parent(each) else _waits(rhythm, each)
+        _waits_in_each_flavor(state, places, each) if is_parent(each) else _waits(state, places, each)
         for each in workloads
         if each not in holders
     )
     preempted = tuple(
         Preemption(
-            workload=key,
-            job=_job(_stands_for(state, key)),
+            workload=each.workload,
+            job=_job(_stands_for(state, each.workload)),
             by=_stands_for(state, each.by).key,
-            cycle=ran.number,
+            cycle=each.cycle,
             reason=each.reason,
             message=each.message,
-            state=state_of(state.workloads[key]),
+            state=state_of(state.workloads[each.workload]),
         )
-        for ran in rhythm.ran
-        for key, each in ran.preempted.items()
+        for each in dry_run.preempted
     )
     return Report(
         all_admitted=not waiting and not any(each.checks for each in admitted),
-        cycles_run=len(rhythm.ran),
+        cycles_run=dry_run.cycles,
         stop=stop,
         stopped_because=_STOPPED[stop],
         admitted=tuple(sorted(admitted, key=lambda each: (each.cluster_queue, each.cycle, each.workload))),
@@ -174,13 +180,12 @@ def _admitted(workload: Workload, cycle: int) -> Admitted:
     )
 
 
-def _waits_in_each_flavor(rhythm: Rhythm, parent: Workload) -> Waits:
+def _waits_in_each_flavor(state: State, places: Mapping[WorkloadKey, _Place], parent: Workload) -> Waits:
     """A parent waits where its variants do: as far ahead as the first of them, and for what each of them says."""
-    state = rhythm.state
     family = family_of(state, parent)
     members = family.members if family is not None else ()
-    its_own = _waits(rhythm, parent)
-    waiting = [(flavor_of(each), _waits(rhythm, each)) for each in members]
+    its_own = _waits(state, places, parent)
+    waiting = [(flavor_of(each), _waits(state, places, each)) for each in members]
     in_line = sorted((each for _, each in waiting if each.position), key=lambda each: (each.position, each.workload))
     if not in_line:
         return its_own
@@ -197,34 +202,55 @@ def _waits_in_each_flavor(rhythm: Rhythm, parent: Workload) -> Waits:
     )
 
 
-def _waits(rhythm: Rhythm, workload: Workload) -> Waits:
-    state, key = rhythm.state, workload.key
-    name, queue, position = _place(rhythm, key)
-    reserved = conditions.find(workload.conditions, conditions.QUOTA_RESERVED)
+def _waits(state: State, places: Mapping[WorkloadKey, _Place], workload: Workload) -> Waits:
+    place = places.get(workload.key, _Place())
     verdict = workload.verdict
+    reason, message = _why(state, workload)
     return Waits(
-        workload=key,
+        workload=workload.key,
         job=_job(workload),
-        cluster_queue=name or _named(state, workload),
-        queue=queue,
-        position=position,
+        cluster_queue=place.cluster_queue or _named(state, workload),
+        queue=place.queue,
+        position=place.position,
         priority=workload.spec.priority or 0,
-        reason=reserved.reason if reserved is not None else "PendingEvaluation",
-        message=reserved.message if reserved is not None else "it was not its turn yet",
-        needs=describe_needs(verdict.needs, state, name) if verdict is not None and name else "",
+        reason=reason,
+        message=message,
+        needs=describe_needs(verdict.needs, state, place.cluster_queue) if verdict is not None else "",
         preempts=verdict.targets if verdict is not None else (),
     )
 
 
-def _place(rhythm: Rhythm, key: WorkloadKey) -> tuple[str, str, int]:
-    """ClusterQueue, queue and position of a workload that waits."""
-    for name, queue in rhythm.queues.items():
-        if key in queue:
-            active = queue.active_in_order()
-            if key in active:
-                return name, "active", active.index(key) + 1
-            return name, "inadmissible", len(active) + queue.inadmissible_in_order().index(key) + 1
-    return "", "none", 0
+def _why(state: State, workload: Workload) -> tuple[str, str]:
+    """Reason and message: of its condition, else of what its shape or its ClusterQueue waits for."""
+    reserved = conditions.find(workload.conditions, conditions.QUOTA_RESERVED)
+    if reserved is not None:
+        return reserved.reason, reserved.message
+    asleep = sleep_of(state, workload)
+    if asleep is not None:
+        return asleep.reason, asleep.message
+    return "PendingEvaluation", "it was not its turn yet"
+
+
+def _places(state: State) -> dict[WorkloadKey, _Place]:
+    """Where each workload waits that has a place in a ClusterQueue."""
+    found: dict[WorkloadKey, _Place] = {}
+    for name in sorted(state.cluster_queues):
+        line = line_of(state, name)
+        active = [each.key for each in line if not _is_set_aside(state, each)]
+        inadmissible = [each.key for each in line if _is_set_aside(state, each)]
+        for position, key in enumerate((*active, *inadmissible), 1):
+            queue = "active" if position <= len(active) else "inadmissible"
+            found[key] = _Place(name, queue, position)
+    return found
+
+
+def _is_set_aside(state: State, workload: Workload) -> bool:
+    """Whether a workload waits until something changes, alone or with its shape. The head of a queue never does."""
+    sleep = state.sleeps.get(workload.cluster_queue)
+    if sleep is not None and sleep.blocked_by == workload.key:
+        return False
+    asleep = sleep is not None and workload.shape in sleep.shapes and workload.stage is not Stage.OFFERED
+    return asleep or workload.stage is Stage.PARKED
 
 
 def _named(state: State, workload: Workload) -> str:

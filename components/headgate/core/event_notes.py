@@ -1,9 +1,9 @@
 """
 The words of Kubernetes Events about workloads, as Kueue has them.
 
-The binder tells them in a cluster (`headgate.processes.binder.events`), a plan lists them
-(`headgate.core.plan.telling`): the same reasons and notes. Waiting times are whole seconds, counted from what the
-workload's record says.
+The binder writes them in a cluster (`headgate.processes.binder.events`), the emulation of Kueue lists them
+(`headgate.testing.reference.telling`): the same reasons and notes. Waiting times are whole seconds, counted from what
+the workload's record says.
 """
 
 from typing import Final

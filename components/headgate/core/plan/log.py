@@ -1,5 +1,5 @@
 """
-The log of a plan: in memory, written by the driver on behalf of each process, folded at once.
+The log of a plan: in memory, written by the caller on behalf of each process, folded at once.
 
 Its commits are those that a broker would hold, with numbers, hash chain and times (`headgate.core.appending`), so
 whatever reads logs, `headgate.core.explain` say, reads a plan's too.
@@ -22,7 +22,7 @@ _NOT_DECIDED = Seq(0)
 
 
 class PlanLog:
-    """`state` is that after the last commit; `now_ms` the clock, which the driver sets."""
+    """`state` is that after the last commit; `now_ms` the clock, which the caller sets."""
 
     __slots__ = ("commits", "now_ms", "state")
 
@@ -31,13 +31,14 @@ class PlanLog:
         self.state: State = fold.new_state(CELL)
         self.commits: list[LoggedCommit] = []
 
-    def append(self, producer: Producer, events: list[Event], decided_at: Seq = _NOT_DECIDED) -> None:
-        """Append one commit and fold it; nothing when there are no events. Raises what `fold.apply` raises."""
+    def append(self, producer: Producer, events: list[Event], decided_at: Seq = _NOT_DECIDED) -> LoggedCommit | None:
+        """Append one commit and fold it; None when there are no events. Raises what `fold.apply` raises."""
         if not events:
-            return
+            return None
         append = Append(events=tuple(events), decided_at=decided_at)
         commit, _ = next_commit(self.state, producer, Epoch(1), append, self.now_ms)
         subject = log_subject(CELL, producer)
         logged = decode_commit(self.state.position + 1, subject, encode_commit(commit), self.now_ms)
         fold.apply(self.state, logged)
         self.commits.append(logged)
+        return logged

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.plan.queues import QueueOfOne, Waiting
 from headgate.events.ids import Shape, UnixMs, WorkloadKey
+from headgate.testing.reference.queues import QueueOfOne, Waiting
 
 A, B, C, D = (WorkloadKey(f"ns/{name}") for name in "abcd")
 

@@ -5,7 +5,7 @@ What Kueue's controllers make of a workload between two cycles (pkg/controller/c
 ClusterQueue's pending queue has it. The two differ: a workload of an inactive ClusterQueue stays in its heap, one in a
 namespace that does not match is tried and set aside. `condition` is the condition that the workload controller writes
 when it looks at a pending workload, `returned` what a workload says when it gives its quota back, as if its job had
-stopped at once. All follow from the state; `headgate.core.plan.rhythm` appends them until nothing changes.
+stopped at once. All follow from the state; `headgate.testing.reference.rhythm` appends them until nothing changes.
 """
 
 from typing import NamedTuple

@@ -11,15 +11,16 @@ from typing import Any
 from headgate.core import conditions
 from headgate.core.activeness import cluster_queue_active
 from headgate.core.cycle import Entry
-from headgate.core.plan.rhythm import Ran, Rhythm
-from headgate.core.plan.stopping import Stop
-from headgate.core.plan.telling import Told
+from headgate.core.plan.dry_run import state_of
 from headgate.core.quota import Ledger
 from headgate.core.shares import share_of
-from headgate.core.state import HOLDS_QUOTA, Stage, Workload
+from headgate.core.state import HOLDS_QUOTA, Workload
 from headgate.core.status import cluster_queue_status
 from headgate.core.trees import root_of
 from headgate.events.ids import WorkloadKey
+from headgate.testing.reference.rhythm import Ran, Rhythm
+from headgate.testing.reference.stopping import Stop
+from headgate.testing.reference.telling import Told
 
 Json = dict[str, Any]
 
@@ -97,15 +98,6 @@ def workload_of(workload: Workload, queue: str) -> Json:
             for each in workload.evictions
         ]
     return shown
-
-
-def state_of(workload: Workload) -> str:
-    """Admitted, QuotaReserved, Finished, Inactive or Pending."""
-    if workload.stage is Stage.FINISHED:
-        return "Finished"
-    if workload.stage in HOLDS_QUOTA and workload.admission is not None:
-        return "Admitted" if conditions.is_true(workload.conditions, conditions.ADMITTED) else "QuotaReserved"
-    return "Pending" if workload.spec.active else "Inactive"
 
 
 def _cluster_queue(rhythm: Rhythm, name: str, pending: int) -> Json:

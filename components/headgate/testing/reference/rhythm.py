@@ -7,7 +7,7 @@ quota back as if its job had stopped at once, enters its queue again if it may, 
 in its cohort tree due. Then the clock goes on by a second, what is due goes back to the heaps, and the next cycle
 begins. Admitted workloads never finish by themselves.
 
-The pending queues are those of `headgate.core.plan.queues`; the state is told through ordinary events. In it a head
+The pending queues are those of `queues`; the state is told through ordinary events. In it a head
 stays offered after its verdict (scope "immediate"), and each workload has a shape of its own: nothing sleeps there.
 """
 
@@ -24,13 +24,8 @@ from headgate.core.novelty import last_fact
 from headgate.core.ordering import priority_of, queued_at
 from headgate.core.places import local_queue_of
 from headgate.core.placing import requeue_at
-from headgate.core.plan import controllers
-from headgate.core.plan.controllers import Why
 from headgate.core.plan.log import PlanLog
 from headgate.core.plan.parents import made_of_parents
-from headgate.core.plan.queues import QueueOfOne, Waiting
-from headgate.core.plan.scans import Scans
-from headgate.core.plan.telling import Told, told
 from headgate.core.selectors import matches_labels
 from headgate.core.shape import hash_of
 from headgate.core.state import PENDING, Stage, State, Workload
@@ -51,6 +46,11 @@ from headgate.events.queueing import (
     WorkloadWoken,
 )
 from headgate.events.registry import Event
+from headgate.testing.reference import controllers
+from headgate.testing.reference.controllers import Why
+from headgate.testing.reference.queues import QueueOfOne, Waiting
+from headgate.testing.reference.scans import Scans
+from headgate.testing.reference.telling import Told, told
 
 SECOND_MS: Final = 1000
 _NOTHING: Final[Mapping[WorkloadKey, str]] = {}

@@ -5,8 +5,8 @@ The rules are Kueue's: `lastAssignmentOutdated` (pkg/scheduler/scheduler.go), an
 `AllocatableResourceGeneration` of a ClusterQueue (pkg/cache/scheduler/clusterqueue.go).
 """
 
-from headgate.core.plan.scans import Scans, Tried
 from headgate.events.ids import WorkloadKey
+from headgate.testing.reference.scans import Scans, Tried
 
 HEAD = WorkloadKey("team-a/head")
 TRIED: Tried = ({"cpu": 0},)

@@ -4,7 +4,7 @@ Kueue's pending queues, by Kueue's own rules (pkg/cache/queue of Kueue 0.19).
 Each ClusterQueue has a heap of the workloads to try, those set aside as inadmissible until something changes, the one
 that is in flight while a cycle decides it, the equivalence classes that were set aside as a whole, and the record of
 its preemptor, which in BestEffortFIFO stays at the head until it is admitted or gone. The driver
-(`headgate.core.plan.rhythm`) calls what Kueue's queue manager and controllers would call; whether a backoff is over or
+(`rhythm`) calls what Kueue's queue manager and controllers would call; whether a backoff is over or
 a namespace matches is its to know.
 
 The queues hold keys and ranks, no workloads: what a workload is stands in the state.

@@ -9,11 +9,11 @@ from typing import Final, Literal
 
 import msgspec
 
-from headgate.core.plan.rhythm import Rhythm
 from headgate.core.state import Workload
 from headgate.events.commit import digest
 from headgate.events.ids import WorkloadKey
 from headgate.events.objects import Admission, Condition
+from headgate.testing.reference.rhythm import Rhythm
 
 STABLE_AFTER: Final = 2
 """Cycles in a row that change nothing, after which a plan stops."""

@@ -1,0 +1,210 @@
+"""
+A dry run of a cell: its queue manager and its scheduler over a log in memory, under a virtual clock.
+
+`headgate plan -f` starts it with the facts of manifests. The machines are those of the processes; the caller passes
+them, because this package must not import the processes. What the other processes and the cluster would make known is
+reduced to what decisions depend on (`reactions`): jobs of evicted workloads stop at once, variants are made and
+switched on and off. No pod is started, and admitted workloads never finish; so their maximum execution times are not
+looked at.
+
+One step is: reactions and the queue manager until neither appends anything, then one decision of the scheduler. A step
+takes `STEP_MS`. When nothing is appended, the clock goes on to the next time that a machine has asked for.
+
+Pure: the clock is an argument, and two runs of one input are equal byte for byte.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.core import conditions
+from headgate.core.machine import Append, Committed, Machine, Settled, WakeAt
+from headgate.core.plan.log import PlanLog
+from headgate.core.plan.reactions import reactions
+from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
+from headgate.events.base import Producer
+from headgate.events.commit import LoggedCommit, digest
+from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadMigrated, WorkloadPreempted
+from headgate.events.facts import ConfigurationObserved, InformersSynced, WorkloadObserved
+from headgate.events.ids import UnixMs, WorkloadKey
+from headgate.events.queueing import LocalQueuesSampled, WorkloadEvicted
+from headgate.events.registry import Event
+
+STEP_MS: Final = 10
+"""How long one step takes: about as long as a cycle of a running cell."""
+
+HORIZON_MS: Final = 365 * 86_400_000
+"""How far the clock goes on at most. What is due later does not happen in a plan."""
+
+QUIET_MS: Final = 3_600_000
+"""How long the clock goes on while nothing happens but samples of the usage of LocalQueues."""
+
+LOOP_AFTER: Final = 5
+"""How often the same workloads may come to hold the same quota."""
+
+Stop = Literal["stable", "loop", "limit"]
+
+MakeMachine = Callable[[State], Machine]
+
+
+class Preempted(msgspec.Struct, frozen=True):
+    """One preemption: the cycle, the workload that has to leave, for whom, and what its condition says."""
+
+    cycle: int
+    workload: WorkloadKey
+    by: WorkloadKey
+    reason: str
+    message: str
+
+
+class DryRun:
+    """
+    See the module's text. `run` once; then `state` is how the cell stands, and `log` has what happened.
+
+    Raises what the fold raises when the facts cannot be folded.
+    """
+
+    def __init__(
+        self,
+        facts: Sequence[Event],
+        configuration: ConfigurationObserved,
+        now_ms: UnixMs,
+        machines: Mapping[Producer, MakeMachine],
+    ) -> None:
+        self.log = PlanLog(now_ms)
+        self._horizon_ms = now_ms + HORIZON_MS
+        self.cycles = 0
+        self.reserved_in: dict[WorkloadKey, int] = {}
+        """The last cycle that reserved quota for a workload."""
+        self.preempted: list[Preempted] = []
+        self._machines = {producer: make(self.log.state) for producer, make in machines.items()}
+        self._wake_at: dict[Producer, UnixMs] = {}
+        self._changed: dict[WorkloadKey, None] = {}
+        """Workloads that events were about since the reactions were asked last."""
+        self._has_evicted = False
+        """Whether a workload had to leave in this step: only then can a run come back to where it was."""
+        self._append(Producer.INFORMER_BRIDGE, (configuration, *map(_without_end, facts), InformersSynced()))
+
+    @property
+    def state(self) -> State:
+        """How things stand."""
+        return self.log.state
+
+    def run(self, cycles_max: int) -> Stop:
+        """
+        Let the machines decide until nothing changes any more, and why it ended.
+
+        `stable`: nothing is left to decide, now or later. `loop`: after an eviction the same workloads hold the same
+        quota for the fifth time. `limit`: there was more to decide after `cycles_max` cycles.
+        """
+        quiet_since_ms = self.log.now_ms
+        seen: Counter[str] = Counter()
+        while True:
+            said = self._react()
+            if self.cycles >= cycles_max and any(self.state.index.offered.values()):
+                return "limit"
+            said |= self._settle(Producer.SCHEDULER)
+            if self._has_evicted:
+                self._has_evicted = False
+                holding = self._holding()
+                seen[holding] += 1
+                if seen[holding] >= LOOP_AFTER:
+                    return "loop"
+            self.log.now_ms = UnixMs(self.log.now_ms + STEP_MS)
+            if said:
+                quiet_since_ms = self.log.now_ms
+            elif not self._skip_to_next(quiet_since_ms):
+                return "stable"
+
+    def _holding(self) -> str:
+        """A digest of which workloads hold how much of which quota. It costs a pass over them."""
+        holders = sorted(key for of_queue in self.state.index.holders.values() for key in of_queue)
+        used = [(key, sorted(self.state.index.usage_of.get(key, {}).items())) for key in holders]
+        return digest(msgspec.json.encode(used))
+
+    def _react(self) -> bool:
+        """Reactions and queue manager until neither has anything to say; whether they had."""
+        has_said = False
+        while True:
+            self._append_reactions()
+            if not self._settle(Producer.QUEUE_MANAGER):
+                return has_said
+            has_said = True
+
+    def _append_reactions(self) -> None:
+        while self._changed:
+            changed, self._changed = self._changed, {}
+            for producer, events in reactions(self.state, changed):
+                self._append(producer, events)
+
+    def _skip_to_next(self, quiet_since_ms: UnixMs) -> bool:
+        """Let the clock go on to the next time that a machine has asked for; False when there is none in sight."""
+        next_ms = min(self._wake_at.values(), default=None)
+        if next_ms is None or next_ms > self._horizon_ms or self.log.now_ms - quiet_since_ms > QUIET_MS:
+            return False
+        self.log.now_ms = max(self.log.now_ms, next_ms)
+        return True
+
+    def _settle(self, producer: Producer) -> bool:
+        """Let one machine decide; whether it has said anything but samples of usage."""
+        said = False
+        self._wake_at.pop(producer, None)
+        for command in self._machines[producer].decide(Settled(self.log.now_ms)):
+            match command:
+                case Append():
+                    said = not all(isinstance(event, LocalQueuesSampled) for event in command.events)
+                    self._append(producer, command.events, command)
+                case WakeAt():
+                    self._wake_at[producer] = command.at_ms
+                case _:
+                    raise AssertionError(f"no machine of a dry run asks for {type(command).__name__}")
+        return said
+
+    def _append(self, producer: Producer, events: Sequence[Event], decided: Append | None = None) -> None:
+        logged = self.log.append(producer, list(events), *((decided.decided_at,) if decided is not None else ()))
+        if logged is None:
+            return
+        for machine in self._machines.values():
+            machine.decide(Committed(logged))
+        self._note(logged)
+
+    def _note(self, logged: LoggedCommit) -> None:
+        for event in logged.commit.events:
+            match event:
+                case CycleDecided():
+                    self.cycles = event.cycle
+                case QuotaReserved():
+                    self.reserved_in[event.workload] = self.cycles
+                case WorkloadPreempted():
+                    said = Preempted(self.cycles, event.workload, event.preemptor, event.reason, event.message)
+                    self.preempted.append(said)
+                    self._has_evicted = True
+                case WorkloadEvicted() | WorkloadMigrated():
+                    self._has_evicted = True
+                case _:
+                    pass
+            key: WorkloadKey | None = getattr(event, "workload", None)
+            if key:
+                self._changed[key] = None
+
+
+def _without_end(fact: Event) -> Event:
+    """A fact as a dry run takes it: no workload has a maximum execution time."""
+    if not isinstance(fact, WorkloadObserved) or fact.spec.maximum_execution_time_seconds is None:
+        return fact
+    return replace(fact, spec=replace(fact.spec, maximum_execution_time_seconds=None))
+
+
+def state_of(workload: Workload) -> str:
+    """How a workload stands, in a word: Admitted, QuotaReserved, Finished, Inactive or Pending."""
+    if workload.stage is Stage.FINISHED:
+        return "Finished"
+    if workload.stage in HOLDS_QUOTA and workload.admission is not None:
+        return "Admitted" if conditions.is_true(workload.conditions, conditions.ADMITTED) else "QuotaReserved"
+    return "Pending" if workload.spec.active else "Inactive"
+
+
+__all__ = ["DryRun", "MakeMachine", "Preempted", "Stop", "state_of"]

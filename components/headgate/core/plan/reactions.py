@@ -1,0 +1,65 @@
+"""
+What a dry run takes for granted: what the other processes and the cluster would make known in answer to a decision.
+
+- The job of an evicted workload stops at once, and whoever else runs a workload gives its quota back at once.
+- A workload whose ClusterQueue tries every flavor at once becomes a parent with variants (`parents`), and its variants
+  are switched on and off as `headgate.core.families` says.
+
+`headgate.core.plan.dry_run` appends them in the name of the process that would.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from headgate.core import families, leaving, variants
+from headgate.core.novelty import last_fact
+from headgate.core.owners import job_of
+from headgate.core.plan.parents import made_of_parents
+from headgate.core.state import PENDING, Stage, State, Workload
+from headgate.events.base import Producer
+from headgate.events.facts import JobObserved
+from headgate.events.ids import WorkloadKey
+from headgate.events.registry import Event
+
+Reaction = tuple[Producer, Sequence[Event]]
+
+
+def reactions(state: State, changed: Iterable[WorkloadKey]) -> list[Reaction]:
+    """What follows from how these workloads stand now, and the process that would say it."""
+    found: list[Reaction] = []
+    members = [state.workloads[key] for key in changed if key in state.workloads]
+    for workload in members:
+        if workload.stage is Stage.EVICTED:
+            found += _stopped(state, workload)
+    if any(each.stage in PENDING and families.never_queues(state, each) for each in members):
+        found.append((Producer.INFORMER_BRIDGE, made_of_parents(state)))
+    parents = {each.key: each for member in members for each in (member, *families.relatives(state, member))}
+    for _, parent in sorted(parents.items()):
+        if variants.is_parent(parent):
+            found.append((Producer.INFORMER_BRIDGE, _switched(state, parent)))
+    return [(producer, events) for producer, events in found if events]
+
+
+def _stopped(state: State, workload: Workload) -> list[Reaction]:
+    """The work of an evicted workload has ended: its Job is suspended without pods, or its owner says so."""
+    record = job_of(state, workload)
+    if record is not None:
+        if record.job.suspended and not record.job.active:
+            return []
+        stopped = msgspec.structs.replace(record.job, suspended=True, active=0, ready=0)
+        job = next(key for key, each in state.jobs.items() if each is record)
+        return [(Producer.INFORMER_BRIDGE, [JobObserved(job=job, spec=stopped)])]
+    if families.waits_for_parent(state, workload) or leaving.release(state, workload) is not None:
+        return []
+    return [(Producer.QUEUE_MANAGER, [leaving.released(workload)])]
+
+
+def _switched(state: State, parent: Workload) -> list[Event]:
+    family = families.family_of(state, parent)
+    if family is None:
+        return []
+    return [
+        msgspec.structs.replace(last_fact(member), spec=msgspec.structs.replace(member.spec, active=active))
+        for member, active in families.switches(family)
+    ]
