@@ -1,0 +1,158 @@
+"""Every file of `examples/` does what its first comment says. A file that no test here names fails the last one."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headgate.adapters.jetstream import connect
+from headgate.adapters.jetstream.embedded import EmbeddedServer
+from headgate.adapters.jetstream.feed import open_feed
+from headgate.adapters.log import Entry
+from headgate.events.commit import LoggedCommit, decode_entry
+from headgate.events.decisions import PodPlaced
+from headgate.processes.feeding import messages_of
+from headgate.testing.world import World
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def logged(entry: Entry) -> LoggedCommit:
+    """A commit as the log has it."""
+    return decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
+
+
+def planned(headgate: Callable, name: str, *arguments: object) -> dict[str, Any]:
+    """What `headgate plan` says of an example."""
+    answer = headgate("plan", "-f", EXAMPLES / name, *arguments, "-o", "json")
+    report: dict[str, Any] = json.loads(answer.out)
+    return report
+
+
+def admitted(report: dict[str, Any]) -> dict[str, int]:
+    """Who holds quota at the end, and with how many pods."""
+    return {_name(each): each["pod_sets"][0]["count"] for each in report["admitted"]}
+
+
+def _name(row: dict[str, Any]) -> str:
+    name: str = (row.get("job") or row["workload"]).partition("/")[2]
+    return name
+
+
+def waiting(report: dict[str, Any]) -> set[str]:
+    """Who waits at the end."""
+    return {_name(each) for each in report["waiting"]}
+
+
+def preempted(report: dict[str, Any]) -> set[str]:
+    """Who was preempted on the way."""
+    return {_name(each) for each in report["preempted"]}
+
+
+def test_quota_and_queue(headgate: Callable) -> None:
+    """Two of three jobs fit into the quota."""
+    report = planned(headgate, "quota-and-queue.yaml")
+    assert (admitted(report), waiting(report)) == ({"fits-1": 4, "fits-2": 4}, {"waits"})
+
+
+def test_cohort_and_borrowing(headgate: Callable) -> None:
+    """A job borrows up to the borrowing limit, and one that needs more waits for good."""
+    report = planned(headgate, "cohort-and-borrowing.yaml")
+    assert (admitted(report), waiting(report)) == ({"big": 12}, {"bigger"})
+    assert report["waiting"][0]["reason"] == "ExceedsMaxQuota"
+
+
+def test_preemption(headgate: Callable) -> None:
+    """The workload of lower priority is preempted."""
+    report = planned(headgate, "preemption.yaml")
+    assert (admitted(report), waiting(report), preempted(report)) == ({"urgent": 8}, {"low"}, {"low"})
+
+
+def test_fair_sharing(headgate: Callable) -> None:
+    """Each team ends with half of what both borrow; without fair sharing nobody is preempted."""
+    report = planned(headgate, "fair-sharing.yaml", "--config", EXAMPLES / "configuration.yaml")
+    assert admitted(report) == {"borrower-1": 2, "borrower-2": 2, "share-1": 2, "share-2": 2}
+    assert preempted(report) == {"borrower-3", "borrower-4"}
+    assert not preempted(planned(headgate, "fair-sharing.yaml"))
+
+
+def test_admission_checks(headgate: Callable) -> None:
+    """The quota is reserved, and the check is waited for."""
+    report = planned(headgate, "admission-checks.yaml")
+    assert admitted(report) == {"checked": 4}
+    assert not report["all_admitted"]
+    assert "budget" in headgate("plan", "-f", EXAMPLES / "admission-checks.yaml").out
+
+
+def test_partial_admission(headgate: Callable) -> None:
+    """A job that is content with fewer pods gets as many as fit."""
+    report = planned(headgate, "partial-admission.yaml")
+    assert (admitted(report), waiting(report)) == ({"shrinks": 8}, {"stiff"})
+
+
+def test_elastic_job(headgate: Callable) -> None:
+    """The larger slice replaces the smaller one."""
+    report = planned(headgate, "elastic-job.yaml")
+    assert (admitted(report), waiting(report)) == ({"grows": 6}, set())
+
+
+def test_configuration(headgate: Callable) -> None:
+    """The configuration file is accepted, and it is the one that switches fair sharing on."""
+    file = EXAMPLES / "configuration.yaml"
+    assert headgate("plan", "-f", EXAMPLES / "elastic-job.yaml", "--config", file).code == 0
+    assert "fairSharing" in file.read_text()
+
+
+def test_node() -> None:
+    """The simulated cluster takes the node, and all pods of the jobs are bound to it."""
+    entries: list[Entry] = []
+    world = World(cell="example", sink=lambda *entry: entries.append(Entry(*entry)))
+    for name in ("node.yaml", "quota-and-queue.yaml"):
+        world.apply(*yaml.safe_load_all((EXAMPLES / name).read_text()))
+    world.run(until_ms=world.clock.now_ms + 300_000)
+    events = [event for each in entries for event in logged(each).commit.events]
+    assert [event.node for event in events if isinstance(event, PodPlaced)] == ["node-1"] * 12
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_follow_script(demo_log: Path) -> None:
+    """It names every admission of a log with the time that it took."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = [str(EXAMPLES / "follow.sh"), "--log", str(demo_log)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert len(rows) == len({row["workload"] for row in rows}) == 40
+    assert all(row["clusterQueue"] and row["waited_s"] >= 0 for row in rows)
+
+
+@pytest.mark.anyio
+async def test_subscriber(tmp_path: Path, demo_entries: list[Entry], capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints the admissions of a feed, each with its position."""
+    spec = importlib.util.spec_from_file_location("subscribe", EXAMPLES / "subscribe.py")
+    assert spec is not None
+    assert spec.loader is not None
+    subscribe = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(subscribe)
+    async with EmbeddedServer(tmp_path / "nats") as server:
+        async with connect(server.url, name="test") as connection:
+            feed = await open_feed(connection, "demo")
+            await feed.publish_all([each for entry in demo_entries for each in messages_of("demo", logged(entry))])
+        await subscribe.follow(server.url, "demo", lines_max=40)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 40
+    assert all(" workload.admitted " in line for line in lines)
+
+
+def test_every_example_is_tested() -> None:
+    """A new file needs a test."""
+    tested = Path(__file__).read_text()
+    files = {path.name for path in EXAMPLES.iterdir() if path.is_file()} - {"README.md"}
+    assert not [name for name in files if f'"{name}"' not in tested]
