@@ -112,7 +112,7 @@ def test_everything_that_decides_is_read() -> None:
     assert whole.object_retention_policies == RetentionPolicies(
         after_finished_ms=0, after_deactivated_by_kueue_ms=86_400_000
     )
-    assert whole.feature_gates == {"PartialAdmission": False, "PriorityBoost": True}
+    assert whole.feature_gates == {**gates.DEFAULTS, "PartialAdmission": False, "PriorityBoost": True}
 
 
 def test_what_has_no_bearing_is_read_over() -> None:
@@ -261,7 +261,7 @@ def test_a_gate_takes_those_along_that_require_it() -> None:
     assert not gates.enabled(configuration, gates.PRESERVE_SCAN_PROGRESS)
     assert gates.enabled(read(), gates.PRESERVE_SCAN_PROGRESS)
     off = {"TopologyAwareScheduling": False}
-    assert read(featureGates=off).feature_gates == off
+    assert read(featureGates=off).feature_gates == gates.DEFAULTS
     with pytest.raises(ConfigurationError, match="requires TopologyAwareScheduling to be enabled"):
         read(featureGates={**off, "TASFailedNodeReplacement": True})
 
@@ -287,8 +287,9 @@ def test_every_gate_that_headgate_asks_for_has_kueues_default() -> None:
 
 
 def test_every_gate_may_be_set_to_its_default() -> None:
-    """And then says nothing."""
-    assert read(featureGates={gate.name: gate.is_on for gate in gates.KNOWN.values()}).feature_gates == {}
+    """And is recorded like one that the file does not name."""
+    everything = {gate.name: gate.is_on for gate in gates.KNOWN.values()}
+    assert read(featureGates=everything).feature_gates == read().feature_gates == gates.DEFAULTS
 
 
 # --- parts ---------------------------------------------------------------------------------------------------------
@@ -296,10 +297,11 @@ def test_every_gate_may_be_set_to_its_default() -> None:
 
 def test_parts_of_a_scenario_are_on_by_being_there() -> None:
     """`{"fairSharing": {}}` shares with the default strategies; what is not named is off."""
-    assert read_parts({}, {}) == Configuration() == read_parts(None, None)
+    assert read_parts({}, {}) == Configuration(feature_gates=gates.DEFAULTS) == read_parts(None, None)
     parts = read_parts({"fairSharing": {}}, {"PartialAdmission": False})
     assert parts == Configuration(
-        fair_sharing=FairSharingConfiguration(preemption_strategies=BOTH), feature_gates={"PartialAdmission": False}
+        fair_sharing=FairSharingConfiguration(preemption_strategies=BOTH),
+        feature_gates={**gates.DEFAULTS, "PartialAdmission": False},
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.support.queueing import QueueCell
 
 from headgate.adapters.telemetry.metrics import Metrics
-from headgate.core.gates import check
+from headgate.core.gates import effective
 from headgate.core.unadmitted import shown_reason
 from headgate.events import facts
 from headgate.events.configuration import Configuration
@@ -18,7 +18,7 @@ A = WorkloadKey("team/a")
 
 def cell(**gates: bool) -> QueueCell:
     made = QueueCell()
-    made.see(facts.ConfigurationObserved(configuration=Configuration(feature_gates=check(gates))))
+    made.see(facts.ConfigurationObserved(configuration=Configuration(feature_gates=effective(gates))))
     return made.ready()
 
 
@@ -46,7 +46,7 @@ NOTHING_RESERVED = ("False", "NoReservation", "The workload has no reservation")
 )
 def test_without_observability_reasons_are_those_of_before(exact: str, legacy: str) -> None:
     """Kueue's UnadmittedWorkloadReasonWithFallback, reason by reason."""
-    off = Configuration(feature_gates=check({"UnadmittedWorkloadsObservability": False}))
+    off = Configuration(feature_gates=effective({"UnadmittedWorkloadsObservability": False}))
     assert shown_reason(off, exact) == legacy
     assert shown_reason(Configuration(), exact) == exact
 

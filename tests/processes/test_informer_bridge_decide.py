@@ -8,7 +8,9 @@ from tests.support.cell import drive
 from tests.support.logs import TestLog
 from tests.support.playing import cluster_queue, flavor, job, local_queue, namespace, node
 
-from headgate.core import fold
+from headgate.core import configuration as reading
+from headgate.core import fold, gates
+from headgate.core.configuration import read_document
 from headgate.core.ingest import RESOURCES
 from headgate.core.machine import Call, Changed, Committed, Completed, Listed, Resumed, Settled
 from headgate.events import effects, facts
@@ -17,7 +19,7 @@ from headgate.events.configuration import Configuration, FairSharingConfiguratio
 from headgate.events.decisions import QuotaReserved
 from headgate.events.objects import Admission, LabelSelector, PodSetAssignment
 from headgate.events.queueing import WorkloadEvicted, WorkloadReleased
-from headgate.processes.configuring import KUEUES_DEFAULTS
+from headgate.processes.configuring import KUEUES_DEFAULTS, KUEUES_DOCUMENT
 from headgate.processes.informer_bridge import decide
 from headgate.processes.informer_bridge.decide import InformerBridge
 
@@ -30,6 +32,11 @@ def raw(manifest: Json, **metadata: Any) -> bytes:
     return msgspec.json.encode({**manifest, "metadata": meta})
 
 
+def observed(configuration: Configuration | None) -> facts.ConfigurationObserved | None:
+    """A configuration that comes from no file."""
+    return None if configuration is None else facts.ConfigurationObserved(configuration=configuration)
+
+
 class Bridge:
     """A bridge and its log: `settle` appends what it wants and tells it so."""
 
@@ -40,7 +47,7 @@ class Bridge:
         new_log: Configuration | None = None,
     ) -> None:
         self.log = log or TestLog()
-        self.machine = InformerBridge(self.log.state, configuration, new_log=new_log)
+        self.machine = InformerBridge(self.log.state, observed(configuration), new_log=observed(new_log))
 
     def change(self, resource: str, manifest: Json, kind: str = "MODIFIED", **metadata: Any) -> None:
         assert self.machine.decide(Changed(resource, kind, raw(manifest, **metadata), "")) == []
@@ -156,6 +163,38 @@ def test_without_a_configuration_the_logs_stays() -> None:
     changed = Bridge(first.log, Configuration())
     changed.settle()
     assert changed.log.state.configuration == Configuration()
+
+
+def test_a_version_with_other_defaults_appends_what_is_in_effect_now_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file in the log is read again with the defaults of that version; what it sets itself stays."""
+    document = {**KUEUES_DOCUMENT, "featureGates": {"PartialAdmission": False}}
+    log = TestLog()
+    log.append(Producer.INFORMER_BRIDGE, read_document(document))
+    assert Bridge(log).settle() == ((), [])
+    monkeypatch.setitem(gates.DEFAULTS, gates.RECLAIMABLE_PODS, False)
+    known = msgspec.structs.replace(gates.KNOWN[gates.RECLAIMABLE_PODS], is_on=False)
+    monkeypatch.setitem(gates.KNOWN, gates.RECLAIMABLE_PODS, known)
+    monkeypatch.setattr(reading, "DEFAULTS", msgspec.structs.replace(reading.DEFAULTS, timeout_ms=1))
+    newer = Bridge(log)
+    (event,), _ = newer.settle()
+    assert isinstance(event, facts.ConfigurationObserved)
+    assert event.document == document
+    assert not event.configuration.feature_gates[gates.RECLAIMABLE_PODS]
+    assert not event.configuration.feature_gates[gates.PARTIAL_ADMISSION]
+    assert event.configuration.wait_for_pods_ready is not None
+    assert event.configuration.wait_for_pods_ready.timeout_ms == 1
+    assert Bridge(log).settle() == ((), [])
+
+
+def test_a_file_in_the_log_that_cannot_be_read_any_more_changes_nothing() -> None:
+    """A version that refuses what an earlier one took keeps the configuration, and says why."""
+    log = TestLog()
+    configuration = Configuration(fair_sharing=FairSharingConfiguration())
+    document = {**KUEUES_DOCUMENT, "queueVisibility": {}}
+    log.append(Producer.INFORMER_BRIDGE, facts.ConfigurationObserved(configuration=configuration, document=document))
+    bridge = Bridge(log)
+    assert bridge.settle() == ((), [])
+    assert bridge.machine.unread.startswith("queueVisibility: Kueue has no such field")
 
 
 def test_a_new_log_begins_with_kueues_defaults() -> None:

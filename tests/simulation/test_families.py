@@ -12,6 +12,7 @@ from tests.simulation.test_seeds import JOBS, WORKLOADS, faults_of
 from headgate.core.invariants import forgotten
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration, WaitForPodsReady
+from headgate.events.facts import ConfigurationObserved
 from headgate.processes.binder.decide import Binder
 from headgate.processes.informer_bridge.decide import InformerBridge
 from headgate.testing.cluster.kinds import BY_PLURAL
@@ -35,7 +36,9 @@ def cell(
     """A node per flavor, one CPU of quota in each; the flavors are tried all at once. Every Event is told."""
     machines = {
         **MACHINES,
-        Producer.INFORMER_BRIDGE: lambda state: InformerBridge(state, configuration),
+        Producer.INFORMER_BRIDGE: lambda state: InformerBridge(
+            state, ConfigurationObserved(configuration=configuration)
+        ),
         Producer.BINDER: lambda state: Binder(state, "all"),
     }
     world = World(seed=seed, faults=faults, machines=machines)

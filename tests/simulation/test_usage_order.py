@@ -12,6 +12,7 @@ from headgate.core import fold
 from headgate.core.invariants import forgotten
 from headgate.events.base import Producer
 from headgate.events.configuration import AdmissionFairSharingConfiguration, Configuration
+from headgate.events.facts import ConfigurationObserved
 from headgate.processes.informer_bridge.decide import InformerBridge
 from headgate.testing.cluster.kinds import BY_PLURAL
 from headgate.testing.world import MACHINES, NO_FAULTS, Faults, World
@@ -28,7 +29,10 @@ FAIR = Configuration(
 
 def cell(faults: Faults = NO_FAULTS, seed: int = 0) -> World:
     """One node, one CPU of quota, and two LocalQueues, `team-a/greedy` and `team-a/modest`."""
-    machines = {**MACHINES, Producer.INFORMER_BRIDGE: lambda state: InformerBridge(state, FAIR)}
+    machines = {
+        **MACHINES,
+        Producer.INFORMER_BRIDGE: lambda state: InformerBridge(state, ConfigurationObserved(configuration=FAIR)),
+    }
     world = World(seed=seed, faults=faults, machines=machines)
     quotas = [{"name": "cpu", "nominalQuota": "1"}, {"name": "memory", "nominalQuota": "64Gi"}]
     groups = [{"coveredResources": ["cpu", "memory"], "flavors": [{"name": "spot", "resources": quotas}]}]

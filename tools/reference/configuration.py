@@ -41,7 +41,10 @@ _SECTIONS: Final = (
 
 def configuration_page() -> str:
     """`docs/reference/configuration.md`."""
-    decides = ["## Fields that decide\n\nThe tables show how the log spells each field, and its default."]
+    decides = [
+        "## Fields that decide\n\nThe tables show how the log spells each field, and what it means where a log of an "
+        "earlier version leaves it out."
+    ]
     decides += [f"{docstring(section)}\n\n{_fields(section)}" for section in _SECTIONS]
     without = ", ".join(code(name) for name in reading.WITHOUT_EFFECT)
     accepted = (
@@ -64,7 +67,7 @@ def _fields(section: type[msgspec.Struct]) -> str:
             default = default()
         shown = "required" if default is msgspec.NODEFAULT else code(msgspec.json.encode(default).decode())
         rows.append((code(field.name), shown))
-    return table(("in the log", "default"), rows)
+    return table(("in the log", "left out"), rows)
 
 
 def _gates() -> str:

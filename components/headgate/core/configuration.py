@@ -27,9 +27,10 @@ from headgate.events.configuration import (
     WaitForPodsReady,
     WakePolicyName,
 )
+from headgate.events.facts import ConfigurationObserved
 from headgate.events.objects import LabelSelector, Requirement
 
-__all__ = ["ConfigurationError", "read_configuration", "read_parts"]
+__all__ = ["ConfigurationError", "read_configuration", "read_document", "read_parts"]
 
 GROUP = "config.kueue.x-k8s.io"
 V1BETA1 = f"{GROUP}/v1beta1"
@@ -38,7 +39,34 @@ V1BETA2 = f"{GROUP}/v1beta2"
 _STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 
 
-_DEFAULT_WAIT_MS = 1_800_000
+class Defaults(msgspec.Struct, frozen=True):
+    """
+    What a file that leaves a field out means, as it is Kueue's default. One that is read with them is recorded whole.
+
+    `..._v1beta1` are those of that version, where they differ. None is no limit, or for ever.
+    """
+
+    preemption_waits: bool = True
+    wake_policy: WakePolicyName = "Bounded"
+    preemption_strategies: tuple[str, ...] = _STRATEGIES
+    usage_half_life_ms: int = 0
+    usage_sampling_interval_ms: int = 300_000
+    waits_for_pods_ready: bool = True
+    timeout_ms: int = 1_800_000
+    timeout_ms_v1beta1: int = 300_000
+    block_admission: bool = False
+    block_admission_v1beta1: bool = True
+    timestamp: str = "Eviction"
+    backoff_limit_count: int | None = None
+    backoff_base_s: int = 60
+    backoff_max_s: int = 3600
+    transformation_strategy: str = "Retain"
+    quota_check_strategy: str = ""
+    after_finished_ms: int | None = None
+    after_deactivated_by_kueue_ms: int | None = None
+
+
+DEFAULTS = Defaults()
 JOB_FRAMEWORK = "batch/job"
 _FRAMEWORKS = (
     JOB_FRAMEWORK,
@@ -90,13 +118,24 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
         raise ConfigurationError("kind", f"{kind!r} is not known", "write Configuration")
     is_old = version == V1BETA1
     flags = root.flags("featureGates")
-    waits = flags.pop(gates.PREEMPTION_WAITS, True)
+    waits = flags.pop(gates.PREEMPTION_WAITS, DEFAULTS.preemption_waits)
     read = msgspec.structs.replace(_read(root, flags, is_old=is_old), preemption_waits=waits)
-    if not is_old and not root.has("waitForPodsReady"):
+    if not is_old and not root.has("waitForPodsReady") and DEFAULTS.waits_for_pods_ready:
         read = msgspec.structs.replace(read, wait_for_pods_ready=_wait_for_pods_ready(Fields({}), is_old=False))
     selector = read.managed_jobs_namespace_selector or _all_but("kube-system", root.text("namespace", "kueue-system"))
     read = msgspec.structs.replace(read, managed_jobs_namespace_selector=selector)
     return _by_gates(read)
+
+
+def read_document(document: Mapping[str, Any]) -> ConfigurationObserved:
+    """
+    The fact that a file is the configuration, with what decides of the file itself. Raises ConfigurationError.
+
+    A later version reads the recorded file again with its own defaults.
+    """
+    read = read_configuration(document)
+    kept = {name: value for name, value in document.items() if name not in WITHOUT_EFFECT}
+    return ConfigurationObserved(configuration=read, document=msgspec.json.decode(msgspec.json.encode(kept)))
 
 
 def read_parts(config: Mapping[str, Any] | None, features: Mapping[str, bool] | None) -> Configuration:
@@ -112,14 +151,15 @@ def read_parts(config: Mapping[str, Any] | None, features: Mapping[str, bool] | 
 
 def _read(root: Fields, flags: Mapping[str, bool], *, is_old: bool) -> Configuration:
     configuration = Configuration(
-        feature_gates=gates.check(flags),
+        feature_gates=gates.effective(flags),
         fair_sharing=_fair_sharing(root.section("fairSharing"), is_old=is_old),
         admission_fair_sharing=_admission_fair_sharing(root.section("admissionFairSharing")),
         wait_for_pods_ready=_wait_for_pods_ready(root.section("waitForPodsReady"), is_old=is_old),
-        resources=_resources(root.section("resources")),
-        object_retention_policies=_retention(root.section("objectRetentionPolicies")),
+        resources=_resources(root.section("resources") or Fields({})),
+        object_retention_policies=_retention(root.section("objectRetentionPolicies") or Fields({})),
         managed_jobs_namespace_selector=_managed_namespaces(root),
         wake_policy=_wake_policy(root.section("headgate")),
+        preemption_waits=False,
     )
     if root.flag("manageJobsWithoutQueueName"):
         problem = "Headgate manages only Jobs that name a queue"
@@ -136,8 +176,8 @@ def _read(root: Fields, flags: Mapping[str, bool], *, is_old: bool) -> Configura
 def _wake_policy(section: Fields | None) -> WakePolicyName:
     """The section `headgate`, which Kueue does not have."""
     if section is None:
-        return "Bounded"
-    name = section.choice("wakePolicy", get_args(WakePolicyName), "Bounded")
+        return DEFAULTS.wake_policy
+    name = section.choice("wakePolicy", get_args(WakePolicyName), DEFAULTS.wake_policy)
     section.done()
     return cast(WakePolicyName, name)
 
@@ -235,7 +275,7 @@ def _fair_sharing(section: Fields | None, *, is_old: bool) -> FairSharingConfigu
     if section is None:
         return None
     is_on = section.flag("enable") if is_old else True
-    strategies = section.texts("preemptionStrategies") or _STRATEGIES
+    strategies = section.texts("preemptionStrategies") or DEFAULTS.preemption_strategies
     section.done()
     if strategies not in {_STRATEGIES, _STRATEGIES[:1], _STRATEGIES[1:]}:
         remedy = f"write [{', '.join(_STRATEGIES)}] or one of the two"
@@ -247,8 +287,8 @@ def _admission_fair_sharing(section: Fields | None) -> AdmissionFairSharingConfi
     if section is None:
         return None
     read = AdmissionFairSharingConfiguration(
-        usage_half_life_ms=section.duration_ms("usageHalfLifeTime") or 0,
-        usage_sampling_interval_ms=section.duration_ms("usageSamplingInterval") or 300_000,
+        usage_half_life_ms=section.duration_ms("usageHalfLifeTime") or DEFAULTS.usage_half_life_ms,
+        usage_sampling_interval_ms=section.duration_ms("usageSamplingInterval") or DEFAULTS.usage_sampling_interval_ms,
         resource_weights=section.weights("resourceWeights"),
     )
     section.done()
@@ -259,39 +299,41 @@ def _wait_for_pods_ready(section: Fields | None, *, is_old: bool) -> WaitForPods
     if section is None:
         return None
     is_on = section.flag("enable") if is_old else True
-    timeout_ms = section.duration_ms("timeout") or (300_000 if is_old else _DEFAULT_WAIT_MS)
+    default_ms, blocks = DEFAULTS.timeout_ms, DEFAULTS.block_admission
+    if is_old:
+        default_ms, blocks = DEFAULTS.timeout_ms_v1beta1, DEFAULTS.block_admission_v1beta1
+    timeout_ms = section.duration_ms("timeout") or default_ms
     recovery_ms = section.duration_ms("recoveryTimeout")
     read = WaitForPodsReady(
         timeout_ms=timeout_ms,
         recovery_timeout_ms=timeout_ms if recovery_ms is None else recovery_ms,
-        block_admission=section.flag("blockAdmission", default=is_old),
-        requeuing_strategy=_requeuing(section.section("requeuingStrategy")),
+        block_admission=section.flag("blockAdmission", default=blocks),
+        requeuing_strategy=_requeuing(section.section("requeuingStrategy") or Fields({})),
     )
     section.done()
     return read if is_on else None
 
 
-def _requeuing(section: Fields | None) -> RequeuingStrategy:
-    if section is None:
-        return RequeuingStrategy()
+def _requeuing(section: Fields) -> RequeuingStrategy:
+    limit = section.count("backoffLimitCount")
     base_s, max_s = section.count("backoffBaseSeconds"), section.count("backoffMaxSeconds")
     read = RequeuingStrategy(
-        timestamp=section.choice("timestamp", ("Eviction", "Creation"), "Eviction"),
-        backoff_limit_count=section.count("backoffLimitCount"),
-        backoff_base_s=60 if base_s is None else base_s,
-        backoff_max_s=3600 if max_s is None else max_s,
+        timestamp=section.choice("timestamp", ("Eviction", "Creation"), DEFAULTS.timestamp),
+        backoff_limit_count=DEFAULTS.backoff_limit_count if limit is None else limit,
+        backoff_base_s=DEFAULTS.backoff_base_s if base_s is None else base_s,
+        backoff_max_s=DEFAULTS.backoff_max_s if max_s is None else max_s,
     )
     section.done()
     return read
 
 
-def _resources(section: Fields | None) -> ResourcesConfiguration:
-    if section is None:
-        return ResourcesConfiguration()
+def _resources(section: Fields) -> ResourcesConfiguration:
     read = ResourcesConfiguration(
         exclude_resource_prefixes=section.texts("excludeResourcePrefixes"),
         transformations=tuple(_transformation(each) for each in section.sections("transformations")),
-        quota_check_strategy=section.choice("quotaCheckStrategy", ("BlockUndeclared", "IgnoreUndeclared"), ""),
+        quota_check_strategy=section.choice(
+            "quotaCheckStrategy", ("BlockUndeclared", "IgnoreUndeclared"), DEFAULTS.quota_check_strategy
+        ),
     )
     inputs = [each.input for each in read.transformations]
     for index, name in enumerate(inputs):
@@ -313,7 +355,7 @@ def _resources(section: Fields | None) -> ResourcesConfiguration:
 def _transformation(section: Fields) -> ResourceTransformation:
     read = ResourceTransformation(
         input=section.text("input"),
-        strategy=section.choice("strategy", ("Retain", "Replace"), "Retain"),
+        strategy=section.choice("strategy", ("Retain", "Replace"), DEFAULTS.transformation_strategy),
         multiply_by=section.text("multiplyBy"),
         outputs=section.quantities("outputs"),
     )
@@ -321,15 +363,16 @@ def _transformation(section: Fields) -> ResourceTransformation:
     return read
 
 
-def _retention(section: Fields | None) -> RetentionPolicies:
-    workloads = None if section is None else section.section("workloads")
-    if section is not None:
-        section.done()
-    if workloads is None:
-        return RetentionPolicies()
+def _retention(section: Fields) -> RetentionPolicies:
+    workloads = section.section("workloads") or Fields({})
+    section.done()
+    finished_ms = workloads.duration_ms("afterFinished")
+    deactivated_ms = workloads.duration_ms("afterDeactivatedByKueue")
     read = RetentionPolicies(
-        after_finished_ms=workloads.duration_ms("afterFinished"),
-        after_deactivated_by_kueue_ms=workloads.duration_ms("afterDeactivatedByKueue"),
+        after_finished_ms=DEFAULTS.after_finished_ms if finished_ms is None else finished_ms,
+        after_deactivated_by_kueue_ms=(
+            DEFAULTS.after_deactivated_by_kueue_ms if deactivated_ms is None else deactivated_ms
+        ),
     )
     workloads.done()
     return read

@@ -63,6 +63,7 @@ def _configuration_observed(state: State, event: facts.ConfigurationObserved, co
     """Anything may be decided otherwise from here on, and what is held may be charged otherwise."""
     counted = gates.enabled(state.configuration, gates.RECLAIMABLE_PODS)
     state.configuration = event.configuration
+    state.configuration_document = event.document
     fold_usage.reconfigure(state)
     for cluster_queue in state.index.pending:
         renew(state, cluster_queue)

@@ -2,8 +2,12 @@
 Feature gates, by Kueue's names: what each defaults to, and what a configuration makes of it.
 
 Pure code asks `enabled(state.configuration, gates.X)`; nothing else in the core reads `Configuration.feature_gates`.
-`check` is what a configuration's gates go through on their way in. `DEFAULTS` has the gates that Headgate asks for;
-`KNOWN` every gate of Kueue, so that one that Headgate does not have is told from one that nobody has.
+`effective` is what a configuration's gates go through on their way into the log: every gate that a decision can read
+is recorded with its value, so a default that changes later changes no replay. `UNRECORDED` has the values that count
+in logs of the versions that recorded only gates with another value than their default; it never changes.
+
+`DEFAULTS` has the gates that Headgate reads and what they are where a configuration does not set them; `KNOWN` has
+every gate of Kueue, so that a gate that Headgate does not have is distinguished from one that does not exist.
 """
 
 from collections.abc import Mapping
@@ -52,6 +56,38 @@ DEFAULTS: dict[str, bool] = {
     UNADMITTED_EXPLICIT_STATUS: False,
     UNADMITTED_OBSERVABILITY: True,
 }
+
+UNRECORDED: Mapping[str, bool] = {
+    ADMISSION_FAIR_SHARING: True,
+    CONCURRENT_ADMISSION: False,
+    DISABLE_WAIT_FOR_PODS_READY: False,
+    ELASTIC_JOBS: True,
+    FAIR_SHARING_PREEMPT_WITHIN_NOMINAL: True,
+    FAIR_SHARING_PRIORITIZE_NON_BORROWING: True,
+    ORCHESTRATED_PREEMPTION: False,
+    PARTIAL_ADMISSION: True,
+    PRESERVE_SCAN_PROGRESS: True,
+    PRIORITIZE_PREEMPTOR_WORKLOADS: False,
+    PRIORITY_BOOST: False,
+    PRIORITY_SORTING_WITHIN_COHORT: True,
+    QUOTA_CHECK_STRATEGY: True,
+    RECLAIMABLE_PODS: True,
+    RECOMPUTE_UPON_OVERLAP: True,
+    SCHEDULING_EQUIVALENCE_HASHING: True,
+    UNADMITTED_EXPLICIT_STATUS: False,
+    UNADMITTED_OBSERVABILITY: True,
+}
+"""
+What a gate is where the log does not record it: the defaults of the versions that did not record them all.
+
+A gate that is added to `DEFAULTS` is added here with the value that stands for how earlier versions decided.
+"""
+
+UNRECORDED_REQUIREMENTS: Mapping[str, str] = {
+    PRESERVE_SCAN_PROGRESS: "FlavorFungibility",
+    UNADMITTED_EXPLICIT_STATUS: UNADMITTED_OBSERVABILITY,
+}
+"""The gate without which an unrecorded gate is off, in logs of those versions."""
 
 PREEMPTION_WAITS = "HeadgatePreemptionWaits"
 """
@@ -176,10 +212,12 @@ KNOWN: Mapping[str, Gate] = {gate.name: gate for gate in map(_read, _TABLE.strip
 
 
 def enabled(configuration: Configuration, gate: str) -> bool:
-    """Whether a gate is on, and all that it requires. Raises KeyError when Headgate does not have it."""
-    default = DEFAULTS[gate]
-    given = configuration.feature_gates
-    return default if not given else _is_on(given, gate)
+    """Whether a gate is on in this log. Raises KeyError when Headgate does not have it."""
+    recorded = configuration.feature_gates.get(gate)
+    if recorded is not None:
+        return recorded
+    required = UNRECORDED_REQUIREMENTS.get(gate)
+    return UNRECORDED[gate] and (required is None or configuration.feature_gates.get(required, True))
 
 
 def _is_on(given: Mapping[str, bool], gate: str) -> bool:
@@ -187,18 +225,18 @@ def _is_on(given: Mapping[str, bool], gate: str) -> bool:
     return given.get(gate, known.is_on) and all(_is_on(given, required) for required in known.requires)
 
 
-def check(given: Mapping[str, bool]) -> dict[str, bool]:
+def effective(given: Mapping[str, bool]) -> dict[str, bool]:
     """
-    The gates that a configuration sets, without those that say what is so anyway.
+    Every gate that a decision can read, with its value under a configuration that sets these.
 
-    A gate that is set to false takes those along that require it, unless they are asked for.
+    A gate that is off switches off those that require it; it is an error to set one of them to true.
 
     :raises ConfigurationError: a gate that nobody knows, that is locked, that Headgate does not have or always has on,
         or that requires one that is off.
     """
     for name in sorted(given):
         _check_gate(name, given)
-    return {name: is_on for name, is_on in sorted(given.items()) if is_on != KNOWN[name].is_on}
+    return {name: _is_on(given, name) for name in sorted(DEFAULTS)}
 
 
 def _check_gate(name: str, given: Mapping[str, bool]) -> None:

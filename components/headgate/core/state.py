@@ -11,6 +11,7 @@ them are the frozen objects of the facts.
 
 import enum
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 
@@ -465,6 +466,8 @@ class Tables(Record):
     """Per cohort tree (`headgate.core.trees`): the last position that freed or raised quota, by `<flavor>/<resource>`;
     "*" for changes that may help any workload of the tree (a quota, flavor, check or namespace changed)."""
     configuration: Configuration = Configuration()
+    configuration_document: dict[str, Any] = {}
+    """The file that the configuration was read from, as `configuration.observed` has it."""
     local_queue_usage: dict[LocalQueueKey, UsageRecord] = {}
     """Those that have used anything, while admission fair sharing is on."""
     turnover: dict[str, dict[str, Turnover]] = {}

@@ -11,6 +11,7 @@ from typing import NamedTuple, assert_never
 
 from headgate.core.amounts import amount
 from headgate.core.fold_objects import ANY as FREED_ANY
+from headgate.core.gates import DEFAULTS
 from headgate.core.quota import quotas_of
 from headgate.core.state import FlavorResource, Parked, State, Workload
 from headgate.core.trees import root_of
@@ -85,7 +86,11 @@ def describe_configuration(configuration: Configuration) -> str:
     ):
         if kept_ms is not None:
             said.append(f"{name} {format_span(kept_ms)}")
-    said += [f"{gate}={str(is_on).lower()}" for gate, is_on in sorted(configuration.feature_gates.items())]
+    said += [
+        f"{gate}={str(is_on).lower()}"
+        for gate, is_on in sorted(configuration.feature_gates.items())
+        if is_on != DEFAULTS.get(gate)
+    ]
     if configuration.preemption_waits:
         said.append("preemption waits for quota that comes free by itself")
     return ", ".join(said) or "defaults"

@@ -13,8 +13,14 @@ import msgspec
 from headgate.events.objects import LabelSelector
 
 
-class ConfigurationBranch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of what a configuration is made of."""
+class ConfigurationBranch(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    Base of what a configuration is made of.
+
+    It is written whole. Earlier versions left out what was equal to a default here, so the defaults say what a field
+    that is missing in the log means, and never change. What it means where a file leaves a field out is in
+    `headgate.core.configuration.DEFAULTS`.
+    """
 
 
 class FairSharingConfiguration(ConfigurationBranch, frozen=True):

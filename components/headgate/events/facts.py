@@ -6,6 +6,8 @@ compares what the API server shows with what the log already says. `...Observed`
 like this now; `...Deleted` that it is gone. One commit carries a burst of them.
 """
 
+from typing import Any
+
 from headgate.events.base import EventBase
 from headgate.events.configuration import Configuration
 from headgate.events.identity import CellFounded, CellKeysChanged, CellRestored
@@ -55,9 +57,17 @@ class InformersSynced(EventBase, frozen=True, tag="informers.synced"):
 
 
 class ConfigurationObserved(EventBase, frozen=True, tag="configuration.observed"):
-    """Appended by the informer bridge when the configuration it was started with differs from what the log has."""
+    """
+    Appended by the informer bridge when the configuration that is in effect differs from that in the log.
+
+    `configuration` is what is in effect, with every field and every feature gate that a decision can read. `document`
+    is the file that it was read from, without the fields that decide nothing. When a version with other defaults takes
+    over the log, it reads the document again and appends what is in effect then. Logs of earlier versions have no
+    document, and keep the configuration that they have until a file is given.
+    """
 
     configuration: Configuration
+    document: dict[str, Any] = {}
 
 
 class NamespaceObserved(EventBase, frozen=True, tag="namespace.observed"):

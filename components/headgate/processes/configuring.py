@@ -18,11 +18,13 @@ import msgspec
 import yaml
 
 from headgate.adapters.yaml_text import check_depth
-from headgate.core.configuration import V1BETA2, ConfigurationError, read_configuration
+from headgate.core.configuration import V1BETA2, ConfigurationError, read_configuration, read_document
 from headgate.events.configuration import Configuration
+from headgate.events.facts import ConfigurationObserved
 from headgate.processes.settings import SettingsError
 
-KUEUES_DEFAULTS: Final = read_configuration({"apiVersion": V1BETA2, "kind": "Configuration"})
+KUEUES_DOCUMENT: Final = {"apiVersion": V1BETA2, "kind": "Configuration"}
+KUEUES_DEFAULTS: Final = read_configuration(KUEUES_DOCUMENT)
 """What a Configuration of Kueue that says nothing means: for one, pods have half an hour to become ready."""
 
 
@@ -52,11 +54,16 @@ def sort_files(paths: Sequence[str]) -> ConfigFiles:
 
 def load_configuration(path: str | Path) -> Configuration:
     """The Configuration of a file, in either API version. Raises SettingsError, whose message is one line."""
+    return load_document(path).configuration
+
+
+def load_document(path: str | Path) -> ConfigurationObserved:
+    """As `load_configuration`, with the file itself."""
     document = _read(Path(path))
     if not isinstance(document, dict):
         raise SettingsError(f"{path}: the file must hold a Configuration of config.kueue.x-k8s.io")
     try:
-        return read_configuration(document)
+        return read_document(document)
     except ConfigurationError as error:
         raise SettingsError(f"{path}: {error}") from error
 

@@ -34,6 +34,7 @@ import msgspec
 
 from headgate.core import novelty, quarantine
 from headgate.core.about import about
+from headgate.core.configuration import ConfigurationError, read_document
 from headgate.core.ingest import (
     CLUSTER_NAMESPACE,
     ELASTIC_JOB,
@@ -121,23 +122,30 @@ class InformerBridge:
 
     `founding` is appended first where the log says of no cell that it is its own.
 
-    A `configuration` that differs from the log's is appended first. Without one the log's stays, so that a restart
-    without the file changes nothing, and a log that goes on without any since before there were configurations decides
-    as it always has: whoever wants Kueue's defaults there names a file that holds no more than apiVersion and kind. A
-    log in which nothing was ever observed has nothing to change, and gets `new_log`.
+    A `configuration` that differs from the log's is appended first. Without one the file in the log counts: a restart
+    without the file changes nothing, and a version with other defaults appends what is in effect now. `unread` says why
+    this version cannot read that file; the configuration in the log stays then. A log that has no file keeps its
+    configuration; a file that holds no more than apiVersion and kind gives it Kueue's defaults. A log in which nothing
+    was ever observed gets `new_log`.
     """
 
     def __init__(
         self,
         state: State,
-        configuration: Configuration | None = None,
+        configuration: facts.ConfigurationObserved | None = None,
         *,
-        new_log: Configuration | None = None,
+        new_log: facts.ConfigurationObserved | None = None,
         founding: CellFounded | None = None,
     ) -> None:
         self.state = state
         self.founding = founding
-        if configuration is None and not state.synced and state.configuration == Configuration():
+        self.unread = ""
+        if configuration is None and state.configuration_document:
+            try:
+                configuration = read_document(state.configuration_document)
+            except ConfigurationError as error:
+                self.unread = str(error)
+        elif configuration is None and not state.synced and state.configuration == Configuration():
             configuration = new_log
         self._configuration = configuration
         self.synced = False
@@ -251,7 +259,7 @@ class InformerBridge:
             events.append(self.founding)
         if self._configuration is not None and self._is_news(self._configuration):
             # Before anything that is decided by it.
-            events.append(facts.ConfigurationObserved(configuration=self._configuration))
+            events.append(self._configuration)
         effects_now = self._effects[: FACTS_MAX - len(events)]
         del self._effects[: len(effects_now)]
         events += effects_now
@@ -284,13 +292,13 @@ class InformerBridge:
     def _has_shown(self, *resources: str) -> bool:
         return all(resource in self._shown for resource in resources)
 
-    def _is_news(self, configuration: Configuration) -> bool:
+    def _is_news(self, observed: facts.ConfigurationObserved) -> bool:
         """Whether the log has another configuration, and has not found before that it cannot be folded."""
-        if configuration == self.state.configuration:
+        state = self.state
+        if (observed.configuration, observed.document) == (state.configuration, state.configuration_document):
             return False
-        record = self.state.quarantine.get(quarantine.CONFIGURATION)
-        tried = record.fact if record is not None else None
-        return not isinstance(tried, facts.ConfigurationObserved) or tried.configuration != configuration
+        record = state.quarantine.get(quarantine.CONFIGURATION)
+        return record is None or record.fact != observed
 
     def _sweep(self) -> None:
         """

@@ -9,12 +9,13 @@ from typing import Final
 import anyio
 
 from headgate.adapters.kubernetes.resources import RESOURCES as ADDRESSES
+from headgate.core.configuration import read_document
 from headgate.core.ingest import RESOURCES
 from headgate.core.machine import Machine
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.processes.cell_record import keep_record
-from headgate.processes.configuring import KUEUES_DEFAULTS, load_configuration
+from headgate.processes.configuring import KUEUES_DOCUMENT, load_document
 from headgate.processes.informer_bridge.decide import InformerBridge
 from headgate.processes.outside import KubernetesCarrier
 from headgate.processes.process import Given, Parts, Process
@@ -29,7 +30,7 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
     assert given.transport is not None, "the bridge asks for Kubernetes"
     settings = given.settings
     file = settings.bridge.configuration
-    configuration = load_configuration(file) if file else None
+    configuration = load_document(file) if file else None
     carrier = KubernetesCarrier(given.transport, settings.kubernetes)
     watching = Watching(
         given.transport,
@@ -45,9 +46,16 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
     given.status.watches.append(watching.counts)
 
     def machine(state: State) -> Machine:
-        return InformerBridge(
-            state, configuration=configuration, new_log=KUEUES_DEFAULTS, founding=given.gate.founding()
+        made = InformerBridge(
+            state, configuration, new_log=read_document(KUEUES_DOCUMENT), founding=given.gate.founding()
         )
+        if made.unread:
+            _LOG.warning(
+                "the configuration in the log stays as it is: this version cannot read the file that it came from "
+                "(%s). Start the informer bridge with a corrected file",
+                made.unread,
+            )
+        return made
 
     async def feed(state: State, offer: Offer) -> None:
         async with anyio.create_task_group() as tasks:

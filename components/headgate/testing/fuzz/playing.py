@@ -20,7 +20,7 @@ from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import PodPlaced
 from headgate.events.effects import LeaderElected, PodBound, SnapshotTaken
-from headgate.events.facts import InformersSynced, PodDeleted, PodObserved
+from headgate.events.facts import ConfigurationObserved, InformersSynced, PodDeleted, PodObserved
 from headgate.events.queueing import LocalQueuesSampled
 from headgate.processes.informer_bridge.decide import InformerBridge
 from headgate.processes.snapshotter.decide import Snapshotter
@@ -98,7 +98,9 @@ class Playing:
         self._judges = judges
         machines: dict[Producer, Callable[[State], Machine]] = {
             **MACHINES,
-            Producer.INFORMER_BRIDGE: partial(InformerBridge, configuration=script.configuration),
+            Producer.INFORMER_BRIDGE: partial(
+                InformerBridge, configuration=ConfigurationObserved(configuration=script.configuration)
+            ),
             Producer.SNAPSHOTTER: partial(Snapshotter, rules=script.rules),
         }
         self.world = World(

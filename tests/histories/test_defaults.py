@@ -1,0 +1,150 @@
+"""A default in code has no bearing on a log that is there: neither on its state nor on what is decided again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.histories import record
+
+from headgate.adapters.logfile import read_log_file
+from headgate.cli.deciding_again import checks
+from headgate.core import configuration as reading
+from headgate.core import fold, gates
+from headgate.core.cycle import decide_cycle
+from headgate.core.replay import Plan, Replay
+from headgate.events import configuration as contract
+from headgate.events.commit import LoggedCommit, decode_commit, encode_event
+from headgate.events.facts import ConfigurationObserved
+
+ABSENT = Path(__file__).parent / "absent.json"
+"""What fields that are missing in the `configuration.observed` of earlier versions mean."""
+
+Flip = Callable[[pytest.MonkeyPatch], None]
+
+
+def flipped_gate(name: str) -> Flip:
+    """A version in which a gate has the other default."""
+
+    def flip(patch: pytest.MonkeyPatch) -> None:
+        patch.setitem(gates.DEFAULTS, name, not gates.DEFAULTS[name])
+        patch.setitem(gates.KNOWN, name, msgspec.structs.replace(gates.KNOWN[name], is_on=not gates.KNOWN[name].is_on))
+
+    return flip
+
+
+def other(value: Any) -> Any:
+    """Another value of the same kind."""
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case None:
+            return 1
+        case tuple():
+            return value[:1]
+        case _:
+            return {"Bounded": "CohortTree", "Eviction": "Creation", "Retain": "Replace", "": "IgnoreUndeclared"}[value]
+
+
+def flipped_field(name: str) -> Flip:
+    """A version that takes something else where a file leaves a field of the configuration out."""
+    now = reading.DEFAULTS
+    changed = msgspec.structs.replace(now, **{name: other(getattr(now, name))})
+    return lambda patch: patch.setattr(reading, "DEFAULTS", changed)
+
+
+FLIPS = {
+    **{f"gate {name}": flipped_gate(name) for name in gates.DEFAULTS},
+    **{f"field {name}": flipped_field(name) for name in reading.Defaults.__struct_fields__},
+}
+
+
+def replayed(log: list[LoggedCommit], cell: str) -> tuple[bytes, Any]:
+    """The state that a log folds to, and all that deciding it again has compared."""
+    plan = Plan(checks())
+    for logged in log:
+        plan.feed(logged)
+    replay = Replay(fold.new_state(cell), plan, decide_cycle)
+    for logged in log:
+        replay.feed(logged)
+    return fold.encode(replay.state), replay.result()
+
+
+def commits(name: str) -> list[LoggedCommit]:
+    """A recorded log."""
+    entries = read_log_file(record.log_path(name))
+    return [decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries]
+
+
+@pytest.fixture(scope="module")
+def before() -> dict[str, tuple[list[LoggedCommit], tuple[bytes, Any]]]:
+    """Each recorded log, and what it is with the defaults as they are."""
+    logs = {name: commits(name) for name in record.names()}
+    return {name: (log, replayed(log, "sim")) for name, log in logs.items()}
+
+
+@pytest.mark.parametrize("flip", FLIPS)
+def test_a_changed_default_changes_no_recorded_log(
+    before: dict[str, tuple[list[LoggedCommit], tuple[bytes, Any]]], flip: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """State and decisions are the same, to the byte."""
+    FLIPS[flip](monkeypatch)
+    for log, result in before.values():
+        assert replayed(log, "sim") == result
+
+
+@pytest.mark.parametrize("flip", FLIPS)
+def test_a_changed_default_is_seen_in_what_is_recorded_anew(flip: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flips above are of defaults that count: the same file means something else then."""
+    file = {
+        "kind": "Configuration",
+        "fairSharing": {},
+        "admissionFairSharing": {},
+        "resources": {"transformations": [{"input": "example.com/a", "outputs": {"example.com/b": "1"}}]},
+    }
+    gated = {"featureGates": {"UnadmittedWorkloadsExplicitStatus": False}} if "Observability" in flip else {}
+    files = [
+        {"apiVersion": reading.V1BETA2, **file, **gated},
+        {"apiVersion": reading.V1BETA2, "kind": "Configuration", "waitForPodsReady": {}, **gated},
+        {"apiVersion": reading.V1BETA1, "kind": "Configuration", "waitForPodsReady": {"enable": True}, **gated},
+    ]
+    before = [reading.read_configuration(each) for each in files]
+    FLIPS[flip](monkeypatch)
+    assert [reading.read_configuration(each) for each in files] != before
+
+
+def test_every_gate_that_a_decision_reads_is_recorded_and_has_a_value_for_logs_without_it() -> None:
+    """A gate that is added needs a value that stands for how earlier versions decided."""
+    read = reading.read_configuration({"apiVersion": reading.V1BETA2, "kind": "Configuration"})
+    assert read.feature_gates.keys() == gates.DEFAULTS.keys() == gates.UNRECORDED.keys()
+
+
+def test_a_configuration_is_recorded_whole() -> None:
+    """Every field is there, also where it is what it would mean if it were missing."""
+    event = ConfigurationObserved(
+        configuration=contract.Configuration(fair_sharing=contract.FairSharingConfiguration())
+    )
+    recorded = json.loads(encode_event(event))["configuration"]
+    assert recorded.keys() == set(contract.Configuration.__struct_fields__)
+    assert recorded["fair_sharing"].keys() == set(contract.FairSharingConfiguration.__struct_fields__)
+    assert recorded["resources"].keys() == set(contract.ResourcesConfiguration.__struct_fields__)
+
+
+def test_what_a_missing_field_means_never_changes() -> None:
+    """
+    Earlier versions recorded only what differed from this.
+
+    A new field is added to the file with the value that stands for how earlier versions decided. To change what a file
+    that leaves a field out means, change `headgate.core.configuration.DEFAULTS`.
+    """
+    fields = {
+        each.__name__: msgspec.to_builtins(each(**({"input": "r"} if each is contract.ResourceTransformation else {})))
+        for each in contract.ConfigurationBranch.__subclasses__()
+    }
+    assert json.loads(msgspec.json.encode({"fields": fields, "gates": gates.UNRECORDED})) == json.loads(
+        ABSENT.read_text()
+    )
