@@ -8,7 +8,7 @@ import time
 import msgspec
 from tests.benchmarks.measure import Report, show
 
-NAMES = ("fold", "replay", "start", "cycle", "drain", "preemption", "latency", "throughput")
+NAMES = ("fold", "replay", "start", "cycle", "drain", "preemption", "latency", "throughput", "memory")
 MODULES = {
     "fold": "folding",
     "replay": "replaying",
@@ -18,6 +18,7 @@ MODULES = {
     "preemption": "preempting",
     "latency": "latency",
     "throughput": "throughput",
+    "memory": "memory",
 }
 
 

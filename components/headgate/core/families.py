@@ -72,7 +72,7 @@ def family_of(state: State, parent: Workload) -> Family | None:
     if spec is None or not variants.is_parent(parent):
         return None
     order = variants.flavor_order(spec)
-    children = [state.workloads[key] for key in state.index.slices.get(parent.uid, ())]
+    children = [state.workloads[key] for key in state.index.owned(parent.uid)]
     members = [each for each in children if variants.flavor_of(each) in order]
     members.sort(key=lambda each: (order.index(variants.flavor_of(each)), each.key))
     stale = sorted((each for each in children if variants.flavor_of(each) not in order), key=lambda each: each.key)
@@ -87,7 +87,7 @@ def relatives(state: State, workload: Workload) -> list[Workload]:
         return [parent] if parent is not None and parent.uid == variants.parent_uid(workload) else []
     if not variants.is_parent(workload):
         return []
-    return [state.workloads[key] for key in state.index.slices.get(workload.uid, ())]
+    return [state.workloads[key] for key in state.index.owned(workload.uid)]
 
 
 # --- switching variants on and off ---------------------------------------------------------------------------------

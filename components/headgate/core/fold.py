@@ -24,6 +24,7 @@ from headgate.core import (
     places,
     quarantine,
     refusing,
+    sharing,
 )
 from headgate.core.fold_objects import Apply
 from headgate.core.quarantine import At, EventFailedError, Treatments
@@ -198,7 +199,7 @@ def _check(state: State, producer: ProducerRecord, logged: LoggedCommit) -> None
         raise BrokenLogError(seq=logged.seq, why=why)
 
 
-_encoder = msgspec.json.Encoder(order="deterministic")
+_encoder = msgspec.json.Encoder(order="deterministic", enc_hook=sharing.plain)
 _decoder: msgspec.json.Decoder[Tables] = msgspec.json.Decoder(Tables)
 TABLES = tuple(field for field in Tables.__struct_fields__)
 
@@ -226,8 +227,15 @@ def restore(cell: str, encoded: bytes) -> State:
     """
     stored = _decoder.decode(encoded)
     state = State(cell=cell, **{field: getattr(stored, field) for field in TABLES})
+    _share(state)
     reindex(state)
     return state
+
+
+def _share(state: State) -> None:
+    """Give equal specs one object each, as folding does. A snapshot has them as often as they occur."""
+    for workload in state.workloads.values():
+        fold_workloads.share(state, workload)
 
 
 def reindex(state: State) -> None:

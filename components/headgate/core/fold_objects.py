@@ -8,6 +8,8 @@ workloads fit are noted in `State.freed`, from which the queue manager wakes the
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from headgate.core import fold_usage, reconciling, turnover
 from headgate.core.about import about
 from headgate.core.checks import checks_for, flavors_of
@@ -379,11 +381,13 @@ def _job_observed(state: State, event: facts.JobObserved, commit: Commit, seq: S
         state.jobs[event.job] = JobRecord(job=event.spec, arrival=arrived(seq, event.arrival))
         _follow(state, event.spec.uid, commit, seq)
         return
-    if record.job.queue_name != event.spec.queue_name or record.job.template != event.spec.template:
+    is_same = record.job.template == event.spec.template
+    if record.job.queue_name != event.spec.queue_name or not is_same:
         record.refused = ""
     if event.spec.suspended and not record.job.suspended:
         record.started_for = ""
-    record.job = event.spec
+    # The newest template is that of a Workload too once this follows its Job.
+    record.job = replace(event.spec, uid=record.job.uid, template=record.job.template) if is_same else event.spec
     record.action_refused = ""
     _follow(state, event.spec.uid, commit, seq)
 
@@ -406,7 +410,7 @@ def _job_deleted(state: State, event: facts.JobDeleted, commit: Commit, seq: Seq
 
 def _lose_owner(state: State, job_uid: str) -> None:
     """It is proved that a Job is no more: what was made for it may end for that."""
-    for key in state.index.slices.get(job_uid, ()):
+    for key in state.index.owned(job_uid):
         workload = state.workloads[key]
         workload.owner_gone = workload.stage is not Stage.FINISHED
 

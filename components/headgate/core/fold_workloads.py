@@ -7,7 +7,7 @@ overtaken changes nothing.
 
 import msgspec
 
-from headgate.core import conditions, fold_usage, gates, turnover
+from headgate.core import conditions, fold_usage, gates, sharing, turnover
 from headgate.core.about import about
 from headgate.core.checks import reset
 from headgate.core.fold_objects import ANY, Apply, free, free_where, wake_for_pods
@@ -40,10 +40,12 @@ from headgate.core.places import (
 )
 from headgate.core.pods_ready import follow
 from headgate.core.preemption_gates import closed, is_closed, merged, opened
+from headgate.core.sharing import labels_of, name
 from headgate.core.slices import SLICE_REPLACED
 from headgate.core.state import (
     HOLDS_QUOTA,
     PENDING,
+    JobRecord,
     Parked,
     Stage,
     State,
@@ -55,7 +57,7 @@ from headgate.core.usage_order import renew
 from headgate.core.variants import FLAVOR_MIGRATION, followed_message, is_followed, is_variant
 from headgate.events import decisions, facts, queueing
 from headgate.events.commit import Commit
-from headgate.events.ids import JobKey, Seq, UnixMs, WorkloadKey, split_key
+from headgate.events.ids import JobKey, Seq, Shape, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Condition, EvictionStat, WorkloadStatus
 
 
@@ -89,12 +91,13 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
             key=event.workload,
             uid=event.uid,
             created_ms=event.created_ms,
-            spec=event.spec,
+            spec=state.shared.spec(event.spec),
             owner=event.owner,
             first_seq=seq,
         )
         state.workloads[event.workload] = workload
         job = job_of(state, workload)
+        _share_with(workload, job)
         # Workloads are made of Jobs several at a time: it is their Jobs that have arrived one after the other.
         workload.arrival = job.arrival if job is not None and job.arrival else arrived(seq, event.arrival)
         _describe(state, workload, event)
@@ -167,7 +170,8 @@ def _is_newer(state: State, workload: Workload, shown: WorkloadStatus | None) ->
 def _describe(state: State, workload: Workload, event: facts.WorkloadObserved) -> None:
     """Take over what a fact says of a workload's object, but for its spec."""
     workload.generation = event.generation
-    workload.labels, workload.annotations = event.labels, event.annotations
+    workload.labels = labels_of(event.labels, workload.owner)
+    workload.annotations = labels_of(event.annotations, workload.owner)
     workload.deleting, workload.finalizer = event.deleting, event.finalizer
     workload.reclaimable_pods = event.reclaimable_pods
     workload.observed_finished, workload.observed_pods_ready = event.finished, event.pods_ready
@@ -183,6 +187,26 @@ def _describe(state: State, workload: Workload, event: facts.WorkloadObserved) -
         touch(state, workload.cluster_queue)
 
 
+def share(state: State, workload: Workload) -> None:
+    """Let a record that was decoded share what it has in common with others, as one that was folded does."""
+    workload.spec = state.shared.spec(workload.spec)
+    _share_with(workload, job_of(state, workload))
+    workload.labels = labels_of(workload.labels, workload.owner)
+    workload.annotations = labels_of(workload.annotations, workload.owner)
+    workload.cluster_queue, workload.shape = name(workload.cluster_queue), Shape(name(workload.shape))
+    if workload.queued_at_ms == workload.created_ms:
+        workload.queued_at_ms = workload.created_ms
+
+
+def _share_with(workload: Workload, job: JobRecord | None) -> None:
+    """A Job and the Workload that was made of it have names, uids and a pod template in common."""
+    workload.owner = sharing.owner_of(workload.owner, job.job.uid if job is not None else "")
+    if job is not None:
+        job.job = sharing.job_of(job.job, workload.spec)
+        if job.workload == workload.key:
+            job.workload = workload.key
+
+
 def _respecify(state: State, workload: Workload, event: facts.WorkloadObserved) -> None:
     """Take over another spec or another owner, by which a workload is listed."""
     if workload.spec.queue_name != event.spec.queue_name or (workload.stage in PENDING and not event.spec.active):
@@ -190,14 +214,14 @@ def _respecify(state: State, workload: Workload, event: facts.WorkloadObserved) 
     _unlist(state, workload)
     if event.owner is not None and event.owner != workload.owner:
         workload.owner_gone = False
-    workload.spec, workload.owner = event.spec, event.owner
+    workload.spec, workload.owner = state.shared.spec(event.spec), sharing.owner_of(event.owner)
     _list(state, workload)
     fold_usage.recount(state, workload)
 
 
 def _list(state: State, workload: Workload) -> None:
     if workload.owner is not None:
-        state.index.slices.setdefault(workload.owner.uid, {})[workload.key] = None
+        state.index.own(workload.owner.uid, workload.key)
         restand(state, workload)
     if workload.stage is not Stage.FINISHED:
         state.index.in_local_queue.setdefault(local_queue_of(workload), {})[workload.key] = None
@@ -206,13 +230,8 @@ def _list(state: State, workload: Workload) -> None:
 def _unlist(state: State, workload: Workload) -> None:
     _unlist_queue(state, workload)
     if workload.owner is not None:
-        slices = state.index.slices.get(workload.owner.uid, {})
-        slices.pop(workload.key, None)
-        if slices:
-            restand(state, workload)
-        else:
-            state.index.slices.pop(workload.owner.uid, None)
-            state.index.by_owner.pop(workload.owner.uid, None)
+        state.index.disown(workload.owner.uid, workload.key)
+        restand(state, workload)
 
 
 def _unlist_queue(state: State, workload: Workload) -> None:
@@ -292,8 +311,10 @@ def _forget(state: State, workload: Workload, seq: Seq) -> None:
 def _queued(state: State, event: queueing.WorkloadQueued, commit: Commit, seq: Seq) -> None:
     if found := moved(state, event, seq):
         workload, end = found
-        workload.cluster_queue = event.cluster_queue
-        workload.priority, workload.queued_at_ms, workload.shape = event.priority, event.queued_at_ms, event.shape
+        workload.cluster_queue = name(event.cluster_queue)
+        workload.priority, workload.shape = event.priority, Shape(name(event.shape))
+        is_new = event.queued_at_ms == workload.created_ms
+        workload.queued_at_ms = workload.created_ms if is_new else event.queued_at_ms
         workload.parked = None
         _awaits_evaluation(state, workload, commit.time_ms)
         move(state, workload, end, seq)

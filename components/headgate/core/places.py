@@ -233,18 +233,17 @@ def move(state: State, workload: Workload, end: Stage, seq: Seq) -> None:
     leave(state, workload, end, seq)
     workload.stage = end
     enter(state, workload)
-    if workload.owner is not None and len(state.index.slices.get(workload.owner.uid, ())) > 1:
-        restand(state, workload)
+    restand(state, workload)
 
 
 def restand(state: State, workload: Workload) -> None:
     """Note which of the Workloads of a workload's owner stands for it. An elastic Job may have several."""
     owner = workload.owner
-    slices = state.index.slices.get(owner.uid) if owner is not None else None
-    if owner is None or not slices:
+    if owner is None or owner.uid not in state.index.slices:
         return
-    stands = standing(state, owner.uid) if len(slices) > 1 else None
-    state.index.by_owner[owner.uid] = stands.key if stands is not None else next(iter(slices))
+    stands = standing(state, owner.uid)
+    if stands is not None:
+        state.index.by_owner[owner.uid] = stands.key
 
 
 def moved(state: State, event: Any, seq: Seq) -> tuple[Workload, Stage] | None:
@@ -418,7 +417,7 @@ def reindex(state: State) -> None:
     for workload in state.workloads.values():
         with about("Workload", workload.key):
             if workload.owner is not None:
-                state.index.slices.setdefault(workload.owner.uid, {})[workload.key] = None
+                state.index.own(workload.owner.uid, workload.key)
             if workload.stage is not Stage.FINISHED:
                 state.index.in_local_queue.setdefault(local_queue_of(workload), {})[workload.key] = None
             if workload.stage is not Stage.OFFERED:

@@ -96,7 +96,7 @@ def follow(state: State, workload: Workload, at_ms: UnixMs) -> None:
             return
         _follow_job(state, workload, at_ms)
     if is_parent(workload):
-        for member in state.index.slices.get(workload.uid, ()):
+        for member in state.index.owned(workload.uid):
             _mirror(workload, state.workloads[member])
 
 

@@ -121,7 +121,7 @@ def standing(state: State, job_uid: str) -> Workload | None:
 
     An evicted one holds quota that is on its way out, so others come before it.
     """
-    slices = [state.workloads[key] for key in state.index.slices.get(job_uid, ())]
+    slices = [state.workloads[key] for key in state.index.owned(job_uid)]
     return max(slices, key=_standing, default=None)
 
 
@@ -137,7 +137,7 @@ def _age(each: Workload) -> tuple[int, int, str]:
 
 def surplus_of(state: State, workload: Workload) -> tuple[str, str] | None:
     """Reason and message to finish a slice that has no reason to be any more; None when it has one."""
-    if workload.owner is None or len(state.index.slices.get(workload.owner.uid, ())) < 2:
+    if workload.owner is None or len(state.index.owned(workload.owner.uid)) < 2:
         return None
     slices = slices_of(state, workload.owner.uid)
     if len(slices) < 2 or not is_elastic(state.configuration, workload.annotations):
@@ -148,7 +148,7 @@ def surplus_of(state: State, workload: Workload) -> tuple[str, str] | None:
 
 def slices_of(state: State, job_uid: str) -> list[Workload]:
     """A Job's unfinished Workloads, oldest first."""
-    keys: Iterable[WorkloadKey] = state.index.slices.get(job_uid, ())
+    keys: Iterable[WorkloadKey] = state.index.owned(job_uid)
     unfinished = [state.workloads[key] for key in keys if state.workloads[key].stage is not Stage.FINISHED]
     return sorted(unfinished, key=_age)
 

@@ -10,12 +10,14 @@ them are the frozen objects of the facts.
 """
 
 import enum
+from collections.abc import Collection
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from headgate.core.pending import PendingQueue
+from headgate.core.sharing import Shared
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
 from headgate.events.facts import Fact
@@ -517,7 +519,8 @@ class Index:
     `in_local_queue`: LocalQueue -> its unfinished workloads. `preemptors`: ClusterQueue -> its workload that is
     marked as `Workload.preemptor`.
 
-    `slices`: uid of a job -> all its workloads, of which `by_owner` has the one that stands for it.
+    `slices`: uid of an owner of several workloads -> all of them, of which `by_owner` has the one that stands for it;
+    `owned` has those of any owner.
     `admitted_usage`: LocalQueue -> resource -> amount that its admitted workloads hold, with an entry as long as there
     are any, also where they hold nothing; `admitted_count` how many they are; `admitted_in` what each holds, and for
     which LocalQueue. `local_queue_usage`: LocalQueue -> its usage by weight, where it is not 0.
@@ -579,6 +582,35 @@ class Index:
         self.changes = 0
         self.changed: dict[str, int] = {}
 
+    def owned(self, uid: str) -> Collection[WorkloadKey]:
+        """The workloads of an owner; a parent of variants is one too."""
+        several = self.slices.get(uid)
+        if several is not None:
+            return several
+        only = self.by_owner.get(uid)
+        return () if only is None else (only,)
+
+    def own(self, uid: str, key: WorkloadKey) -> None:
+        """Note that a workload is an owner's. Which of several stands for it is for `places.restand` to find out."""
+        several = self.slices.get(uid)
+        only = self.by_owner.setdefault(uid, key)
+        if several is not None:
+            several[key] = None
+        elif only != key:
+            self.slices[uid] = {only: None, key: None}
+
+    def disown(self, uid: str, key: WorkloadKey) -> None:
+        """Note that a workload is an owner's no more."""
+        several = self.slices.get(uid)
+        if several is not None:
+            several.pop(key, None)
+            if len(several) > 1:
+                return
+            del self.slices[uid]
+            self.by_owner[uid] = next(iter(several))
+        elif self.by_owner.get(uid) == key:
+            del self.by_owner[uid]
+
 
 class State(Tables, gc=True):
     """
@@ -589,3 +621,4 @@ class State(Tables, gc=True):
 
     cell: str = ""
     index: Index = msgspec.field(default_factory=Index)
+    shared: Shared = msgspec.field(default_factory=Shared)

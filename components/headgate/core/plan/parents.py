@@ -30,7 +30,7 @@ def made_of_parents(state: State) -> list[Event]:
         if is_new:
             labels = {**workload.labels, variants.PARENT: "true"}
             made.append(msgspec.structs.replace(last_fact(workload), labels=labels))
-        children = (state.workloads[key] for key in state.index.slices.get(workload.uid, ()))
+        children = (state.workloads[key] for key in state.index.owned(workload.uid))
         has = {variants.flavor_of(each) for each in children}
         flavors = enumerate(variants.flavor_order(spec))
         made += [_variant(workload, place, flavor) for place, flavor in flavors if flavor not in has]

@@ -95,7 +95,7 @@ def _concerned(state: State, event: Event) -> Iterator[WorkloadKey]:
     match event:
         case facts.JobObserved():
             key = state.index.by_owner.get(event.spec.uid)
-            keys = (key, *state.index.slices.get(event.spec.uid, ())) if key is not None else ()
+            keys = (key, *state.index.owned(event.spec.uid)) if key is not None else ()
         case facts.ClusterQueueObserved():
             keys = tuple(state.index.holders.get(event.name, ()))
         case facts.ConfigurationObserved():

@@ -63,7 +63,7 @@ class AbsentOwners:
                 self._known.pop(event.workload, None)
                 self._dirty[event.workload] = None
             case facts.JobDeleted():
-                self._dirty.update((key, None) for key in self._state.index.slices.get(event.uid, ()))
+                self._dirty.update((key, None) for key in self._state.index.owned(event.uid))
                 self.on_deletion(event.job)
             case _:
                 pass

@@ -270,7 +270,7 @@ class QueueManager:
         """
         if workload.stage is not Stage.QUEUED or is_parent(workload) or is_variant(workload):
             return False
-        if workload.owner is not None and len(self.state.index.slices.get(workload.owner.uid, ())) > 1:
+        if workload.owner is not None and len(self.state.index.owned(workload.owner.uid)) > 1:
             return False
         match event:
             case WorkloadQueued():
@@ -298,11 +298,11 @@ class QueueManager:
 
     def _look_at_owned(self, uid: str) -> None:
         """All Workloads of a job, also one that another made beside that which stands for it."""
-        self._look.update(self.state.index.slices.get(uid, {}))
+        self._look.update(dict.fromkeys(self.state.index.owned(uid)))
 
     def _look_at_slices(self, uid: str) -> None:
         """The slices of an elastic Job: whether one still has a reason to be follows from the Job's other Workloads."""
-        if len(self.state.index.slices.get(uid, ())) > 1:
+        if len(self.state.index.owned(uid)) > 1:
             slices = slices_of(self.state, uid)
             self._look.update(
                 (each.key, None) for each in slices if is_elastic(self.state.configuration, each.annotations)

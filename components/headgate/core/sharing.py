@@ -1,0 +1,185 @@
+"""
+One object for equal specs: the state keeps each distinct WorkloadSpec and pod template once.
+
+Every fact that is decoded brings its own objects, also where a thousand Jobs are alike. The fold passes what it keeps
+of them through the `Shared` of its state, which returns the object that an equal one was kept as before. Nothing that
+a reader can see depends on it: specs are frozen, and equal means equal in every encoded byte. What no record keeps any
+more is forgotten.
+
+Names of which there are few (ClusterQueues, kinds, scheduling hashes) go through `sys.intern` for the same reason.
+"""
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from sys import getrefcount, intern
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from headgate.events.objects import Job, Labels, OwnerReference, PodTemplate, WorkloadSpec
+
+name = intern
+"""The one object for a name of which there are few."""
+
+SWEEP_MIN: Final = 1024
+"""So many specs are kept before the table is looked through for those that nobody uses."""
+
+UNUSED: Final = 2
+"""References to an object that only the table has: that one, and the one by which they are counted."""
+
+Part = TypeVar("Part")
+
+_encoder: Final = msgspec.msgpack.Encoder()
+
+
+class Shared:
+    """The specs that a state keeps, and the parts that they have in common, by the digest of their bytes."""
+
+    __slots__ = ("_parts", "_specs", "_sweep_at")
+
+    def __init__(self) -> None:
+        self._specs: dict[bytes, WorkloadSpec] = {}
+        self._parts: dict[bytes, Any] = {}
+        self._sweep_at = SWEEP_MIN
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def spec(self, spec: WorkloadSpec) -> WorkloadSpec:
+        """A Workload's spec as it is kept."""
+        key = _digest(spec)
+        kept = self._specs.get(key)
+        if kept is None:
+            if len(self._specs) >= self._sweep_at:
+                self._sweep()
+            pod_sets = tuple(replace(each, template=self._template(each.template)) for each in spec.pod_sets)
+            kept = self._specs[key] = replace(spec, queue_name=name(spec.queue_name), pod_sets=pod_sets)
+        return kept
+
+    def _template(self, template: PodTemplate) -> PodTemplate:
+        """Templates that differ in their requests mostly have all else in common."""
+        spec = template.spec
+        return self._part(
+            replace(
+                template,
+                metadata=self._part(template.metadata),
+                spec=replace(
+                    spec,
+                    containers=tuple(self._part(each) for each in spec.containers),
+                    init_containers=tuple(self._part(each) for each in spec.init_containers),
+                    node_selector=self._part(spec.node_selector),
+                    tolerations=self._part(spec.tolerations),
+                    affinity=self._part(spec.affinity),
+                ),
+            )
+        )
+
+    def _part(self, part: Part) -> Part:
+        """Any part of a spec; those of another type have other bytes, or are empty."""
+        kept: Part = self._parts.setdefault(_digest(part), part)
+        return kept if type(kept) is type(part) else part
+
+    def _sweep(self) -> None:
+        """
+        Forget what no record keeps, each time that the number of specs has doubled.
+
+        A table that counted its users would have to hear of each record that goes; and objects that can be referred to
+        weakly are visited by the cyclic collector, which costs more than all of this.
+        """
+        for table in (self._specs, self._parts):
+            for key in [key for key in table if getrefcount(table[key]) <= UNUSED]:
+                del table[key]
+        self._sweep_at = max(SWEEP_MIN, 2 * len(self._specs))
+
+
+def _digest(part: object) -> bytes:
+    return sha256(_encoder.encode(part)).digest()
+
+
+def job_of(job: Job, spec: WorkloadSpec) -> Job:
+    """A Job as it is kept: its pod template is that of the Workload that was made of it."""
+    for pod_set in spec.pod_sets:
+        if pod_set.template == job.template:
+            return replace(job, template=pod_set.template)
+    return job
+
+
+def owner_of(owner: OwnerReference | None, uid: str = "") -> OwnerReference | None:
+    """An owner reference as it is kept; `uid` is that of the Job of its name."""
+    if owner is None:
+        return None
+    return OwnerReference(
+        api_version=name(owner.api_version),
+        kind=name(owner.kind),
+        name=owner.name,
+        uid=uid if uid == owner.uid else owner.uid,
+    )
+
+
+class FewLabels(Mapping[str, str]):
+    """
+    One or two labels or annotations, in a third of the memory of a dict.
+
+    Most Workloads have just those that Kueue gives to the Workload of a Job.
+    """
+
+    __slots__ = ("_first", "_first_value", "_second", "_second_value")
+
+    def __init__(self, first: str, first_value: str, second: str, second_value: str) -> None:
+        self._first, self._first_value = first, first_value
+        self._second, self._second_value = second, second_value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a label."""
+        if key == self._first:
+            return self._first_value
+        return self._second_value if key == self._second else default
+
+    def __getitem__(self, key: str) -> str:
+        value: str | None = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        yield self._first
+        if self._second != self._first:
+            yield self._second
+
+    def __len__(self) -> int:
+        return 1 if self._second == self._first else 2
+
+
+_NO_LABELS: Final[Labels] = {}
+
+
+def labels_of(labels: Labels, owner: OwnerReference | None) -> Labels:
+    """Labels or annotations as they are kept. Values that say what the owner reference says share its strings."""
+    match len(labels):
+        case 0:
+            return _NO_LABELS
+        case 1:
+            ((key, value),) = labels.items()
+            key, value = name(key), _value(value, owner)
+            return FewLabels(key, value, key, value)
+        case 2:
+            (key, value), (second, second_value) = labels.items()
+            return FewLabels(name(key), _value(value, owner), name(second), _value(second_value, owner))
+        case _:
+            return labels
+
+
+def _value(value: str, owner: OwnerReference | None) -> str:
+    if owner is None:
+        return name(value)
+    if value == owner.uid:
+        return owner.uid
+    return owner.name if value == owner.name else name(value)
+
+
+def plain(value: object) -> object:
+    """What an encoder makes of a value that is none of its own types."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise NotImplementedError(f"{type(value).__name__} is no part of a state")
