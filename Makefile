@@ -107,7 +107,7 @@ $(RELEASE)/.installed: deploy/release.lock
 
 docs: $(STAMP) $(DOCS)/.installed ## build the documentation site into site/, links and anchors checked
 	@$(BIN)/python -m tools.reference --check
-	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 	@echo "site/index.html"
 
 release: $(STAMP) $(RELEASE)/.installed ## wheel, sdist, SBOM, checksums and, where docker runs, the image, into dist/

@@ -21,12 +21,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split()) or " "
+    return " ".join(text.replace("|", "&#124;").split()) or " "
 
 
 def code(text: object) -> str:
-    """As code, in one line."""
-    return f"`{text}`"
+    """As code, in one line. Within a table a bar in backticks means different things to different renderers."""
+    written = str(text)
+    return f"<code>{safe(written)}</code>" if "|" in written else f"`{written}`"
 
 
 def docstring(of: object) -> str:
