@@ -24,6 +24,9 @@ PAGES: Final = {
     "examples/README.md": "guides/examples.md",
     **{f"examples/{path.name}": f"guides/{path.name}" for path in sorted((ROOT / "examples").glob("*.[yps]*"))},
 }
+HOME: Final = {"README.md": "index.md"}
+"""The README and the site's first page say the same to different readers: a link to the one leads to the other."""
+
 _SOURCES: Final = {page: source for source, page in PAGES.items()}
 _LINK: Final = re.compile(r"(\]\()([^)#\s:]+)(#[^)\s]*)?(\))")
 
@@ -43,8 +46,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
     def link(found: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(where, found[2]))
-        if target in PAGES:
-            target = f"docs/{PAGES[target]}"
+        known = {**PAGES, **HOME}
+        if target in known:
+            target = f"docs/{known[target]}"
         if not target.startswith("docs/"):
             return found[0]  # mkdocs names it
         relative = posixpath.relpath(target.removeprefix("docs/"), posixpath.dirname(uri) or ".")
