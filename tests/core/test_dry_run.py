@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.support.plan_manifests import LOWER, running, scenario, workload
+from tests.support.rounds import MACHINES
 
 from headgate.core import conditions, fold
 from headgate.core.explain import Explainer
@@ -12,11 +13,8 @@ from headgate.core.lookup import Lookup
 from headgate.core.plan.dry_run import DryRun, Stop, state_of
 from headgate.events.base import Producer
 from headgate.events.ids import WorkloadKey
-from headgate.processes.queue_manager.decide import QueueManager
-from headgate.processes.scheduler.decide import Scheduler
 from headgate.testing.reference.scenario import read_scenario
 
-MACHINES = {Producer.QUEUE_MANAGER: QueueManager, Producer.SCHEDULER: Scheduler}
 CYCLES_MAX = 200
 
 
@@ -85,7 +83,9 @@ def test_the_clock_goes_on_to_the_end_of_a_backoff() -> None:
     late = workload("late", "1", status={"requeueState": state, "conditions": [requeued]})
     dry_run, _ = play(scenario(late, workload("w", "1")))
     assert states(dry_run) == {"late": "Admitted", "w": "Admitted"}
-    assert conditions.rfc3339(dry_run.state.workloads[WorkloadKey("team/late")].reserved_at_ms) >= state["requeueAt"]
+    assert (
+        conditions.rfc3339(dry_run.state.workloads[WorkloadKey("team/late")].reserved_at_ms) >= "2026-01-15T10:50:00Z"
+    )
 
 
 def test_admitted_workloads_never_finish() -> None:
@@ -130,3 +130,12 @@ def test_the_order_of_the_manifests_does_not_matter() -> None:
     first, second = (play({**given, "objects": objects})[0] for objects in (given["objects"], given["objects"][::-1]))
     assert states(first) == states(second)
     assert (first.reserved_in, first.preempted) == (second.reserved_in, second.preempted)
+
+
+def test_the_quota_of_a_victim_is_held_until_its_work_has_stopped() -> None:
+    """The workload that preempted it is admitted then, and not before."""
+    read = read_scenario(scenario(running("old", "4"), workload("new", "3", priority=9), preemption=LOWER))
+    dry_run = DryRun(read.facts, read.configuration, read.now_ms, MACHINES, stops_after_ms=30_000)
+    assert dry_run.run(CYCLES_MAX) == "stable"
+    assert states(dry_run) == {"new": "Admitted", "old": "Pending"}
+    assert dry_run.state.workloads[WorkloadKey("team/new")].reserved_at_ms >= read.now_ms + 30_000

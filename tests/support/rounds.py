@@ -12,6 +12,7 @@ from headgate.core.catalog import Catalog
 from headgate.core.cycle import Entry, evaluate
 from headgate.core.machine import Append, Committed, Machine, Settled
 from headgate.core.owners import is_run_here
+from headgate.core.plan.dry_run import MakeMachine
 from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
 from headgate.events.base import EventBase, Producer
 from headgate.events.configuration import WakePolicyName
@@ -24,6 +25,7 @@ from headgate.processes.scheduler.decide import Scheduler
 from headgate.testing.reference.scenario import Scenario
 
 MANAGER, SCHEDULER = Producer.QUEUE_MANAGER, Producer.SCHEDULER
+MACHINES: dict[Producer, MakeMachine] = {MANAGER: QueueManager, SCHEDULER: Scheduler}
 SECOND_MS = 1000
 
 Placed = dict[WorkloadKey, Any]
@@ -37,7 +39,7 @@ class Rounds:
         self.log = log
         self.preempted: Counter[WorkloadKey] = Counter()
         self._evicted: dict[WorkloadKey, None] = {}
-        self._machines: dict[Producer, Machine] = {MANAGER: QueueManager(log.state), SCHEDULER: Scheduler(log.state)}
+        self._machines: dict[Producer, Machine] = {producer: make(log.state) for producer, make in MACHINES.items()}
 
     @classmethod
     def of(cls, scenario: Scenario, policy: WakePolicyName = "Bounded") -> "Rounds":

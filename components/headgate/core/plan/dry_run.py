@@ -8,7 +8,7 @@ switched on and off. No pod is started, and admitted workloads never finish; so 
 looked at.
 
 One step is: reactions and the queue manager until neither appends anything, then one decision of the scheduler. A step
-takes `STEP_MS`. When nothing is appended, the clock goes on to the next time that a machine has asked for.
+takes `step_ms`. When nothing is appended, the clock goes on to the next time that a machine has asked for.
 
 Pure: the clock is an argument, and two runs of one input are equal byte for byte.
 """
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from headgate.core import conditions
 from headgate.core.machine import Append, Committed, Machine, Settled, WakeAt
 from headgate.core.plan.log import PlanLog
-from headgate.core.plan.reactions import reactions
+from headgate.core.plan.reactions import reactions, stopped
 from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, digest
@@ -64,6 +64,7 @@ class DryRun:
     """
     See the module's text. `run` once; then `state` is how the cell stands, and `log` has what happened.
 
+    `step_ms` is how long one step takes, `stops_after_ms` how long the work of an evicted workload takes to stop.
     Raises what the fold raises when the facts cannot be folded.
     """
 
@@ -73,9 +74,15 @@ class DryRun:
         configuration: ConfigurationObserved,
         now_ms: UnixMs,
         machines: Mapping[Producer, MakeMachine],
+        *,
+        step_ms: int = STEP_MS,
+        stops_after_ms: int = 0,
     ) -> None:
         self.log = PlanLog(now_ms)
         self._horizon_ms = now_ms + HORIZON_MS
+        self._step_ms, self._stops_after_ms = step_ms, stops_after_ms
+        self._stopping: list[tuple[UnixMs, WorkloadKey]] = []
+        """Evicted workloads whose work has not stopped yet, and when it will; first one first."""
         self.cycles = 0
         self.reserved_in: dict[WorkloadKey, int] = {}
         """The last cycle that reserved quota for a workload."""
@@ -113,7 +120,7 @@ class DryRun:
                 seen[holding] += 1
                 if seen[holding] >= LOOP_AFTER:
                     return "loop"
-            self.log.now_ms = UnixMs(self.log.now_ms + STEP_MS)
+            self.log.now_ms = UnixMs(self.log.now_ms + self._step_ms)
             if said:
                 quiet_since_ms = self.log.now_ms
             elif not self._skip_to_next(quiet_since_ms):
@@ -135,14 +142,24 @@ class DryRun:
             has_said = True
 
     def _append_reactions(self) -> None:
-        while self._changed:
+        while self._changed or (self._stopping and self._stopping[0][0] <= self.log.now_ms):
             changed, self._changed = self._changed, {}
             for producer, events in reactions(self.state, changed):
                 self._append(producer, events)
+            self._stopping += [
+                (UnixMs(self.log.now_ms + self._stops_after_ms), key)
+                for key in changed
+                if key in self.state.workloads and self.state.workloads[key].stage is Stage.EVICTED
+            ]
+            while self._stopping and self._stopping[0][0] <= self.log.now_ms:
+                _, key = self._stopping.pop(0)
+                for producer, events in stopped(self.state, key):
+                    self._append(producer, events)
 
     def _skip_to_next(self, quiet_since_ms: UnixMs) -> bool:
         """Let the clock go on to the next time that a machine has asked for; False when there is none in sight."""
-        next_ms = min(self._wake_at.values(), default=None)
+        times = [*self._wake_at.values(), *(at_ms for at_ms, _ in self._stopping[:1])]
+        next_ms = min(times, default=None)
         if next_ms is None or next_ms > self._horizon_ms or self.log.now_ms - quiet_since_ms > QUIET_MS:
             return False
         self.log.now_ms = max(self.log.now_ms, next_ms)

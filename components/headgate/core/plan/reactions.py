@@ -1,7 +1,8 @@
 """
 What a dry run takes for granted: what the other processes and the cluster would make known in answer to a decision.
 
-- The job of an evicted workload stops at once, and whoever else runs a workload gives its quota back at once.
+- The job of an evicted workload stops, and whoever else runs a workload gives its quota back (`stopped`). When, is the
+  caller's to say.
 - A workload whose ClusterQueue tries every flavor at once becomes a parent with variants (`parents`), and its variants
   are switched on and off as `headgate.core.families` says.
 
@@ -29,9 +30,6 @@ def reactions(state: State, changed: Iterable[WorkloadKey]) -> list[Reaction]:
     """What follows from how these workloads stand now, and the process that would say it."""
     found: list[Reaction] = []
     members = [state.workloads[key] for key in changed if key in state.workloads]
-    for workload in members:
-        if workload.stage is Stage.EVICTED:
-            found += _stopped(state, workload)
     if any(each.stage in PENDING and families.never_queues(state, each) for each in members):
         found.append((Producer.INFORMER_BRIDGE, made_of_parents(state)))
     parents = {each.key: each for member in members for each in (member, *families.relatives(state, member))}
@@ -41,8 +39,11 @@ def reactions(state: State, changed: Iterable[WorkloadKey]) -> list[Reaction]:
     return [(producer, events) for producer, events in found if events]
 
 
-def _stopped(state: State, workload: Workload) -> list[Reaction]:
+def stopped(state: State, key: WorkloadKey) -> list[Reaction]:
     """The work of an evicted workload has ended: its Job is suspended without pods, or its owner says so."""
+    workload = state.workloads.get(key)
+    if workload is None or workload.stage is not Stage.EVICTED:
+        return []
     record = job_of(state, workload)
     if record is not None:
         if record.job.suspended and not record.job.active:
