@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from tests.support.owning import applied, gives_back, shows
 from tests.support.queueing import QueueCell
 
-from headgate.core import foreign
 from headgate.core.novelty import last_fact, news
 from headgate.core.state import Stage
+from headgate.core.status import is_settled
 from headgate.events.base import Producer
 from headgate.events.effects import StatusApplied
 from headgate.events.ids import WorkloadKey
@@ -110,11 +110,7 @@ def test_in_whatever_order_it_is_shown_and_answered_only_a_later_version_counts(
         fact = news(cell.state, seen)
         if fact is not None:
             cell.see(fact)
-        counts = (
-            reserved == "False"
-            and base + shown_at > cell[A].applied_version
-            and foreign.is_settled(cell.state, cell[A])
-        )
+        counts = reserved == "False" and base + shown_at > cell[A].applied_version and is_settled(cell.state, cell[A])
         cell.settle()
         assert (cell.stage(A) is not Stage.EVICTED) == counts
 

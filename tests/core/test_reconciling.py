@@ -10,12 +10,12 @@ from tests.support.logs import TestLog
 from headgate.core import fold, novelty, reconciling
 from headgate.core.branches import EventId, number_at, parse_event_id, token_of
 from headgate.core.state import Stage
-from headgate.core.status import status_digest, workload_status
-from headgate.events.base import Producer
+from headgate.core.status import is_settled, status_digest, workload_status
+from headgate.events.base import EventBase, Producer
 from headgate.events.commit import Position
 from headgate.events.decisions import CycleDecided
 from headgate.events.effects import LeaderElected, StatusApplied
-from headgate.events.facts import InformersSynced, WorkloadDeleted
+from headgate.events.facts import InformersSynced, WorkloadDeleted, WorkloadObserved
 from headgate.events.identity import CellRestored
 from headgate.events.ids import Seq, Uid
 from headgate.events.objects import Condition, WorkloadStatus
@@ -31,8 +31,10 @@ def restored(log: TestLog) -> TestLog:
     return log
 
 
-def say(log: TestLog, *events: object) -> None:
-    log.append(BRIDGE, *events, epoch=9)  # type: ignore[arg-type]
+def say(log: TestLog, *events: EventBase) -> None:
+    """What the bridge appends of what it is shown."""
+    news = [novelty.news(log.state, each) or each if isinstance(each, WorkloadObserved) else each for each in events]
+    log.append(BRIDGE, *news, epoch=9)  # type: ignore[arg-type]
 
 
 def admitted_status() -> WorkloadStatus:
@@ -94,9 +96,37 @@ def test_each_workload_is_shown_with_its_status_once() -> None:
     """The first fact since the restore is news whatever the log says; the next is only if something has changed."""
     log = restored(running())
     fact = observed(taken_over=admitted_status())
-    assert novelty.news(log.state, fact) == fact
+    assert novelty.news(log.state, fact) == msgspec.structs.replace(fact, known=False)
     say(log, fact)
     assert novelty.news(log.state, fact) is None
+
+
+def test_a_status_that_was_written_is_known() -> None:
+    """The fact says so, and the fold goes by the fact: how a status is written does not matter to it."""
+    log = running()
+    written = workload_status(log.state, log.state.workloads[W])
+    restored(log)
+    news = novelty.news(log.state, observed(taken_over=written))
+    assert isinstance(news, WorkloadObserved)
+    assert news.known
+    before = log.state.workloads[W].first_seq
+    log.append(BRIDGE, news, epoch=9)
+    assert log.state.workloads[W].first_seq == before
+    assert is_settled(log.state, log.state.workloads[W])
+    assert refolds(log)
+
+
+@pytest.mark.parametrize("is_newer", [False, True])
+def test_a_log_that_does_not_say_what_was_known_is_folded_by_what_is_shown(is_newer: bool) -> None:
+    """Earlier versions recorded the status only: it is known where the state has its admission and conditions."""
+    log = running()
+    written = workload_status(log.state, log.state.workloads[W])
+    restored(log)
+    log.append(BRIDGE, observed(taken_over=admitted_status() if is_newer else written), epoch=9)
+    workload = log.state.workloads[W]
+    assert workload.stage is Stage.ADMITTED
+    assert (workload.first_seq == log.state.position) == is_newer
+    assert refolds(log)
 
 
 def test_who_was_admitted_behind_the_backup_is_admitted_and_charged() -> None:

@@ -8,7 +8,6 @@ import msgspec
 
 from headgate.core import conditions, fold_usage
 from headgate.core.fold_objects import Apply
-from headgate.core.foreign import differing
 from headgate.core.places import (
     PREEMPTING,
     become_preemptor,
@@ -28,6 +27,7 @@ from headgate.core.places import (
     unblock,
 )
 from headgate.core.pods_ready import follow
+from headgate.core.shown import differing
 from headgate.core.state import REFUSED_MAX, Stage, State, Verdict, Workload
 from headgate.core.unadmitted import is_granular
 from headgate.events import decisions, effects
@@ -193,7 +193,8 @@ def _reword(state: State, workload: Workload, event: decisions.WorkloadSkipped, 
 def _status_applied(state: State, event: effects.StatusApplied, commit: Commit, seq: Seq) -> None:
     workload = state.workloads.get(event.workload)
     if workload is not None and workload.uid == event.uid:
-        workload.applied, workload.refused, workload.refused_code = event.digest, (), 0
+        workload.applied, workload.taken_over = event.digest, None
+        workload.refused, workload.refused_code = (), 0
         workload.finalizer = workload.finalizer and not event.finalizer_removed
         workload.applied_version = max(workload.applied_version, event.version)
         workload.shown = differing(workload, workload.shown)

@@ -11,7 +11,6 @@ from headgate.core import conditions, fold_usage, gates, sharing, turnover
 from headgate.core.about import about
 from headgate.core.checks import reset
 from headgate.core.fold_objects import ANY, Apply, free, free_where, wake_for_pods
-from headgate.core.foreign import differing
 from headgate.core.ordering import arrived, priority_of
 from headgate.core.owners import is_job, job_of, owner_uid
 from headgate.core.places import (
@@ -41,6 +40,7 @@ from headgate.core.places import (
 from headgate.core.pods_ready import follow
 from headgate.core.preemption_gates import closed, is_closed, merged, opened
 from headgate.core.sharing import labels_of, name
+from headgate.core.shown import differing
 from headgate.core.slices import SLICE_REPLACED
 from headgate.core.state import (
     HOLDS_QUOTA,
@@ -51,7 +51,6 @@ from headgate.core.state import (
     State,
     Workload,
 )
-from headgate.core.status import is_empty, status_digest, workload_status
 from headgate.core.unadmitted import is_explicit, is_granular
 from headgate.core.usage_order import renew
 from headgate.core.variants import FLAVOR_MIGRATION, followed_message, is_followed, is_variant
@@ -85,7 +84,7 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
         _forget(state, workload, seq)
         workload = None
     if workload is not None and event.workload in state.unconfirmed:
-        workload = _confirm(state, workload, event.taken_over, seq)
+        workload = _confirm(state, workload, event, seq)
     if workload is None:
         workload = Workload(
             key=event.workload,
@@ -106,7 +105,7 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
             workload.applied_version = event.shown.version if event.shown is not None else 0
             workload.shown = None
             # What it shows is what there is: nothing has to be written until it changes.
-            workload.applied = status_digest(workload_status(state, workload))
+            workload.taken_over = msgspec.structs.replace(event.taken_over, conditions=workload.conditions)
             follow(state, workload, commit.time_ms)
         workload.last_seq = seq
         _list(state, workload)
@@ -137,11 +136,11 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
         move(state, workload, Stage.NEW, seq)
 
 
-def _confirm(state: State, workload: Workload, shown: WorkloadStatus | None, seq: Seq) -> Workload | None:
+def _confirm(state: State, workload: Workload, event: facts.WorkloadObserved, seq: Seq) -> Workload | None:
     """After a restore: the workload if the log knows all of it, None when it has to begin anew from what it shows."""
     del state.unconfirmed[workload.key]
-    if not _is_newer(state, workload, shown):
-        workload.applied = status_digest(shown) if shown is not None else ""
+    if _is_known(workload, event):
+        workload.applied, workload.taken_over = "", event.taken_over
         return workload
     owner = f"{split_key(workload.key)[0]}/{workload.owner.name}" if workload.owner is not None else ""
     record = state.jobs.get(JobKey(owner))
@@ -153,18 +152,14 @@ def _confirm(state: State, workload: Workload, shown: WorkloadStatus | None, seq
     return None
 
 
-def _is_newer(state: State, workload: Workload, shown: WorkloadStatus | None) -> bool:
-    """
-    Whether the status that an object shows is none that the log knows of (`headgate.core.reconciling`).
-
-    What was last written, or is still to be written, by what the log says: nothing has happened that it does not know.
-    An end stays one, whatever is shown.
-    """
-    if workload.stage is Stage.FINISHED:
-        return False
-    if shown is None or is_empty(shown):
-        return workload.applied != ""
-    return status_digest(shown) not in (workload.applied, status_digest(workload_status(state, workload)))
+def _is_known(workload: Workload, event: facts.WorkloadObserved) -> bool:
+    """Whether the log knows the status that is shown: the informer bridge says so, which earlier versions did not."""
+    if event.known is not None:
+        return event.known
+    shown = event.taken_over
+    if workload.stage is Stage.FINISHED or shown is None:
+        return workload.stage is Stage.FINISHED or workload.applied == ""
+    return shown.admission == workload.admission and not set(shown.conditions).difference(workload.conditions)
 
 
 def _describe(state: State, workload: Workload, event: facts.WorkloadObserved) -> None:

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from headgate.core import quarantine
 from headgate.core.fold_objects import as_cluster_queue, as_flavor
-from headgate.core.foreign import differing
 from headgate.core.requests import reclaimable_count
+from headgate.core.shown import differing
 from headgate.core.state import (
     CheckRecord,
     CohortRecord,
@@ -29,6 +29,7 @@ from headgate.core.state import (
     State,
     Workload,
 )
+from headgate.core.status import is_known
 from headgate.events import facts
 from headgate.events.facts import Fact
 from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Uid, WorkloadKey
@@ -100,7 +101,9 @@ def _workload(state: State, workload: Workload | None, fact: facts.WorkloadObser
     """What a Workload's status said before we knew it, or before a restore, counts once; later what others write."""
     if workload is None or workload.uid != fact.uid or fact.workload in state.unconfirmed:
         seen_at = ShownConditions(version=fact.shown.version) if fact.shown is not None and fact.taken_over else None
-        return replace(fact, shown=seen_at)
+        if workload is None or workload.uid != fact.uid:
+            return replace(fact, shown=seen_at)
+        return replace(fact, shown=seen_at, known=is_known(state, workload, fact.taken_over))
     fact = replace(fact, taken_over=None, shown=differing(workload, fact.shown))
     if fact.preemption_gates == workload.preemption_gates:
         # Ours, or one that the fold has taken over.

@@ -650,7 +650,8 @@ def _note_request(state: State, event: effects.ObjectReleased) -> None:
 
 def _as_new(workload: Workload) -> Workload:
     """A record as it is put back: what waits is looked at from the start, and its status written again."""
-    workload.applied, workload.refused, workload.refused_code = "", (), 0
+    workload.applied, workload.taken_over = "", None
+    workload.refused, workload.refused_code = (), 0
     if workload.stage in PENDING:
         workload.stage = Stage.NEW
         workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()

@@ -57,6 +57,7 @@ from headgate.events.objects import (
     ShownConditions,
     TopologySpec,
     WorkloadSpec,
+    WorkloadStatus,
 )
 from headgate.events.queueing import Needs, Wake
 
@@ -159,7 +160,9 @@ class Workload(Record):
     is proved to be no more (`headgate.core.owners`). `applied` is the digest of the status that the API server has,
     `refused` those of the ones that it has refused since, with the code of the last refusal; `applied_version` the
     version that the object got with the former. `shown` has the conditions that others may have written since
-    (`headgate.core.foreign`). `arrival` orders those of equal creation seconds (`headgate.core.ordering.arrived`).
+    (`headgate.core.shown`). `taken_over` is the status that the object had when it was taken over, until another one is
+    written; `applied` is empty then. `arrival` orders those of equal creation seconds
+    (`headgate.core.ordering.arrived`).
     """
 
     key: WorkloadKey
@@ -212,6 +215,7 @@ class Workload(Record):
     applied_version: int = 0
     shown: ShownConditions | None = None
     arrival: int = 0
+    taken_over: WorkloadStatus | None = None
 
 
 class NamespaceRecord(Note, frozen=True):

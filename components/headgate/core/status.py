@@ -170,7 +170,48 @@ def _taken_back(condition: Condition) -> Condition:
 
 _NOTHING = WorkloadStatus()
 _NOT_REQUEUED = RequeueState()
+_NO_STATS = SchedulingStats()
 _encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def applied_digest(workload: Workload) -> str:
+    """
+    What identifies the status that the API server has of a workload; "" when it has none.
+
+    One that was taken over counts as written the way that this version would write it.
+    """
+    taken = workload.taken_over
+    if taken is None:
+        return workload.applied
+    return status_digest(
+        msgspec.structs.replace(
+            taken,
+            requeue_state=taken.requeue_state if taken.requeue_state != _NOT_REQUEUED else None,
+            resource_requests=taken.resource_requests if taken.admission is None else (),
+            scheduling_stats=taken.scheduling_stats if taken.scheduling_stats != _NO_STATS else None,
+        )
+    )
+
+
+def is_settled(state: State, workload: Workload) -> bool:
+    """Whether the API server has all that Headgate has to say about a workload."""
+    status, applied = workload_status(state, workload), applied_digest(workload)
+    return (is_empty(status) and not applied) or applied == status_digest(status)
+
+
+def is_known(state: State, workload: Workload, shown: WorkloadStatus | None) -> bool:
+    """
+    After a restore: whether the status that an object shows is one that the log knows of (`headgate.core.reconciling`).
+
+    What was last written, or is still to be written, by what the log says: nothing has happened that it does not know.
+    An end stays one, whatever is shown.
+    """
+    applied = applied_digest(workload)
+    if workload.stage is Stage.FINISHED:
+        return True
+    if shown is None or is_empty(shown):
+        return applied == ""
+    return status_digest(shown) in (applied, status_digest(workload_status(state, workload)))
 
 
 def status_digest(status: WorkloadStatus) -> str:

@@ -266,6 +266,8 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     `shown` has the conditions that Headgate writes too where the object shows others than the log says, which somebody
     else may have written; with a status that is taken over, the version that it was seen at. `arrival` is its place,
     from 1, among the facts of the commit in which it appears: who was shown first, where creation times are equal.
+    `known` says, of the first fact after a restore, whether the log knows the status that is taken over, as one that
+    was written or is to be written; None in all other facts, and in those of earlier versions.
     """
 
     workload: WorkloadKey
@@ -287,6 +289,7 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     taken_over: WorkloadStatus | None = None
     shown: ShownConditions | None = None
     arrival: int = 0
+    known: bool | None = None
 
 
 class WorkloadDeleted(EventBase, frozen=True, tag="workload.deleted"):

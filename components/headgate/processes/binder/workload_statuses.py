@@ -47,6 +47,7 @@ from headgate.core.status import (
     ADMISSION_MANAGER,
     Json,
     answered_checks,
+    applied_digest,
     apply_query,
     forces,
     is_empty,
@@ -345,7 +346,7 @@ class WorkloadStatuses:
             workload = self._state.workloads.get(key)
             if workload is None or workload.stage not in PENDING:
                 self._soon.setdefault(key, due_ms)
-            elif key not in self._due and (workload.conditions or workload.applied):
+            elif key not in self._due and (workload.conditions or workload.applied or workload.taken_over):
                 self._wait(key, due_ms)
         self._news.clear()
 
@@ -415,7 +416,8 @@ class WorkloadStatuses:
         if key in self._retry_at or workload.observed_finished is not None:
             return
         status = workload_status(self._state, workload)
-        if is_empty(status) and not workload.applied:
+        applied = applied_digest(workload)
+        if is_empty(status) and not applied:
             return
         digest = status_digest(status)
         between = digest in workload.refused and workload.refused_code == INVALID and status.admission is not None
@@ -423,7 +425,7 @@ class WorkloadStatuses:
             # Perhaps the API server still has another reservation, which may only go, not change.
             status = without_reservation(status)
             digest = status_digest(status)
-        if digest in (workload.applied, *workload.refused):
+        if digest in (applied, *workload.refused):
             return
         if workload.stage not in PENDING:
             self._told.pop(key, None)
