@@ -57,6 +57,9 @@ LIBRARIES = frozenset(
 )
 """What pure code may import from outside of the project: no clock, no randomness, no I/O, no logging."""
 
+NAMES = frozenset({"headgate.__version__", "sys.intern"})
+"""What pure code may import by its name from other modules."""
+
 BUILTINS = {
     "__builtins__": "pure code uses built-in functions by their names, so that this check sees them",
     "__import__": "pure code imports by statements, so that this check sees them",
@@ -158,11 +161,10 @@ def _problems(tree: ast.Module, own: tuple[str, ...]) -> Iterator[tuple[ast.stmt
                     if not _may_import(alias.name, own):
                         yield node, f"pure code may not import {alias.name}"
             case ast.ImportFrom(module=module, names=names):
-                for alias in names if module == own[0].partition(".")[0] else ():
-                    if alias.name != "__version__" and not _may_import(f"{module}.{alias.name}", own):
-                        yield node, f"pure code may not import {module}.{alias.name}"
-                if module != own[0].partition(".")[0] and not _may_import(module or "", own):
-                    yield node, f"pure code may not import {module}"
+                for alias in names if not _may_import(module or "", own) else ():
+                    name = f"{module}.{alias.name}"
+                    if name not in NAMES and not _may_import(name, own):
+                        yield node, f"pure code may not import {name}"
                 for alias in names:
                     if (problem := ATTRIBUTES.get(f"{module}.{alias.name}")) is not None:
                         yield node, f"{module}.{alias.name} is refused: {problem}"
