@@ -7,7 +7,7 @@ search is made again, within the flavors of the first nomination, for a head who
 taken (`Nominator.recompute`).
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from headgate.core import gates, slices
 from headgate.core.amounts import canonical
@@ -45,12 +45,10 @@ class Nominator:
         self,
         state: State,
         catalog: Catalog,
-        preemptors: Container[WorkloadKey] | None = None,
         resumes: Mapping[WorkloadKey, tuple[dict[str, int], ...]] | None = None,
     ) -> None:
         self._state = state
         self._catalog = catalog
-        self._preemptors = preemptors
         self._resumes = resumes
         self._snapshots: dict[str, Snapshot] = {}
 
@@ -68,7 +66,7 @@ class Nominator:
         configuration = self._state.configuration
         requests = pod_set_requests(workload, limits, self._catalog.runtime_classes(), configuration)
         entry = Entry(workload, queue, requests, standing=standing)
-        entry.is_preemptor = self._is_preemptor(workload)
+        entry.is_preemptor = workload.preemptor
         if not self._rejected(entry):
             if standing:
                 self._scan_all(entry)
@@ -93,9 +91,6 @@ class Nominator:
 
     def _resume_from(self, workload: Workload) -> tuple[dict[str, int], ...]:
         return resume_from(self._state, workload) if self._resumes is None else self._resumes[workload.key]
-
-    def _is_preemptor(self, workload: Workload) -> bool:
-        return workload.preemptor if self._preemptors is None else workload.key in self._preemptors
 
     def _rejected(self, entry: Entry) -> bool:
         """Whether a head is turned away without looking at quota, and why: Kueue's checks in Kueue's order."""

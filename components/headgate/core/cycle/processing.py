@@ -8,13 +8,13 @@ ClusterQueue could not be sure to get back. What two heads would both preempt go
 anew as if those victims had left already, and waits with them if it fits then ("deferred fit").
 
 Kueue also admits at once whoever fits only because of victims that have not left yet, and so exceeds the quota until
-they have. That is right where they leave in the same instant (`victims_leave_at_once`: a plan, the recordings); where
-jobs take their time to stop, such a head waits for them.
+they have. That is right where they leave in the same instant (`victims_leave_at_once`: the emulation of Kueue, as in
+the recordings); where jobs take their time to stop, such a head waits for them.
 
 The cycle is a function of the state and the heads alone: neither their order nor that of any table matters.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from headgate.core import gates, turnover, variants
@@ -64,7 +64,6 @@ def evaluate(
     heads: Iterable[tuple[Workload, Queue]],
     *,
     standing: AbstractSet[WorkloadKey] = frozenset(),
-    preemptors: Container[WorkloadKey] | None = None,
     resumes: Mapping[WorkloadKey, tuple[dict[str, int], ...]] | None = None,
     events_max: int | None = None,
     victims_leave_at_once: bool = False,
@@ -72,13 +71,13 @@ def evaluate(
     """
     Decide one cycle over these heads, at most one of each ClusterQueue, with the quota tree that it is in.
 
-    `standing` are those of them that are not offered but decided in every cycle; `preemptors` those that wait for their
-    victims, and `resumes` where each one's scan goes on, where the caller knows better than the state does. With
-    `events_max` the cycle stops after so many events; what comes after is not in it, and of more victims only the first
-    are preempted. `victims_leave_at_once`: whoever fits without them is admitted with them. Nothing is changed but the
+    `standing` are those of them that are not offered but decided in every cycle. With `events_max` the cycle stops
+    after so many events; what comes after is not in it, and of more victims only the first are preempted. The other
+    two are for the emulation of Kueue: `resumes` says where each scan over flavors goes on, which Kueue keeps beside
+    the workloads; `victims_leave_at_once`: whoever fits without them is admitted with them. Nothing is changed but the
     answer.
     """
-    nominator = Nominator(state, catalog, preemptors, resumes)
+    nominator = Nominator(state, catalog, resumes)
     entries: list[Entry] = []
     for workload, queue in heads:
         with about("Workload", workload.key):

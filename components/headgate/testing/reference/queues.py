@@ -32,7 +32,6 @@ class Waiting(msgspec.Struct, frozen=True):
 
     key: WorkloadKey
     rank: Rank
-    generation: int = 0
     shape: Shape = Shape("")
 
 
@@ -40,7 +39,6 @@ class Preemptor(msgspec.Struct, frozen=True):
     """The workload that preempts for a ClusterQueue; `sticky`: it is its head until it is admitted or gone."""
 
     key: WorkloadKey
-    generation: int
     sticky: bool
 
 
@@ -106,7 +104,7 @@ class QueueOfOne:
         flavors stopped before the last.
         """
         if reason in PREEMPTS:
-            self.preemptor = Preemptor(waiting.key, waiting.generation, self.best_effort)
+            self.preemptor = Preemptor(waiting.key, self.best_effort)
         self._forget_in_flight(waiting.key)
         immediate = reason in IMMEDIATE if self.best_effort else reason != NAMESPACE_MISMATCH
         if may_be_tried and (immediate or self._inadmissible_cycle >= self._pop_cycle or untried_flavors):
@@ -143,11 +141,6 @@ class QueueOfOne:
         return moved
 
     # --- questions -------------------------------------------------------------------------------------------------
-
-    def is_preemptor(self, waiting: Waiting) -> bool:
-        """Whether a head is the preemptor on record, unchanged since."""
-        record = self.preemptor
-        return record is not None and (record.key, record.generation) == (waiting.key, waiting.generation)
 
     def bulk_reason(self, key: WorkloadKey) -> str | None:
         """Why the class of an inadmissible workload was set aside; None when it was not (GetNoFitReason)."""

@@ -155,7 +155,6 @@ class Rhythm:
         """One cycle with everything that follows from it, up to the clock's next second."""
         before = {key: _why(self.state.workloads[key]) for key in self._first_in_line()}
         waiting, heads = self._take_heads()
-        preemptors = frozenset(each.key for name, each in waiting.items() if self.queues[name].is_preemptor(each))
         number = len(self.ran) + 1
         resumes = {each.key: self._scans.resume(each.key, queue.name, number) for each, queue in heads}
         seen = {queue.name: self._scans.generation(queue.name) for _, queue in heads}
@@ -163,7 +162,6 @@ class Rhythm:
             self.state,
             self.catalog,
             heads,
-            preemptors=preemptors,
             resumes=resumes,
             victims_leave_at_once=self._victims_leave_at_once,
         )
@@ -443,7 +441,7 @@ class Rhythm:
             workload.key,
         )
         shape = hash_of(workload, self.state, limits) if hashed else Shape("")
-        waiting = Waiting(workload.key, rank, workload.generation, shape)
+        waiting = Waiting(workload.key, rank, shape)
         may_be_tried = controllers.backoff_is_over(workload, self.log.now_ms)
         self.queues[name].push(waiting, may_be_tried=may_be_tried)
         if requeue_at(workload) is not None:
