@@ -38,10 +38,11 @@ from headgate.events.ids import Seq
 from headgate.processes import snapshots
 from headgate.processes.feeding import messages_of
 from headgate.processes.host import Host
+from headgate.processes.host_parts import Parts, Stores
 from headgate.processes.scheduler.decide import Scheduler
 from headgate.processes.snapshots import SnapshotUnusableError
 from headgate.processes.status import Phase, Status
-from headgate.testing.log import AsyncMemoryLog, MemoryBlobs, MemoryLeases, MemoryLog
+from headgate.testing.log import AsyncMemoryLog, MemoryBlobs, MemoryLog
 from headgate.testing.world import NO_FAULTS
 
 CELL = "sim"
@@ -249,16 +250,8 @@ async def started(cell: Cell) -> State | str:
 async def start_on(log: Log, blobs: Blobs) -> State | str:
     """The state of a process that has started on a log and its snapshots, or why it has not."""
     status = Status(process="scheduler", cell=CELL, holder="one", health=Health())
-    host = Host(
-        producer=Producer.SCHEDULER,
-        cell=CELL,
-        make_machine=Scheduler,
-        log=log,
-        blobs=blobs,
-        lease=_NeverLeads(),
-        carrier=MemoryLeases(),  # type: ignore[arg-type]  (nothing is carried out by who stands by)
-        status=status,
-    )
+    stores = Stores(log=log, blobs=blobs, lease=_NeverLeads())
+    host = Host(Producer.SCHEDULER, Parts(machine=Scheduler), stores, status)
     try:
         with anyio.fail_after(HANG_S):
             async with anyio.create_task_group() as tasks:

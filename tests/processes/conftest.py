@@ -12,7 +12,9 @@ from headgate.adapters.jetstream.health import Health
 from headgate.core.machine import Call, Completed, Machine, TakeSnapshot
 from headgate.core.state import State
 from headgate.events.base import Producer
+from headgate.processes.clock import Clock, mono_ms, wall_ms
 from headgate.processes.host import Host
+from headgate.processes.host_parts import Parts, Stores
 from headgate.processes.status import Status
 from headgate.processes.term import Report
 from headgate.testing.log import AsyncMemoryLog, MemoryBlobs, MemoryLeases, MemoryLog
@@ -70,19 +72,22 @@ class Surroundings:
         holder: str = "one",
         term_ms: int = 600,
         log: Any = None,
+        now_ms: Callable[[], int] = wall_ms,
+        mono_ms: Callable[[], int] = mono_ms,
         **more: Any,
     ) -> tuple[Host, Status, Carrier]:
         status = Status(process=producer.value, cell="main", holder=holder, health=Health())
         carrier = Carrier()
         host = Host(
-            producer=producer,
-            cell="main",
-            make_machine=make_machine,
-            log=log if log is not None else self.log,
-            blobs=self.blobs,
-            lease=self.leases.lease(producer.value, holder, term_ms=term_ms),
-            carrier=carrier,
-            status=status,
+            producer,
+            Parts(machine=make_machine, carrier=carrier),
+            Stores(
+                log=log if log is not None else self.log,
+                blobs=self.blobs,
+                lease=self.leases.lease(producer.value, holder, term_ms=term_ms),
+            ),
+            status,
+            clock=Clock(producer, status, wall=now_ms, mono=mono_ms),
             **more,
         )
         return host, status, carrier

@@ -127,7 +127,7 @@ async def test_a_time_that_was_waited_for_comes_although_the_clock_was_set_back(
         await until(lambda: status.phase is Phase.LEADING)
         asked = len(machines[0].of(Settled))
         times.wall -= 200
-        await until(lambda: host._term is not None and host._term._timer is not None)
+        await until(lambda: host._term is not None and host._term._timer.is_set)
         times.advance(600)
         await until(lambda: len(machines[0].of(Settled)) > asked)
     assert machines[0].of(Settled)[-1].now_ms >= START_MS + 300

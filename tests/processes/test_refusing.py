@@ -20,6 +20,7 @@ from headgate.events.identity import CellFounded
 from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.events.signing import Signer
 from headgate.processes import snapshots
+from headgate.processes.host_parts import Trust
 from headgate.processes.keys import ProcessKeys, UnknownKeyError, finish, generate, load, read_public, rotate
 from headgate.processes.settings import KeysSettings, SettingsError
 from headgate.testing.log import AsyncMemoryLog
@@ -93,7 +94,7 @@ async def test_an_append_that_a_forgery_got_in_the_way_of_is_made_behind_it(arou
     """The decision holds, and so does the term: the same commit, on the log as it is now."""
     found(around)
     log = Disturbed(around, at=(1, 3, 4, 6))
-    host, status, _ = around.host(lambda state: Told(state, 6), log=log, sign=KEYS[BRIDGE].sign)
+    host, status, _ = around.host(lambda state: Told(state, 6), log=log, trust=Trust(sign=KEYS[BRIDGE].sign))
     async with running(host):
         await until(lambda: len(host.state.namespaces) == 6)
     state = folded(around)

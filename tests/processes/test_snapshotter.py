@@ -154,7 +154,7 @@ def test_a_new_machine_knows_how_far_the_last_snapshot_is_behind(before: int, si
 def snapshotter(around: Any, rules: Rules, *, keep: int = 2) -> Any:
     host, status, _ = around.host(lambda state: Snapshotter(state, rules), producer=Producer.SNAPSHOTTER, holder="s")
     carrier = SnapshotCarrier(around.log, around.blobs, status, keep=keep, verify=True, now_ms=lambda: 1)
-    host._carrier = carrier
+    host._parts.carrier = carrier
     return host, status
 
 

@@ -15,11 +15,14 @@ from tests.simulation.scenarios import GATE, Scenario, scenario
 
 from headgate.core import fold
 from headgate.core.cycle import decide_cycle
+from headgate.core.engine.driver import ATOMIC, Bounds
 from headgate.core.invariants import forgotten
 from headgate.core.state import PENDING, Stage, State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import CycleDecided, QuotaReserved
+from headgate.events.effects import LeaderElected
+from headgate.events.facts import ConfigurationObserved
 from headgate.events.signing import Signer
 from headgate.processes.informer_bridge.decide import InformerBridge
 from headgate.processes.snapshotter.decide import Rules, Snapshotter
@@ -67,15 +70,23 @@ class Run:
         *,
         round_ms: int = 0,
         signers: Mapping[Producer, Signer] = NO_SIGNERS,
+        bounds: Bounds = Bounds(),  # noqa: B008  (frozen)
     ) -> None:
         self.plan = plan
+        configuration = ConfigurationObserved(configuration=plan.configuration)
         machines = {
             **MACHINES,
-            Producer.INFORMER_BRIDGE: partial(InformerBridge, configuration=plan.configuration),
+            Producer.INFORMER_BRIDGE: partial(InformerBridge, configuration=configuration),
             Producer.SNAPSHOTTER: partial(Snapshotter, rules=rules_of(seed)),
         }
         self.world = World(
-            seed=seed, faults=faults, check=self.check, machines=machines, round_ms=round_ms, signers=signers
+            seed=seed,
+            faults=faults,
+            check=self.check,
+            machines=machines,
+            round_ms=round_ms,
+            signers=signers,
+            bounds=bounds,
         )
 
     def check(self, state: State, logged: LoggedCommit) -> None:
@@ -181,6 +192,22 @@ def test_a_run_with_faults_ends_as_its_run_without(world_seed: int) -> None:
         still = {key for key, workload in run.world.state.workloads.items() if workload.stage in PENDING}
         assert len(still) == len(plan.never_fits), still
     verify_replay(wild)
+
+
+TIGHT = Bounds(commit_bytes_max=1_500, calls_max=2, stimuli_max=3)
+"""Bounds that every run meets all the time: most commits are split, and calls and watches wait for each other."""
+
+
+def test_a_run_within_tight_bounds_ends_as_one_that_meets_none(sampled_seed: int) -> None:
+    """Split commits, held back decisions and feeders, lost answers of the broker: the same jobs finish."""
+    plan = scenario(sampled_seed)
+    lossy = msgspec.structs.replace(faults_of(sampled_seed), append_lost=0.1)
+    for faults in (NO_FAULTS, lossy):
+        run = Run(plan, faults, sampled_seed, bounds=TIGHT).play()
+        assert run.finished() - plan.deleted == plan.can_finish, waiting(run)
+        assert forgotten(run.world.state) == []
+    parts = [logged for logged in run.world.log if logged.commit.producer in ATOMIC]
+    assert all(isinstance(logged.commit.events[0], CycleDecided | LeaderElected) for logged in parts)
 
 
 def waiting(run: Run) -> str:

@@ -10,24 +10,24 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from tests.support.driven import Driven
 from tests.support.logs import TestLog
 
+from headgate.core.engine.outputs import Send
 from headgate.core.ingest import RESOURCES
 from headgate.core.machine import (
     Append,
     Call,
     Changed,
-    Command,
-    Committed,
     Completed,
     Listed,
     Machine,
-    Settled,
     Stimulus,
     WakeAt,
 )
 from headgate.core.state import State
 from headgate.events.base import EventBase, Producer
+from headgate.events.commit import LoggedCommit
 from headgate.events.ids import UnixMs
 from headgate.processes.binder.decide import Binder
 from headgate.processes.informer_bridge.decide import InformerBridge
@@ -87,18 +87,22 @@ class Cell:
 
     def crash(self) -> None:
         """Every process is killed and starts again."""
-        self.machines = {producer: make(self.state) for producer, make in _MAKE.items()}
+        self._driven = {producer: Driven(self.log, producer, make) for producer, make in _MAKE.items()}
         self.pending: list[tuple[Producer, Call]] = []
         self.seen: dict[str, dict[tuple[str, str], tuple[str, bytes]]] | None = None
 
+    @property
+    def machines(self) -> dict[Producer, Machine]:
+        """The machines themselves."""
+        return {producer: driven.machine for producer, driven in self._driven.items()}
+
     def say(self, producer: Producer, *events: EventBase) -> None:
         """Append as another process, then let the machines hear it."""
-        self._commit(producer, events)
+        self._note(self.log.append(producer, *events))
 
-    def _commit(self, producer: Producer, events: tuple[EventBase, ...]) -> None:
-        logged = self.log.append(producer, *events)
-        for machine in self.machines.values():
-            assert machine.decide(Committed(logged)) == []
+    def _note(self, logged: LoggedCommit) -> None:
+        for driven in self._driven.values():
+            driven.folded(logged)
 
     # --- the loop --------------------------------------------------------------------------------------------------
 
@@ -133,22 +137,22 @@ class Cell:
         return True
 
     def _settle(self, producer: Producer) -> bool:
-        commands: list[Command] = self.machines[producer].decide(Settled(self.log.now_ms))
+        driven = self._driven[producer]
         busy = False
-        for command in commands:
-            match command:
-                case Append():
-                    self._commit(producer, command.events)
+        for output in driven.settle():
+            match output:
+                case Send():
+                    self._note(driven.store(output))
                     busy = True
                     if self._crashes():
                         return True
                 case Call():
-                    self.pending.append((producer, command))
+                    self.pending.append((producer, output))
                     busy = True
                 case WakeAt():
-                    self.wake_at[producer] = command.at_ms
+                    self.wake_at[producer] = output.at_ms
                 case _:
-                    raise AssertionError(command)
+                    raise AssertionError(output)
         return busy
 
     def _carry_out(self, producer: Producer, call: Call) -> None:
@@ -158,21 +162,21 @@ class Cell:
             call.method, call.path, call.query, body, call.content_type or "application/json"
         )
         if not self._crashes():
-            self.machines[producer].decide(Completed(call.id, response.status, response.body))
+            self._driven[producer].hear(Completed(call.id, response.status, response.body))
 
     def _watch(self) -> bool:
         """Show the bridge what has changed since it was last shown anything: a list first, then single objects."""
-        bridge = self.machines[BRIDGE]
+        bridge = self._driven[BRIDGE]
         first = self.seen is None
         self.seen = self.seen or {resource: {} for resource in RESOURCES}
         changed = first
         for resource in RESOURCES:
             objects = self._list(resource)
             if first:
-                bridge.decide(Listed(resource, tuple(raw for _, raw in objects.values()), ""))
+                bridge.hear(Listed(resource, tuple(raw for _, raw in objects.values()), ""))
             else:
                 for change in self._changes(resource, objects):
-                    bridge.decide(change)
+                    bridge.hear(change)
                     changed = True
             self.seen[resource] = objects
         return changed

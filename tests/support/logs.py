@@ -25,7 +25,15 @@ class TestLog:
 
     def append(self, producer: Producer, *events: EventBase, decided_at: int = 0, epoch: int = 1) -> LoggedCommit:
         """Append one commit and fold it."""
-        logged = self.encode(producer, *events, decided_at=decided_at, epoch=epoch)
+        return self._fold(self.encode(producer, *events, decided_at=decided_at, epoch=epoch))
+
+    def store(self, producer: Producer, payload: bytes) -> LoggedCommit:
+        """Append a commit that somebody else has made, and fold it."""
+        return self._fold(
+            decode_commit(self.state.position + 1, log_subject(self.cell, producer), payload, self.now_ms)
+        )
+
+    def _fold(self, logged: LoggedCommit) -> LoggedCommit:
         fold.apply(self.state, logged)
         self.commits.append(logged)
         return logged

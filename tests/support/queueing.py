@@ -3,15 +3,17 @@
 from collections.abc import Iterable
 from typing import Any
 
+from tests.support.driven import Driven
 from tests.support.logs import START_MS, TestLog
 from tests.support.owning import applied, gives_back
 
 from headgate.core import fold
-from headgate.core.machine import Append, Committed, Settled, WakeAt
+from headgate.core.engine.outputs import Send
+from headgate.core.machine import WakeAt
 from headgate.core.state import Stage, State, Workload
 from headgate.events import facts
 from headgate.events.base import EventBase, Producer
-from headgate.events.commit import LoggedCommit
+from headgate.events.commit import Commit, LoggedCommit
 from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadAdmitted, WorkloadSkipped
 from headgate.events.effects import JobStarted
 from headgate.events.ids import JobKey, LocalQueueKey, Seq, Uid, UnixMs, WorkloadKey
@@ -72,7 +74,8 @@ class QueueCell:
     def __init__(self, *, crashes: bool = False) -> None:
         self.log = TestLog()
         self.crashes = crashes
-        self.manager = QueueManager(self.log.state)
+        self._driven = Driven(self.log, QM, QueueManager)
+        self._sent: Send | None = None
         self.wake_at: UnixMs | None = None
         self.cycle = 0
         self.generations: dict[str, int] = {}
@@ -87,12 +90,17 @@ class QueueCell:
     def now_ms(self) -> UnixMs:
         return self.log.now_ms
 
+    @property
+    def manager(self) -> QueueManager:
+        assert isinstance(self._driven.machine, QueueManager)
+        return self._driven.machine
+
     def pass_s(self, seconds: float) -> None:
         self.log.now_ms = UnixMs(self.log.now_ms + int(seconds * 1000))
 
     def put(self, producer: Producer, *events: EventBase, decided_at: int = 0) -> LoggedCommit:
         logged = self.log.append(producer, *events, decided_at=decided_at)
-        self.manager.decide(Committed(logged))
+        self._driven.folded(logged)
         return logged
 
     def see(self, *events: EventBase) -> LoggedCommit:
@@ -101,44 +109,47 @@ class QueueCell:
 
     # --- the queue manager -----------------------------------------------------------------------------------------
 
-    def decide(self) -> Append | None:
+    def decide(self) -> Commit | None:
         """What the queue manager wants to append now; not appended yet."""
         if self.crashes:
             self.restart()
-        append = None
-        for command in self.manager.decide(Settled(self.now_ms)):
-            match command:
-                case Append():
-                    assert append is None, "two appends from one Settled"
-                    append = command
+        self._sent = None
+        for output in self._driven.settle():
+            match output:
+                case Send():
+                    assert self._sent is None, "two appends from one Settled"
+                    self._sent = output
                 case WakeAt(at_ms):
                     self.wake_at = at_ms
                 case _:
-                    raise AssertionError(f"the queue manager does not {command}")
-        return append
+                    raise AssertionError(f"the queue manager does not {output}")
+        return self._sent.commit if self._sent is not None else None
 
     def restart(self) -> None:
         """A new queue manager on the state as it is restored from its bytes."""
         self.log.state = fold.restore(self.log.cell, fold.encode(self.state))
-        self.manager = QueueManager(self.log.state)
+        self._driven = Driven(self.log, QM, QueueManager)
 
-    def land(self, append: Append) -> tuple[EventBase, ...]:
-        self.put(QM, *append.events, decided_at=append.decided_at)
-        return append.events
+    def land(self, commit: Commit) -> tuple[EventBase, ...]:
+        """What was decided is appended."""
+        assert self._sent is not None
+        assert self._sent.commit is commit
+        self._driven.folded(self._driven.store(self._sent))
+        return commit.events
 
     def settle(self) -> list[EventBase]:
         """Let the queue manager append until it has nothing to say. Its events."""
         said: list[EventBase] = []
         for _ in range(COMMITS_MAX):
-            append = self.decide()
-            if append is None:
+            commit = self.decide()
+            if commit is None:
                 return said
-            said.extend(self.land(append))
+            said.extend(self.land(commit))
         raise AssertionError(f"the queue manager does not come to rest; last it said {said[-3:]}")
 
-    def until_rest(self, append: Append | None) -> list[EventBase]:
+    def until_rest(self, commit: Commit | None) -> list[EventBase]:
         """As `settle`, after an append that was decided before."""
-        return [*(self.land(append) if append is not None else ()), *self.settle()]
+        return [*(self.land(commit) if commit is not None else ()), *self.settle()]
 
     # --- facts -----------------------------------------------------------------------------------------------------
 

@@ -5,16 +5,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from tests.support.driven import Driven
 from tests.support.logs import TestLog
 from tests.support.owning import applied, gives_back
 
 from headgate.core.catalog import Catalog
 from headgate.core.cycle import Entry, evaluate
-from headgate.core.machine import Append, Committed, Machine, Settled
+from headgate.core.engine.outputs import Send
 from headgate.core.owners import is_run_here
 from headgate.core.plan.dry_run import MakeMachine
 from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
 from headgate.events.base import EventBase, Producer
+from headgate.events.commit import LoggedCommit
 from headgate.events.configuration import WakePolicyName
 from headgate.events.decisions import WorkloadMigrated, WorkloadPreempted
 from headgate.events.facts import ConfigurationObserved, InformersSynced
@@ -39,7 +41,7 @@ class Rounds:
         self.log = log
         self.preempted: Counter[WorkloadKey] = Counter()
         self._evicted: dict[WorkloadKey, None] = {}
-        self._machines: dict[Producer, Machine] = {producer: make(log.state) for producer, make in MACHINES.items()}
+        self._driven = {producer: Driven(log, producer, make) for producer, make in MACHINES.items()}
 
     @classmethod
     def of(cls, scenario: Scenario, policy: WakePolicyName = "Bounded") -> "Rounds":
@@ -65,9 +67,10 @@ class Rounds:
         said = False
         if producer is MANAGER:
             self._stop_evicted()
-        for command in self._machines[producer].decide(Settled(self.log.now_ms)):
-            if isinstance(command, Append):
-                self._tell(producer, command.events, command.decided_at)
+        driven = self._driven[producer]
+        for output in driven.settle():
+            if isinstance(output, Send):
+                self._note(driven.store(output))
                 said = True
         return said
 
@@ -80,9 +83,12 @@ class Rounds:
                 self._tell(Producer.INFORMER_BRIDGE, [gives_back(workload)], 0)
 
     def _tell(self, producer: Producer, events: Sequence[EventBase], decided_at: int) -> None:
-        logged = self.log.append(producer, *events, decided_at=decided_at)
-        for machine in self._machines.values():
-            assert not any(isinstance(each, Append) for each in machine.decide(Committed(logged)))
+        self._note(self.log.append(producer, *events, decided_at=decided_at))
+
+    def _note(self, logged: LoggedCommit) -> None:
+        events = logged.commit.events
+        for driven in self._driven.values():
+            driven.folded(logged)
         self.preempted.update(event.workload for event in events if isinstance(event, WorkloadPreempted))
         evictions = (WorkloadPreempted, WorkloadEvicted, WorkloadMigrated)
         self._evicted.update((event.workload, None) for event in events if isinstance(event, evictions))

@@ -39,6 +39,7 @@ from headgate.events.commit import UnreadableCommitError
 from headgate.events.remedy import REMEDY
 from headgate.processes.cell_record import CellRecords
 from headgate.processes.host import Host
+from headgate.processes.host_parts import Rhythm, Stores, Trust
 from headgate.processes.http import CannotListenError, application, serving
 from headgate.processes.identity import IdentityGate
 from headgate.processes.keys import UnknownKeyError, load
@@ -301,32 +302,24 @@ class Runner:
     async def _host(self, stack: AsyncExitStack, given: Given, observing: Observing) -> None:
         settings = self.settings
         parts = await stack.enter_async_context(self.process.build(given))
+        lease = given.leases.lease(
+            self.process.name,
+            settings.holder,
+            term_ms=settings.lease.term_ms,
+            head=lambda: (host.state.position, host.state.log_hash),
+        )
         host = Host(
-            producer=self.process.producer,
-            cell=settings.cell,
-            make_machine=parts.machine,
-            log=given.log,
-            blobs=given.blobs,
-            lease=given.leases.lease(
-                self.process.name,
-                settings.holder,
-                term_ms=settings.lease.term_ms,
-                head=lambda: (host.state.position, host.state.log_hash),
-            ),
-            carrier=parts.carrier,
-            status=self.status,
-            feeder=parts.feeder,
+            self.process.producer,
+            parts,
+            Stores(log=given.log, blobs=given.blobs, lease=lease),
+            self.status,
             observer=observing,
-            pace=Pace(self.process.producer),
-            rest=given.connection.gather,
-            linger_s=self.process.linger_s,
-            limits=settings.limits,
-            stimuli_max=parts.stimuli_max,
-            splits=parts.splits,
-            after_decision=parts.after_decision,
-            sign=given.keys.sign,
-            trusts=given.keys.vouches,
             gate=given.gate,
+            trust=Trust(sign=given.keys.sign, vouches=given.keys.vouches),
+            rhythm=Rhythm(
+                pace=Pace(self.process.producer), rest=given.connection.gather, linger_s=self.process.linger_s
+            ),
+            limits=settings.limits,
         )
         self.view.host = host
         observing.gauges_of(lambda: host.state)

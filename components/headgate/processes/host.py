@@ -1,28 +1,26 @@
 """
-The loop that runs a machine as a process.
+The loop that runs a machine as a process: the I/O around `headgate.core.engine.driver`.
 
-It keeps what `headgate.core.machine` promises to machines: every commit is folded in order before the machine is told
-of it; `Settled` is only sent when everything read is folded and no append of ours is on its way; a call is only made
-after the commit it follows from is durable. It is the only place of a process where time is read and where it waits.
+The driver folds, decides when the machine decides, opens and ends terms and contains defects. The host gives it what
+happens outside and carries out what it asks for. It is the only place of a process where time is read and where it
+waits.
 
 A process folds the log from its start to its end, whether it leads or not, so a standby takes over without a pause. It
-leads while it holds its producer's lease: it opens a term by appending `leader.elected`, whose epoch is newer than any
-in the log and whose append is fenced by the last sequence of the producer's subject. From then on a former leader's
-append is refused by the broker. When ours is refused, or a newer term shows up in the log, or the lease is lost, the
-term is over: the machine is dropped, and the process stands by again.
+leads while it holds its producer's lease.
 
-One task (`_loop`) owns state, machine and term. Others only put things where it finds them and ring the bell: the
-reader of the log, the candidate for the lease, the append under way, the term's calls. In each turn it folds all that
-has arrived before it decides once, so load makes batches larger and not queues longer; on a busy machine turns are kept
-apart, for the same reason (`headgate.processes.pace`). Every buffer has its bound
-(`LimitSettings`): a slow loop slows the log's reader, the feeder and the answers down, and nothing grows.
+One task (`_loop`) owns the driver. Other tasks only leave things for it and ring the bell: the reader of the log, the
+candidate for the lease, the append under way, the calls and the feeder (`headgate.processes.term`). In each turn the
+loop folds all that has arrived before the machine decides once, so load makes batches larger and not queues longer; on
+a busy machine turns are kept apart, for the same reason (`headgate.processes.pace`). Every buffer has its bound
+(`LimitSettings`): a slow loop slows the log's reader, the feeder and the calls down, and nothing grows.
 
-A defect costs its object, not the process. An event that cannot be folded is set aside as every reader does
-(`headgate.core.containment`); over an object that the machine has failed over (`headgate.core.about`) an
-`object.quarantined` is appended. In both cases, and when another process has appended one, the machine is dropped and
-made anew from the state without the object; the term goes on. What names no object, or fails again over one that is set
-aside, stops the process, as does damage to the log: `BrokenLogError`, `UnreadableCommitError`, `LogDamaged` and
-`EventFailedError` leave `run`, and the entry tells the story.
+A turn:
+
+    fold the inbox ─▶ outcome of the append ─▶ lease and clock ─▶ driver.advance ─▶ driver.tell ─▶ driver.settle
+                                                                     (after each: carry out what the driver asks for)
+
+Damage to the log and defects that cost more than one object leave `run` as exceptions, and the entry explains them:
+`BrokenLogError`, `UnreadableCommitError`, `LogDamaged`, `EventFailedError`, `ObjectFailedError`.
 """
 
 import asyncio
@@ -30,51 +28,44 @@ import gc
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from itertools import islice
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
-import msgspec
 
 from headgate.adapters.lease import Leadership
-from headgate.adapters.log import Appended, AppendOutcome, Blobs, Conflict, Entry, Log, LogTail, LogTruncated
-from headgate.core import fold, quarantine
-from headgate.core.about import ObjectFailedError
-from headgate.core.appending import attested_anew, first_of_term, next_commit
-from headgate.core.call_object import object_of
-from headgate.core.machine import (
-    Append,
-    Call,
-    Command,
-    Committed,
-    Completed,
-    Machine,
-    Settled,
-    Stimulus,
-    TakeSnapshot,
-    WakeAt,
+from headgate.adapters.log import Appended, AppendOutcome, Conflict, Entry, LogTail, LogTruncated
+from headgate.core import fold
+from headgate.core.engine.appends import LogRolledBackError
+from headgate.core.engine.driver import Bounds, Driver, TermPhase
+from headgate.core.engine.outputs import (
+    MachineDropped,
+    MachineMade,
+    Output,
+    Refused,
+    Send,
+    SetAside,
+    SteppedDown,
+    Stored,
 )
-from headgate.core.quarantine import EventFailedError, Failure
-from headgate.core.quarantine_limit import Limit
+from headgate.core.machine import Call, TakeSnapshot, WakeAt
+from headgate.core.quarantine import EventFailedError
 from headgate.core.state import State
-from headgate.core.timekeeping import commit_ms
 from headgate.events.base import Producer
-from headgate.events.commit import Commit, LoggedCommit, decode_entry, encode_commit
-from headgate.events.effects import ObjectQuarantined, ObjectReleased
-from headgate.events.ids import Epoch, Seq, UnixMs
-from headgate.events.registry import Event
+from headgate.events.commit import LoggedCommit, decode_entry
+from headgate.events.ids import Epoch, Seq
 from headgate.events.signing import anchored
 from headgate.processes import snapshots
-from headgate.processes.clock import Clock, mono_ms, wall_ms
-from headgate.processes.pace import Pace
+from headgate.processes.clock import Clock
+from headgate.processes.host_parts import Gate, NoObserver, Observer, OpenGate, Parts, Rhythm, Stores, Trust
 from headgate.processes.past import refolding
 from headgate.processes.settings import LimitSettings
 from headgate.processes.status import Phase, Status
-from headgate.processes.term import Carrier, Feeder, Term
+from headgate.processes.term import Term
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -84,200 +75,94 @@ DEPOSED_PAUSE_S: Final = 1.0
 REST_BEHIND_MAX: Final = 100
 """How many commits behind the log's end a process may be to leave the socket alone in its pauses."""
 
-BLAMED_MAX: Final = 3
-"""How often the machine may fail over one object that does not come to stand in quarantine."""
-
-_REMAKES: Final = frozenset({ObjectQuarantined, ObjectReleased})
-"""Events after which a machine that was made before has another state than it knows of."""
-
 FOLD_SLICE_NS: Final = 20_000_000
 """How long the loop folds before it lets others (the lease, /healthz) have a turn: 20 ms."""
 
-
-class Candidate(Protocol):
-    """What the host needs of a lease (`headgate.adapters.lease.Lease`)."""
-
-    def hold(self, *, epoch_min: int = 0) -> AbstractAsyncContextManager[Leadership]:
-        """Wait for the lease, and keep it until the block ends."""
-        ...
-
-
-class Gate(Protocol):
-    """Whether this process belongs to the cell of the log (`headgate.processes.identity`)."""
-
-    def waits_for(self, state: State) -> str:
-        """What has to be in the log before it may stand for election; "" when nothing is missing."""
-        ...
-
-    async def prepare(self, state: State) -> None:
-        """Asked each time before it stands for election. Raises what speaks against that."""
-        ...
-
-    def check(self, state: State) -> None:
-        """Asked before each term, for the log may have changed since. Raises what speaks against it."""
-        ...
-
-    def opening(self, state: State) -> tuple[Event, ...]:
-        """What has to stand in the log in front of the term that is about to be opened."""
-        ...
-
-
-class OwnCommitRefusedError(Exception):
-    """Raised when the fold refuses what this process has appended itself: it oversteps what its key is good for."""
-
-
-class OpenGate:
-    """Everybody may stand, whatever the log says."""
-
-    def waits_for(self, state: State) -> str:  # noqa: ARG002
-        """Nothing."""
-        return ""
-
-    async def prepare(self, state: State) -> None:
-        """Nothing to find out."""
-
-    def check(self, state: State) -> None:
-        """Nothing to object to."""
-
-    def opening(self, state: State) -> tuple[Event, ...]:  # noqa: ARG002
-        """Nothing to say."""
-        return ()
-
-
-class Observer(Protocol):
-    """Told of everything that is folded after the start; for metrics, traces and the read side. Must not block."""
-
-    def folded(self, state: State, logged: LoggedCommit, *, leading: bool) -> None:
-        """A commit has been folded into the state."""
-        ...
-
-    def deciding(self, append: Append) -> str | None:
-        """An append is about to be made; the traceparent of its span, if there is one."""
-        ...
-
-    def appended(self, commit: Commit, outcome: AppendOutcome) -> None:
-        """That append has ended."""
-        ...
-
-
-class NoObserver:
-    """Nobody watches."""
-
-    def folded(self, state: State, logged: LoggedCommit, *, leading: bool) -> None:
-        """Nothing."""
-
-    def deciding(self, append: Append) -> str | None:  # noqa: ARG002
-        """No span."""
-        return None
-
-    def appended(self, commit: Commit, outcome: AppendOutcome) -> None:
-        """Nothing."""
-
-
-class Outstanding:
-    """An append on its way: over when the broker has answered and the commit, if it was stored, is folded."""
-
-    def __init__(self, commit: Commit, payload: bytes, expected_last: Seq) -> None:
-        self.commit = commit
-        self.payload = payload
-        self.expected_last = expected_last
-        self.begun_ns = time.perf_counter_ns()
-        self.outcome: AppendOutcome | None = None
+_PHASES: Final[Mapping[TermPhase, Phase]] = {
+    TermPhase.STANDBY: Phase.STANDBY,
+    TermPhase.OPENING: Phase.OPENING,
+    TermPhase.REMAKING: Phase.OPENING,
+    TermPhase.LEADING: Phase.LEADING,
+}
 
 
 class Host:
     """
     Runs one machine. `run` returns when `stop` was called and the append under way has ended.
 
-    `make_machine` makes the machine from the folded state at the start of each term. `splits` says that an append too
-    large for one message may be written as several commits, because its events do not have to be seen together.
-    `gate` may keep it from standing for election; without one everybody may stand. `after_decision` is shown the
-    machine after each `Settled`, to report what it could not use. Without a `pace` each turn begins as soon as there is
-    something to do; the pauses that it sets are spent in `rest`, which need not take in what the log has meanwhile.
-    `linger_s` is how much later than others it may read the log.
+    `gate` may keep it from standing for election; without one every process may stand.
     """
 
     def __init__(
         self,
-        *,
         producer: Producer,
-        cell: str,
-        make_machine: Callable[[State], Machine],
-        log: Log,
-        blobs: Blobs,
-        lease: Candidate,
-        carrier: Carrier,
+        parts: Parts,
+        stores: Stores,
         status: Status,
-        feeder: Feeder | None = None,
+        *,
         observer: Observer | None = None,
-        pace: Pace | None = None,
-        rest: Callable[[float], Awaitable[None]] = anyio.sleep,
-        linger_s: float = 0.0,
-        limits: LimitSettings = LimitSettings(),  # noqa: B008  (frozen)
-        stimuli_max: int = 2_000,
-        splits: bool = True,
-        after_decision: Callable[[Machine], None] | None = None,
         gate: Gate | None = None,
-        sign: Callable[[State, bytes], bytes] | None = None,
-        trusts: snapshots.Trusts = lambda _: True,
-        now_ms: Callable[[], int] = wall_ms,
-        mono_ms: Callable[[], int] = mono_ms,
+        trust: Trust = Trust(),  # noqa: B008  (frozen)
+        rhythm: Rhythm = Rhythm(),  # noqa: B008  (frozen)
+        limits: LimitSettings = LimitSettings(),  # noqa: B008  (frozen)
+        clock: Clock | None = None,
     ) -> None:
-        self.state = fold.new_state(cell)
         self._producer = producer
-        self._cell = cell
-        self._make_machine = make_machine
-        self._log = log
-        self._blobs = blobs
-        self._lease = lease
-        self._carrier = carrier
+        self._parts = parts
+        self._log = stores.log
+        self._blobs = stores.blobs
+        self._lease = stores.lease
         self._status = status
-        self._feeder = feeder
         self._observer: Observer = observer if observer is not None else NoObserver()
-        self._pace = pace
-        self._rest = rest
-        self._linger_s = linger_s
-        self._limits = limits
-        self._stimuli_max = stimuli_max
-        self._splits = splits
-        self._after_decision = after_decision
-        self._sign = sign
-        self._trusts = trusts
         self._gate: Gate = gate if gate is not None else OpenGate()
-        self._clock = Clock(producer, status, wall=now_ms, mono=mono_ms)
+        self._trusts = trust.vouches
+        self._rhythm = rhythm
+        self._entries_max = limits.entries_max
+        self._clock = clock if clock is not None else Clock(producer, status)
+        self._refolding = refolding(self._log, status.cell, self._blobs, self._trusts, limited=True)
+        self._driver = Driver(
+            producer,
+            fold.new_state(status.cell),
+            parts.machine,
+            bounds=Bounds(
+                commit_bytes_max=limits.commit_bytes_max, calls_max=limits.calls_max, stimuli_max=parts.stimuli_max
+            ),
+            gate=self._gate,
+            treatments=self._refolding.treatments,
+            sign=trust.sign,
+            trace=self._observer.deciding,
+        )
         self._bell = asyncio.Event()
         self._inbox: deque[Entry] = deque()
         self._inbox_room = asyncio.Event()
         self._leadership: Leadership | None = None
         self._term_over = asyncio.Event()
         self._term: Term | None = None
-        self._outstanding: Outstanding | None = None
-        self._to_append: asyncio.Queue[Outstanding] = asyncio.Queue(maxsize=1)
-        self._parts: deque[Append] = deque()
-        self._decided_ms = UnixMs(0)
-        """The time of the last decision, which is that of the commits that it leads to."""
+        self._to_append: asyncio.Queue[Send] = asyncio.Queue(maxsize=1)
+        self._outcome: AppendOutcome | None = None
         self._fold_to = Seq(0)
-        self._deposed = ""
+        """Where the log ended when the process began: it stands for election when it has folded so far."""
         self._deposed_by_other = False
-        self._refolding = refolding(log, cell, blobs, trusts, limited=True)
-        self._to_quarantine: ObjectQuarantined | None = None
-        self._blamed: dict[str, int] = {}
-        """Objects that the machine has failed over and that are not in quarantine yet, and how often."""
+        self._why_remade = ""
         self.is_whole = True
         """Whether the state may be read: not while the log is folded again past an event that failed."""
-        self._stopping = False
         self._tasks: anyio.abc.TaskGroup | None = None
 
     # --- from outside ----------------------------------------------------------------------------------------------
 
     @property
+    def state(self) -> State:
+        """What is folded."""
+        return self._driver.state
+
+    @property
     def is_leading(self) -> bool:
         """Whether a term of ours is open."""
-        return self._term is not None
+        return self._driver.machine is not None
 
     def stop(self) -> None:
         """End soon: no further decision, the append under way is awaited, the lease given up."""
-        self._stopping = True
+        self._driver.stop()
         self._bell.set()
 
     async def run(self) -> None:
@@ -288,9 +173,10 @@ class Host:
         """
         await self._log.verify()
         await self._clock.ask(self._log)
-        self.state, meta = await snapshots.newest(self._log, self._blobs, self._cell, trusts=self._trusts)
+        state, meta = await snapshots.newest(self._log, self._blobs, self._status.cell, trusts=self._trusts)
+        self._driver.load(state)
         self._fold_to = Seq(await self._log.last_seq())
-        self._status.counters.position = self.state.position
+        self._status.counters.position = state.position
         self._note_refused()
         source = f"the snapshot of position {meta.position}" if meta is not None else "the beginning"
         _LOG.info("starting from %s; the log ends at %d", source, self._fold_to)
@@ -304,7 +190,7 @@ class Host:
             tasks.cancel_scope.cancel()
 
     def _tail(self) -> AbstractAsyncContextManager[LogTail]:
-        return self._log.tail(self.state.position + 1, linger_s=self._linger_s)
+        return self._log.tail(self.state.position + 1, linger_s=self._rhythm.linger_s)
 
     # --- other tasks -----------------------------------------------------------------------------------------------
 
@@ -316,7 +202,7 @@ class Host:
             self._status.log_end = tail.position + tail.lag
             self._status.counters.entries_waiting = len(self._inbox)
             self._bell.set()
-            while len(self._inbox) >= self._limits.entries_max:
+            while len(self._inbox) >= self._entries_max:
                 self._inbox_room.clear()
                 await self._inbox_room.wait()
 
@@ -325,7 +211,7 @@ class Host:
         while True:
             await self._gate.prepare(self.state)
             await self._clock.until_right()
-            async with self._lease.hold(epoch_min=self._epoch_seen) as leadership:
+            async with self._lease.hold(epoch_min=self._driver.epoch_seen) as leadership:
                 self._term_over.clear()
                 self._leadership = leadership
                 self._bell.set()
@@ -348,15 +234,17 @@ class Host:
     async def _append(self) -> None:
         """One append after the other; each ends in the truth, however long the broker is away."""
         while True:
-            outstanding = await self._to_append.get()
-            outstanding.outcome = await self._log.append(
+            send = await self._to_append.get()
+            begun_ns = time.perf_counter_ns()
+            outcome = await self._log.append(
                 self._producer.value,
-                outstanding.payload,
-                expected_last=outstanding.expected_last,
-                commit_id=outstanding.commit.id,
+                send.payload,
+                expected_last=send.expected_last,
+                commit_id=send.commit.id,
             )
-            self._status.counters.append_ns += time.perf_counter_ns() - outstanding.begun_ns
-            self._observer.appended(outstanding.commit, outstanding.outcome)
+            self._status.counters.append_ns += time.perf_counter_ns() - begun_ns
+            self._observer.appended(send.commit, outcome)
+            self._outcome = outcome
             self._bell.set()
 
     # --- the loop --------------------------------------------------------------------------------------------------
@@ -364,27 +252,106 @@ class Host:
     async def _loop(self, tasks: anyio.abc.TaskGroup) -> None:
         while True:
             await self._bell.wait()
-            if self._pace is not None and (pause_s := self._pace.pause_s()):
-                # Who is far behind wants the log to come in meanwhile.
-                behind = self._status.log_end - self.state.position
-                await (self._rest if behind <= REST_BEHIND_MAX else anyio.sleep)(pause_s)
+            await self._pause()
             self._bell.clear()
             await self._fold_inbox()
-            if self._status.phase is Phase.STARTING and self.state.position >= self._fold_to and not self._stopping:
-                self._status.detail = self._gate.waits_for(self.state)
-                if not self._status.detail:
-                    self._stand_by()
-                    tasks.start_soon(self._stand_for_election)
-            self._look_at_append()
-            if self._stopping and self._outstanding is None:
+            self._stand_by_if_folded(tasks)
+            self._report_outcome()
+            self._report_lease()
+            await self._advance()
+            if self._driver.is_stopped:
                 self._end_term()
                 self._status.phase = Phase.STOPPING
                 return
-            await self._look_at_lease()
-            if self._term is not None and not self._deposed:
-                self._tell_heard(self._term)
-            if self._term is not None and not self._deposed:
-                self._settle(self._term)
+            await self._tell()
+            await self._settle()
+            self._show()
+
+    async def _pause(self) -> None:
+        pace, rest = self._rhythm.pace, self._rhythm.rest
+        if pace is not None and (pause_s := pace.pause_s()):
+            # Who is far behind needs the log to come in meanwhile.
+            behind = self._status.log_end - self.state.position
+            await (rest if behind <= REST_BEHIND_MAX else anyio.sleep)(pause_s)
+
+    def _stand_by_if_folded(self, tasks: anyio.abc.TaskGroup) -> None:
+        """The process has started when it has folded what the log had: from then on it stands for election."""
+        if self._status.phase is not Phase.STARTING or self.state.position < self._fold_to or self._driver.is_stopped:
+            return
+        self._status.detail = self._gate.waits_for(self.state)
+        if self._status.detail:
+            return
+        # What is loaded and indexed by now stays for long. Out of the cyclic collector's sight it costs its full
+        # collections nothing; records are invisible to it anyway.
+        gc.freeze()
+        self._status.phase = Phase.STANDBY
+        _LOG.info("folded up to position %d; standing by", self.state.position, extra={"position": self.state.position})
+        tasks.start_soon(self._stand_for_election)
+
+    def _report_outcome(self) -> None:
+        outcome, self._outcome = self._outcome, None
+        match outcome:
+            case None:
+                pass
+            case Appended(seq=seq):
+                self._driver.appended(Seq(seq))
+            case Conflict(actual_last=actual_last):
+                try:
+                    self._driver.conflicted(Seq(actual_last))
+                except LogRolledBackError as error:
+                    detail = f"the last entry on {self._log.subject(self._producer.value)} is {actual_last}"
+                    raise LogTruncated(self._log.name, read_up_to=error.expected_last, detail=detail) from error
+                self._status.counters.appends_refused += 1
+            case _:
+                assert_never(outcome)
+
+    def _report_lease(self) -> None:
+        leadership = self._leadership
+        if leadership is None:
+            return
+        if self._driver.epoch is None:
+            self._driver.lead(Epoch(leadership.epoch), leadership.holder)
+        if leadership.lost.is_set():
+            self._driver.lose(leadership.why_lost)
+        verdict = self._clock.look()
+        if verdict.own_is_off:
+            self._driver.lose(verdict.text)
+
+    async def _advance(self) -> None:
+        begun_ns = time.perf_counter_ns()
+        self._driver.advance(self._clock.now_ms())
+        took_ms = (time.perf_counter_ns() - begun_ns) // 1_000_000
+        outputs = self._driver.take()
+        await self._carry_out(outputs)
+        if any(isinstance(output, MachineMade) for output in outputs):
+            _LOG.info(
+                "leading: epoch %d begins at position %d (machine made in %d ms)",
+                self._driver.epoch,
+                self.state.position,
+                took_ms,
+                extra={"epoch": self._driver.epoch, "position": self.state.position},
+            )
+            await self._fold_inbox()
+
+    async def _tell(self) -> None:
+        if self._term is not None and self._term.failed is not None:
+            self._driver.call_failed(self._term.failed)
+        self._status.counters.stimuli += self._driver.tell()
+        if self._term is not None:
+            self._term.make_room()
+        await self._carry_out(self._driver.take())
+
+    async def _settle(self) -> None:
+        begun_ns = time.perf_counter_ns()
+        if self._driver.settle(self._clock.now_ms()):
+            self._status.counters.decide_ns += time.perf_counter_ns() - begun_ns
+            self._status.counters.decisions += 1
+            machine = self._driver.machine
+            if machine is not None and self._parts.after_decision is not None:
+                self._parts.after_decision(machine)
+        await self._carry_out(self._driver.take())
+
+    # --- folding ---------------------------------------------------------------------------------------------------
 
     async def _fold_inbox(self) -> None:
         """Fold what had arrived when this began. What comes meanwhile is for the next turn, or none would end."""
@@ -396,7 +363,7 @@ class Host:
             [decode_entry(each.seq, each.subject, each.payload, each.time_ms) for each in islice(self._inbox, count)]
         )
         for logged in entries:
-            if self._makes_machine_here():
+            if self._driver.is_at_election:
                 break
             self._inbox.popleft()
             await self._fold(logged)
@@ -407,19 +374,137 @@ class Host:
         self._status.counters.fold_ns += time.perf_counter_ns() - begun_ns
         self._note_progress()
         self._inbox_room.set()
-        if self._inbox and not self._makes_machine_here():
+        if self._inbox and not self._driver.is_at_election:
             self._bell.set()
 
-    def _makes_machine_here(self) -> bool:
-        """
-        Whether our election is what was folded last, and its append has not ended yet.
+    async def _fold(self, logged: LoggedCommit) -> None:
+        leading = self.is_leading
+        try:
+            if not self._driver.fold(logged):
+                return
+        except EventFailedError as failed:
+            await self._recover(failed, logged)
+        counters = self._status.counters
+        counters.commits_folded += 1
+        counters.events_folded += len(logged.commit.events)
+        if self._status.phase is not Phase.STARTING:
+            if self._status.log_end - logged.seq <= REST_BEHIND_MAX:
+                self._clock.hear(logged)
+            self._observer.folded(self.state, logged, leading=leading)
+        if self._driver.has_output:
+            await self._carry_out(self._driver.take())
 
-        The machine is made from just this state, so that whoever reads the log can make the same.
-        """
-        elected, record = self._outstanding, self.state.producers.get(self._producer)
-        if self._status.phase is not Phase.OPENING or elected is None or record is None:
-            return False
-        return record.last_seq == self.state.position and record.number == elected.commit.number
+    async def _recover(self, failed: EventFailedError, logged: LoggedCommit) -> None:
+        """Fold the log again up to here without what failed. The machine goes with the state that it read."""
+        _LOG.error("%s. It is set aside; see `headgate quarantine`", failed, exc_info=failed.__cause__)
+        await self._carry_out(self._driver.take())
+        self.is_whole = False
+        state = await self._refolding.recover(failed)
+        self._driver.recovered(state, logged)
+        self.is_whole = True
+
+    # --- what the driver asks for ----------------------------------------------------------------------------------
+
+    async def _carry_out(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            match output:
+                case Send():
+                    self._note_action()
+                    # By a task that is there already: making one for each commit costs as much as the sending.
+                    self._to_append.put_nowait(output)
+                case Call():
+                    self._note_action()
+                    self._running.call(output)
+                case WakeAt(at_ms=at_ms):
+                    self._running.wake_at(at_ms)
+                case TakeSnapshot():
+                    self._running.snapshot(output)
+                case Stored(commit):
+                    self._status.counters.commits_appended += 1
+                    self._status.counters.events_appended += len(commit.events)
+                case Refused():
+                    pass
+                case MachineMade(epoch):
+                    await self._start_term(epoch)
+                case MachineDropped(why):
+                    self._why_remade = why
+                    self._end_term()
+                    self._bell.set()
+                case SetAside(failed, name):
+                    cause = failed.__cause__
+                    _LOG.error("%s. %s is set aside; see `headgate quarantine`", failed, name, exc_info=cause)
+                    self._bell.set()
+                case SteppedDown():
+                    self._step_down(output)
+                case _:
+                    assert_never(output)
+
+    @property
+    def _running(self) -> Term:
+        assert self._term is not None, "calls and timers belong to a machine"
+        return self._term
+
+    def _note_action(self) -> None:
+        if self._rhythm.pace is not None:
+            self._rhythm.pace.acted()
+
+    async def _start_term(self, epoch: Epoch) -> None:
+        assert self._tasks is not None
+        self._term = Term(
+            self.state,
+            carrier=self._parts.carrier,
+            feeder=self._parts.feeder,
+            counters=self._status.counters,
+            hear=self._driver.hear,
+            has_room=lambda: self._driver.has_room,
+            ring=self._bell.set,
+            now_ms=self._clock.now_ms,
+        )
+        await self._tasks.start(self._term.run)
+        self._status.counters.terms += 1
+        self._status.counters.epoch = epoch
+
+    def _end_term(self) -> None:
+        if self._term is not None:
+            self._term.end()
+            self._term = None
+            self._status.counters.epoch = 0
+
+    def _step_down(self, over: SteppedDown) -> None:
+        extra = {"epoch": over.epoch, "position": self.state.position}
+        _LOG.warning("our epoch %d is over: %s; standing by", over.epoch, over.why, extra=extra)
+        leadership, self._leadership = self._leadership, None
+        self._deposed_by_other = over.other_holder is not None
+        if leadership is not None and over.other_holder == leadership.holder:
+            _LOG.warning("another process leads under our name %s: give each a holder of its own", leadership.holder)
+        self._term_over.set()
+        # What came behind an election that was refused waits in the inbox.
+        self._bell.set()
+
+    # --- the status ------------------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        """Say in the status what the process is about."""
+        driver, status = self._driver, self._status
+        status.counters.calls_unfinished = driver.calls_unanswered
+        status.counters.stimuli_waiting = driver.heard_waiting
+        if status.phase is Phase.STARTING:
+            return
+        status.phase = _PHASES[driver.phase]
+        match driver.phase:
+            case TermPhase.STANDBY:
+                status.detail = "waiting for the lease"
+            case TermPhase.OPENING:
+                status.detail = f"opening epoch {driver.epoch}"
+            case TermPhase.REMAKING:
+                status.detail = self._why_remade
+            case TermPhase.LEADING:
+                status.detail = ""
+            case _:
+                assert_never(driver.phase)
+        if driver.is_full:
+            unanswered = driver.calls_unanswered
+            status.detail = f"no decision until some of {unanswered} calls to the API server are answered"
 
     def _note_progress(self) -> None:
         counters = self._status.counters
@@ -443,366 +528,3 @@ class Host:
         self._status.notice("refused", text)
         if self._status.phase is not Phase.STARTING:
             _LOG.warning("%s", text, extra={"position": newest.position})
-
-    async def _fold(self, logged: LoggedCommit) -> None:
-        try:
-            if not fold.apply(self.state, logged, self._refolding.treatments):
-                return
-        except EventFailedError as failed:
-            await self._come_past(failed)
-        commit = logged.commit
-        counters = self._status.counters
-        counters.commits_folded += 1
-        counters.events_folded += len(commit.events)
-        term = self._term
-        if self._status.phase is not Phase.STARTING:
-            if self._status.log_end - logged.seq <= REST_BEHIND_MAX:
-                self._clock.hear(logged)
-            self._observer.folded(self.state, logged, leading=term is not None)
-        if term is None or self._deposed:
-            return
-        if commit.producer is self._producer and commit.epoch != term.epoch:
-            self._deposed = f"epoch {commit.epoch} has begun at position {logged.seq}"
-            return
-        if any(type(event) in _REMAKES for event in commit.events):
-            self._remake("an object was set aside or released")
-            return
-        term.dirty = True
-        self._decide(term, Committed(logged))
-
-    async def _come_past(self, failed: EventFailedError) -> None:
-        """Fold the log again up to here without what failed. The machine goes with the state that it read."""
-        _LOG.error("%s. It is set aside; see `headgate quarantine`", failed, exc_info=failed.__cause__)
-        self._remake("an event could not be folded")
-        self.is_whole = False
-        self.state = await self._refolding.recover(failed)
-        self.is_whole = True
-
-    def _look_at_append(self) -> None:
-        """Whether the append under way is over, and how."""
-        outstanding = self._outstanding
-        if outstanding is None or outstanding.outcome is None:
-            return
-        match outstanding.outcome:
-            case Appended(seq=seq):
-                if self.state.position < seq:
-                    return
-                self._stop_if_refused(outstanding)
-                self._outstanding = None
-                self._status.counters.commits_appended += 1
-                self._status.counters.events_appended += len(outstanding.commit.events)
-            case Conflict(actual_last=actual_last):
-                if actual_last < outstanding.expected_last:
-                    subject = self._log.subject(self._producer.value)
-                    detail = f"the last entry on {subject} is {actual_last}"
-                    raise LogTruncated(self._log.name, read_up_to=outstanding.expected_last, detail=detail)
-                if self.state.position < actual_last:
-                    return
-                self._outstanding = None
-                self._status.counters.appends_refused += 1
-                if self._append_behind(outstanding):
-                    return
-                self._fold_to = Seq(max(self._fold_to, actual_last))
-                refused = (
-                    f"the log refused commit {outstanding.commit.id}, which was fenced on {outstanding.expected_last}"
-                )
-                self._deposed = f"{refused}; {self._deposed or f'the subject ends at {actual_last}'}"
-            case _:
-                assert_never(outstanding.outcome)
-
-    def _stop_if_refused(self, outstanding: Outstanding) -> None:
-        """Nothing of ours may be refused: whoever goes on would append the same again and again."""
-        record, refused = self.state.producers.get(self._producer), self.state.refused
-        if record is not None and record.number >= outstanding.commit.number:
-            return
-        self._gate.check(self.state)
-        why = refused.newest[-1].why if refused is not None else "it is not in the state"
-        raise OwnCommitRefusedError(f"our commit {outstanding.commit.id} was appended and refused: {why}")
-
-    def _append_behind(self, outstanding: Outstanding) -> bool:
-        """
-        Append again behind entries on our subject that the fold has refused; whether that is what stood in the way.
-
-        They are nobody's decisions, so ours holds: only its fence and its attestation are of an earlier position.
-        """
-        leadership, record = self._leadership, self.state.producers.get(self._producer)
-        if leadership is None or leadership.lost.is_set() or self._stopping or record is None:
-            return False
-        if record.last_seq <= outstanding.expected_last or record.number != outstanding.commit.number - 1:
-            return False
-        commit = attested_anew(self.state, outstanding.commit)
-        self._send(commit, self._encoded(commit), record.last_seq)
-        return True
-
-    # --- terms -----------------------------------------------------------------------------------------------------
-
-    @property
-    def _epoch_seen(self) -> Epoch:
-        record = self.state.producers.get(self._producer)
-        return record.epoch if record is not None else Epoch(0)
-
-    def _stand_by(self) -> None:
-        # What is loaded and indexed by now stays for long. Out of the cyclic collector's sight it costs its full
-        # collections nothing; records are invisible to it anyway.
-        gc.freeze()
-        self._status.phase = Phase.STANDBY
-        self._status.detail = "waiting for the lease"
-        _LOG.info("folded up to position %d; standing by", self.state.position, extra={"position": self.state.position})
-
-    async def _look_at_lease(self) -> None:
-        leadership = self._leadership
-        if leadership is None or self._outstanding is not None or self._stopping:
-            # While an append is on its way its outcome is awaited first, also when the lease is lost: it is the log
-            # that says whether the epoch is over.
-            return
-        if leadership.lost.is_set():
-            self._deposed = self._deposed or leadership.why_lost
-        verdict = self._clock.look()
-        if verdict.own_is_off:
-            self._deposed = self._deposed or verdict.text
-        if self._deposed:
-            self._step_down(leadership)
-        elif self._term is None:
-            await self._open_term(leadership)
-
-    async def _open_term(self, leadership: Leadership) -> None:
-        """Append `leader.elected`; when it is folded, make the machine."""
-        epoch = Epoch(leadership.epoch)
-        if self._status.phase is Phase.OPENING and self._epoch_seen == epoch:
-            await self._begin(epoch)
-            await self._fold_inbox()
-            return
-        if self.state.position < self._fold_to:
-            return
-        self._gate.check(self.state)
-        self._status.phase = Phase.OPENING
-        self._status.detail = f"opening epoch {epoch}"
-        try:
-            commit, expected_last = first_of_term(
-                self.state,
-                self._producer,
-                epoch,
-                leadership.holder,
-                self._clock.now_ms(),
-                before=self._gate.opening(self.state),
-            )
-        except ValueError as error:
-            self._deposed = str(error)
-            self._step_down(leadership)
-            return
-        self._send(commit, self._encoded(commit), expected_last)
-
-    async def _begin(self, epoch: Epoch) -> None:
-        assert self._tasks is not None
-        events = self._before_the_machine()
-        if events:
-            commit, expected_last = next_commit(
-                self.state, self._producer, epoch, Append(events=events), self._now_ms()
-            )
-            self._send(commit, self._encoded(commit), expected_last)
-            return
-        begun_ns = time.perf_counter_ns()
-        try:
-            machine = self._make_machine(self.state)
-        except ObjectFailedError as failed:
-            self._quarantine(failed)
-            return
-        term = Term(
-            epoch,
-            machine,
-            carrier=self._carrier,
-            feeder=self._feeder,
-            counters=self._status.counters,
-            ring=self._bell.set,
-            now_ms=self._clock.now_ms,
-            calls_max=self._limits.calls_max,
-            stimuli_max=self._stimuli_max,
-        )
-        await self._tasks.start(term.run)
-        self._term = term
-        self._status.phase = Phase.LEADING
-        self._status.detail = ""
-        self._status.counters.terms += 1
-        self._status.counters.epoch = epoch
-        took_ms = (time.perf_counter_ns() - begun_ns) // 1_000_000
-        _LOG.info(
-            "leading: epoch %d begins at position %d (machine made in %d ms)",
-            epoch,
-            self.state.position,
-            took_ms,
-            extra={"epoch": epoch, "position": self.state.position},
-        )
-
-    def _step_down(self, leadership: Leadership) -> None:
-        _LOG.warning(
-            "our epoch %d is over: %s; standing by",
-            leadership.epoch,
-            self._deposed,
-            extra={"epoch": leadership.epoch, "position": self.state.position},
-        )
-        record = self.state.producers.get(self._producer)
-        if record is not None and record.epoch > leadership.epoch:
-            self._deposed_by_other = True
-            if record.holder == leadership.holder:
-                _LOG.warning(
-                    "another process leads under our name %s: give each a holder of its own", leadership.holder
-                )
-        self._end_term()
-        self._deposed = ""
-        self._leadership = None
-        self._status.phase = Phase.STANDBY
-        self._status.detail = "waiting for the lease"
-        self._term_over.set()
-        # What came behind an election that was refused waits in the inbox.
-        self._bell.set()
-
-    def _end_term(self) -> None:
-        self._parts.clear()
-        if self._term is not None:
-            self._term.end()
-            self._term = None
-            self._status.counters.epoch = 0
-
-    def _remake(self, why: str) -> None:
-        """Drop the machine. The term goes on with one that is made from the state as it will be."""
-        if self._term is None:
-            return
-        _LOG.info("the machine is made anew: %s", why, extra={"position": self.state.position})
-        self._end_term()
-        self._status.phase = Phase.OPENING
-        self._status.detail = why
-        self._bell.set()
-
-    def _quarantine(self, failed: ObjectFailedError) -> None:
-        """
-        Set the object aside that the machine has failed over.
-
-        Raises the failure when that has not helped, TooManyFailedError when too many show the same defect.
-        """
-        blamed = quarantine.to_blame(self.state, failed, self._producer)
-        if blamed is None:
-            raise failed
-        in_vain = self._blamed[blamed.name] = self._blamed.get(blamed.name, 0) + 1
-        if in_vain > BLAMED_MAX:
-            raise failed
-        Limit(self.state, self._producer.value).check(Failure(blamed, failed.error, failed.where))
-        _LOG.error("%s. %s is set aside; see `headgate quarantine`", failed, blamed.name, exc_info=failed.__cause__)
-        self._to_quarantine = quarantine.event_of(self.state, blamed, failed)
-        self._remake(f"it has failed over {blamed.kind} {blamed.key}")
-        self._bell.set()
-
-    def _before_the_machine(self) -> tuple[Event, ...]:
-        """What has to be in the log before a machine is made: who is set aside, and who is tried again."""
-        for name in [name for name in self._blamed if name in self.state.quarantine]:
-            # It is set aside. Should it come back and fail again, that is another story.
-            del self._blamed[name]
-        aside, self._to_quarantine = self._to_quarantine, None
-        if aside is not None:
-            return (aside,)
-        return quarantine.to_retry(self.state, self._producer)
-
-    # --- deciding --------------------------------------------------------------------------------------------------
-
-    def _decide(self, term: Term, stimulus: Stimulus) -> None:
-        """Tell the machine, and carry out what it wants."""
-        try:
-            commands = term.machine.decide(stimulus)
-        except ObjectFailedError as failed:
-            self._quarantine(failed)
-        except Exception as error:
-            # What a machine is told of the end of a call is about the object that the call was about.
-            call = term.ended(stimulus.call_id) if isinstance(stimulus, Completed) else None
-            subject = object_of(call) if call is not None else None
-            if subject is None:
-                raise
-            self._quarantine(ObjectFailedError(subject.kind, subject.key, error))
-        else:
-            if isinstance(stimulus, Completed):
-                term.ended(stimulus.call_id)
-            self._carry_out(term, commands)
-
-    def _now_ms(self) -> UnixMs:
-        """The clock, never before our last commit: what is decided with it is written with it."""
-        return commit_ms(self.state, self._producer, self._clock.now_ms())
-
-    def _tell_heard(self, term: Term) -> None:
-        if term.failed is not None:
-            self._quarantine(term.failed)
-            return
-        for stimulus in term.take_heard():
-            if self._term is not term:
-                return
-            self._status.counters.stimuli += 1
-            term.dirty = True
-            self._decide(term, stimulus)
-
-    def _settle(self, term: Term) -> None:
-        """Send `Settled` if there is something new and nothing of ours is on its way."""
-        if self._outstanding is not None or self._stopping:
-            return
-        if self._parts:
-            self._append_events(self._parts.popleft())
-            return
-        if term.is_full:
-            self._status.detail = (
-                f"no decision until some of {term.calls_unfinished} calls to the API server are answered"
-            )
-            return
-        self._status.detail = ""
-        now_ms = self._now_ms()
-        due = term.is_due(now_ms)
-        if not (term.dirty or due):
-            return
-        term.dirty = False
-        begun_ns = time.perf_counter_ns()
-        self._decided_ms = now_ms
-        self._decide(term, Settled(now_ms))
-        self._status.counters.decide_ns += time.perf_counter_ns() - begun_ns
-        self._status.counters.decisions += 1
-        if self._after_decision is not None and self._term is term:
-            self._after_decision(term.machine)
-
-    def _carry_out(self, term: Term, commands: list[Command]) -> None:
-        for command in commands:
-            match command:
-                case Append():
-                    self._note_action()
-                    assert self._outstanding is None, "an append is only asked for by Settled"
-                    self._append_events(command)
-                case Call():
-                    self._note_action()
-                    term.call(command)
-                case WakeAt(at_ms=at_ms):
-                    term.wake_at(at_ms)
-                case TakeSnapshot():
-                    term.snapshot(command)
-                case _:
-                    assert_never(command)
-
-    def _note_action(self) -> None:
-        if self._pace is not None:
-            self._pace.acted()
-
-    def _append_events(self, append: Append) -> None:
-        """Send an append; one that is too large for a message goes in halves, each when the one before is folded."""
-        term = self._term
-        assert term is not None
-        trace = self._observer.deciding(append)
-        while True:
-            commit, expected_last = next_commit(self.state, self._producer, term.epoch, append, self._decided_ms, trace)
-            payload = self._encoded(commit)
-            count = len(append.events)
-            if len(payload) <= self._limits.commit_bytes_max or not self._splits or count < 2:
-                break
-            self._parts.appendleft(msgspec.structs.replace(append, events=append.events[count // 2 :]))
-            append = msgspec.structs.replace(append, events=append.events[: count // 2])
-        self._send(commit, payload, expected_last)
-
-    def _encoded(self, commit: Commit) -> bytes:
-        payload = encode_commit(commit)
-        return payload if self._sign is None else self._sign(self.state, payload)
-
-    def _send(self, commit: Commit, payload: bytes, expected_last: Seq) -> None:
-        # By a task that is there already: making one for each commit costs as much as the sending.
-        self._outstanding = Outstanding(commit, payload, expected_last)
-        self._to_append.put_nowait(self._outstanding)

@@ -5,34 +5,16 @@ Calls are derived from folded commits, so everything here happens after the deci
 call until it has a definite answer; how it fares shows in the process's status.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from headgate.adapters.jetstream.health import Dependency
 from headgate.adapters.kubernetes.call import CallExecutor, CallSettings, KubeCall
 from headgate.adapters.kubernetes.transport import Transport
 from headgate.core.call_object import body_of
-from headgate.core.machine import Call, Completed, TakeSnapshot
-from headgate.core.state import State
+from headgate.core.machine import Call, Completed
 from headgate.processes.settings import KubernetesSettings
 from headgate.processes.status import KUBERNETES
-from headgate.processes.term import Report
-
-
-class NoCallsError(Exception):
-    """Raised when a machine asks for something that its process was not given the means for."""
-
-
-class NoCarrier:
-    """For processes that only append."""
-
-    async def call(self, call: Call) -> Completed:
-        """Refuse."""
-        raise NoCallsError(f"{call.method} {call.path}: this process makes no calls to the API server")
-
-    def snapshot(self, command: TakeSnapshot, state: State, report: Report) -> Callable[[], Coroutine[Any, Any, None]]:  # noqa: ARG002
-        """Refuse."""
-        raise NoCallsError(f"{command.call_id}: this process takes no snapshots")
+from headgate.processes.term import NoCarrier
 
 
 class KubernetesCarrier(NoCarrier):

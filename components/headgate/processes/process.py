@@ -18,12 +18,12 @@ from headgate.core.machine import Machine
 from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.processes.cell_record import CellRecords
+from headgate.processes.host_parts import Parts
 from headgate.processes.identity import IdentityGate
 from headgate.processes.keys import ProcessKeys
-from headgate.processes.outside import KubernetesCarrier, NoCarrier
+from headgate.processes.outside import KubernetesCarrier
 from headgate.processes.settings import Settings
 from headgate.processes.status import Status
-from headgate.processes.term import Carrier, Feeder
 
 
 class Given(msgspec.Struct, kw_only=True):
@@ -47,17 +47,6 @@ class Given(msgspec.Struct, kw_only=True):
     warn: Callable[[list[str]], None]
 
 
-class Parts(msgspec.Struct, kw_only=True):
-    """What a process adds to the loop."""
-
-    machine: Callable[[State], Machine]
-    carrier: Carrier = msgspec.field(default_factory=NoCarrier)
-    feeder: Feeder | None = None
-    splits: bool = True
-    after_decision: Callable[[Machine], None] | None = None
-    stimuli_max: int = 2_000
-
-
 Build = Callable[[Given], AbstractAsyncContextManager[Parts]]
 
 
@@ -79,12 +68,12 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
         return self.producer.value
 
 
-def only_appends(machine: Callable[[State], Machine], *, splits: bool = True) -> Build:
+def only_appends(machine: Callable[[State], Machine]) -> Build:
     """For processes that only read the log and append."""
 
     @asynccontextmanager
     async def build(_: Given) -> AsyncIterator[Parts]:
-        yield Parts(machine=machine, splits=splits)
+        yield Parts(machine=machine)
 
     return build
 

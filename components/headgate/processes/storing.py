@@ -23,11 +23,10 @@ from headgate.core.quarantine import version_to_retry
 from headgate.core.state import State
 from headgate.events.ids import Seq, UnixMs
 from headgate.processes import past, snapshots
-from headgate.processes.outside import NoCarrier
 from headgate.processes.snapshots import SnapshotMeta, SnapshotUnusableError
 from headgate.processes.snapshotter.decide import VERIFY, Stored, Verified
 from headgate.processes.status import Status
-from headgate.processes.term import Report
+from headgate.processes.term import NoCarrier, Report
 
 _LOG: Final = logging.getLogger(__name__)
 

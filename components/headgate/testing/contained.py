@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from headgate.core import fold
 from headgate.core.containment import Refolding, now
-from headgate.core.quarantine import EventFailedError
+from headgate.core.quarantine import EventFailedError, Treatments
 from headgate.core.state import State
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import Seq
@@ -32,14 +32,23 @@ class ContainedFold:
         self.failures: list[EventFailedError] = []
         """What could not be folded at first, in the order in which it was met."""
 
+    @property
+    def treatments(self) -> Treatments:
+        """What is set aside, for those who fold by themselves and come here only when that fails."""
+        return self._refolding.treatments
+
     def apply(self, state: State, logged: LoggedCommit) -> State:
         """The state after a commit of the log; another one when something of it had to be set aside."""
         try:
-            fold.apply(state, logged, self._refolding.treatments)
+            fold.apply(state, logged, self.treatments)
         except EventFailedError as failed:
-            self.failures.append(failed)
-            return now(self._refolding.recover(failed))
+            return self.recover(failed)
         return state
+
+    def recover(self, failed: EventFailedError) -> State:
+        """The state after the commit that has failed, with its object set aside."""
+        self.failures.append(failed)
+        return now(self._refolding.recover(failed))
 
     def all(self) -> State:
         """The state after the whole log."""

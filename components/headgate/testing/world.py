@@ -29,7 +29,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -37,35 +37,20 @@ from headgate.adapters.kubernetes.errors import api_error, is_operating_error
 from headgate.adapters.kubernetes.resources import RESOURCES as API
 from headgate.core import branches, fold, reconciling
 from headgate.core.about import ObjectFailedError
-from headgate.core.appending import first_of_term, is_deposed, next_commit
-from headgate.core.call_object import body_of, object_of
+from headgate.core.call_object import body_of
+from headgate.core.engine.driver import Bounds, Driver, OpenTermGate
+from headgate.core.engine.outputs import MachineDropped, MachineMade, Refused, Send, SetAside, SteppedDown, Stored
 from headgate.core.ingest import CLUSTER_NAMESPACE, cluster_id_of
-from headgate.core.machine import (
-    Append,
-    Call,
-    Changed,
-    Command,
-    Committed,
-    Completed,
-    Listed,
-    Machine,
-    Progressed,
-    Resumed,
-    Settled,
-    Stimulus,
-    TakeSnapshot,
-    WakeAt,
-)
-from headgate.core.quarantine import Failure, event_of, to_blame, to_retry, version_to_retry
-from headgate.core.quarantine_limit import Limit
+from headgate.core.machine import Call, Changed, Completed, Listed, Machine, Progressed, Resumed, TakeSnapshot, WakeAt
+from headgate.core.quarantine import EventFailedError, version_to_retry
 from headgate.core.refusing import has_refused
 from headgate.core.state import State
-from headgate.core.timekeeping import Clocks, commit_ms
+from headgate.core.timekeeping import Clocks
 from headgate.events.base import Producer
-from headgate.events.commit import Commit, LoggedCommit, decode_entry, digest, encode_commit
-from headgate.events.effects import ObjectQuarantined, ObjectReleased
+from headgate.events.commit import LoggedCommit, decode_entry, digest
 from headgate.events.identity import CellFounded, CellRestored
 from headgate.events.ids import Epoch, Seq, UnixMs
+from headgate.events.registry import Event
 from headgate.events.signing import Signer
 from headgate.events.subjects import log_subject
 from headgate.processes import snapshots
@@ -135,6 +120,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     watch_cut: float = 0.0
     forget: float = 0.0
     lag: float = 0.0
+    append_lost: float = 0.0
     until_ms: int = 0
 
 
@@ -155,32 +141,35 @@ class DivergedError(AssertionError):
 
 
 class Instance:
-    """One instance of one process: a machine, what it has folded, and what is on its way to and from it."""
+    """One instance of one process: its driver, and the I/O that is under way for it."""
 
-    def __init__(self, producer: Producer, name: str, epoch: Epoch, state: State, folding: ContainedFold) -> None:
+    def __init__(self, producer: Producer, name: str, epoch: Epoch, driver: Driver, folding: ContainedFold) -> None:
         self.producer = producer
-        self.folding = folding
-        self.remakes = False
-        """Whether its term goes on with another machine, which is still to be made."""
-        self.to_quarantine: ObjectQuarantined | None = None
         self.name = name
         self.epoch = epoch
-        self.state = state
-        self.machine: Machine | None = None
-        self.stimuli: deque[Stimulus] = deque()
+        """The epoch of its lease, or of the one that it will get next."""
+        self.driver = driver
+        self.folding = folding
         self.calls: deque[Call] = deque()
-        self.ended: dict[str, Call] = {}
-        """Calls that have ended, and of which the machine has not been told yet, by id."""
         self.snapshots: deque[Packed] = deque()
-        self.wake_at_ms: int | None = None
-        self.seen: Seq = state.position
+        self.seen: Seq = driver.state.position
         self.awaits: Seq = Seq(0)
-        self.dirty = True
+        """How far it has to fold before it knows what has become of its append."""
         self.clocks = Clocks(producer)
         self.down_until_ms: int | None = None
         self.watches: dict[str, Watch] = {}
         self.news: dict[str, None] = {}
         """The resources whose watches may have something new."""
+
+    @property
+    def state(self) -> State:
+        """What it has folded."""
+        return self.driver.state
+
+    @property
+    def machine(self) -> Machine | None:
+        """Its machine, while it leads."""
+        return self.driver.machine
 
     def watch(self, resource: str, watch: Watch) -> None:
         """Follow a watch in the place of the one before. Only one that was notified is worth a poll."""
@@ -196,7 +185,9 @@ class Instance:
             watch.close()
 
     def stop(self) -> None:
-        """Close every watch, when the instance is gone."""
+        """Drop everything that is under way: its machine is gone."""
+        self.calls.clear()
+        self.snapshots.clear()
         for resource in list(self.watches):
             self.unwatch(resource)
 
@@ -224,6 +215,7 @@ class World:
         round_ms: int = 0,
         contain: bool = False,
         signers: Mapping[Producer, Signer] = NO_SIGNERS,
+        bounds: Bounds = Bounds(),  # noqa: B008  (frozen)
     ) -> None:
         self.random = random.Random(seed)  # noqa: S311  (a simulation wants to be repeatable, not secret)
         self.faults = faults
@@ -248,6 +240,7 @@ class World:
         self._check = check
         self._machines = machines
         self._signers = signers
+        self._bounds = bounds
         self._founding = self._make_founding(seed) if Producer.INFORMER_BRIDGE in machines else None
         self._sink = sink
         self._round_ms = round_ms
@@ -281,9 +274,29 @@ class World:
     def _start(self, producer: Producer, name: str) -> Instance:
         """A new instance with a new epoch. It opens its term when it has folded the whole log."""
         epoch = self._epochs[producer] = Epoch(self._epochs.get(producer, 0) + 1)
-        instance = Instance(producer, name, epoch, self._cold_state(), self._make_folding())
+        folding = self._make_folding()
+        instance = Instance(producer, name, epoch, self._driver(producer, self._cold_state(), folding), folding)
         self.instances.append(instance)
         return instance
+
+    def _driver(self, producer: Producer, state: State, folding: ContainedFold) -> Driver:
+        """The driver of a process that has just started: it has no term and no machine."""
+        signer = self._signers.get(producer)
+        return Driver(
+            producer,
+            state,
+            partial(self._make_machine, producer),
+            bounds=self._bounds,
+            gate=_RestoreGate(self, producer),
+            treatments=folding.treatments if self._contain else None,
+            sign=None if signer is None else partial(_sign, signer),
+        )
+
+    def _make_machine(self, producer: Producer, state: State) -> Machine:
+        machine = self._machines[producer](state)
+        if isinstance(machine, InformerBridge):
+            machine.founding = self._founding
+        return machine
 
     def _make_folding(self) -> ContainedFold:
         return ContainedFold(self.cell, self.log, self._start_from)
@@ -325,15 +338,9 @@ class World:
 
     def _drop(self, instance: Instance, down_ms: int) -> None:
         """End what an instance is doing, and leave it down for a while."""
-        instance.machine = None
-        instance.stimuli.clear()
-        instance.calls.clear()
-        instance.ended.clear()
-        instance.snapshots.clear()
         instance.stop()
-        instance.wake_at_ms = None
+        instance.driver = self._driver(instance.producer, instance.state, instance.folding)
         instance.awaits = Seq(0)
-        instance.remakes = False
         instance.down_until_ms = self.clock.now_ms + down_ms
 
     def stop(self, producer: Producer, for_ms: int) -> None:
@@ -346,9 +353,9 @@ class World:
     def _revive(self, instance: Instance) -> None:
         instance.down_until_ms = None
         instance.epoch = self._epochs[instance.producer] = Epoch(self._epochs[instance.producer] + 1)
-        instance.state, instance.folding = self._cold_state(), self._make_folding()
+        instance.folding = self._make_folding()
+        instance.driver = self._driver(instance.producer, self._cold_state(), instance.folding)
         instance.seen = instance.state.position
-        instance.dirty = True
 
     def restore(self, position: Seq) -> CellRestored:
         """
@@ -379,14 +386,14 @@ class World:
             return True
         if self._founding is not None and instance.state.identity is None:
             return False
-        return self._unrecorded(instance.state) is None and reconciling.is_open(instance.state, instance.producer)
+        return self.unrecorded(instance.state) is None and reconciling.is_open(instance.state, instance.producer)
 
     @property
     def is_reconciled(self) -> bool:
         """Whether the log tells of the last restore, and of all that the cluster has since."""
-        return self._unrecorded(self.state) is None and not self.state.reconciling
+        return self.unrecorded(self.state) is None and not self.state.reconciling
 
-    def _unrecorded(self, state: State) -> CellRestored | None:
+    def unrecorded(self, state: State) -> CellRestored | None:
         """The restore that the log does not tell of yet; None when there is none."""
         event = self._restoring
         return event if event is not None and not branches.is_recorded(state.branches, event) else None
@@ -411,15 +418,10 @@ class World:
             commit = logged.commit
             instance.clocks.hear(commit.producer, commit.time_ms, logged.stored_ms, self.clock.now_ms)
 
-    def _decides_at(self, instance: Instance) -> UnixMs:
-        """The time that an instance decides with and writes: as its host does, never before its last commit."""
-        return commit_ms(instance.state, instance.producer, self._now_ms(instance))
-
     def _wakes_at_ms(self, instance: Instance) -> int | None:
         """When, by the world's clock, an instance's own will show the time that it waits for."""
-        if instance.wake_at_ms is None or instance.machine is None:
-            return instance.wake_at_ms
-        return instance.wake_at_ms - (self._now_ms(instance) - self.clock.now_ms)
+        wake_at_ms = instance.driver.wake_at_ms
+        return None if wake_at_ms is None else wake_at_ms - (self._now_ms(instance) - self.clock.now_ms)
 
     def _is_off(self, instance: Instance) -> bool:
         """Whether the instance finds that its own clock is wrong. It asks the broker, as in production."""
@@ -430,25 +432,25 @@ class World:
 
     # --- the log ---------------------------------------------------------------------------------------------------
 
-    def _append(self, instance: Instance, commit: Commit, expected_last: Seq) -> bool:
+    def _append(self, instance: Instance, send: Send) -> None:
         """Compare-and-set on the producer's last sequence, as the broker does."""
+        commit = send.commit
         record = self.state.producers.get(commit.producer)
-        if expected_last != (record.last_seq if record is not None else 0):
+        last = record.last_seq if record is not None else Seq(0)
+        if send.expected_last != last:
             self.refused += 1
-            return False
-        payload = encode_commit(commit)
-        signer = self._signers.get(commit.producer)
-        if signer is not None:
-            payload = signer.sign(payload)
+            instance.driver.conflicted(last)
+            instance.awaits = last
+            return
         logged = LoggedCommit(
             seq=Seq(self.state.position + 1),
-            hash=digest(payload),
+            hash=digest(send.payload),
             commit=commit,
             stored_ms=self._shows(BROKER),
-            payload=payload if signer is not None else b"",
+            payload=send.payload if commit.producer in self._signers else b"",
         )
         if self._sink is not None:
-            self._sink(logged.seq, log_subject(self.cell, commit.producer), logged.stored_ms, payload)
+            self._sink(logged.seq, log_subject(self.cell, commit.producer), logged.stored_ms, send.payload)
         if not self._shared:
             self.log.append(logged)
         self.state = self._apply(self._folding, self.state, logged)
@@ -456,10 +458,13 @@ class World:
         self.events += len(commit.events)
         if self._check is not None:
             self._check(self.state, logged)
+        if self._happens(self.faults.append_lost):
+            instance.driver.timed_out()
+        else:
+            instance.driver.appended(logged.seq)
+        instance.awaits = logged.seq
         if self._shared:
             self._tell_all(logged)
-        instance.awaits = logged.seq
-        return True
 
     def publish(self, subject: str, payload: bytes) -> bool:
         """What anybody with the broker's permission can do; whether the fold took it for a commit of the log."""
@@ -479,9 +484,8 @@ class World:
         """With one state for all, everybody has folded a commit as soon as it is there."""
         for instance in self.instances:
             self._hear_clocks(instance, logged)
-            if instance.machine is not None:
-                self._carry_out(instance, instance.machine.decide(Committed(logged)))
-            instance.dirty = True
+            instance.driver.folded(logged)
+            self._carry_out(instance)
 
     def _hear_log(self, instance: Instance) -> None:
         """Let an instance see more of the log: all of it, or less when it lags behind."""
@@ -495,13 +499,10 @@ class World:
         """Fold commits that an instance has seen: all, or a random few when there are faults."""
         start = instance.state.position
         behind = instance.seen - start
-        instance.dirty = True
         count = self.random.randint(1, behind) if self.failing() and self.random.random() < 0.5 else behind
         for logged in self.log[start : start + count]:
             self._fold_into(instance, logged)
             self._hear_clocks(instance, logged)
-            if instance.machine is not None and not has_refused(instance.state, logged.seq):
-                self._decide(instance, Committed(logged))
 
     def upgrade(self) -> None:
         """Fold the log again as another version of the code would; the processes do so when they are restarted."""
@@ -515,72 +516,13 @@ class World:
         return bool(self.contained or self._folding.failures)
 
     def _fold_into(self, instance: Instance, logged: LoggedCommit) -> None:
-        before, instance.state = instance.state, self._apply(instance.folding, instance.state, logged)
-        moves = any(isinstance(event, ObjectQuarantined | ObjectReleased) for event in logged.commit.events)
-        if instance.machine is not None and (moves or instance.state is not before):
-            self._drop_machine(instance)
-
-    def _drop_machine(self, instance: Instance) -> None:
-        """The term goes on with a machine that is made from the state as it will be."""
-        self.remade += 1
-        instance.machine, instance.remakes = None, True
-        instance.stimuli.clear()
-        instance.calls.clear()
-        instance.ended.clear()
-        instance.snapshots.clear()
-        instance.stop()
-        instance.wake_at_ms = None
-
-    def _decide(self, instance: Instance, stimulus: Stimulus) -> list[Command]:
-        """Tell the machine, and carry out what it wants. With `contain`, what it fails over is set aside."""
-        assert instance.machine is not None
         try:
-            commands = instance.machine.decide(stimulus)
-        except ObjectFailedError as failed:
+            instance.driver.fold(logged)
+        except EventFailedError as failed:
             if not self._contain:
                 raise
-            self._set_aside(instance, failed)
-            return []
-        except Exception as error:
-            call = instance.ended.get(stimulus.call_id) if isinstance(stimulus, Completed) else None
-            subject = object_of(call) if call is not None else None
-            if subject is None or not self._contain:
-                raise
-            self._set_aside(instance, ObjectFailedError(subject.kind, subject.key, error))
-            return []
-        if isinstance(stimulus, Completed):
-            instance.ended.pop(stimulus.call_id, None)
-        self._carry_out(instance, commands)
-        return commands
-
-    def _set_aside(self, instance: Instance, failed: ObjectFailedError) -> None:
-        blamed = to_blame(instance.state, failed, instance.producer)
-        if blamed is None:
-            raise failed
-        Limit(instance.state, instance.producer.value).check(Failure(blamed, failed.error, failed.where))
-        self._drop_machine(instance)
-        self.contained.append(failed)
-        instance.to_quarantine = event_of(instance.state, blamed, failed)
-
-    def _remake(self, instance: Instance) -> bool:
-        """Set aside what the machine before has failed over, try again what an older version has, and make the next."""
-        aside, instance.to_quarantine = instance.to_quarantine, None
-        events = (aside,) if aside is not None else to_retry(instance.state, instance.producer)
-        if events:
-            self._carry_out(instance, [Append(events=events)])
-            return True
-        try:
-            instance.machine = self._machines[instance.producer](instance.state)
-        except ObjectFailedError as failed:
-            if not self._contain:
-                raise
-            self._set_aside(instance, failed)
-            return True
-        instance.remakes, instance.dirty = False, True
-        if isinstance(instance.machine, InformerBridge):
-            instance.machine.founding = self._founding
-            self._follow_all(instance)
-        return True
+            instance.driver.recovered(instance.folding.recover(failed), logged)
+        self._carry_out(instance)
 
     # --- steps -----------------------------------------------------------------------------------------------------
 
@@ -604,17 +546,14 @@ class World:
             return True
         if instance.state.position < instance.awaits:
             return True
-        if is_deposed(instance.state, instance.producer, instance.epoch):
-            return self._step_down(instance)
         if self._is_off(instance):
             self.stood_down += 1
             self._drop(instance, CLOCK_RETRY_MS)
             return True
-        if instance.remakes:
-            return self._remake(instance)
-        if instance.machine is None:
+        if instance.driver.epoch is None:
             return self._open_term(instance)
-        return self._work(instance) or instance.seen < self.state.position
+        instance.driver.advance(self._now_ms(instance))
+        return self._carry_out(instance) or self._work(instance) or instance.seen < self.state.position
 
     def _rival(self, instance: Instance) -> None:
         """A second instance believes that the first is gone. The first finds out when its next append is refused."""
@@ -622,25 +561,19 @@ class World:
             self._start(instance.producer, f"{instance.name.rpartition('-')[0]}-{self.random.randint(1, 9)}")
 
     def _open_term(self, instance: Instance) -> bool:
-        is_bridge = instance.producer is Producer.INFORMER_BRIDGE
+        """Open a term and make its machine, in one step, as soon as the process may lead."""
         if not self._may_lead(instance):
             return False
-        restored = self._unrecorded(instance.state) if is_bridge else None
-        commit, expected_last = first_of_term(
-            instance.state,
-            instance.producer,
-            instance.epoch,
-            instance.name,
-            self._now_ms(instance),
-            before=(restored,) if restored is not None else (),
-        )
-        if not self._append(instance, commit, expected_last):
-            return self._step_down(instance)
+        driver, now_ms = instance.driver, self._now_ms(instance)
+        driver.lead(instance.epoch, instance.name)
+        driver.advance(now_ms)
+        self._carry_out(instance)
         instance.seen = self.state.position
         if not self._shared:
             self._fold_all(instance)
-        instance.remakes = True
-        return self._remake(instance)
+        driver.advance(now_ms)
+        self._carry_out(instance)
+        return True
 
     def _fold_all(self, instance: Instance) -> None:
         """A new machine is made from a state that has at least its own first commit."""
@@ -648,15 +581,13 @@ class World:
             self._fold_into(instance, logged)
         instance.seen = instance.state.position
 
-    def _step_down(self, instance: Instance) -> bool:
-        """A refused append ends a term. The last instance of a process tries again; a superfluous one is gone."""
+    def _step_down(self, instance: Instance) -> None:
+        """The last instance of a process stands again, under a newer epoch; a superfluous one is gone."""
         if sum(other.producer == instance.producer for other in self.instances) > 1:
             instance.stop()
             self.instances.remove(instance)
-            return True
-        self.crash(instance)
-        self._revive(instance)
-        return True
+            return
+        instance.epoch = self._epochs[instance.producer] = Epoch(self._epochs[instance.producer] + 1)
 
     def _work(self, instance: Instance) -> bool:
         if instance.calls and self._call(instance):
@@ -666,52 +597,50 @@ class World:
             return True
         if self._hear(instance):
             return True
-        due = instance.wake_at_ms is not None and instance.wake_at_ms <= self._now_ms(instance)
-        if instance.dirty or due:
-            return self._settle(instance, due=due)
-        return False
+        instance.driver.settle(self._now_ms(instance))
+        return self._carry_out(instance)
 
     def _hear(self, instance: Instance) -> bool:
         """Take what the outside has to say: an answer, or what a watch shows."""
-        assert instance.machine is not None
-        if instance.producer is Producer.INFORMER_BRIDGE:
+        if instance.producer is Producer.INFORMER_BRIDGE and instance.driver.has_room:
             self._poll(instance)
-        if not instance.stimuli:
+        waiting = instance.driver.heard_waiting
+        if not waiting:
             return False
-        count = self.random.randint(1, len(instance.stimuli)) if self.failing() else len(instance.stimuli)
-        for _ in range(count):
-            if instance.remakes:
-                return True
-            self._decide(instance, instance.stimuli.popleft())
-        instance.dirty = True
+        instance.driver.tell(self.random.randint(1, waiting) if self.failing() else waiting)
+        self._carry_out(instance)
         return True
 
-    def _settle(self, instance: Instance, *, due: bool) -> bool:
-        assert instance.machine is not None
-        instance.dirty = False
-        if due:
-            instance.wake_at_ms = None
-        return bool(self._decide(instance, Settled(self._decides_at(instance)))) or instance.remakes
-
-    def _carry_out(self, instance: Instance, commands: list[Command]) -> None:
-        for command in commands:
-            match command:
-                case Append():
-                    commit, expected_last = next_commit(
-                        instance.state, instance.producer, instance.epoch, command, self._now_ms(instance)
-                    )
-                    if not self._append(instance, commit, expected_last):
-                        self._step_down(instance)
-                        return
+    def _carry_out(self, instance: Instance) -> bool:
+        """Carry out what a driver asks for. False when that was nothing but the news that an append has ended."""
+        acted = False
+        for output in instance.driver.take():
+            acted = acted or not isinstance(output, Stored | Refused)
+            match output:
+                case Send():
+                    self._append(instance, output)
                 case Call():
-                    instance.calls.append(command)
-                case WakeAt(at_ms):
-                    instance.wake_at_ms = at_ms
+                    instance.calls.append(output)
                 case TakeSnapshot():
                     # The state goes on changing, so its bytes are taken at once.
                     now_ms = UnixMs(self.clock.now_ms)
                     meta, blob = snapshots.pack(instance.state, log_identity=self.cell, taken_ms=now_ms)
-                    instance.snapshots.append(Packed(command.call_id, meta, blob))
+                    instance.snapshots.append(Packed(output.call_id, meta, blob))
+                case MachineMade():
+                    if instance.producer is Producer.INFORMER_BRIDGE:
+                        self._follow_all(instance)
+                case MachineDropped():
+                    self.remade += 1
+                    instance.stop()
+                case SetAside(failed=failed):
+                    self.contained.append(failed)
+                case SteppedDown():
+                    self._step_down(instance)
+                case WakeAt() | Stored() | Refused():
+                    pass
+                case _:
+                    assert_never(output)
+        return acted
 
     # --- Kubernetes ------------------------------------------------------------------------------------------------
 
@@ -723,10 +652,8 @@ class World:
         try:
             body = body_of(call)
         except ObjectFailedError as failed:
-            if not self._contain:
-                raise
-            self._set_aside(instance, failed)
-            return True
+            instance.driver.call_failed(failed)
+            return self._carry_out(instance)
         response = self.cluster.request(
             call.method,
             call.path,
@@ -738,8 +665,8 @@ class World:
         error = api_error(response.status, {}, response.body) if response.status >= 400 else None
         if (error is not None and is_operating_error(error)) or self._happens(self.faults.call_lost):
             return True
-        instance.ended[call.id] = instance.calls.popleft()
-        instance.stimuli.append(Completed(call.id, response.status, response.body))
+        instance.calls.popleft()
+        instance.driver.hear(Completed(call.id, response.status, response.body))
         return True
 
     def _follow_all(self, instance: Instance) -> None:
@@ -752,7 +679,7 @@ class World:
             if self._happens(self.faults.forget):
                 self.cluster.store.table(BY_PLURAL[API[resource].group, resource]).compact()
             self.resumes += 1
-            instance.stimuli.append(Resumed(resource, mark))
+            instance.driver.hear(Resumed(resource, mark))
             self._watch(instance, resource, mark)
 
     def _watch(self, instance: Instance, resource: str, version: str) -> None:
@@ -765,7 +692,7 @@ class World:
         listing = self.cluster.request("GET", path).json()
         resource_version = listing["metadata"]["resourceVersion"]
         items = tuple(msgspec.json.encode(item) for item in listing.get("items") or ())
-        instance.stimuli.append(Listed(resource, items, resource_version))
+        instance.driver.hear(Listed(resource, items, resource_version))
         self._watch(instance, resource, resource_version)
 
     def _poll(self, instance: Instance) -> None:
@@ -794,9 +721,9 @@ class World:
                 return
             version = msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
             if event.type == "BOOKMARK":
-                instance.stimuli.append(Progressed(resource, version))
+                instance.driver.hear(Progressed(resource, version))
             else:
-                instance.stimuli.append(Changed(resource, event.type, bytes(event.object), version))
+                instance.driver.hear(Changed(resource, event.type, bytes(event.object), version))
 
     def _store_snapshot(self, instance: Instance) -> None:
         """Store a snapshot as the snapshotter's loop does, and fold the log behind it again to verify it."""
@@ -813,7 +740,7 @@ class World:
             log_hash=meta.log_hash,
             size_bytes=meta.size_bytes,
         )
-        instance.stimuli.append(Completed(packed.call_id, 200, msgspec.json.encode(stored)))
+        instance.driver.hear(Completed(packed.call_id, 200, msgspec.json.encode(stored)))
         if self._shared:
             return  # One state for all and no log: there is nothing to compare, and nobody starts from it.
         folding = self._make_folding()
@@ -823,7 +750,7 @@ class World:
         if refolded != meta.state_hash:
             raise DivergedError(f"the log folded to position {meta.position} gives {refolded}, not {meta.state_hash}")
         verified = Verified(position=meta.position, live_hash=meta.state_hash, refolded_hash=refolded)
-        instance.stimuli.append(Completed(f"{VERIFY}{meta.position}", 200, msgspec.json.encode(verified)))
+        instance.driver.hear(Completed(f"{VERIFY}{meta.position}", 200, msgspec.json.encode(verified)))
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -888,6 +815,23 @@ class World:
         """Create objects in the cluster, as `kubectl create` would: several times cheaper than to apply them."""
         for each in objects:
             self.cluster.create(dict(each))
+
+
+class _RestoreGate(OpenTermGate):
+    """The bridge says first in the log that the log was restored."""
+
+    def __init__(self, world: World, producer: Producer) -> None:
+        self._world = world
+        self._is_bridge = producer is Producer.INFORMER_BRIDGE
+
+    def opening(self, state: State) -> tuple[Event, ...]:
+        """`cell.restored`, if the log does not tell of it yet."""
+        restored = self._world.unrecorded(state) if self._is_bridge else None
+        return () if restored is None else (restored,)
+
+
+def _sign(signer: Signer, state: State, payload: bytes) -> bytes:  # noqa: ARG001  (a `Sign`)
+    return signer.sign(payload)
 
 
 class _WatchLine(msgspec.Struct):

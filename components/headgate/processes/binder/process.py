@@ -7,8 +7,9 @@ from functools import partial
 from headgate.core.machine import Machine
 from headgate.events.base import Producer
 from headgate.processes.binder.decide import Binder
+from headgate.processes.host_parts import Parts
 from headgate.processes.outside import KubernetesCarrier
-from headgate.processes.process import Given, Parts, Process
+from headgate.processes.process import Given, Process
 
 
 @asynccontextmanager

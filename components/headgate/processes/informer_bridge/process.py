@@ -16,9 +16,10 @@ from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.processes.cell_record import keep_record
 from headgate.processes.configuring import KUEUES_DOCUMENT, load_document
+from headgate.processes.host_parts import Parts
 from headgate.processes.informer_bridge.decide import InformerBridge
 from headgate.processes.outside import KubernetesCarrier
-from headgate.processes.process import Given, Parts, Process
+from headgate.processes.process import Given, Process
 from headgate.processes.term import Offer
 from headgate.processes.watching import Watching
 

@@ -8,4 +8,4 @@ from headgate.events.base import Producer
 from headgate.processes.process import Process, only_appends
 from headgate.processes.scheduler.decide import Scheduler
 
-PROCESS = Process(producer=Producer.SCHEDULER, build=only_appends(Scheduler, splits=False))
+PROCESS = Process(producer=Producer.SCHEDULER, build=only_appends(Scheduler))

@@ -14,7 +14,8 @@ from headgate.core.state import State
 from headgate.events.base import Producer
 from headgate.processes.feed_writer import FeedWriter
 from headgate.processes.feeding import Feeding
-from headgate.processes.process import Given, Parts, Process
+from headgate.processes.host_parts import Parts
+from headgate.processes.process import Given, Process
 from headgate.processes.snapshotter.decide import Rules, Snapshotter
 from headgate.processes.storing import SnapshotCarrier
 

@@ -1,0 +1,76 @@
+"""
+What a driver asks its shell to do, and what it reports to it.
+
+The shell takes outputs with `Driver.take` and carries them out in order, before it gives the driver anything else.
+"""
+
+import msgspec
+
+from headgate.core.about import ObjectFailedError
+from headgate.core.machine import Call, TakeSnapshot, WakeAt
+from headgate.events.commit import Commit
+from headgate.events.ids import Epoch, Seq
+
+
+class Send(msgspec.Struct, frozen=True):
+    """
+    Append this payload to the log, if the last entry on the producer's subject is still `expected_last`.
+
+    Answered by `Driver.appended`, `conflicted` or `timed_out`. At most one is unanswered at any time.
+    """
+
+    commit: Commit
+    payload: bytes
+    expected_last: Seq
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A commit that was sent is durable and folded."""
+
+    commit: Commit
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A commit that was sent is not in the log and will not be: the subject ended at another entry than expected."""
+
+    commit: Commit
+    expected_last: Seq
+    actual_last: Seq
+
+
+class MachineMade(msgspec.Struct, frozen=True):
+    """A machine is there. Start what feeds it: watches, or the publication of the feed."""
+
+    epoch: Epoch
+
+
+class MachineDropped(msgspec.Struct, frozen=True):
+    """The machine is gone. Cancel its calls, snapshots, watches and timer: nothing of it may reach the next one."""
+
+    why: str
+
+
+class SetAside(msgspec.Struct, frozen=True):
+    """
+    The machine failed over one object. `object.quarantined` is appended next; continue with `Driver.advance`.
+
+    `name` is `<kind>/<key>` of the object: that of the failure, or the one around it if that is set aside already.
+    """
+
+    failed: ObjectFailedError
+    name: str
+
+
+class SteppedDown(msgspec.Struct, frozen=True):
+    """
+    The term is over. Give the lease back and stand for election again.
+
+    `other_holder` is the holder of the newer term that the log shows; None when there is none.
+    """
+
+    epoch: Epoch
+    why: str
+    other_holder: str | None = None
+
+
+Output = Send | Call | WakeAt | TakeSnapshot | Stored | Refused | MachineMade | MachineDropped | SetAside | SteppedDown
