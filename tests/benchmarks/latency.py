@@ -20,6 +20,7 @@ from tests.benchmarks.measure import Report, Row, percentile
 from headgate.adapters.jetstream import connect, open_log
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.log import Appended
+from headgate.core.jobs.kinds import shown_name
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import WorkloadAdmitted
@@ -57,7 +58,7 @@ class Moments:
         for event in logged.commit.events:
             match event:
                 case JobObserved(job=key):
-                    self.note(key, tag_of(event), at)
+                    self.note(shown_name(key), tag_of(event), at)
                 case WorkloadObserved(workload=workload, owner=owner) if owner is not None:
                     self.jobs[workload] = f"{workload.partition('/')[0]}/{owner.name}"
                     self.note(self.jobs[workload], tag_of(event), at)

@@ -148,7 +148,7 @@ class Life:
         team = number % QUEUES
         self.kind = number // QUEUES % SHAPES
         self.cluster_queue = f"q{team}"
-        self.job = JobKey(f"team-{team}/train-{number}")
+        self.job = JobKey(f"batch/Job/team-{team}/train-{number}")
         self.job_uid = Uid(f"7a1c0000-0000-4000-8000-{number:012d}")
         self.workload = WorkloadKey(f"team-{team}/job-train-{number}-{number % 65536:05x}")
         self.uid = Uid(f"7a1c0000-0000-4000-9000-{number:012d}")
@@ -176,7 +176,9 @@ class Life:
             created_ms=START_MS,
             generation=1,
             labels={"kueue.x-k8s.io/job-uid": self.job_uid},
-            owner=OwnerReference(api_version="batch/v1", kind="Job", name=self.job.partition("/")[2], uid=self.job_uid),
+            owner=OwnerReference(
+                api_version="batch/v1", kind="Job", name=self.job.rpartition("/")[2], uid=self.job_uid
+            ),
             spec=WorkloadSpec(queue_name="main", priority=0, pod_sets=(PodSet(template=TEMPLATES[self.kind]),)),
         )
 

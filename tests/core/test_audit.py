@@ -108,11 +108,11 @@ def found(history: History) -> list[str]:
 def a_life() -> History:
     """A job that is queued, admitted, started, bound, finished; with a snapshot on the way."""
     history = a_cell()
-    history.put(BRIDGE, facts.JobObserved(job="n/j", spec=Job(uid="uj", created_ms=1, queue_name="main")))
-    history.put(BRIDGE, effects.WorkloadCreated(workload="n/w", job="n/j", job_uid="uj"))
+    history.put(BRIDGE, facts.JobObserved(job="batch/Job/n/j", spec=Job(uid="uj", created_ms=1, queue_name="main")))
+    history.put(BRIDGE, effects.WorkloadCreated(workload="n/w", job="batch/Job/n/j", job_uid="uj"))
     offer(history, "w")
     cycle(history, *reserve("w", "2"))
-    history.put(UNGATER, effects.JobStarted(job="n/j", job_uid="uj", workload="n/w", workload_uid="u-w"))
+    history.put(UNGATER, effects.JobStarted(job="batch/Job/n/j", job_uid="uj", workload="n/w", workload_uid="u-w"))
     history.put(BINDER, effects.StatusApplied(workload="n/w", uid="u-w", digest="d"))
     taken = effects.SnapshotTaken(
         position=history.position, state_hash="h", log_hash=history.state.log_hash, name="s", size_bytes=1
@@ -356,24 +356,24 @@ def test_a_cycle_that_could_have_seen_the_lower_quota_is_found() -> None:
 @pytest.mark.parametrize(
     ("effect", "producer"),
     [
-        (effects.JobStarted(job="n/j", job_uid="uj", workload="n/w", workload_uid="u-w"), UNGATER),
+        (effects.JobStarted(job="batch/Job/n/j", job_uid="uj", workload="n/w", workload_uid="u-w"), UNGATER),
         (effects.PodBound(pod="n/p", uid="up", node="node"), BINDER),
         (effects.StatusApplied(workload="n/x", uid="u-x", digest="d"), BINDER),
-        (effects.WorkloadCreated(workload="n/x", job="n/x", job_uid="ux"), BRIDGE),
+        (effects.WorkloadCreated(workload="n/x", job="batch/Job/n/x", job_uid="ux"), BRIDGE),
         (
             effects.VariantChanged(
                 variant="n/v", uid="u-v", parent="n/x", parent_uid="u-x", flavor="spot", change="created"
             ),
             BRIDGE,
         ),
-        (effects.JobStopped(job="n/x", job_uid="ux", workload="n/x", reason="r"), UNGATER),
+        (effects.JobStopped(job="batch/Job/n/x", job_uid="ux", workload="n/x", reason="r"), UNGATER),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, EventBase) else "",
 )
 def test_an_effect_without_its_decision_is_found(effect: EventBase, producer: Producer) -> None:
     """Durable before visible."""
     history = a_cell()
-    history.put(BRIDGE, facts.JobObserved(job="n/j", spec=Job(uid="uj", created_ms=1, queue_name="main")))
+    history.put(BRIDGE, facts.JobObserved(job="batch/Job/n/j", spec=Job(uid="uj", created_ms=1, queue_name="main")))
     history.put(BRIDGE, facts.PodObserved(pod="n/p", spec=Pod(uid="up", created_ms=1)))
     offer(history, "w")
     history.put(producer, effect)
@@ -424,14 +424,14 @@ def test_a_workload_that_nothing_will_wake_is_found() -> None:
 def test_work_that_was_taken_over_counts_as_admitted() -> None:
     """What another Kueue has admitted may be started, and must not be admitted again."""
     history = a_cell()
-    history.put(BRIDGE, facts.JobObserved(job="n/j", spec=Job(uid="uj", created_ms=1, queue_name="main")))
+    history.put(BRIDGE, facts.JobObserved(job="batch/Job/n/j", spec=Job(uid="uj", created_ms=1, queue_name="main")))
     (reservation, _) = reserve("w", "1")
     status = WorkloadStatus(
         admission=reservation.admission,  # type: ignore[attr-defined]
         conditions=(Condition(type="QuotaReserved", status="True"), Condition(type="Admitted", status="True")),
     )
     history.put(BRIDGE, msgspec.structs.replace(workload("w"), taken_over=status))
-    history.put(UNGATER, effects.JobStarted(job="n/j", job_uid="uj", workload="n/w", workload_uid="u-w"))
+    history.put(UNGATER, effects.JobStarted(job="batch/Job/n/j", job_uid="uj", workload="n/w", workload_uid="u-w"))
     assert found(history) == []
 
 

@@ -121,7 +121,9 @@ def life_of_two() -> History:
     history.put(QUEUES, parked("second"))
     history.put(
         Producer.UNGATER,
-        effects.JobStarted(job="a/first", job_uid="uid-first", workload="a/job-first", workload_uid="w-first"),
+        effects.JobStarted(
+            job="batch/Job/a/first", job_uid="uid-first", workload="a/job-first", workload_uid="w-first"
+        ),
     )
     history.put(BRIDGE, job_of("first", suspended=False, finished="Complete"))
     done = queueing.WorkloadFinished(workload="a/job-first", uid="w-first", reason="Succeeded", message="done")
@@ -303,9 +305,14 @@ def test_a_job_without_workload_has_a_story_too() -> None:
     history = a_cell()
     history.put(BRIDGE, job_of("w"))
     refused = effects.WorkloadCreateRejected(
-        workload="a/job-w", job="a/w", job_uid="uid-w", code=422, reason="Invalid", message="spec.podSets: too many"
+        workload="a/job-w",
+        job="batch/Job/a/w",
+        job_uid="uid-w",
+        code=422,
+        reason="Invalid",
+        message="spec.podSets: too many",
     )
-    explainer = Explainer(fold.new_state("main"), Target(workload="a/job-w", job="a/w"))
+    explainer = Explainer(fold.new_state("main"), Target(workload="a/job-w", job="batch/Job/a/w"))
     history.put(BRIDGE, refused)
     for logged in history.commits:
         explainer.feed(logged)

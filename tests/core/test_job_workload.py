@@ -17,6 +17,7 @@ from headgate.core.injection import (
     start_patch,
 )
 from headgate.core.job_workload import NoSuchPriorityClassError, workload_changes, workload_name, workload_of
+from headgate.core.jobs.kinds import BATCH_JOB
 from headgate.core.state import Stage, State, Workload
 from headgate.core.variants import variant_name
 from headgate.events import facts
@@ -43,7 +44,8 @@ from headgate.events.objects import (
 )
 
 BRIDGE, SCHEDULER = Producer.INFORMER_BRIDGE, Producer.SCHEDULER
-KEY = JobKey("team-a/train")
+KEY = JobKey("batch/Job/team-a/train")
+SAMPLE = BATCH_JOB.ref("team-a", "sample")
 SPOT, GPU = Toleration(key="spot", operator="Exists"), Toleration(key="gpu", operator="Exists")
 Json = dict[str, Any]
 
@@ -64,9 +66,9 @@ def made_of(state: State, given: Job, metadata: Json | None = None) -> Json:
 
 def test_a_workload_is_named_as_kueue_names_it() -> None:
     """`job-<name>-<hash>`: the SHA-1 of the lines Job, batch, name and uid, the last without an end of line."""
-    assert workload_name("sample", "1a2b") == "job-sample-f6e71"
-    assert workload_name("sample", "1a2b") != workload_name("sample", "1a2c")
-    long = workload_name("x" * 300, "u")
+    assert workload_name(SAMPLE, "1a2b") == "job-sample-f6e71"
+    assert workload_name(SAMPLE, "1a2b") != workload_name(SAMPLE, "1a2c")
+    long = workload_name(BATCH_JOB.ref("team-a", "x" * 300), "u")
     assert len(long) == 253
     assert long.startswith("job-xxx")
 
@@ -76,8 +78,8 @@ def test_a_workload_is_named_as_kueue_names_it() -> None:
 )
 def test_a_slice_is_named_as_kueue_names_it(generation: int, name: str) -> None:
     """The names are those of Kueue 0.19.2's GetWorkloadNameForOwnerWithGVKAndGeneration for Job sample of uid 1a2b."""
-    assert workload_name("sample", "1a2b", generation) == name
-    assert workload_name("x" * 300, "u", 3) == f"job-{'x' * 243}-c8b2e"
+    assert workload_name(SAMPLE, "1a2b", generation) == name
+    assert workload_name(BATCH_JOB.ref("team-a", "x" * 300), "u", 3) == f"job-{'x' * 243}-c8b2e"
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_every_reader_passes_them_over() -> None:
     log = decoded(log_with_strangers().entries)
     gate = Gate("main")
     assert [gate.admits(logged) for logged in log] == [True, True, False, True, False, False, True, True]
-    explainer = Explainer(fold.new_state("main"), Target(workload=WorkloadKey("ns/w"), job=JobKey("ns/j")))
+    explainer = Explainer(fold.new_state("main"), Target(workload=WorkloadKey("ns/w"), job=JobKey("batch/Job/ns/j")))
     replay = Replay(fold.new_state("main"), Plan(), None)
     for logged in log:
         explainer.feed(logged)

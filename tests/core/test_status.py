@@ -166,7 +166,7 @@ def test_a_jobs_finished_pods_are_reclaimable() -> None:
     log.append(BRIDGE, observed(owner=OWNER))
     for succeeded, reclaimable in ((0, 0), (4, 0), (6, 2), (7, 3)):
         job = Job(uid="job", created_ms=UnixMs(5), parallelism=4, completions=8, succeeded=succeeded)
-        log.append(BRIDGE, facts.JobObserved(job=JobKey("team-a/j"), spec=job))
+        log.append(BRIDGE, facts.JobObserved(job=JobKey("batch/Job/team-a/j"), spec=job))
         shown = status_of(log).reclaimable_pods
         assert shown == ((ReclaimablePod(name="main", count=reclaimable),) if reclaimable else ())
     log.append(BRIDGE, observed(owner=OWNER, reclaimable_pods=(ReclaimablePod(name="main", count=4),)))

@@ -232,8 +232,8 @@ def test_feed_subjects_can_be_taken_apart() -> None:
 
 def test_an_event_is_filed_under_its_own_entity() -> None:
     """`job.started` stands under the job, though it names the workload too."""
-    event = TAGS["job.started"](job="a/j", job_uid="1", workload="a/w", workload_uid="2")
-    assert subject_key(event) == "a/j"
+    event = TAGS["job.started"](job="batch/Job/a/j", job_uid="1", workload="a/w", workload_uid="2")
+    assert subject_key(event) == "batch/Job/a/j"
 
 
 @pytest.mark.parametrize("producer", list(Producer))

@@ -194,7 +194,7 @@ def test_a_planted_defect_is_found_and_made_small(monkeypatch: pytest.MonkeyPatc
     """Of dozens of operations the two are left that bring the object which a machine cannot bear."""
 
     def planted(state: State) -> Machine:
-        return Planted(state, "team-a/job-3")
+        return Planted(state, "batch/Job/team-a/job-3")
 
     machines: dict[Producer, Callable[[State], Machine]] = {**world.MACHINES, Producer.QUEUE_MANAGER: planted}
     monkeypatch.setattr("headgate.testing.fuzz.playing.MACHINES", machines)

@@ -20,7 +20,11 @@ from headgate.processes.binder import events as telling
 from headgate.processes.binder.decide import Binder
 
 UNGATER = Producer.UNGATER
-JOB: dict[str, Any] = {"job": JobKey("team-a/train"), "job_uid": Uid("j"), "workload": WorkloadKey("team-a/w")}
+JOB: dict[str, Any] = {
+    "job": JobKey("batch/Job/team-a/train"),
+    "job_uid": Uid("j"),
+    "workload": WorkloadKey("team-a/w"),
+}
 
 
 class Teller:

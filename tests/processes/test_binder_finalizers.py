@@ -69,7 +69,7 @@ def workload(*, owned: bool = True, **more: Any) -> facts.WorkloadObserved:
 
 
 def job(**more: Any) -> facts.JobObserved:
-    return facts.JobObserved(job=JobKey("team-a/train"), spec=Job(uid="j", created_ms=UnixMs(5), **more))
+    return facts.JobObserved(job=JobKey("batch/Job/team-a/train"), spec=Job(uid="j", created_ms=UnixMs(5), **more))
 
 
 def reserved() -> QuotaReserved:

@@ -108,7 +108,7 @@ def test_the_job_of_a_workload_that_kueue_has_switched_off_is_deleted() -> None:
     keeper.answer(call)
     keeper.say(BRIDGE, job(suspended=True, deleting=True))
     assert keeper.calls() == []
-    keeper.say(BRIDGE, facts.JobDeleted(job=JobKey("team-a/train"), uid=Uid("j")))
+    keeper.say(BRIDGE, facts.JobDeleted(job=JobKey("batch/Job/team-a/train"), uid=Uid("j")))
     assert keeper.calls() == []
 
 

@@ -231,7 +231,7 @@ def runs(bound: Bound, *names: str) -> list[Call]:
 
 def counted(name: str, **counters: Any) -> facts.JobObserved:
     spec = Job(uid=f"job-{name}", created_ms=UnixMs(5), queue_name="main", active=1, **counters)
-    return facts.JobObserved(job=JobKey(f"team-a/{name}"), spec=spec)
+    return facts.JobObserved(job=JobKey(f"batch/Job/team-a/{name}"), spec=spec)
 
 
 def pods_ready(call: Call) -> tuple[str, str]:

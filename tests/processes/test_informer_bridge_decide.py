@@ -258,7 +258,10 @@ def test_what_a_list_lacks_is_gone() -> None:
     again = Bridge(bridge.log)
     again.list_all(nodes=[raw(node("n2"))])
     events, _ = again.settle()
-    assert events[:2] == (facts.NodeDeleted(name="n1"), facts.JobDeleted(job="team-a/train", uid="u", gone=True))  # type: ignore[arg-type]
+    assert events[:2] == (
+        facts.NodeDeleted(name="n1"),
+        facts.JobDeleted(job="batch/Job/team-a/train", uid="u", gone=True),
+    )  # type: ignore[arg-type]
     assert list(bridge.log.state.nodes) == ["n2"]
 
 
@@ -355,7 +358,7 @@ def test_a_job_waits_for_its_priority_class() -> None:
     """The log says what is missing, once; the class's appearance makes the Workload, also after a restart."""
     bridge = synced(jobs=[raw(job(labels={"kueue.x-k8s.io/priority-class": "high"}))])
     assert bridge.all_calls() == []
-    record = bridge.log.state.jobs["team-a/train"]  # type: ignore[index]
+    record = bridge.log.state.jobs["batch/Job/team-a/train"]  # type: ignore[index]
     assert 'workloadpriorityclasses.kueue.x-k8s.io "high" not found' in record.refused
     position = bridge.log.state.position
     assert bridge.all_calls() == []

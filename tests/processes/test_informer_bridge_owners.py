@@ -56,6 +56,15 @@ def test_only_what_the_api_server_denies_is_gone(status: int, body: bytes, is_go
     assert calls == []
 
 
+def test_of_an_owner_of_another_group_nothing_is_asked() -> None:
+    """Whether a Volcano Job is there says nothing about a Job of its name, nor the other way round."""
+    bridge = synced(workloads=[raw(workload(apiVersion="batch.volcano.sh/v1alpha1"), uid="w")])
+    assert questions(bridge) == []
+    bridge.change("jobs", job(), "DELETED", uid="j")
+    assert questions(bridge) == []
+    assert not bridge.log.state.workloads["team-a/w"].owner_gone  # type: ignore[index]
+
+
 def test_nothing_is_asked_before_all_jobs_were_shown() -> None:
     """The list that is on its way may have it."""
     bridge = Bridge()

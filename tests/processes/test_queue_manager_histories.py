@@ -226,10 +226,10 @@ class History:
         """A job's controller or the ungater does something with it."""
         key = self.some(Stage.ADMITTED, Stage.EVICTED)
         owner = self.cell[key].owner if key is not None else None
-        record = self.cell.state.jobs.get(JobKey(f"team/{owner.name}")) if owner is not None else None
+        record = self.cell.state.jobs.get(JobKey(f"batch/Job/team/{owner.name}")) if owner is not None else None
         if key is None or owner is None or record is None:
             return
-        job, uid, workload = JobKey(f"team/{owner.name}"), record.job.uid, self.cell[key]
+        job, uid, workload = JobKey(f"batch/Job/team/{owner.name}"), record.job.uid, self.cell[key]
         if workload.stage is Stage.EVICTED:
             self.cell.put(UNGATER, JobStopped(job=job, job_uid=uid, workload=key, reason="evicted"))  # type: ignore[arg-type]
             self.cell.job(owner.name, suspended=True)

@@ -27,6 +27,7 @@ from headgate.events.queueing import (
 )
 
 A = WorkloadKey("team/a")
+JOB = JobKey("batch/Job/team/j")
 
 
 @pytest.fixture(params=[False, True], ids=["steady", "crashing"])
@@ -42,7 +43,10 @@ def admitted(cell: QueueCell, *, running: bool = True, **more: object) -> QueueC
     cell.settle()
     cell.admit(A)
     if running:
-        cell.put(UNGATER, JobStarted(job=JobKey("team/j"), job_uid=Uid("job-j"), workload=A, workload_uid=cell[A].uid))
+        cell.put(
+            UNGATER,
+            JobStarted(job=JOB, job_uid=Uid("job-j"), workload=A, workload_uid=cell[A].uid),
+        )
         cell.job("j", active=1)
     cell.settle()
     assert cell.stage(A) is Stage.ADMITTED
@@ -50,7 +54,7 @@ def admitted(cell: QueueCell, *, running: bool = True, **more: object) -> QueueC
 
 
 def stop_job(cell: QueueCell) -> None:
-    cell.put(UNGATER, JobStopped(job=JobKey("team/j"), job_uid=Uid("job-j"), workload=A, reason="evicted"))
+    cell.put(UNGATER, JobStopped(job=JOB, job_uid=Uid("job-j"), workload=A, reason="evicted"))
     cell.job("j", suspended=True, active=1)
     assert cell.settle() == [], "a job with an active pod has not stopped"
     cell.job("j", suspended=True)
@@ -192,11 +196,11 @@ def test_a_workload_without_a_job_is_released_when_its_owner_says_so(cell: Queue
 def test_a_job_resumed_but_not_yet_seen_running_holds_the_quota(cell: QueueCell) -> None:
     """The last the log saw of the job was suspended; the ungater has resumed it since."""
     admitted(cell.ready(), running=False)
-    cell.put(UNGATER, JobStarted(job=JobKey("team/j"), job_uid=Uid("job-j"), workload=A, workload_uid=cell[A].uid))
+    cell.put(UNGATER, JobStarted(job=JOB, job_uid=Uid("job-j"), workload=A, workload_uid=cell[A].uid))
     cell.cluster_queue(stop="HoldAndDrain")
     cell.settle()
     assert cell.stage(A) is Stage.EVICTED
-    cell.put(UNGATER, JobStopped(job=JobKey("team/j"), job_uid=Uid("job-j"), workload=A, reason="evicted"))
+    cell.put(UNGATER, JobStopped(job=JOB, job_uid=Uid("job-j"), workload=A, reason="evicted"))
     cell.settle()
     assert cell.stage(A) is Stage.PARKED
 
@@ -390,7 +394,7 @@ def test_a_workload_finishes_with_its_job(
 def test_a_workload_whose_job_is_gone_is_finished(cell: QueueCell) -> None:
     """Kueue's OwnerNotFound frees its quota."""
     admitted(cell.ready())
-    cell.see(facts.JobDeleted(job=JobKey("team/j"), uid=Uid("job-j"), gone=True))
+    cell.see(facts.JobDeleted(job=JOB, uid=Uid("job-j"), gone=True))
     cell.settle()
     assert cell.condition(A, "Finished") == ("True", "OwnerNotFound", "The workload's owner no longer exists")
 

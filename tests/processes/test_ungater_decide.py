@@ -31,7 +31,7 @@ BRIDGE, MANAGER, SCHEDULER, UNGATER = (
     Producer.SCHEDULER,
     Producer.UNGATER,
 )
-KEY, JOB = WorkloadKey("team-a/w"), JobKey("team-a/train")
+KEY, JOB = WorkloadKey("team-a/w"), JobKey("batch/Job/team-a/train")
 ABOUT: dict[str, Any] = {"workload": KEY, "uid": Uid("w")}
 MARKED = PodTemplate(metadata=TemplateMeta(annotations={"kueue.x-k8s.io/workload": "w"}))
 
@@ -130,6 +130,31 @@ def started() -> Gate:
     made.answer(made.call())
     assert [type(event) for event in made.rest()[0]] == [effects.JobStarted]
     return made
+
+
+# --- whose job -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("uid", ["j", "v"])
+def test_a_job_is_not_started_for_the_workload_of_its_namesake(uid: str) -> None:
+    """A Volcano Job may have the namespace and the name of a Job, and somebody may have written its uid."""
+    owner = OwnerReference(api_version="batch.volcano.sh/v1alpha1", kind="Job", name="train", uid=uid)
+    made = gate(job(), msgspec.structs.replace(workload(), owner=owner))
+    made.admit()
+    assert made.rest() == ([], [])
+    made.evict()
+    assert made.rest() == ([], [])
+
+
+def test_a_job_goes_on_when_the_workload_of_its_namesake_is_evicted() -> None:
+    """It runs for its own Workload."""
+    made = started()
+    owner = OwnerReference(api_version="batch.volcano.sh/v1alpha1", kind="Job", name="train", uid="j")
+    other = msgspec.structs.replace(workload(), workload=WorkloadKey("team-a/x"), uid=Uid("x"), owner=owner)
+    made.say(BRIDGE, job(suspended=False), other)
+    made.say(MANAGER, WorkloadEvicted(workload=other.workload, uid=other.uid, reason="Deactivated", message="m"))
+    made.say(BRIDGE, facts.WorkloadDeleted(workload=other.workload, uid=other.uid))
+    assert made.rest() == ([], [])
 
 
 # --- starting ------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from tests.simulation.test_seeds import JOBS, WORKLOADS, faults_of
 
 from headgate.core import fold
 from headgate.core.job_workload import workload_name
+from headgate.core.jobs.kinds import BATCH_JOB
 from headgate.core.state import Stage
 from headgate.events import facts
 from headgate.events.base import Producer
@@ -87,7 +88,7 @@ class Cell(World):
         uid, pod = found["metadata"]["uid"], found["spec"]["template"]["spec"]
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True}
         spec = {"queueName": "main", "podSets": [{"name": "main", "count": 1, "template": {"spec": pod}}]}
-        manifest = kueue("Workload", workload_name(name, uid), spec, "team-a")
+        manifest = kueue("Workload", workload_name(BATCH_JOB.ref("team-a", name), uid), spec, "team-a")
         manifest["metadata"] |= {"labels": {"kueue.x-k8s.io/job-uid": uid}, "ownerReferences": [owner]}
         self.create(manifest)
 

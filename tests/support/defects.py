@@ -20,7 +20,7 @@ class DefectError(Exception):
 
 def is_of(name: str, key: str) -> bool:
     """Whether a key is that of the Job of this name, of its Workload, or of one of its pods."""
-    return key == f"team/{name}" or key.startswith((f"team/job-{name}-", f"team/{name}-"))
+    return key in (f"team/{name}", f"batch/Job/team/{name}") or key.startswith((f"team/job-{name}-", f"team/{name}-"))
 
 
 @contextmanager

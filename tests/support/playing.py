@@ -147,7 +147,7 @@ def play(cell: Cell) -> bool:
     """What queue manager and scheduler have to do now, all let in. False when there is nothing."""
     done = False
     for workload in list(cell.state.workloads.values()):
-        record = cell.state.jobs.get(f"team-a/{workload.owner.name}") if workload.owner else None  # type: ignore[call-overload]
+        record = cell.state.jobs.get(f"batch/Job/team-a/{workload.owner.name}") if workload.owner else None  # type: ignore[call-overload]
         if workload.stage is Stage.NEW:
             admit(cell, workload.key)
         elif workload.stage is Stage.EVICTED and record is not None and _has_stopped(cell.state, workload.key):
@@ -177,7 +177,7 @@ def play(cell: Cell) -> bool:
 def _has_stopped(state: State, key: str) -> bool:
     owner = state.workloads[key].owner  # type: ignore[index]
     assert owner is not None
-    record = state.jobs[f"team-a/{owner.name}"]  # type: ignore[index]
+    record = state.jobs[f"batch/Job/team-a/{owner.name}"]  # type: ignore[index]
     return record.job.suspended and record.job.active == 0 and record.started_for == ""
 
 

@@ -225,7 +225,7 @@ class QueueCell:
 
     def job(self, name: str, **job: Any) -> None:
         spec = Job(uid=f"job-{name}", created_ms=START_MS, queue_name="main", **job)
-        self.see(facts.JobObserved(job=JobKey(f"team/{name}"), spec=spec))
+        self.see(facts.JobObserved(job=JobKey(f"batch/Job/team/{name}"), spec=spec))
 
     def owner_stops(self, key: WorkloadKey) -> None:
         """The owner of a workload without a Job sees that it is evicted, stops its work and gives its quota back."""
@@ -238,7 +238,7 @@ class QueueCell:
         key = self.submit(name, job=f"j{name}")
         self.settle()
         self.admit(key)
-        job, uid = JobKey(f"team/j{name}"), Uid(f"job-j{name}")
+        job, uid = JobKey(f"batch/Job/team/j{name}"), Uid(f"job-j{name}")
         self.put(UNGATER, JobStarted(job=job, job_uid=uid, workload=key, workload_uid=self[key].uid))
         self.job(f"j{name}", active=1)
         self.settle()

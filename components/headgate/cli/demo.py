@@ -30,6 +30,7 @@ from headgate.cli.source import Folding, Source, decoded, open_source
 from headgate.cli.supervisor import Supervisor, UpOptions, until_signal
 from headgate.cli.up import greet
 from headgate.core import fold
+from headgate.core.jobs.kinds import shown_name
 from headgate.core.tally import Tally, percentile
 from headgate.core.wording import format_amount, format_span
 
@@ -294,7 +295,7 @@ def _final_table(tally: Tally) -> None:
     out = console()
     out.print()
     out.print(table)
-    failed = [job for job, how in tally.jobs_finished.items() if how != "Complete"]
+    failed = [shown_name(job) for job, how in tally.jobs_finished.items() if how != "Complete"]
     out.print(f"mean use of cpu quota: {tally.utilisation('cpu'):.0%}" + (f"; failed: {failed}" if failed else ""))
 
 

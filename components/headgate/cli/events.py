@@ -16,9 +16,9 @@ from headgate.core.refusing import Gate
 from headgate.core.wording import format_time
 from headgate.events.base import Producer, tag_of
 from headgate.events.commit import LoggedCommit, Position
-from headgate.events.ids import UnixMs, split_key
+from headgate.events.ids import UnixMs
 from headgate.events.registry import TAGS, Event
-from headgate.events.subjects import subject_key
+from headgate.events.subjects import place_of, subject_key
 
 app = typer.Typer(add_completion=False)
 
@@ -45,7 +45,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if self.types and not any(fnmatch.fnmatchcase(tag_of(event), glob) for glob in self.types):
             return False
-        return not self.namespace or split_key(subject_key(event))[0] == self.namespace
+        return not self.namespace or place_of(subject_key(event))[0] == self.namespace
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):

@@ -70,9 +70,8 @@ def show(story: Story, *, verbose: bool = False) -> None:
     from rich.markup import escape
 
     out = console()
-    whom = " and ".join(
-        f"{kind} [bold]{escape(key)}[/bold]" for kind, key in (("Job", story.job), ("Workload", story.workload)) if key
-    )
+    named = ((story.job_kind, story.job), ("Workload", story.workload))
+    whom = " and ".join(f"{kind} [bold]{escape(key)}[/bold]" for kind, key in named if key)
     out.print(f"{whom}, up to position {story.position}")
     hidden = 0
     for line in story.lines if verbose else condensed(story.lines):

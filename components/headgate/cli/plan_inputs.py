@@ -16,16 +16,24 @@ from headgate.cli.checking import wrong_fields
 from headgate.cli.manifests import Manifest
 from headgate.core.conditions import rfc3339
 from headgate.core.ingest import QUEUE_LABEL
+from headgate.core.jobs import kinds
+from headgate.core.jobs.kinds import title
 from headgate.core.plan.jobs import workloads_of_jobs
 from headgate.core.plan.reading import NAMESPACED, RESOURCE_OF, PlanInputError, in_order, read_object, shown_as
 from headgate.core.versions import GROUP
 from headgate.events.configuration import Configuration
 from headgate.events.facts import Fact, JobObserved
-from headgate.events.ids import JobKey, UnixMs
+from headgate.events.ids import JobKey, JobRef, UnixMs
 
 Json = dict[str, Any]
 
-_VERSION_OF = {"": "v1", "batch": "v1", "node.k8s.io": "v1", "scheduling.k8s.io": "v1"}
+_VERSION_OF = {
+    "": "v1",
+    "node.k8s.io": "v1",
+    "scheduling.k8s.io": "v1",
+    **{kind.group: kind.version for kind in kinds.JOB_KINDS},
+}
+_RUN_HERE = ", ".join(f"{kind.api_version} {kind.kind}s" for kind in kinds.JOB_KINDS)
 _LEFT_OUT_OF_KUEUE = frozenset({"MultiKueueCluster", "MultiKueueConfig", "ProvisioningRequestConfig"})
 """Kinds of Kueue's group that no plan has a use for."""
 
@@ -127,14 +135,15 @@ class _Reading:
         queue = labels.get(QUEUE_LABEL) if isinstance(labels, Mapping) else None
         if queue:
             self.notes.append(
-                f"{manifest.origin}: {manifest.kind} {manifest.name} names queue {queue}, but only batch/v1 Jobs are "
+                f"{manifest.origin}: {manifest.kind} {manifest.name} names queue {queue}, but only {_RUN_HERE} are "
                 f"queued by Headgate: it is not in the plan"
             )
             return
         self.left_out[manifest.kind] += 1
 
     def _without_bearing(self, manifest: Manifest, body: Json) -> None:
-        if manifest.kind == "Job":
+        group = manifest.api_version.rpartition("/")[0]
+        if kinds.of_group_kind(group, manifest.kind) is not None:
             self.notes.append(
                 f"{manifest.origin}: {shown_as(body)} names no queue: it starts at once, beside all quota"
             )
@@ -143,7 +152,7 @@ class _Reading:
 
     def origin_of_job(self, job: JobKey) -> str:
         """The file, and document, that a Job stands in."""
-        return self._seen["jobs", f"Job {job}"]
+        return self._seen[kinds.kind_of(job).resource, f"{JobRef.parse(job).kind} {kinds.shown_name(job)}"]
 
     def missing_namespaces(self) -> list[str]:
         """The namespaces that objects are in and that are not among the manifests."""
@@ -180,5 +189,5 @@ def read_inputs(
     if not mistakes:
         workloads, wrong_jobs = workloads_of_jobs(facts, reading.jobs, now_ms, configuration)
         facts = (*facts, *workloads)
-        mistakes += [f"{reading.origin_of_job(job)}: Job {job}: {why}" for job, why in wrong_jobs.items()]
+        mistakes += [f"{reading.origin_of_job(job)}: {title(job)}: {why}" for job, why in wrong_jobs.items()]
     return PlanInputs(() if mistakes else facts, tuple(mistakes), tuple(notes))

@@ -10,8 +10,9 @@ from headgate.core import conditions
 from headgate.core.amounts import amount, canonical
 from headgate.core.families import family_of
 from headgate.core.ingest import ELASTIC_JOB
+from headgate.core.jobs.kinds import shown_name
 from headgate.core.lines import line_of
-from headgate.core.owners import is_job
+from headgate.core.owners import job_key
 from headgate.core.plan.dry_run import DryRun, Stop, state_of
 from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
 from headgate.core.variants import flavor_of, is_parent, parent_key
@@ -150,8 +151,8 @@ def _stands_for(state: State, key: WorkloadKey) -> Workload:
 
 def _job(workload: Workload) -> str:
     """The Job that a workload is of, as `<namespace>/<name>`; "" when it is of none."""
-    owner = workload.owner
-    return f"{split_key(workload.key)[0]}/{owner.name}" if owner is not None and is_job(owner) else ""
+    job = job_key(workload)
+    return shown_name(job) if job is not None and workload.owner is not None else ""
 
 
 def _pod_set(workload: Workload, assigned: PodSetAssignment) -> PodSetPlan:

@@ -11,10 +11,11 @@ import typer
 from headgate.cli import options
 from headgate.cli.output import CliError, Output, console, emit, print_table, say
 from headgate.cli.source import open_source, parse_at, state_at
-from headgate.core.quarantine import FOLD, RETRY, retried_by
+from headgate.core.jobs.kinds import kind_name, kind_of, shown_name
+from headgate.core.quarantine import FOLD, RETRY, retried_by, shown_object
 from headgate.core.state import QuarantineRecord, State
 from headgate.core.wording import format_time
-from headgate.events.ids import split_key
+from headgate.events.ids import JobKey, split_key
 
 _LIST = """\b
 Examples:
@@ -101,7 +102,8 @@ def retry(
     state = anyio.run(_state, options.SourceOptions(data=data, cell=cell, nats=nats), None)
     record = _found(state, kind, name)
     anyio.run(_annotate, record, kubeconfig, data, cell)
-    say(f"asked for {record.kind} {record.key} to be tried again; `headgate quarantine list` shows what has come of it")
+    which = shown_object(record.kind, record.key)
+    say(f"asked for {which} to be tried again; `headgate quarantine list` shows what has come of it")
 
 
 async def _state(where: options.SourceOptions, at: str | None) -> State:
@@ -117,8 +119,8 @@ def entries(state: State) -> tuple[Entry, ...]:
 
 def _entry(record: QuarantineRecord) -> Entry:
     return Entry(
-        kind=record.kind,
-        name=record.key,
+        kind=kind_name(record.key) if record.kind == "Job" else record.kind,
+        name=shown_name(record.key) if record.kind == "Job" else record.key,
         position=f"{record.position}.{record.index}",
         since=format_time(record.since_ms),
         process=record.process,
@@ -134,9 +136,10 @@ def _entry(record: QuarantineRecord) -> Entry:
 
 def _found(state: State, kind: str, name: str) -> QuarantineRecord:
     for record in state.quarantine.values():
-        if (record.kind.lower(), record.key) == (kind.lower(), name):
+        entry = _entry(record)
+        if (entry.kind.lower(), entry.name) == (kind.lower(), name):
             return record
-    known = ", ".join(f"{each.kind} {each.key}" for each in state.quarantine.values()) or "nothing"
+    known = ", ".join(shown_object(each.kind, each.key) for each in state.quarantine.values()) or "nothing"
     raise CliError(f"{kind} {name} is not in quarantine at position {state.position}; there is {known}")
 
 
@@ -171,13 +174,13 @@ async def _annotate(record: QuarantineRecord, kubeconfig: str | None, data: Path
     from headgate.adapters.kubernetes.errors import ApiError
     from headgate.cli.cluster import access_of, open_cluster
 
-    namespace, name = split_key(record.key)
+    namespace, name = split_key(_entry(record).name)
     body: dict[str, Any] = {"metadata": {"annotations": {RETRY: uuid.uuid4().hex[:8]}}}
     if record.uid:
         body["metadata"]["uid"] = record.uid
     async with open_cluster(access_of(kubeconfig, data, cell)) as objects:
-        resource = await objects.by_name(record.kind)
+        resource = await objects.by_name(kind_of(JobKey(record.key)).resource if record.kind == "Job" else record.kind)
         try:
             await objects.client.patch(resource, name, body, namespace or None, field_manager="headgate-cli")
         except ApiError as error:
-            raise CliError(f"{record.kind} {record.key} cannot be annotated: {error}") from error
+            raise CliError(f"{shown_object(record.kind, record.key)} cannot be annotated: {error}") from error

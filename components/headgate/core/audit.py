@@ -43,6 +43,7 @@ from headgate.core.attesting import Attestations
 from headgate.core.audit_quota import QuotaAudit, took_effect
 from headgate.core.authority import author_of
 from headgate.core.invariants import forgotten
+from headgate.core.jobs.kinds import shown_name, title
 from headgate.core.lifecycle import IllegalTransitionError
 from headgate.core.owners import job_of
 from headgate.core.quarantine import At, EventFailedError, Failure, Treatments
@@ -361,18 +362,18 @@ class Audit:
             case effects.JobStarted() | effects.JobStartRejected():
                 since = self._ever_admitted.get(event.workload_uid)
                 if since is None or since >= at.seq:
-                    text = f"Job {event.job} was resumed for {event.workload}, which was not admitted before"
-                    self._find("durable", at, text, event.job)
+                    text = f"{title(event.job)} was resumed for {event.workload}, which was not admitted before"
+                    self._find("durable", at, text, shown_name(event.job))
             case effects.StatusApplied() | effects.StatusRejected():
                 self._after(at, event, self._known_workloads.get(event.uid), f"Workload {event.workload} was written")
             case effects.WorkloadCreated() | effects.WorkloadCreateRejected():
-                made = f"a Workload was made for Job {event.job}"
+                made = f"a Workload was made for {title(event.job)}"
                 self._after(at, event, self._known_jobs.get(event.job_uid), made)
             case effects.VariantChanged():
                 changed = f"variant {event.variant} was {event.change}"
                 self._after(at, event, self._known_workloads.get(event.parent_uid), changed)
             case effects.JobStopped() | effects.JobStopRejected():
-                stopped = f"Job {event.job} was suspended"
+                stopped = f"{title(event.job)} was suspended"
                 self._after(at, event, self._known_jobs.get(event.job_uid), stopped)
             case effects.SnapshotTaken():
                 self._snapshot(at, event)

@@ -20,6 +20,7 @@ from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
 from headgate.events.ids import Seq
 from headgate.events.subjects import feed_subject
+from headgate.events.upcasting import feed_message
 
 RESTORE: Final = (
     "stop every process of this cell, and continue from a backup with `headgate restore --from DIR --set-aside FILE`"
@@ -237,10 +238,13 @@ class FeedJudge:
     def is_next(self, subject: str, payload: bytes) -> bool:
         """Whether a message is the one that follows on those before. If so it is taken."""
         self.messages += 1
-        if self._next < len(self._digests) and self._digests[self._next] == _digest(subject, payload):
-            self._next += 1
-            return True
-        return False
+        if self._next >= len(self._digests):
+            return False
+        expected = self._digests[self._next]
+        if expected not in (_digest(subject, payload), _digest(*feed_message(subject, payload))):
+            return False
+        self._next += 1
+        return True
 
     def message(self, seq: int, message_id: str, branches: tuple[Branch, ...]) -> bool:
         """

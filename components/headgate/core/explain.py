@@ -19,6 +19,7 @@ import msgspec
 
 from headgate.core import fold
 from headgate.core.explain_jobs import JobNotes
+from headgate.core.jobs.kinds import kind_name, shown_name, title
 from headgate.core.lifecycle import next_stage
 from headgate.core.lookup import Lookup, Target, UnknownWorkloadError
 from headgate.core.places import rank_of
@@ -87,7 +88,8 @@ class Explainer:
         """What was noted so far, and how things stand now."""
         return Story(
             workload=self._target.workload,
-            job=self._target.job,
+            job=shown_name(self._target.job),
+            job_kind=kind_name(self._target.job) if self._target.job else "",
             position=self.state.position,
             now_ms=self.state.now_ms,
             lines=tuple(self._notes.lines),
@@ -153,7 +155,7 @@ class Explainer:
             case facts.JobDeleted():
                 if event.job == self._target.job:
                     text = "the Job was deleted" if event.gone else "the Job is gone, or names no queue any more"
-                    self._add(at, event, text, about=event.job)
+                    self._add(at, event, text, about=shown_name(event.job))
             case facts.PodObserved() | facts.PodDeleted() | decisions.PodPlaced() | effects.PodBound():
                 self._jobs.on_pod(at, event)
             case effects.PodBindRejected():
@@ -197,9 +199,9 @@ class Explainer:
             case queueing.PreemptionGateOpened():
                 self._add(at, event, f"it may preempt others from now on: its gate {event.gate} was opened")
             case effects.WorkloadCreated():
-                self._add(at, event, f"the Workload was created for Job {event.job}")
+                self._add(at, event, f"the Workload was created for {title(event.job)}")
             case effects.WorkloadCreateRejected():
-                text = f"the API server refused the Workload of Job {event.job} ({event.code})"
+                text = f"the API server refused the Workload of {title(event.job)} ({event.code})"
                 self._add(at, event, text, reason=event.reason, message=event.message)
             case effects.StatusApplied():
                 self._add(at, event, "its status was written to the API server", detail=True)
@@ -207,13 +209,17 @@ class Explainer:
                 text = f"the API server refused its status ({event.code})"
                 self._add(at, event, text, reason=event.reason, message=event.message)
             case effects.JobStarted():
-                self._add(at, event, f"Job {event.job} was resumed", about=event.job, waited=self._running)
+                self._add(
+                    at, event, f"{title(event.job)} was resumed", about=shown_name(event.job), waited=self._running
+                )
             case effects.JobStartRejected() | effects.JobStopRejected():
                 verb = "resume" if isinstance(event, effects.JobStartRejected) else "suspend"
-                text = f"the API server refused to {verb} Job {event.job} ({event.code})"
-                self._add(at, event, text, about=event.job, reason=event.reason, message=event.message)
+                text = f"the API server refused to {verb} {title(event.job)} ({event.code})"
+                self._add(at, event, text, about=shown_name(event.job), reason=event.reason, message=event.message)
             case effects.JobStopped():
-                self._add(at, event, f"Job {event.job} was suspended", about=event.job, reason=event.reason)
+                self._add(
+                    at, event, f"{title(event.job)} was suspended", about=shown_name(event.job), reason=event.reason
+                )
             case _:
                 if self._overtaken(event):
                     text = "came too late and changed nothing: the workload had moved on before it"

@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+from headgate.core.jobs.kinds import shown_name, title
 from headgate.core.lookup import Target
 from headgate.core.state import State
 from headgate.core.story_lines import At, Mark, Notes
@@ -24,15 +25,20 @@ class JobNotes:
         said: list[str] = []
         if was is None:
             held = "suspended" if job.suspended else "running"
-            self._notes.add(at, event, f"Job {event.job} appeared, {held}, for queue {job.queue_name}", about=event.job)
+            self._notes.add(
+                at,
+                event,
+                f"{title(event.job)} appeared, {held}, for queue {job.queue_name}",
+                about=shown_name(event.job),
+            )
             return
         for name in ("suspended", "finished", "active", "ready", "succeeded", "failed", "deleting", "parallelism"):
             value = getattr(job, name)
             if value != getattr(was, name):
                 said.append(f"{name} {'yes' if value is True else 'no' if value is False else value}")
         tells = job.finished is not None or any(each.startswith("suspended") for each in said)
-        text = f"Job {event.job}: {', '.join(said) or 'its template changed'}"
-        self._notes.add(at, event, text, about=event.job, message=job.message, detail=not tells)
+        text = f"{title(event.job)}: {', '.join(said) or 'its template changed'}"
+        self._notes.add(at, event, text, about=shown_name(event.job), message=job.message, detail=not tells)
 
     def on_pod(
         self,

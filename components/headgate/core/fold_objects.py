@@ -15,6 +15,7 @@ from headgate.core.about import about
 from headgate.core.checks import checks_for, flavors_of
 from headgate.core.conditions import rfc3339
 from headgate.core.ordering import arrived
+from headgate.core.owners import job_key, workload_of
 from headgate.core.pods_ready import WAITING_FOR_PODS_READY, all_ready, follow
 from headgate.core.state import (
     CheckRecord,
@@ -377,9 +378,9 @@ def _job_observed(state: State, event: facts.JobObserved, commit: Commit, seq: S
     if record is None or record.job.uid != event.spec.uid:
         if record is not None:
             # Of one name there is one at a time.
-            _lose_owner(state, record.job.uid)
+            _lose_owner(state, event.job, record.job.uid)
         state.jobs[event.job] = JobRecord(job=event.spec, arrival=arrived(seq, event.arrival))
-        _follow(state, event.spec.uid, commit, seq)
+        _follow(state, event, commit, seq)
         return
     is_same = record.job.template == event.spec.template
     if record.job.queue_name != event.spec.queue_name or not is_same:
@@ -389,14 +390,14 @@ def _job_observed(state: State, event: facts.JobObserved, commit: Commit, seq: S
     # The newest template is that of a Workload too once this follows its Job.
     record.job = replace(event.spec, uid=record.job.uid, template=record.job.template) if is_same else event.spec
     record.action_refused = ""
-    _follow(state, event.spec.uid, commit, seq)
+    _follow(state, event, commit, seq)
 
 
-def _follow(state: State, job_uid: str, commit: Commit, seq: Seq) -> None:
-    """A Job's counters say whether the pods of its workload are ready."""
-    key = state.index.by_owner.get(job_uid)
-    if key is not None:
-        follow(state, state.workloads[key], commit.time_ms)
+def _follow(state: State, event: facts.JobObserved, commit: Commit, seq: Seq) -> None:
+    """What a job says of its pods is whether those of its workload are ready."""
+    workload = workload_of(state, event.job, event.spec.uid)
+    if workload is not None:
+        follow(state, workload, commit.time_ms)
         wake_for_pods(state, seq)
 
 
@@ -405,14 +406,15 @@ def _job_deleted(state: State, event: facts.JobDeleted, commit: Commit, seq: Seq
     if record is not None and record.job.uid == event.uid:
         del state.jobs[event.job]
         if event.gone:
-            _lose_owner(state, event.uid)
+            _lose_owner(state, event.job, event.uid)
 
 
-def _lose_owner(state: State, job_uid: str) -> None:
-    """It is proved that a Job is no more: what was made for it may end for that."""
-    for key in state.index.owned(job_uid):
+def _lose_owner(state: State, job: JobKey, uid: str) -> None:
+    """It is proved that a job is no more: what was made for it may end for that."""
+    for key in state.index.owned(uid):
         workload = state.workloads[key]
-        workload.owner_gone = workload.stage is not Stage.FINISHED
+        if job_key(workload) == job:
+            workload.owner_gone = workload.stage is not Stage.FINISHED
 
 
 def _job_of(state: State, job: JobKey, uid: str) -> JobRecord | None:

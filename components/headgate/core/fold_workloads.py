@@ -12,7 +12,7 @@ from headgate.core.about import about
 from headgate.core.checks import reset
 from headgate.core.fold_objects import ANY, Apply, free, free_where, wake_for_pods
 from headgate.core.ordering import arrived, priority_of
-from headgate.core.owners import is_job, job_of, owner_uid
+from headgate.core.owners import is_job, job_key, job_of, owner_uid
 from headgate.core.places import (
     block,
     charge,
@@ -56,7 +56,7 @@ from headgate.core.usage_order import renew
 from headgate.core.variants import FLAVOR_MIGRATION, followed_message, is_followed, is_variant
 from headgate.events import decisions, facts, queueing
 from headgate.events.commit import Commit
-from headgate.events.ids import JobKey, Seq, Shape, UnixMs, WorkloadKey, split_key
+from headgate.events.ids import Seq, Shape, UnixMs, WorkloadKey
 from headgate.events.objects import Condition, EvictionStat, WorkloadStatus
 
 
@@ -142,8 +142,8 @@ def _confirm(state: State, workload: Workload, event: facts.WorkloadObserved, se
     if _is_known(workload, event):
         workload.applied, workload.taken_over = "", event.taken_over
         return workload
-    owner = f"{split_key(workload.key)[0]}/{workload.owner.name}" if workload.owner is not None else ""
-    record = state.jobs.get(JobKey(owner))
+    job = job_key(workload)
+    record = state.jobs.get(job) if job is not None else None
     made = record.workload if record is not None else WorkloadKey("")
     _forget(state, workload, seq)
     if record is not None:
@@ -295,12 +295,11 @@ def _forget(state: State, workload: Workload, seq: Seq) -> None:
     _unlist(state, workload)
     unblock(state, workload)
     del state.workloads[workload.key]
-    if workload.owner is not None:
-        for job in (f"{split_key(workload.key)[0]}/{workload.owner.name}",):
-            record = state.jobs.get(job)  # type: ignore[call-overload]
-            if record is not None and record.workload == workload.key:
-                record.workload = WorkloadKey("")
-                record.started_for = ""
+    job = job_key(workload)
+    record = state.jobs.get(job) if job is not None else None
+    if record is not None and record.workload == workload.key:
+        record.workload = WorkloadKey("")
+        record.started_for = ""
 
 
 def _queued(state: State, event: queueing.WorkloadQueued, commit: Commit, seq: Seq) -> None:

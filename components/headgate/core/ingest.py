@@ -32,6 +32,7 @@ from headgate.core.conditions import (
     is_true,
     parse_rfc3339,
 )
+from headgate.core.jobs.kinds import BATCH_JOB, of_owner, of_resource
 from headgate.core.versions import OLD_FIELDS, VersionError, renew
 from headgate.events.facts import (
     AdmissionCheckObserved,
@@ -51,7 +52,7 @@ from headgate.events.facts import (
     WorkloadObserved,
     WorkloadPriorityClassObserved,
 )
-from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Uid, UnixMs, WorkloadKey
+from headgate.events.ids import LocalQueueKey, PodKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     AdmissionCheckSpec,
     ApiBranch,
@@ -149,7 +150,7 @@ class UnreadableObjectError(Exception):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """One object as it was read: `key` is its name, or `<namespace>/<name>`. No fact: it does not concern Headgate."""
+    """One object as it was read: `key` is that of `key_of`. No fact: it does not concern Headgate."""
 
     resource: str
     key: str
@@ -361,7 +362,7 @@ class _WrongFieldError(ValueError):
 
 def key_of(resource: str, raw: bytes) -> str:
     """
-    The key of an object: its name, or `<namespace>/<name>`.
+    The key of an object: its name, `<namespace>/<name>`, or the reference to a job.
 
     Raises UnreadableObjectError when it has no readable metadata.
     """
@@ -371,7 +372,7 @@ def key_of(resource: str, raw: bytes) -> str:
         raise _unreadable(resource, raw, error) from error
     if not metadata.name:
         raise UnreadableObjectError(resource=resource, name="", field="metadata.name", why="it is missing")
-    return _key(metadata)
+    return _key_in(resource, metadata)
 
 
 def version_of(raw: bytes) -> int:
@@ -411,7 +412,12 @@ def read(resource: str, raw: bytes) -> Seen:
         raise _unreadable(resource, raw, error) from error
     if not metadata.name:
         raise UnreadableObjectError(resource=resource, name="", field="metadata.name", why="it is missing")
-    return Seen(resource=resource, key=_key(metadata), uid=metadata.uid, fact=fact)
+    return Seen(resource=resource, key=_key_in(resource, metadata), uid=metadata.uid, fact=fact)
+
+
+def _key_in(resource: str, metadata: _Meta) -> str:
+    kind = of_resource(resource)
+    return _key(metadata) if kind is None else kind.ref(metadata.namespace, metadata.name).key
 
 
 def _key(metadata: _Meta) -> str:
@@ -596,8 +602,7 @@ def _is_pods_ready_ours(owner: OwnerReference | None) -> bool:
     """Whether Headgate writes the PodsReady condition of what this owns: a Job, or the parent of variants."""
     if owner is None:
         return False
-    group = owner.api_version.partition("/")[0]
-    return (owner.kind, group) in {("Job", "batch"), ("Workload", KUEUE.rstrip("/"))}
+    return of_owner(owner) is not None or (owner.group, owner.kind) == (KUEUE.rstrip("/"), "Workload")
 
 
 def _pod_set(number: int, pod_set: PodSet) -> PodSet:
@@ -640,7 +645,7 @@ def _job(raw: bytes) -> tuple[_Meta, Fact | None]:
         message=message,
         deleting=meta.deletion_timestamp is not None,
     )
-    return meta, JobObserved(job=JobKey(_key(meta)), spec=job)
+    return meta, JobObserved(job=BATCH_JOB.ref(meta.namespace, meta.name).key, spec=job)
 
 
 def _are_pods_ready(spec: _JobSpec, status: _JobStatus) -> bool:

@@ -15,11 +15,11 @@ import msgspec
 from headgate.core import gates, slices
 from headgate.core.gates import enabled
 from headgate.core.ingest import ELASTIC_JOB, FINALIZER, GATED_BY, KUEUE, WORKLOAD_ANNOTATION
+from headgate.core.jobs import kinds
 from headgate.core.state import PENDING, State, Workload
-from headgate.events.ids import JobKey, WorkloadKey, split_key
+from headgate.events.ids import JobKey, JobRef, WorkloadKey, split_key
 from headgate.events.objects import Job, Labels, PriorityClassRef
 
-JOB_API_VERSION = "batch/v1"
 PODSET_LABEL = KUEUE + "podset"
 CLUSTER_QUEUE_LABEL = KUEUE + "cluster-queue-name"
 LOCAL_QUEUE_LABEL = KUEUE + "local-queue-name"
@@ -43,23 +43,23 @@ class NoSuchPriorityClassError(Exception):
         self.name = name
 
 
-def workload_name(job_name: str, job_uid: str, generation: int = 0) -> str:
+def workload_name(job: JobRef, job_uid: str, generation: int = 0) -> str:
     """
-    The name of a Job's Workload, as Kueue's GetWorkloadNameForOwnerWithGVK gives it.
+    The name of a job's Workload, as Kueue's GetWorkloadNameForOwnerWithGVK gives it.
 
-    `job-<name>-<hash>`, the hash being the first five hex digits of the SHA-1 of kind, group, name and uid, one a line.
+    `<kind in lower case>-<name>-<hash>`, the hash being the first five hex digits of the SHA-1 of kind, group, name and
+    uid, one a line.
     An elastic Job has several in its life: the generation that each was made of comes behind.
     """
-    parts = ["Job", "batch", job_name, job_uid, *([str(generation)] if generation else [])]
+    parts = [job.kind, job.group, job.name, job_uid, *([str(generation)] if generation else [])]
     hashed = hashlib.sha1("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
-    prefix = f"job-{job_name}"[: _NAME_LEN_MAX - 1 - _HASH_LEN]
+    prefix = f"{job.kind.lower()}-{job.name}"[: _NAME_LEN_MAX - 1 - _HASH_LEN]
     return f"{prefix}-{hashed[:_HASH_LEN]}"
 
 
 def workload_key(key: JobKey, job: Job) -> WorkloadKey:
     """The key of a Job's Workload; of an elastic one, that which its present generation would get."""
-    namespace, name = split_key(key)
-    return WorkloadKey(f"{namespace}/{workload_name(name, job.uid, job.generation)}")
+    return WorkloadKey(f"{JobRef.parse(key).namespace}/{workload_name(JobRef.parse(key), job.uid, job.generation)}")
 
 
 def pods_count(job: Job) -> int:
@@ -86,7 +86,7 @@ def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, An
 
     Raises NoSuchPriorityClassError.
     """
-    namespace, name = split_key(key)
+    ref, kind = JobRef.parse(key), kinds.kind_of(key)
     priority, reference = _priority(state, job)
     whole = msgspec.json.decode(raw, type=_RawJob)
     pod_set: dict[str, Any] = {
@@ -102,7 +102,7 @@ def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, An
         spec["priorityClassRef"] = msgspec.to_builtins(reference)
     if job.max_execution_time_seconds is not None:
         spec["maximumExecutionTimeSeconds"] = job.max_execution_time_seconds
-    annotations = {KUEUE + "job-owner-gvk": "batch/v1, Kind=Job", KUEUE + "job-owner-name": name}
+    annotations = {KUEUE + "job-owner-gvk": kind.gvk, KUEUE + "job-owner-name": ref.name}
     given = whole.metadata.annotations or {}
     annotations |= {key: value for key, value in given.items() if key.startswith(_PROVISIONING_PREFIX)}
     if job.gated_by:
@@ -113,16 +113,16 @@ def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, An
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
         "metadata": {
-            "name": workload_name(name, job.uid, job.generation),
-            "namespace": namespace,
+            "name": workload_name(ref, job.uid, job.generation),
+            "namespace": ref.namespace,
             "labels": {KUEUE + "job-uid": job.uid},
             "annotations": annotations,
             "finalizers": [FINALIZER],
             "ownerReferences": [
                 {
-                    "apiVersion": JOB_API_VERSION,
-                    "kind": "Job",
-                    "name": name,
+                    "apiVersion": kind.api_version,
+                    "kind": kind.kind,
+                    "name": ref.name,
                     "uid": job.uid,
                     "controller": True,
                     "blockOwnerDeletion": True,

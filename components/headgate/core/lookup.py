@@ -1,5 +1,5 @@
 """
-Whom a name means: a Workload or a Job, by `<namespace>/<name>` or by the name alone.
+Whom a name means: a Workload or a job, by `<namespace>/<name>`, by the name alone, or by the whole reference to a job.
 
 A pass over the log of its own, before a story is told (`headgate.core.explain`): a job's events precede those of the
 Workload that is made for it, so one must know both names before reading.
@@ -9,6 +9,7 @@ import difflib
 
 import msgspec
 
+from headgate.core.jobs.kinds import owner_key, shown_name
 from headgate.core.owners import is_job
 from headgate.events import facts
 from headgate.events.commit import LoggedCommit
@@ -48,7 +49,7 @@ class Lookup:
                 owner = event.owner
                 job = JobKey("")
                 if owner is not None and is_job(owner):
-                    job = JobKey(f"{split_key(event.workload)[0]}/{owner.name}")
+                    job = owner_key(split_key(event.workload)[0], owner)
                     self._jobs[job] = event.workload
                 self._workloads[event.workload] = job
 
@@ -62,9 +63,13 @@ class Lookup:
         if len(found) == 1:
             return found[0]
         if found:
-            where = ", ".join(sorted(split_key(each.workload or each.job)[0] for each in found))
-            raise UnknownWorkloadError(f"{name!r} is in several namespaces ({where}): choose one with --namespace")
-        known = [*self._jobs, *self._workloads]
+            spaces = sorted({split_key(each.workload or shown_name(each.job))[0] for each in found})
+            if len(spaces) > 1:
+                where = ", ".join(spaces)
+                raise UnknownWorkloadError(f"{name!r} is in several namespaces ({where}): choose one with --namespace")
+            which = ", ".join(sorted(each.job or each.workload for each in found))
+            raise UnknownWorkloadError(f"{name!r} is the name of several objects: choose one of {which}")
+        known = [*map(shown_name, self._jobs), *self._workloads]
         wanted = name if "/" in name else f"{namespace}/{name}" if namespace else name
         near = difflib.get_close_matches(wanted, known, n=NEAR_MATCHES_MAX, cutoff=0.6) or difflib.get_close_matches(
             name, [split_key(key)[1] for key in known], n=NEAR_MATCHES_MAX, cutoff=0.6
@@ -75,7 +80,7 @@ class Lookup:
     def _named(self, name: str, namespace: str) -> list[Target]:
         found: dict[str, Target] = {}
         for job, workload in self._jobs.items():
-            if _is_named(job, name, namespace):
+            if name == job or _is_named(shown_name(job), name, namespace):
                 found[job] = Target(workload=workload, job=job)
         for workload, job in self._workloads.items():
             if _is_named(workload, name, namespace):

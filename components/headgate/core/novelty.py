@@ -14,8 +14,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headgate.core import quarantine
+from headgate.core import owners, quarantine
 from headgate.core.fold_objects import as_cluster_queue, as_flavor
+from headgate.core.jobs import kinds
+from headgate.core.jobs.kinds import JobKind
 from headgate.core.requests import reclaimable_count
 from headgate.core.shown import differing
 from headgate.core.state import (
@@ -32,7 +34,7 @@ from headgate.core.state import (
 from headgate.core.status import is_known
 from headgate.events import facts
 from headgate.events.facts import Fact
-from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Uid, WorkloadKey
+from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Uid, WorkloadKey, split_key
 from headgate.events.objects import Job, Pod, ShownConditions
 
 
@@ -166,7 +168,8 @@ def _workloads(state: State) -> dict[str, Uid]:
 
 def known_keys(state: State, resource: str) -> Iterable[str]:
     """The keys of a resource's objects that the state has, in its order."""
-    table: Iterable[str] = _TABLES[resource](state)
+    kind = kinds.of_resource(resource)
+    table: Iterable[str] = _TABLES[resource](state) if kind is None else _jobs(state, kind)
     return table
 
 
@@ -184,9 +187,14 @@ _TABLES: dict[str, Callable[[State], Any]] = {
     "limitranges": lambda state: state.limit_ranges,
     "runtimeclasses": lambda state: state.runtime_classes,
     "workloads": lambda state: _workloads(state),
-    "jobs": lambda state: state.jobs,
     "pods": lambda state: state.pods,
 }
+
+
+def _jobs(state: State, kind: JobKind) -> list[JobKey]:
+    prefix = kind.ref("", "").key.removesuffix("/")
+    return [key for key in state.jobs if key.startswith(prefix)]
+
 
 _DELETED_BY_NAME: dict[str, Callable[[str], Fact]] = {
     "namespaces": lambda key: facts.NamespaceDeleted(name=key),
@@ -207,20 +215,25 @@ _DELETED_BY_NAME: dict[str, Callable[[str], Fact]] = {
 def _workload_deleted(state: State, key: WorkloadKey) -> Fact | None:
     workload = state.workloads.get(key)
     if workload is not None:
-        return facts.WorkloadDeleted(workload=key, uid=workload.uid)
+        return facts.WorkloadDeleted(workload=key, uid=workload.uid, job=owners.job_key(workload) or JobKey(""))
     record = state.quarantine.get(f"Workload/{key}")
-    return facts.WorkloadDeleted(workload=key, uid=record.uid) if record is not None else None
+    if record is None:
+        return None
+    owner = quarantine.owner_of(record)
+    job = kinds.owner_key(split_key(key)[0], owner) if owner is not None and kinds.of_owner(owner) else JobKey("")
+    return facts.WorkloadDeleted(workload=key, uid=record.uid, job=job)
 
 
 def deleted(state: State, resource: str, key: str, *, gone: bool = False) -> Fact | None:
     """The fact that an object is gone, or has ceased to matter (not `gone`); None when the state does not have it."""
     if resource == "workloads":
         return _workload_deleted(state, WorkloadKey(key))
+    if kinds.of_resource(resource) is not None:
+        record = state.jobs.get(JobKey(key))
+        return facts.JobDeleted(job=JobKey(key), uid=Uid(record.job.uid), gone=gone) if record is not None else None
     if key not in _TABLES[resource](state):
         return None
     match resource:
-        case "jobs":
-            return facts.JobDeleted(job=JobKey(key), uid=Uid(state.jobs[JobKey(key)].job.uid), gone=gone)
         case "pods":
             return facts.PodDeleted(pod=PodKey(key), uid=Uid(state.pods[PodKey(key)].pod.uid))
         case _:

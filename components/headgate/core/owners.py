@@ -1,18 +1,24 @@
 """
 Owners: who runs the work of a workload, and what the log knows of that.
 
-Headgate runs two sorts of owners: batch/v1 Jobs, and parents whose variants are Workloads themselves. The work of all
-others is run by somebody else: another controller, a script, a person. Such a workload keeps its quota after an
-eviction until its owner says that the work has stopped (`headgate.core.foreign`), because nobody else can know.
+Headgate runs two sorts of owners: jobs of the kinds in `headgate.core.jobs.kinds`, and parents whose variants are
+Workloads themselves. The work of all others is run by somebody else: another controller, a script, a person. Such a
+workload keeps its quota after an eviction until its owner says that the work has stopped (`headgate.core.foreign`),
+because nobody else can know.
 
 That an owner is not in the state proves nothing: its fact may come later than that of what it owns, since each resource
 has a watch of its own, and an object that cannot be read counts as absent. `is_gone` holds only after proof: the Job
 was seen to be deleted or replaced by another of its name, a list lacked it, or the API server has answered a question
 about it (`workload.owner_gone`). Everything that ends a workload for want of its owner asks here.
+
+An owner is who it is by group, kind, namespace, name and uid, all of them: objects of two groups may share the rest.
 """
 
 from typing import Final
 
+from headgate.core.jobs import kinds
+from headgate.core.jobs.kinds import JobKind
+from headgate.core.slices import standing
 from headgate.core.state import JobRecord, State, Workload
 from headgate.core.variants import is_variant
 from headgate.events.ids import JobKey, split_key
@@ -23,21 +29,36 @@ JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 
 _OWNER_GVK: Final = "kueue.x-k8s.io/job-owner-gvk"
 _OWNER_NAME: Final = "kueue.x-k8s.io/job-owner-name"
-_JOB_GVK: Final = "batch/v1, Kind=Job"
 
 
 def is_job(owner: OwnerReference | None) -> bool:
-    """Whether an owner is a Job of Kubernetes. A kind of that name in another group is somebody else's."""
-    return owner is not None and owner.kind == "Job" and owner.api_version.partition("/")[0] == "batch"
+    """Whether an owner is a job that Headgate runs. One of another group or kind is somebody else's."""
+    return kinds.of_owner(owner) is not None
+
+
+def job_key(workload: Workload) -> JobKey | None:
+    """The job that a workload was made for, whether it is there or not; None when Headgate does not run its owner."""
+    named = _job_named(workload)
+    return named[0] if named is not None else None
+
+
+def workload_of(state: State, key: JobKey, uid: str) -> Workload | None:
+    """The Workload that stands for a job; None when it has none."""
+    listed = state.index.by_owner.get(uid)
+    found = state.workloads.get(listed) if listed is not None else None
+    if found is None or job_key(found) == key:
+        return found
+    # Somebody has made a Workload that names this uid for an object of another kind or name.
+    return standing(state, uid, lambda each: job_key(each) == key)
 
 
 def is_run_here(workload: Workload) -> bool:
     """Whether Headgate starts and stops the work of a workload, and so sees by itself when it has stopped."""
-    return is_job(workload.owner) or is_variant(workload) or _was_made_for_job(workload)
+    return is_job(workload.owner) or is_variant(workload) or _kind_made_for(workload) is not None
 
 
 def job_of(state: State, workload: Workload) -> JobRecord | None:
-    """The Job that owns a workload, when the state has it."""
+    """The job that owns a workload, when the state has it."""
     named = _job_named(workload)
     if named is None:
         return None
@@ -68,21 +89,19 @@ def is_gone(state: State, workload: Workload) -> bool:
 def _job_named(workload: Workload) -> tuple[JobKey, str] | None:
     namespace, owner = split_key(workload.key)[0], workload.owner
     if owner is not None:
-        return (JobKey(f"{namespace}/{owner.name}"), owner.uid) if is_job(owner) else None
-    if not _was_made_for_job(workload):
+        return (kinds.owner_key(namespace, owner), owner.uid) if is_job(owner) else None
+    kind = _kind_made_for(workload)
+    if kind is None:
         return None
-    return JobKey(f"{namespace}/{workload.annotations[_OWNER_NAME]}"), workload.labels[JOB_UID]
+    return kind.ref(namespace, workload.annotations[_OWNER_NAME]).key, workload.labels[JOB_UID]
 
 
-def _was_made_for_job(workload: Workload) -> bool:
+def _kind_made_for(workload: Workload) -> JobKind | None:
     """
-    Whether a workload without an owner says itself that it was made for a Job: that has been deleted without it.
+    The kind of job that a workload without an owner says itself it was made for: that has been deleted without it.
 
-    The label alone does not: any job has a uid, and only of Jobs can the API server be asked here.
+    The label alone does not say it: any job has a uid, and only of known kinds can the API server be asked here.
     """
-    if workload.owner is not None or not workload.labels.get(JOB_UID):
-        return False
-    return workload.annotations.get(_OWNER_GVK) == _JOB_GVK and bool(workload.annotations.get(_OWNER_NAME))
-
-
-__all__ = ["JOB_UID", "is_gone", "is_job", "is_run_here", "job_of", "owner_uid", "unknown_job"]
+    if workload.owner is not None or not workload.labels.get(JOB_UID) or not workload.annotations.get(_OWNER_NAME):
+        return None
+    return kinds.of_gvk(workload.annotations.get(_OWNER_GVK, ""))

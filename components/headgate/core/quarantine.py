@@ -27,8 +27,10 @@ from headgate import __version__
 from headgate.core.about import ObjectFailedError
 from headgate.core.error_text import describe, where
 from headgate.core.fold_objects import ANY, free, tree_in
+from headgate.core.jobs.kinds import title
 from headgate.core.places import touch, usage_of
 from headgate.core.state import HOLDS_QUOTA, PENDING, QuarantineRecord, Stage, State, Workload
+from headgate.core.variants import is_variant, parent_uid
 from headgate.events import effects, facts, queueing
 from headgate.events.base import EventBase, Producer, tag_of
 from headgate.events.commit import LoggedCommit
@@ -367,9 +369,14 @@ def shown_again(resource: str) -> facts.InformersSynced:
     return facts.InformersSynced(resource_versions={resource: ""})
 
 
+def shown_object(kind: str, key: str) -> str:
+    """An object that may be set aside, for people: `Workload team-a/train`, `Job team-a/train`."""
+    return title(key) if kind == "Job" else f"{kind} {key}"
+
+
 def retried_by(record: QuarantineRecord) -> str:
     """How an object in quarantine comes to be tried again, for people."""
-    by_hand = f"`headgate quarantine retry {record.kind} {record.key}`"
+    by_hand = f"`headgate quarantine retry {shown_object(record.kind, record.key)}`"
     if record.process != FOLD:
         return f"another version of the {record.process} tries again when it starts; or {by_hand}"
     if record.kind == "Workload":
@@ -457,13 +464,11 @@ def _relatives(state: State, record: QuarantineRecord) -> list[ObjectRef]:
     workload = record.workload
     if workload is None:
         return []
-    is_variant = workload.owner is not None and workload.owner.kind == "Workload"
-    parent = workload.owner.uid if is_variant and workload.owner is not None else workload.uid
+    parent = parent_uid(workload) or workload.uid
     return [
         ObjectRef("Workload", each.key, each.uid)
         for each in state.workloads.values()
-        if (is_variant and each.uid == parent)
-        or (each.owner is not None and each.owner.kind == "Workload" and each.owner.uid == parent)
+        if parent_uid(each) == parent or (is_variant(workload) and each.uid == parent)
     ]
 
 

@@ -12,7 +12,7 @@ Which Workload a Job needs is `wanted`, asked by the informer bridge and, for sl
 more, by the queue manager. The cycle asks `replaced_by` and `usage_by_pod_set`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -115,14 +115,16 @@ class Wanted(msgspec.Struct, frozen=True):
     surplus: tuple[Workload, ...] = ()
 
 
-def standing(state: State, job_uid: str) -> Workload | None:
+def standing(
+    state: State, job_uid: str, belongs: Callable[[Workload], bool] = lambda _workload: True
+) -> Workload | None:
     """
     Which of a Job's Workloads stands for it: the newest that holds quota, else the newest, one that is over last.
 
-    An evicted one holds quota that is on its way out, so others come before it.
+    An evicted one holds quota that is on its way out, so others come before it. `belongs` leaves some out.
     """
     slices = [state.workloads[key] for key in state.index.owned(job_uid)]
-    return max(slices, key=_standing, default=None)
+    return max((each for each in slices if belongs(each)), key=_standing, default=None)
 
 
 def _standing(each: Workload) -> tuple[bool, bool, int, int, str]:

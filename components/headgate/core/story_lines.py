@@ -11,7 +11,7 @@ import msgspec
 from headgate.core.standing import Standing
 from headgate.events.base import tag_of
 from headgate.events.commit import Position
-from headgate.events.ids import JobKey, UnixMs, WorkloadKey
+from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.events.registry import Event
 
 
@@ -41,15 +41,20 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A workload's whole story, up to `position`, and by which configuration it is decided there."""
+    """
+    A workload's whole story, up to `position`, and by which configuration it is decided there.
+
+    `job` is namespace and name of its job, `job_kind` the kind, with its group where the kind alone may be another's.
+    """
 
     workload: WorkloadKey
-    job: JobKey
+    job: str
     position: int
     now_ms: UnixMs
     lines: tuple[Line, ...]
     standing: Standing
     configuration: str = "defaults"
+    job_kind: str = ""
 
 
 class Mark(msgspec.Struct, frozen=True):

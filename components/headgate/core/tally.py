@@ -7,7 +7,8 @@ demo and benchmarks report from it; everything in it is derived from events, so 
 
 import msgspec
 
-from headgate.core.state import PENDING, Stage, State
+from headgate.core.owners import job_of
+from headgate.core.state import PENDING, Stage, State, Workload
 from headgate.core.wording import nominal_quotas, tree_totals
 from headgate.events import decisions, facts, queueing
 from headgate.events.commit import LoggedCommit
@@ -134,7 +135,7 @@ class Tally:
             elif workload.stage is Stage.FINISHED:
                 where = 3
             else:
-                where = 2 if self._is_running(workload.owner.name if workload.owner else "", workload.key) else 1
+                where = 2 if self._is_running(workload) else 1
             counts[queue][where] += 1
         return {
             name: Standings(pending=pending, admitted=admitted, running=running, finished=finished)
@@ -146,8 +147,8 @@ class Tally:
         record = next((each for name, each in self.state.local_queues.items() if name == wanted), None)
         return record.spec.cluster_queue if record is not None else ""
 
-    def _is_running(self, job: str, key: str) -> bool:
-        record = self.state.jobs.get(JobKey(f"{key.partition('/')[0]}/{job}"))
+    def _is_running(self, workload: Workload) -> bool:
+        record = job_of(self.state, workload)
         return record is not None and record.job.active > 0
 
 

@@ -36,7 +36,7 @@ MORE_FAVORABLE_ADMITTED = "A more favorable variant is already admitted"
 BELOW_LAST_ACCEPTABLE = "Target flavor is below LastAcceptableFlavorName"
 PENDING_MIGRATION = ". Pending the migration of 1 workload(s)"
 
-_OWNER_API = "kueue.x-k8s.io/v1beta2"
+_OWNER_GROUP = "kueue.x-k8s.io"
 _FOLLOWS = "The variant "
 _NAME_LEN_MAX = 253
 _HASH_LEN = 5
@@ -55,7 +55,7 @@ def is_parent(workload: Workload) -> bool:
 def is_variant(workload: Workload) -> bool:
     """Whether a workload is one flavor's attempt of another one, its parent."""
     owner = workload.owner
-    return owner is not None and owner.kind == "Workload" and owner.api_version == _OWNER_API
+    return owner is not None and (owner.group, owner.kind) == (_OWNER_GROUP, "Workload")
 
 
 def parent_uid(workload: Workload) -> str:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from headgate.events.base import EventBase
 from headgate.events.ids import JobKey, PodKey, Seq, Uid, WorkloadKey
+from headgate.events.upcasting import upcast_job
 
 
 class LeaderElected(EventBase, frozen=True, tag="leader.elected"):
@@ -76,6 +77,10 @@ class WorkloadCreated(EventBase, frozen=True, tag="workload.created"):
     job: JobKey
     job_uid: Uid
 
+    def __post_init__(self) -> None:
+        """Read references of earlier versions."""
+        upcast_job(self)
+
 
 class WorkloadCreateRejected(EventBase, frozen=True, tag="workload.create_rejected"):
     """Appended by the informer bridge when the API server refused the Workload of a job, with its code and words."""
@@ -86,6 +91,10 @@ class WorkloadCreateRejected(EventBase, frozen=True, tag="workload.create_reject
     code: int
     reason: str
     message: str
+
+    def __post_init__(self) -> None:
+        """Read references of earlier versions."""
+        upcast_job(self)
 
 
 class VariantChanged(EventBase, frozen=True, tag="variant.changed"):
@@ -113,6 +122,10 @@ class JobStarted(EventBase, frozen=True, tag="job.started"):
     workload: WorkloadKey
     workload_uid: Uid
 
+    def __post_init__(self) -> None:
+        """Read references of earlier versions."""
+        upcast_job(self)
+
 
 class JobStartRejected(EventBase, frozen=True, tag="job.start_rejected"):
     """Appended by the ungater when the API server refused to resume a job, with its code and words."""
@@ -125,6 +138,10 @@ class JobStartRejected(EventBase, frozen=True, tag="job.start_rejected"):
     reason: str
     message: str
 
+    def __post_init__(self) -> None:
+        """Read references of earlier versions."""
+        upcast_job(self)
+
 
 class JobStopped(EventBase, frozen=True, tag="job.stopped"):
     """Appended by the ungater when it has suspended a job whose workload is evicted, or that started unadmitted."""
@@ -133,6 +150,10 @@ class JobStopped(EventBase, frozen=True, tag="job.stopped"):
     job_uid: Uid
     workload: WorkloadKey
     reason: str
+
+    def __post_init__(self) -> None:
+        """Read references of earlier versions."""
+        upcast_job(self)
 
 
 class JobStopRejected(EventBase, frozen=True, tag="job.stop_rejected"):
@@ -144,6 +165,10 @@ class JobStopRejected(EventBase, frozen=True, tag="job.stop_rejected"):
     code: int
     reason: str
     message: str
+
+    def __post_init__(self) -> None:
+        """Read references of earlier versions."""
+        upcast_job(self)
 
 
 class SnapshotTaken(EventBase, frozen=True, tag="snapshot.taken"):
@@ -173,7 +198,8 @@ class ObjectQuarantined(EventBase, frozen=True, tag="object.quarantined"):
     """
     Appended by every process when its machine has failed over an object, which is set aside from here on.
 
-    `name` is the object's name or `<namespace>/<name>`. `error` and `where` say what has failed and in which line,
+    `kind` is the object's kind, and "Job" for jobs of every kind; `name` is its name, `<namespace>/<name>`, or the
+    reference to the job. `error` and `where` say what has failed and in which line,
     `version` in which Headgate. A Workload is left alone by every process and keeps its quota; of another kind only the
     work that failed is left undone.
     """
@@ -184,6 +210,11 @@ class ObjectQuarantined(EventBase, frozen=True, tag="object.quarantined"):
     where: str
     version: str
     uid: Uid = Uid("")
+
+    def __post_init__(self) -> None:
+        """Read references of earlier versions."""
+        if self.kind == "Job":
+            upcast_job(self, "name")
 
 
 class ObjectReleased(EventBase, frozen=True, tag="object.released"):
@@ -199,6 +230,11 @@ class ObjectReleased(EventBase, frozen=True, tag="object.released"):
     why: str
     uid: Uid = Uid("")
     request: str = ""
+
+    def __post_init__(self) -> None:
+        """Read references of earlier versions."""
+        if self.kind == "Job":
+            upcast_job(self, "name")
 
 
 Effect = (

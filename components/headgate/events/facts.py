@@ -32,6 +32,7 @@ from headgate.events.objects import (
     WorkloadSpec,
     WorkloadStatus,
 )
+from headgate.events.upcasting import upcast_job
 
 
 class InformersSynced(EventBase, frozen=True, tag="informers.synced"):
@@ -293,10 +294,16 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
 
 
 class WorkloadDeleted(EventBase, frozen=True, tag="workload.deleted"):
-    """Appended by the informer bridge when a Workload is gone."""
+    """
+    Appended by the informer bridge when a Workload is gone.
+
+    `job` is the job that it was made for; "" where it was made for none that Headgate runs, and in logs of earlier
+    versions.
+    """
 
     workload: WorkloadKey
     uid: Uid
+    job: JobKey = JobKey("")
 
 
 class OwnerGone(EventBase, frozen=True, tag="workload.owner_gone"):
@@ -313,7 +320,7 @@ class OwnerGone(EventBase, frozen=True, tag="workload.owner_gone"):
 
 class JobObserved(EventBase, frozen=True, tag="job.observed"):
     """
-    Appended by the informer bridge when a Job that names a queue appears or a relevant part of it changes.
+    Appended by the informer bridge when a job that names a queue appears or a relevant part of it changes.
 
     `arrival` is its place, from 1, among the facts of the commit in which it appears.
     """
@@ -321,6 +328,10 @@ class JobObserved(EventBase, frozen=True, tag="job.observed"):
     job: JobKey
     spec: Job
     arrival: int = 0
+
+    def __post_init__(self) -> None:
+        """Read references of earlier versions."""
+        upcast_job(self)
 
 
 class JobDeleted(EventBase, frozen=True, tag="job.deleted"):
@@ -334,6 +345,10 @@ class JobDeleted(EventBase, frozen=True, tag="job.deleted"):
     job: JobKey
     uid: Uid
     gone: bool = False
+
+    def __post_init__(self) -> None:
+        """Read references of earlier versions."""
+        upcast_job(self)
 
 
 class PodObserved(EventBase, frozen=True, tag="pod.observed"):

@@ -6,6 +6,8 @@ Owned by the contract; everybody imports them. All are plain strings and integer
 
 from typing import NewType
 
+import msgspec
+
 Seq = NewType("Seq", int)
 """A stream sequence of the log: 1 for the first commit. 0 stands for the position before it."""
 
@@ -25,7 +27,11 @@ LocalQueueKey = NewType("LocalQueueKey", str)
 """`<namespace>/<name>` of a LocalQueue."""
 
 JobKey = NewType("JobKey", str)
-"""`<namespace>/<name>` of a batch/v1 Job."""
+"""
+A job as one text: `<group>/<kind>/<namespace>/<name>`, for example `batch/Job/team-a/train`. See `JobRef`.
+
+A job is whatever runs the pods of a Workload, of any API group and kind. The group of the core API is "".
+"""
 
 PodKey = NewType("PodKey", str)
 """`<namespace>/<name>` of a Pod."""
@@ -38,6 +44,33 @@ Shape = NewType("Shape", str)
 
 UnixMs = NewType("UnixMs", int)
 """Milliseconds since 1970-01-01T00:00:00Z."""
+
+
+class JobRef(msgspec.Struct, frozen=True, order=True):
+    """
+    A reference to a job: two jobs of one namespace and name are different ones when their group or kind differs.
+
+    None of the four parts can hold a slash, so `key` has exactly three and can be parsed again. Keys sort by group,
+    then by kind, namespace and name.
+    """
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> JobKey:
+        """The reference as text, as events and tables have it."""
+        return JobKey(f"{self.group}/{self.kind}/{self.namespace}/{self.name}")
+
+    @classmethod
+    def parse(cls, key: str) -> "JobRef":
+        """The reference that a text stands for. Raises ValueError when it does not have four parts."""
+        parts = key.split("/")
+        if len(parts) != 4:
+            raise ValueError(f"{key!r} is no reference to a job: expected <group>/<kind>/<namespace>/<name>")
+        return cls(*parts)
 
 
 def split_key(key: str) -> tuple[str, str]:

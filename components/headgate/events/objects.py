@@ -322,12 +322,17 @@ class ShownConditions(ApiBranch, frozen=True):
 
 
 class OwnerReference(ApiObject, frozen=True):
-    """`metav1.OwnerReference`, the controlling one."""
+    """`metav1.OwnerReference`, the controlling one. Which object it names is said by group, kind, name and uid."""
 
     api_version: str
     kind: str
     name: str
     uid: str
+
+    @property
+    def group(self) -> str:
+        """The API group; "" for the core API, whose `apiVersion` is a version alone."""
+        return self.api_version.rpartition("/")[0]
 
 
 # --- Kueue: queues, flavors, cohorts, checks -----------------------------------------------------------------------

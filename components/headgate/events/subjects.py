@@ -3,7 +3,8 @@ NATS subjects: of the log, and of the feed.
 
 The log has one subject a producer, `headgate.<cell>.log.<producer>`, because the broker fences per subject. The feed
 has one a thing that something happened to, `headgate.<cell>.<entity>.<event>.<namespace>.<name>`, so that subscribers
-choose with wildcards: `headgate.*.workload.admitted.>` is every admission.
+choose with wildcards: `headgate.*.workload.admitted.>` is every admission. The name of a job has its group and kind in
+front: `headgate.main.job.started.team-a.batch/Job/train`.
 
 Names of Kubernetes objects may hold characters that separate or match tokens in NATS; they are percent-encoded, and
 `parse_feed_subject` gives them back. A part that does not apply is `_`.
@@ -79,7 +80,7 @@ def unescape(token: str) -> str:
 
 
 def subject_key(event: EventBase) -> str:
-    """The `<namespace>/<name>` or name of what an event is about; "" for events about no single object."""
+    """The name, `<namespace>/<name>` or reference of what an event is about; "" for events about no single object."""
     entity = tag_of(event).partition(".")[0]
     for field in (entity, *_KEY_FIELDS):
         value = getattr(event, field, None)
@@ -88,9 +89,18 @@ def subject_key(event: EventBase) -> str:
     return ""
 
 
+def place_of(key: str) -> tuple[str, str]:
+    """Namespace and name in the key of an event's object. The name of a job is `<group>/<kind>/<name>`."""
+    match key.split("/"):
+        case [group, kind, namespace, name]:
+            return namespace, f"{group}/{kind}/{name}"
+        case _:
+            return split_key(key)
+
+
 def feed_subject(cell: str, event: EventBase) -> str:
     """The subject on which the feed publishes an event."""
-    namespace, name = split_key(subject_key(event))
+    namespace, name = place_of(subject_key(event))
     return f"{ROOT}.{check_cell(cell)}.{tag_of(event)}.{escape(namespace)}.{escape(name)}"
 
 

@@ -35,6 +35,7 @@ from headgate.events.commit import LoggedCommit, Position, decode_entry, encode_
 from headgate.events.ids import Seq
 from headgate.events.remedy import REMEDY
 from headgate.events.subjects import feed_subject, log_subject, subject_key
+from headgate.events.upcasting import feed_message
 from headgate.processes.feed_writer import LastMessage, Place
 from headgate.processes.status import Status
 from headgate.processes.term import Offer
@@ -169,7 +170,8 @@ class Feeding:
         logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
         messages = messages_of(self._status.cell, logged, last.id.token)
         index = last.id.position.index
-        if index >= len(messages) or (messages[index].subject, messages[index].payload) != (last.subject, last.payload):
+        published = feed_message(last.subject, last.payload)
+        if index >= len(messages) or (messages[index].subject, messages[index].payload) != published:
             raise FeedBeyondLogError(self._log.name, last, "and the log has another event there")
         if last.headers.get(COMMIT_HASH, logged.hash) != logged.hash:
             raise FeedBeyondLogError(self._log.name, last, "and the log has another commit there")

@@ -42,12 +42,13 @@ from headgate.events.remedy import REMEDY
 _LOG: Final = logging.getLogger(__name__)
 
 VERSION: Final = importlib.metadata.version("headgate")
-FORMAT: Final = 2
+FORMAT: Final = 3
 """
 Of the blob's layout and of what must be in its tables.
 
 The tables are read by field name, so they may grow without a new format, unless a state without the new field would
-not be that of the log: 2 has the log hashes that attestations are compared with.
+not be that of the log: 2 has the log hashes that attestations are compared with, 3 references to jobs with their group
+and kind.
 """
 
 

@@ -13,9 +13,9 @@ import msgspec
 from headgate.adapters.log import Entry
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, Position, UnreadableCommitError, decode_entry
-from headgate.events.ids import Seq, split_key
+from headgate.events.ids import Seq
 from headgate.events.registry import Event
-from headgate.events.subjects import subject_key
+from headgate.events.subjects import place_of, subject_key
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +92,6 @@ def told_by(entry: Entry, admits: Admits) -> Iterator[Told]:
         yield Told(
             position=position,
             tag=tag,
-            namespace=split_key(subject_key(event))[0],
+            namespace=place_of(subject_key(event))[0],
             data=b"id: %s\nevent: %s\ndata: %s\n\n" % (str(position).encode(), tag.encode(), data),
         )

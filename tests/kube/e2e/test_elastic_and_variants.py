@@ -16,6 +16,7 @@ from tests.support.waiting import until
 from headgate.adapters.kubernetes.client import Propagation
 from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NODES, PODS, WORKLOADS
 from headgate.core.job_workload import workload_name
+from headgate.core.jobs.kinds import BATCH_JOB
 from headgate.processes.settings import BinderSettings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
@@ -92,7 +93,7 @@ async def test_new_pods_wait_behind_their_gate_until_their_slice_fits(deployment
         assert running["metadata"]["uid"] == old["metadata"]["uid"]
         scaled = await deployment.get(JOBS, "train", team)
         uid, generation = train["metadata"]["uid"], scaled["metadata"]["generation"]
-        assert waiting["metadata"]["name"] == workload_name("train", uid, generation)
+        assert waiting["metadata"]["name"] == workload_name(BATCH_JOB.ref(team, "train"), uid, generation)
         annotations = waiting["metadata"]["annotations"]
         assert annotations["kueue.x-k8s.io/workload-slice-replacement-for"] == f"{team}/{old['metadata']['name']}"
         assert annotations["kueue.x-k8s.io/workload-slice-name"] == old["metadata"]["name"]

@@ -15,7 +15,7 @@ import msgspec
 
 from headgate.core import families, leaving, variants
 from headgate.core.novelty import last_fact
-from headgate.core.owners import job_of
+from headgate.core.owners import job_key, job_of
 from headgate.core.plan.parents import made_of_parents
 from headgate.core.state import PENDING, Stage, State, Workload
 from headgate.events.base import Producer
@@ -49,7 +49,8 @@ def stopped(state: State, key: WorkloadKey) -> list[Reaction]:
         if record.job.suspended and not record.job.active:
             return []
         stopped = msgspec.structs.replace(record.job, suspended=True, active=0, ready=0)
-        job = next(key for key, each in state.jobs.items() if each is record)
+        job = job_key(workload)
+        assert job is not None
         return [(Producer.INFORMER_BRIDGE, [JobObserved(job=job, spec=stopped)])]
     if families.waits_for_parent(state, workload) or leaving.release(state, workload) is not None:
         return []

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from headgate.core.ingest import RESOURCES, UnreadableObjectError, read
+from headgate.core.jobs.kinds import JOB_KINDS
 from headgate.core.versions import GROUP, VersionError, to_v1beta2
 from headgate.events.facts import Fact
 
@@ -21,7 +22,7 @@ RESOURCE_OF: Mapping[tuple[str, str], str] = {
     ("", "Node"): "nodes",
     ("", "Pod"): "pods",
     ("", "LimitRange"): "limitranges",
-    ("batch", "Job"): "jobs",
+    **{(kind.group, kind.kind): kind.resource for kind in JOB_KINDS},
     ("node.k8s.io", "RuntimeClass"): "runtimeclasses",
     ("scheduling.k8s.io", "PriorityClass"): "priorityclasses",
     (GROUP, "ResourceFlavor"): "resourceflavors",
@@ -35,7 +36,7 @@ RESOURCE_OF: Mapping[tuple[str, str], str] = {
 }
 """What a plan reads, by API group and kind: the plural names of `headgate.core.ingest`."""
 
-NAMESPACED = frozenset({"pods", "limitranges", "jobs", "localqueues", "workloads"})
+NAMESPACED = frozenset({"pods", "limitranges", "localqueues", "workloads", *(kind.resource for kind in JOB_KINDS)})
 """The resources whose objects are in a namespace."""
 
 Manifest = Mapping[str, Any]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from headgate.core import families, variants
 from headgate.core.job_workload import workload_key
+from headgate.core.jobs.kinds import title
 from headgate.core.rules import CREATIONS_SINCE, decides_alike
 from headgate.core.state import State
 from headgate.core.verification.check import NOTHING, Difference, opens_term
@@ -73,7 +74,7 @@ class CreationCheck:
             if isinstance(event, _CREATIONS):
                 shown = self._shown.get((event.job, event.workload, event.job_uid))
                 is_justified = shown is not None and shown <= decided_at
-                what = f"the Workload of Job {event.job}"
+                what = f"the Workload of {title(event.job)}"
             elif isinstance(event, effects.VariantChanged):
                 is_justified = self._marks.use(event.parent, _changed(event), decided_at, keep=True)
                 what = f"a variant of Workload {event.parent}"

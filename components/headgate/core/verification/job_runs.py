@@ -7,6 +7,8 @@ workload; has it to stop, and why.
 
 from collections.abc import Iterator
 
+from headgate.core.jobs.kinds import title
+from headgate.core.owners import job_key, workload_of
 from headgate.core.rules import JOB_RUNS_SINCE, decides_alike
 from headgate.core.slices import is_elastic
 from headgate.core.state import JobRecord, Stage, State, Workload
@@ -15,7 +17,7 @@ from headgate.core.verification.marks import Marks
 from headgate.events import effects, facts
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
-from headgate.events.ids import JobKey, Seq, split_key
+from headgate.events.ids import JobKey, Seq, WorkloadKey
 from headgate.events.registry import Event
 
 _EFFECTS = (effects.JobStarted, effects.JobStartRejected, effects.JobStopped, effects.JobStopRejected)
@@ -34,6 +36,8 @@ class JobRunCheck:
         self._marks = Marks()
         self._jobs: dict[JobKey, int] = {}
         """The Jobs of which the log has more to say, and how much."""
+        self._job_of: dict[WorkloadKey, JobKey] = {}
+        """The Workloads of those Jobs, as they were last seen."""
         self._due: dict[Seq, list[JobKey]] = {}
         self._synced = False
         """Whether the state was in sync at the last commit: from then on Jobs may be stopped."""
@@ -62,7 +66,7 @@ class JobRunCheck:
         for key in keys:
             record = state.jobs.get(key)
             if record is not None and self._marks.is_awaited(key):
-                for what in _reasons(state, record):
+                for what in _reasons(state, key, record):
                     self._marks.allow(key, what, state.position)
 
     def compare(self, state: State, logged: LoggedCommit) -> Iterator[Difference]:  # noqa: ARG002 (see Check)
@@ -82,7 +86,7 @@ class JobRunCheck:
             self.counts["job runs"] += 1
             if not is_justified:
                 yield Difference(
-                    what=f"what was done to Job {event.job}, for which there was no reason up to "
+                    what=f"what was done to {title(event.job)}, for which there was no reason up to "
                     f"{logged.commit.decided_at}",
                     position=Position(logged.seq, index),
                     recorded=encode_event(event).decode(),
@@ -101,12 +105,14 @@ class JobRunCheck:
             case _:
                 key = getattr(event, "workload", None)
                 workload = state.workloads.get(key) if key else None
-                if workload is not None and workload.owner is not None:
-                    yield JobKey(f"{split_key(workload.key)[0]}/{workload.owner.name}")
-                elif key and isinstance(event, facts.WorkloadDeleted):
-                    # A Job's Workload is named after it: `job-<name>-<hash>`.
-                    namespace, name = split_key(key)
-                    yield JobKey(f"{namespace}/{name.removeprefix('job-').rpartition('-')[0]}")
+                if workload is not None:
+                    job = job_key(workload)
+                    if job is not None and job in self._jobs:
+                        self._job_of[workload.key] = job
+                        yield job
+                elif key in self._job_of:
+                    # It is gone.
+                    yield self._job_of.pop(key)
 
 
 def _what(
@@ -121,10 +127,9 @@ def _what(
             return ("stop", event.job_uid, event.workload, "")
 
 
-def _reasons(state: State, record: JobRecord) -> Iterator[_What]:
+def _reasons(state: State, key: JobKey, record: JobRecord) -> Iterator[_What]:
     job = record.job
-    key = state.index.by_owner.get(job.uid)
-    workload = state.workloads.get(key) if key is not None else None
+    workload = workload_of(state, key, job.uid)
     if job.finished is not None or job.deleting:
         return
     if workload is not None and workload.stage is Stage.ADMITTED and not workload.deleting:

@@ -8,6 +8,7 @@ something may have changed it, for the workloads of which the log has more to sa
 from collections.abc import Iterator
 
 from headgate.core.families import relatives
+from headgate.core.owners import workload_of
 from headgate.core.rules import STATUSES_SINCE, decides_alike
 from headgate.core.state import State, Workload
 from headgate.core.status import status_digest, without_reservation, workload_status
@@ -94,8 +95,8 @@ def _concerned(state: State, event: Event) -> Iterator[WorkloadKey]:
     """The workloads whose status an event may have changed."""
     match event:
         case facts.JobObserved():
-            key = state.index.by_owner.get(event.spec.uid)
-            keys = (key, *state.index.owned(event.spec.uid)) if key is not None else ()
+            stands = workload_of(state, event.job, event.spec.uid)
+            keys = (stands.key, *state.index.owned(event.spec.uid)) if stands is not None else ()
         case facts.ClusterQueueObserved():
             keys = tuple(state.index.holders.get(event.name, ()))
         case facts.ConfigurationObserved():

@@ -27,10 +27,10 @@ import msgspec
 from headgate.core import conditions, event_notes
 from headgate.core.event_notes import JOB_KEPT, WORKLOAD_KEPT
 from headgate.core.families import NO_VARIANT, VARIANT_EVICTED
-from headgate.core.job_workload import JOB_API_VERSION
+from headgate.core.jobs.kinds import kind_of, shown_name
 from headgate.core.machine import MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import is_success
-from headgate.core.owners import is_job
+from headgate.core.owners import is_job, job_key, owner_uid
 from headgate.core.preemption import preempted_event_message, preemptor_event_message
 from headgate.core.slices import SLICE_REPLACED
 from headgate.core.state import PENDING, Stage, State, Workload
@@ -39,7 +39,7 @@ from headgate.core.unadmitted import shown_reason
 from headgate.core.variants import GATE
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.commit import Position
-from headgate.events.ids import JobKey, UnixMs, WorkloadKey, split_key
+from headgate.events.ids import JobKey, JobRef, UnixMs, WorkloadKey, split_key
 from headgate.events.registry import Event
 from headgate.processes.binder.budget import Budget, BudgetSettings, Load
 from headgate.processes.binder.retention import Deleted
@@ -101,6 +101,8 @@ class Telling(NamedTuple):
     due_ms: UnixMs
     nth: int = 0
     """Of those about the same position."""
+    api_version: str = API_VERSION
+    """The API group and version of `kind`."""
 
 
 class _Series(msgspec.Struct):
@@ -152,11 +154,12 @@ class Events:
         """An object was kept for as long as it had to be. Its deletion has no position but where the log is now."""
         if self._told == "off":
             return
-        kind, note = ("Job", JOB_KEPT) if deleted.what == "job" else ("Workload", WORKLOAD_KEPT)
         at = Position(self._state.position)
-        self._wait(
-            Telling(kind, deleted.key, deleted.uid, "Normal", "Deleted", note, at, now_ms, now_ms, nth=_AFTERWARDS)
-        )
+        if deleted.what == "job":
+            told = _about_job(JobKey(deleted.key), deleted.uid, "Deleted", JOB_KEPT, at, now_ms)
+        else:
+            told = Telling("Workload", deleted.key, deleted.uid, "Normal", "Deleted", WORKLOAD_KEPT, at, now_ms, now_ms)
+        self._wait(told._replace(nth=_AFTERWARDS))
 
     def on_completed(self, completed: Completed) -> None:
         """Created, there already, or refused: it is over."""
@@ -354,10 +357,9 @@ class Events:
                 yield normal(event_notes.MIGRATED, event.message)
             case decisions.WorkloadReplaced():
                 yield normal(SLICE_REPLACED, event.message)
-            case queueing.WorkloadFinished() if self._told == "all" and workload.owner is not None:
-                job = JobKey(f"{split_key(workload.key)[0]}/{workload.owner.name}")
+            case queueing.WorkloadFinished() if self._told == "all" and is_job(workload.owner):
                 note = f"Workload '{workload.key}' is declared finished"
-                yield _about_job(job, workload.owner.uid, "FinishedWorkload", note, at, at_ms)
+                yield _about_owner(workload, "FinishedWorkload", note, at, at_ms)
             case _:
                 pass
 
@@ -369,8 +371,7 @@ class Events:
         said_ms = self._said.get((owner.uid, note))
         if said_ms is None or at_ms >= said_ms + REPEAT_MS:
             self._say((owner.uid, note), at_ms)
-            job = JobKey(f"{split_key(workload.key)[0]}/{owner.name}")
-            yield _about_job(job, owner.uid, "UpdatedAdmissionCheck", note, at, at_ms)
+            yield _about_owner(workload, "UpdatedAdmissionCheck", note, at, at_ms)
 
     def _about_preemption(
         self, event: decisions.WorkloadPreempted, victim: Workload, at: Position, at_ms: UnixMs
@@ -391,7 +392,14 @@ class Events:
 
 
 def _about_job(job: JobKey, uid: str, reason: str, note: str, at: Position, at_ms: UnixMs) -> Telling:
-    return Telling("Job", job, uid, "Normal", reason, note, at, at_ms, at_ms)
+    told = Telling(JobRef.parse(job).kind, shown_name(job), uid, "Normal", reason, note, at, at_ms, at_ms)
+    return told._replace(api_version=kind_of(job).api_version)
+
+
+def _about_owner(workload: Workload, reason: str, note: str, at: Position, at_ms: UnixMs) -> Telling:
+    job = job_key(workload)
+    assert job is not None
+    return _about_job(job, owner_uid(workload), reason, note, at, at_ms)
 
 
 def _name(told: Telling) -> str:
@@ -414,7 +422,6 @@ def _micro_time(at_ms: UnixMs) -> str:
 
 
 _API_VERSIONS: Final = {
-    "Job": JOB_API_VERSION,
     "Pod": "v1",
     "Node": "v1",
     "Namespace": "v1",
@@ -427,10 +434,13 @@ _API_VERSIONS: Final = {
 
 def quarantined_event(kind: str, key: str, uid: str, note: str, at: Position, at_ms: UnixMs) -> Call:
     """The Event that an object has been set aside. That of a cluster-scoped object stands in the namespace default."""
-    call = _call(Telling(kind, key, uid, "Warning", "Quarantined", note, at, at_ms, at_ms, nth=_AFTERWARDS))
-    namespace = split_key(key)[0]
+    told = Telling(kind, key, uid, "Warning", "Quarantined", note, at, at_ms, at_ms)
+    told = told._replace(api_version=_API_VERSIONS.get(kind, API_VERSION))
+    if kind == "Job":
+        told = _about_job(JobKey(key), uid, "Quarantined", note, at, at_ms)._replace(type="Warning")
+    call = _call(told._replace(nth=_AFTERWARDS))
+    namespace = split_key(told.key)[0]
     body: Json = call.body
-    body["regarding"]["apiVersion"] = _API_VERSIONS.get(kind, API_VERSION)
     if not namespace:
         del body["regarding"]["namespace"]
         body["metadata"]["namespace"] = "default"
@@ -452,7 +462,7 @@ def _call(told: Telling) -> Call:
         "type": told.type,
         "note": event_notes.cut(told.note),
         "regarding": {
-            "apiVersion": JOB_API_VERSION if told.kind == "Job" else API_VERSION,
+            "apiVersion": told.api_version,
             "kind": told.kind,
             "namespace": namespace,
             "name": name,

@@ -30,7 +30,7 @@ from headgate.core.state import HOLDS_QUOTA, ClusterQueueRecord, FlavorRecord, S
 from headgate.core.status import API_VERSION, FIELD_MANAGER, Json, apply_query, workload_path
 from headgate.events import effects, facts, queueing
 from headgate.events.base import Producer
-from headgate.events.ids import UnixMs, WorkloadKey
+from headgate.events.ids import JobKey, UnixMs, WorkloadKey
 from headgate.events.objects import ResourceGroup
 from headgate.events.registry import Event
 
@@ -128,11 +128,11 @@ class Finalizers:
             case queueing.WorkloadFinished() | queueing.WorkloadReleased():
                 self._dirty[Object("workloads", event.workload)] = None
             case facts.JobObserved():
-                self._look_at_workload_of(event.spec.uid)
+                self._look_at_workload_of(event.job, event.spec.uid)
             case facts.JobDeleted():
-                self._look_at_workload_of(event.uid)
+                self._look_at_workload_of(event.job, event.uid)
             case effects.JobStopped():
-                self._look_at_workload_of(event.job_uid)
+                self._look_at_workload_of(event.job, event.job_uid)
             case facts.ClusterQueueObserved() | facts.ClusterQueueDeleted():
                 self._shown(Object("clusterqueues", event.name))
                 self._look_at_deleted_flavors()
@@ -147,10 +147,10 @@ class Finalizers:
         self._done.pop(which, None)
         self._dirty[which] = None
 
-    def _look_at_workload_of(self, job_uid: str) -> None:
-        key = self._state.index.by_owner.get(job_uid)
-        if key is not None and self._state.workloads[key].deleting:
-            self._dirty[Object("workloads", key)] = None
+    def _look_at_workload_of(self, job: JobKey, uid: str) -> None:
+        workload = owners.workload_of(self._state, job, uid)
+        if workload is not None and workload.deleting:
+            self._dirty[Object("workloads", workload.key)] = None
 
     def _look_at_deleted_queues(self) -> None:
         for name, record in self._state.cluster_queues.items():

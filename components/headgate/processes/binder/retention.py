@@ -12,14 +12,15 @@ from collections import OrderedDict
 from typing import Final, Literal, NamedTuple
 
 from headgate.core.about import about
+from headgate.core.jobs.kinds import path_of
 from headgate.core.machine import Call, Command, Completed
 from headgate.core.outcomes import CONFLICT, NOT_FOUND, backoff_ms, is_success
-from headgate.core.owners import job_of
+from headgate.core.owners import job_key, job_of
 from headgate.core.retention import Due, due_of
 from headgate.core.state import State, Workload
 from headgate.core.status import workload_path
 from headgate.events import decisions, facts, queueing
-from headgate.events.ids import UnixMs, WorkloadKey, split_key
+from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.events.registry import Event
 
 CALLS_MAX: Final = 64
@@ -154,8 +155,7 @@ class Retention:
     def _object(self, workload: Workload, due: Due) -> tuple[Deleted, str]:
         """What is due, and its path."""
         record = job_of(self._state, workload)
-        if due.what == "workload" or record is None or workload.owner is None:
+        job = job_key(workload)
+        if due.what == "workload" or record is None or job is None:
             return Deleted("workload", workload.key, workload.uid), workload_path(workload.key)
-        namespace, name = split_key(workload.key)[0], workload.owner.name
-        path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
-        return Deleted("job", f"{namespace}/{name}", record.job.uid), path
+        return Deleted("job", job, record.job.uid), path_of(job)

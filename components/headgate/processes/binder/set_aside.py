@@ -14,13 +14,14 @@ from collections import OrderedDict
 from typing import Final
 
 from headgate.core.conditions import rfc3339
+from headgate.core.jobs import kinds
 from headgate.core.machine import APPLY_PATCH, Call, Command, Completed
-from headgate.core.quarantine import QUARANTINED, owner_of
+from headgate.core.quarantine import QUARANTINED, owner_of, shown_object
 from headgate.core.state import QuarantineRecord, State
 from headgate.core.status import API_VERSION, Json, apply_query, status_path
 from headgate.events import facts
 from headgate.events.commit import Position
-from headgate.events.ids import JobKey, WorkloadKey, split_key
+from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.registry import Event
 from headgate.processes.binder.events import Told, quarantined_event
 from headgate.processes.binder.finalizers import removal_of
@@ -80,8 +81,8 @@ class SetAside:
             at = Position(record.position, record.index)
             found.append(quarantined_event(record.kind, record.key, record.uid, _words(record), at, record.since_ms))
             owner = owner_of(record)
-            if owner is not None and owner.kind == "Job":
-                job = f"{split_key(record.key)[0]}/{owner.name}"
+            if owner is not None and kinds.of_owner(owner) is not None:
+                job = kinds.owner_key(split_key(record.key)[0], owner)
                 found.append(quarantined_event("Job", job, owner.uid, _words(record), at, record.since_ms))
         return found
 
@@ -93,7 +94,7 @@ class SetAside:
         owner = owner_of(record)
         if owner is None:
             return True
-        job = self._state.jobs.get(JobKey(f"{split_key(record.key)[0]}/{owner.name}"))
+        job = self._state.jobs.get(kinds.owner_key(split_key(record.key)[0], owner))
         if job is None or job.job.uid != owner.uid or job.job.finished is not None:
             return True
         return job.job.suspended and job.job.active == 0
@@ -105,7 +106,7 @@ def _words(record: QuarantineRecord) -> str:
     text = (
         f"Headgate {record.version} has set this object aside: {what} at position {record.position} "
         f"({record.error}, {record.where}). It is left as it is and keeps its quota; see "
-        f"`headgate quarantine show {record.kind} {record.key}`"
+        f"`headgate quarantine show {shown_object(record.kind, record.key)}`"
     )
     return text[:MESSAGE_MAX]
 

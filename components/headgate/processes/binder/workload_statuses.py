@@ -40,7 +40,7 @@ from headgate.core.about import about
 from headgate.core.families import relatives
 from headgate.core.machine import APPLY_PATCH, MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import CONFLICT, INVALID, backoff_ms, field_conflicts, is_success, refusal
-from headgate.core.owners import is_run_here
+from headgate.core.owners import is_run_here, workload_of
 from headgate.core.quarantine import QUARANTINED
 from headgate.core.state import PENDING, State, Workload
 from headgate.core.status import (
@@ -195,10 +195,10 @@ class WorkloadStatuses:
             self._dirty[event.workload] = None
         elif isinstance(event, facts.JobObserved):
             # A Job's counters give its Workload's reclaimable pods, and say whether the pods are ready.
-            key = self._state.index.by_owner.get(event.spec.uid)
-            if key is not None:
-                self._counted[key] = None
-                self._note_variants(key)
+            workload = workload_of(self._state, event.job, event.spec.uid)
+            if workload is not None:
+                self._counted[workload.key] = None
+                self._note_variants(workload.key)
         elif isinstance(event, facts.ClusterQueueObserved):
             # With its list of admission checks those of its workloads may have changed.
             self._news |= self._state.index.holders.get(event.name, {})

@@ -17,11 +17,12 @@ from typing import Final
 import msgspec
 
 from headgate.core import owners
+from headgate.core.jobs.kinds import path_of
 from headgate.core.machine import Call, Command, Completed
 from headgate.core.outcomes import NOT_FOUND, is_success
 from headgate.core.state import Stage, State
 from headgate.events import facts
-from headgate.events.ids import JobKey, Uid, WorkloadKey, split_key
+from headgate.events.ids import JobKey, Uid, WorkloadKey
 from headgate.events.registry import Event
 
 CALLS_MAX: Final = 64
@@ -102,9 +103,7 @@ class AbsentOwners:
         if self._known.get(key) == question:
             return
         self._calls[call_id] = question
-        namespace, name = split_key(job)
-        path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
-        calls.append(Call(id=call_id, method="GET", path=path, lane=job))
+        calls.append(Call(id=call_id, method="GET", path=path_of(job), lane=job))
 
     def on_completed(self, completed: Completed) -> None:
         """A question was answered."""

@@ -32,7 +32,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.core import novelty, quarantine
+from headgate.core import novelty, owners, quarantine
 from headgate.core.about import about
 from headgate.core.configuration import ConfigurationError, read_document
 from headgate.core.ingest import (
@@ -54,6 +54,7 @@ from headgate.core.job_workload import (
     workload_key,
     workload_of,
 )
+from headgate.core.jobs import kinds
 from headgate.core.machine import (
     JSON_PATCH,
     MERGE_PATCH,
@@ -79,7 +80,7 @@ from headgate.events import effects, facts, queueing
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
 from headgate.events.identity import CellFounded
-from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
+from headgate.events.ids import JobKey, JobRef, Uid, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Job
 from headgate.events.registry import Event
 from headgate.processes.informer_bridge.absent_owners import AbsentOwners
@@ -95,10 +96,13 @@ CALLS_MAX: Final = 256
 PROBLEMS_MAX: Final = 1000
 """The most unreadable objects that are kept for the process to log; beyond it the oldest are dropped."""
 
-_TO_COMPOSE: Final = ("namespaces", "workloadpriorityclasses", "priorityclasses", "jobs", "workloads")
+_JOBS: Final = tuple(kind.resource for kind in kinds.JOB_KINDS)
+"""The resources that hold jobs."""
+
+_TO_COMPOSE: Final = ("namespaces", "workloadpriorityclasses", "priorityclasses", *_JOBS, "workloads")
 """What has to be known before a Workload can be made of a Job."""
 
-_ARRIVING: Final = frozenset({"jobs", "workloads"})
+_ARRIVING: Final = frozenset({*_JOBS, "workloads"})
 """What queues, in the order in which it arrives where creation times are equal."""
 
 _GONE: Final = b""
@@ -209,7 +213,7 @@ class InformerBridge:
         self._unswept[listed.resource] = None
         self._followed[listed.resource] = None
         self._marks.listed(listed.resource, listed.resource_version)
-        if listed.resource == "jobs":
+        if kinds.of_resource(listed.resource) is not None:
             self._look_at(self.state.jobs)
             self._absent_owners.on_list()
         if listed.resource == "workloads":
@@ -220,7 +224,7 @@ class InformerBridge:
     def _on_resumed(self, resumed: Resumed) -> None:
         self._followed[resumed.resource] = None
         self._marks.resumed(resumed.resource, resumed.resource_version)
-        if resumed.resource == "jobs":
+        if kinds.of_resource(resumed.resource) is not None:
             self._look_at(self.state.jobs)
 
     def _on_changed(self, changed: Changed) -> None:
@@ -230,7 +234,7 @@ class InformerBridge:
             return
         # What changes once more keeps its place: who was shown first is told first.
         self._waiting[changed.resource][key] = _GONE if changed.kind == "DELETED" else changed.object
-        if changed.resource == "jobs" and changed.kind == "DELETED":
+        if kinds.of_resource(changed.resource) is not None and changed.kind == "DELETED":
             self._absent_owners.on_deletion(JobKey(key))
 
     def _key_of(self, resource: str, raw: bytes) -> str | None:
@@ -265,7 +269,7 @@ class InformerBridge:
         events += effects_now
         known = len(events)
         self._take_facts(events)
-        if self._has_shown("jobs") and len(events) == known:
+        if self._has_shown(*_JOBS) and len(events) == known:
             # All that was shown of Jobs is in the state; otherwise it will be when these facts are.
             self._absent_owners.settle(calls)
         resources: tuple[str, ...] = ()
@@ -378,7 +382,8 @@ class InformerBridge:
 
     def _keep(self, fact: facts.JobObserved, raw: bytes) -> None:
         """Keep the JSON of a Job as long as a Workload may have to be made of it."""
-        if fact.spec.finished is None and (fact.spec.elastic or fact.spec.uid not in self.state.index.by_owner):
+        has_workload = owners.workload_of(self.state, fact.job, fact.spec.uid) is not None
+        if fact.spec.finished is None and (fact.spec.elastic or not has_workload):
             self._raw[fact.job] = raw
         else:
             self._raw.pop(fact.job, None)
@@ -399,7 +404,7 @@ class InformerBridge:
             case facts.JobDeleted():
                 self._asked.pop(event.uid, None)
             case queueing.WorkloadReleased():
-                self._look_at(self._jobs_of(event.workload))
+                self._look_at(self._job_of(event.workload))
             case facts.WorkloadObserved():
                 if event.owner is not None:
                     self._asked.pop(Uid(event.owner.uid), None)
@@ -407,33 +412,30 @@ class InformerBridge:
                     if ELASTIC_JOB in event.annotations:
                         # Its Job may need another one when it is scaled again.
                         self._created.pop(Uid(event.owner.uid), None)
-                    self._raw.pop(JobKey(f"{split_key(event.workload)[0]}/{event.owner.name}"), None)
-                    self._look_at(self._jobs_of(event.workload))
+                    self._raw.pop(kinds.owner_key(split_key(event.workload)[0], event.owner), None)
+                    self._look_at(self._job_of(event.workload))
             case facts.WorkloadDeleted():
-                for key in self._jobs_of(event.workload):
-                    self._created.pop(Uid(self.state.jobs[key].job.uid), None)
-                    self._look_at((key,))
+                record = self.state.jobs.get(event.job)
+                if record is not None:
+                    self._created.pop(Uid(record.job.uid), None)
+                    self._look_at((event.job,))
             case effects.WorkloadCreated() | effects.WorkloadCreateRejected():
                 self._creating.pop(_creation_id(event.job, event.job_uid), None)
             case facts.WorkloadPriorityClassObserved() | facts.PriorityClassObserved():
                 self._look_at(key for key, record in self.state.jobs.items() if _COMPOSE_ERROR in record.refused)
             case facts.NamespaceObserved():
                 if self.state.configuration.managed_jobs_namespace_selector is not None:
-                    self._look_at(key for key in self.state.jobs if split_key(key)[0] == event.name)
+                    self._look_at(key for key in self.state.jobs if JobRef.parse(key).namespace == event.name)
             case facts.ConfigurationObserved():
                 self._look_at(self.state.jobs)
             case _:
                 pass
 
-    def _jobs_of(self, workload: WorkloadKey) -> list[JobKey]:
-        """The Jobs that this Workload was made for: those that it is named after (`job-<name>-<hash>`)."""
-        namespace, name = split_key(workload)
-        key = JobKey(f"{namespace}/{name.removeprefix('job-').rpartition('-')[0]}")
-        record = self.state.jobs.get(key)
-        if record is None:
-            return []
-        # An elastic Job has Workloads of several generations.
-        return [key] if record.job.elastic or workload_key(key, record.job) == workload else []
+    def _job_of(self, key: WorkloadKey) -> tuple[JobKey, ...]:
+        """The job that a Workload was made for, if the state has both."""
+        workload = self.state.workloads.get(key)
+        job = owners.job_key(workload) if workload is not None else None
+        return (job,) if job is not None and job in self.state.jobs else ()
 
     def _look_at(self, jobs: Iterable[JobKey]) -> None:
         for key in jobs:
@@ -475,16 +477,17 @@ class InformerBridge:
                 self._effects.append(_rejected(creation, 404, _COMPOSE_ERROR, str(error)))
             return
         self._creating[call_id] = creation
-        path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{split_key(key)[0]}/workloads"
+        path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{JobRef.parse(key).namespace}/workloads"
         calls.append(Call(id=call_id, method="POST", path=path, body=body, lane=key))
 
     def _whole(self, key: JobKey, record: JobRecord) -> tuple[Job | None, bytes]:
         """A Job as the API server has shown it, read and as JSON; None when that is not at hand."""
-        raw = self._raw.get(key) or self._waiting["jobs"].get(key, _GONE)
+        resource = kinds.kind_of(key).resource
+        raw = self._raw.get(key) or self._waiting[resource].get(key, _GONE)
         if raw == _GONE:
             return None, raw
         try:
-            fact = read("jobs", raw).fact
+            fact = read(resource, raw).fact
         except UnreadableObjectError as error:
             self.problems.append(error)
             return None, raw
@@ -495,12 +498,10 @@ class InformerBridge:
     def _ask_for_job(self, creation: _Creation, calls: list[Command]) -> None:
         """After a resume, a Job that does not change is not shown. One that is to be listed will be."""
         call_id = f"read/{creation.job}/{creation.job_uid}"
-        if call_id in self._reading or "jobs" not in self._followed:
+        if call_id in self._reading or kinds.kind_of(creation.job).resource not in self._followed:
             return
         self._reading[call_id] = creation
-        namespace, name = split_key(creation.job)
-        path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
-        calls.append(Call(id=call_id, method="GET", path=path, lane=creation.job))
+        calls.append(Call(id=call_id, method="GET", path=kinds.path_of(creation.job), lane=creation.job))
 
     def _on_job_read(self, creation: _Creation, completed: Completed) -> None:
         """What a watch has shown meanwhile counts. A Job that is gone or another one is told by its watch."""
@@ -527,8 +528,7 @@ class InformerBridge:
         record = self.state.jobs.get(key)
         if record is not None and is_sliced(self.state, record.job):
             self._resize(key, record, calls)
-        workload_of_job = self.state.index.by_owner.get(record.job.uid) if record is not None else None
-        workload = self.state.workloads.get(workload_of_job) if workload_of_job is not None else None
+        workload = owners.workload_of(self.state, key, record.job.uid) if record is not None else None
         if record is None or workload is None or workload.stage is Stage.FINISHED or workload.deleting:
             return
         uid, call_id = Uid(record.job.uid), f"update/{workload.key}"
@@ -573,11 +573,11 @@ class InformerBridge:
 
     def _needs_workload(self, key: JobKey, record: JobRecord) -> bool:
         job, uid = record.job, Uid(record.job.uid)
-        if not self._is_managed(split_key(key)[0]):
+        if not self._is_managed(JobRef.parse(key).namespace):
             return False
         if job.finished is not None or job.deleting or uid in self._created:
             return False
-        if uid in self.state.index.by_owner and not self._needs_slice(key, job):
+        if owners.workload_of(self.state, key, uid) is not None and not self._needs_slice(key, job):
             return False
         if _creation_id(key, uid) in self._creating:
             return False

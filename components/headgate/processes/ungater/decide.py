@@ -24,6 +24,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from headgate.core import owners
 from headgate.core.about import about
 from headgate.core.injection import (
     InjectionError,
@@ -33,6 +34,7 @@ from headgate.core.injection import (
     start_patch,
     stop_patch,
 )
+from headgate.core.jobs import kinds
 from headgate.core.machine import (
     MERGE_PATCH,
     Append,
@@ -54,7 +56,7 @@ from headgate.core.slices import is_elastic
 from headgate.core.state import JobRecord, Stage, State, Workload
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
-from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
+from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import Job
 from headgate.events.registry import Event
 from headgate.processes.ungater.pod_gates import PodGates
@@ -68,18 +70,18 @@ ACTIONS_MAX: Final = 256
 _UNINJECTABLE: Final = "InvalidPodSetsInfo"
 """The reason of a start that was refused by ourselves: it is tried again when a flavor appears."""
 
-_WORKLOAD_EVENTS: Final = (
-    facts.WorkloadObserved,
-    facts.WorkloadDeleted,
-    queueing.WorkloadEvicted,
-    queueing.WorkloadReleased,
-    queueing.WorkloadFinished,
-    decisions.QuotaReserved,
-    decisions.WorkloadAdmitted,
-    decisions.WorkloadPreempted,
-    decisions.WorkloadMigrated,
-    queueing.WorkloadFollowed,
-    decisions.WorkloadReplaced,
+_WorkloadEvent = (
+    facts.WorkloadObserved
+    | facts.WorkloadDeleted
+    | queueing.WorkloadEvicted
+    | queueing.WorkloadReleased
+    | queueing.WorkloadFinished
+    | decisions.QuotaReserved
+    | decisions.WorkloadAdmitted
+    | decisions.WorkloadPreempted
+    | decisions.WorkloadMigrated
+    | queueing.WorkloadFollowed
+    | decisions.WorkloadReplaced
 )
 """The events that may change whether a workload is admitted."""
 
@@ -139,8 +141,8 @@ class Ungater:
 
     def _on_event(self, event: Event) -> None:
         self._pod_gates.on_event(event)
-        if isinstance(event, _WORKLOAD_EVENTS):
-            self._look_at_job_of(event.workload)
+        if isinstance(event, _WorkloadEvent):
+            self._look_at_job_of(event)
             return
         match event:
             case facts.JobObserved():
@@ -169,15 +171,16 @@ class Ungater:
             case _:
                 pass
 
-    def _look_at_job_of(self, key: WorkloadKey) -> None:
-        workload = self.state.workloads.get(key)
-        if workload is not None and workload.owner is not None:
-            self._pod_gates.look_at(workload.owner.uid)
-            self._dirty[JobKey(f"{split_key(key)[0]}/{workload.owner.name}")] = None
-        elif workload is None:
-            # A Job's Workload is named after it: `job-<name>-<hash>`.
-            namespace, name = split_key(key)
-            self._dirty[JobKey(f"{namespace}/{name.removeprefix('job-').rpartition('-')[0]}")] = None
+    def _look_at_job_of(self, event: _WorkloadEvent) -> None:
+        workload = self.state.workloads.get(event.workload)
+        if workload is not None:
+            if workload.owner is not None:
+                self._pod_gates.look_at(workload.owner.uid)
+            job = owners.job_key(workload)
+        else:
+            job = event.job if isinstance(event, facts.WorkloadDeleted) else None
+        if job:
+            self._dirty[job] = None
 
     def _forget(self, job: JobKey) -> None:
         self._restored.pop(job, None)
@@ -227,7 +230,7 @@ class Ungater:
         if is_aside(self.state, "Job", key, Producer.UNGATER) or has_workload_aside(self.state, job.uid):
             # What runs runs on, and what does not stays as it is.
             return
-        workload = self._workload_of(job)
+        workload = owners.workload_of(self.state, key, job.uid)
         if workload is None:
             self._act_on(key, record, None, calls)
             return
@@ -257,10 +260,6 @@ class Ungater:
     def _waits_gated(self, job: Job, workload: Workload) -> bool:
         """An elastic Job that runs need not stop for a slice that is not admitted: its pods wait behind their gate."""
         return not job.suspended and is_elastic(self.state.configuration, workload.annotations)
-
-    def _workload_of(self, job: Job) -> Workload | None:
-        key = self.state.index.by_owner.get(job.uid)
-        return self.state.workloads.get(key) if key is not None else None
 
     def _start(self, key: JobKey, record: JobRecord, workload: Workload, calls: list[Command]) -> None:
         if record.action_refused and _UNINJECTABLE not in record.action_refused:
@@ -297,11 +296,9 @@ class Ungater:
         action = msgspec.structs.replace(action, step=first)
         call_id = f"{action.kind}/{action.job}"
         self._actions[call_id] = action
-        namespace, name = split_key(action.job)
-        path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
-        body = action.body
+        path, body = kinds.path_of(action.job), action.body
         if action.step == "reset":
-            path, body = f"{path}/status", reset_start_time_patch(action.job_uid)
+            path, body = kinds.path_of(action.job, "status"), reset_start_time_patch(action.job_uid)
         calls.append(Call(id=call_id, method="PATCH", path=path, body=body, content_type=MERGE_PATCH, lane=action.job))
 
     def _on_completed(self, completed: Completed) -> None:

@@ -10,19 +10,22 @@ answer to it, is kept here. A pod that could not be patched is tried again later
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from headgate.core.about import about
+from headgate.core.jobs.kinds import owner_key
 from headgate.core.machine import MERGE_PATCH, Call, Command, Completed
 from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
+from headgate.core.owners import workload_of
 from headgate.core.quarantine import is_aside
 from headgate.core.slices import ELASTIC_GATE
 from headgate.core.state import PodRecord, Stage, State
 from headgate.events import facts
 from headgate.events.base import Producer
-from headgate.events.ids import JobKey, PodKey, UnixMs, split_key
+from headgate.events.ids import PodKey, UnixMs, split_key
 from headgate.events.objects import OwnerReference
 from headgate.events.registry import Event
 
@@ -78,7 +81,7 @@ class PodGates:
             self._dirty[owner] = None
 
     def _is_elastic(self, key: PodKey, owner: OwnerReference) -> bool:
-        job = self._state.jobs.get(JobKey(f"{split_key(key)[0]}/{owner.name}"))
+        job = self._state.jobs.get(owner_key(split_key(key)[0], owner))
         return job is not None and job.job.uid == owner.uid and job.job.elastic
 
     def _forget(self, key: PodKey, owner: str) -> None:
@@ -108,7 +111,7 @@ class PodGates:
         """Remove the gates of as many of a Job's pods as may run besides those that run already."""
         pods = {key: self._state.pods[key] for key in sorted(self._pods.get(job_uid, {}))}
         under_way = set(self._calls.values())
-        room = self._granted(job_uid) - sum(
+        room = self._granted(job_uid, pods) - sum(
             not is_gated(record) or key in under_way or key in self._ungated for key, record in pods.items()
         )
         for key, record in pods.items():
@@ -120,8 +123,10 @@ class PodGates:
                     with about("Pod", key):
                         calls.append(self._call(key, record))
 
-    def _granted(self, job_uid: str) -> int:
-        workload = self._state.workloads.get(self._state.index.by_owner.get(job_uid))  # type: ignore[arg-type]
+    def _granted(self, job_uid: str, pods: Mapping[PodKey, PodRecord]) -> int:
+        owned = ((key, pod.pod.owner) for key, pod in pods.items())
+        job = next((owner_key(split_key(key)[0], owner) for key, owner in owned if owner is not None), None)
+        workload = workload_of(self._state, job, job_uid) if job is not None else None
         if workload is None or workload.stage is not Stage.ADMITTED:
             return 0
         return sum(pod_set.count for pod_set in workload.spec.pod_sets)

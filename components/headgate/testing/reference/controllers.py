@@ -15,7 +15,7 @@ import msgspec
 from headgate.core import conditions, leaving
 from headgate.core.catalog import Catalog
 from headgate.core.ingest import GATED_BY
-from headgate.core.owners import job_of
+from headgate.core.owners import job_key, job_of
 from headgate.core.places import local_queue_of
 from headgate.core.placing import ADMISSION_GATED, MISCONFIGURED, SUSPENDED, requeue_at
 from headgate.core.requests import namespace_missing, why_written_invalid
@@ -24,7 +24,7 @@ from headgate.core.state import Stage, State, Workload
 from headgate.core.unadmitted import is_explicit, is_granular, shown_reason
 from headgate.events.configuration import Configuration
 from headgate.events.facts import JobObserved
-from headgate.events.ids import JobKey, UnixMs, split_key
+from headgate.events.ids import UnixMs, split_key
 from headgate.events.queueing import DeadlinePassed, WorkloadFinished, WorkloadRequeued
 from headgate.events.registry import Event
 
@@ -184,8 +184,8 @@ def job_stopped(state: State, workload: Workload) -> list[Event]:
     record = job_of(state, workload)
     if record is None or (record.job.suspended and not record.job.active):
         return []
-    assert workload.owner is not None
-    key = JobKey(f"{split_key(workload.key)[0]}/{workload.owner.name}")
+    key = job_key(workload)
+    assert key is not None
     return [JobObserved(job=key, spec=msgspec.structs.replace(record.job, suspended=True, active=0, ready=0))]
 
 

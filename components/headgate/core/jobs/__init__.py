@@ -1,0 +1,5 @@
+"""
+Jobs: what runs the pods of Workloads, by API group and kind.
+
+`kinds` lists the kinds of jobs that Headgate starts and stops, with their paths and names.
+"""
