@@ -57,7 +57,7 @@ LIBRARIES = frozenset(
 )
 """What pure code may import from outside of the project: no clock, no randomness, no I/O, no logging."""
 
-NAMES = frozenset({"headgate.__version__", "sys.intern"})
+NAMES = frozenset({"headgate.__version__", "sys.getrefcount", "sys.intern"})
 """What pure code may import by its name from other modules."""
 
 BUILTINS = {

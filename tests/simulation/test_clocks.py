@@ -13,6 +13,7 @@ from headgate.events.base import EventBase, Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.configuration import Configuration, WaitForPodsReady
 from headgate.events.decisions import QuotaReserved, WorkloadAdmitted
+from headgate.events.facts import ConfigurationObserved
 from headgate.events.queueing import WorkloadEvicted, WorkloadFinished
 from headgate.processes.informer_bridge.decide import InformerBridge
 from headgate.testing.world import BROKER, MACHINES, Faults, World
@@ -32,7 +33,7 @@ class Told:
 
     def __init__(self, seed: int = 0, faults: Faults | None = None) -> None:
         self.events: list[tuple[int, EventBase]] = []
-        bridge = partial(InformerBridge, configuration=WAITS)
+        bridge = partial(InformerBridge, configuration=ConfigurationObserved(configuration=WAITS))
         self.world = World(
             seed=seed,
             machines={**MACHINES, Producer.INFORMER_BRIDGE: bridge},

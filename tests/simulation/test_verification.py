@@ -9,7 +9,10 @@ import pytest
 from tests.simulation.scenarios import contended, scenario
 from tests.support.forging import cut_where, decoded, forged, recorded, verified
 
+from headgate import __version__
+from headgate.core.rules import RULES
 from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
+from headgate.core.verification.check import OtherRules
 from headgate.events import decisions, effects, queueing
 from headgate.events.base import Producer
 from headgate.events.ids import Seq
@@ -209,9 +212,47 @@ def test_a_snapshot_of_another_state_is_found() -> None:
 def test_what_other_rules_have_decided_is_passed_over_and_counted() -> None:
     """The election says by which rules a term decides; those of another release are not ours to repeat."""
     entries, state, workload = running()
-    elected = effects.LeaderElected(holder="h", rules=99)
+    elected = effects.LeaderElected(holder="h", rules=99, version="9.0")
     log = forged(entries, state, QUEUES, elected)
     later = cut_where(log, lambda state: state.position == log[-1].seq)[1]
     over = queueing.WorkloadFinished(workload=workload.key, uid=workload.uid, reason="Succeeded", message="m")
     result = verified(forged(log, later, QUEUES, over))
     assert (result.differences, result.passed_over) == ((), 1)
+    assert result.other_rules == (OtherRules(producer=QUEUES, rules=99, version="9.0", commits=2),)
+
+
+def test_a_difference_under_the_rules_of_this_version_is_a_divergence_whichever_version_it_was() -> None:
+    """Another version with the same rules has to decide the same; the difference says which one it was."""
+    entries, state, workload = running()
+    elected = effects.LeaderElected(holder="h", rules=RULES[QUEUES], version="9.0")
+    log = forged(entries, state, QUEUES, elected)
+    later = cut_where(log, lambda state: state.position == log[-1].seq)[1]
+    over = queueing.WorkloadFinished(workload=workload.key, uid=workload.uid, reason="Succeeded", message="m")
+    result = verified(forged(log, later, QUEUES, over))
+    (difference,) = result.differences
+    assert (difference.version, result.passed_over, result.other_rules) == ("9.0", 0, ())
+
+
+@pytest.mark.parametrize(("rules", "is_compared"), [(RULES[SNAPSHOTTER], True), (0, False)])
+def test_a_snapshot_of_a_version_that_writes_states_otherwise_is_not_compared(rules: int, is_compared: bool) -> None:
+    """Its state has another form, and so another hash; of this version's rules every hash is compared."""
+    entries, state, _ = running()
+    log = forged(entries, state, SNAPSHOTTER, effects.LeaderElected(holder="h", rules=rules))
+    later = cut_where(log, lambda state: state.position == log[-1].seq)[1]
+    taken = effects.SnapshotTaken(
+        position=Seq(later.position), state_hash="0" * 32, log_hash=later.log_hash, name="s", size_bytes=1
+    )
+    result = verified(forged(log, later, SNAPSHOTTER, taken))
+    assert (len(result.differences), result.snapshots, result.passed_over) == ((1, 1, 0) if is_compared else (0, 0, 1))
+
+
+def test_every_term_says_which_version_decides() -> None:
+    """The number of its rules, and the version of Headgate."""
+    terms = [
+        event
+        for logged in decoded(recorded(SEED))
+        for event in logged.commit.events
+        if isinstance(event, effects.LeaderElected)
+    ]
+    assert terms
+    assert {each.version for each in terms} == {__version__}

@@ -85,7 +85,7 @@ async def again(where: options.SourceOptions, start: str | None, stop: str | Non
 
         result = await contained(source, until, read)
         duration_s = time.perf_counter() - begun
-        live = await _live_hash(source, result.position) if verify else ""
+        live = await _live_hash(source, result.position) if verify and result.snapshots_alike else ""
     if live and live != result.state_hash:
         difference = Difference(
             what="the live state of the snapshotter",
@@ -141,6 +141,11 @@ def show(answer: Answer, *, verified: bool) -> None:
         out.print(f"[cyan]{first.position}[/cyan] [red]{escape(first.what)} differs[/red]")
         out.print(f"  recorded: {escape(first.recorded)}")
         out.print(f"  replayed: {escape(first.replayed)}")
+        if first.version:
+            out.print(
+                f"  recorded by Headgate {escape(first.version)}. This is a divergence: what a process has decided by "
+                "other rules than those of this version is not compared"
+            )
     out.print(escape(summary(answer, verified=verified)))
 
 
@@ -157,5 +162,18 @@ def summary(answer: Answer, *, verified: bool) -> str:
     live = ", the live state" if answer.live else ""
     counts = {"cycles": result.cycles, **result.compared, "snapshots": result.snapshots}
     compared = ", ".join(f"{count} {name}" for name, count in counts.items())
-    older = f"; {result.passed_over} commits of other releases' rules not compared" if result.passed_over else ""
-    return f"{text}; {compared}{live} compared: {found}{older}"
+    return f"{text}; {compared}{live} compared: {found}{_not_compared(result)}"
+
+
+def _not_compared(result: Replayed) -> str:
+    """The deliberate changes: what other rules have decided."""
+    if not result.passed_over:
+        return ""
+    terms = ", ".join(
+        f"{each.producer.value} rules {each.rules}" + (f" of Headgate {each.version}" if each.version else "")
+        for each in result.other_rules
+    )
+    return (
+        f"; {result.passed_over} commits not compared, because they were decided by other rules than those of this "
+        f"version ({terms})"
+    )

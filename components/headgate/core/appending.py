@@ -7,6 +7,7 @@ everywhere. All that goes in besides the events comes from the folded state and 
 
 import msgspec
 
+from headgate import __version__
 from headgate.core.machine import Append
 from headgate.core.rules import RULES
 from headgate.core.state import ProducerRecord, State
@@ -76,7 +77,7 @@ def first_of_term(
             f"{producer.value}: epoch {epoch} of the lease is not newer than epoch {record.epoch} in the log; "
             f"the stream of leases was lost or belongs to another log"
         )
-    elected = LeaderElected(holder=holder, rules=RULES[producer])
+    elected = LeaderElected(holder=holder, rules=RULES[producer], version=__version__)
     return next_commit(state, producer, epoch, Append(events=(*before, elected)), now_ms)
 
 

@@ -17,16 +17,17 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from headgate.core import fold, refusing
+from headgate.core.appending import election_of
 from headgate.core.authority import author_of
 from headgate.core.quarantine import Treatments
 from headgate.core.refusing import Gate
-from headgate.core.rules import CYCLES_SINCE, decides_alike
+from headgate.core.rules import CYCLES_SINCE, RULES, SNAPSHOTS_SINCE, decides_alike
 from headgate.core.state import State
-from headgate.core.verification.check import NOTHING, Check, Difference, opens_term
+from headgate.core.verification.check import NOTHING, Check, Difference, OtherRules, opens_term
 from headgate.events.base import Producer
-from headgate.events.commit import LoggedCommit, Position, decode_entry, encode_event
+from headgate.events.commit import Commit, LoggedCommit, Position, decode_entry, encode_event
 from headgate.events.decisions import CycleDecided, WorkloadSkipped
-from headgate.events.effects import DivergenceFound, ObjectQuarantined, ObjectReleased, SnapshotTaken
+from headgate.events.effects import DivergenceFound, LeaderElected, ObjectQuarantined, ObjectReleased, SnapshotTaken
 from headgate.events.ids import Seq
 from headgate.events.registry import Event
 
@@ -39,7 +40,9 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     What a replay did. `position` and the hashes are those of its end.
 
     `compared` counts what else was decided or justified again, by its name; `passed_over` are the commits that a
-    process has decided by other rules than this release has (`headgate.core.rules`), which are not compared.
+    process has decided by other rules than this release has (`headgate.core.rules`), which are not compared;
+    `other_rules` are the terms of such rules that the log has, with all their commits. `snapshots_alike` says whether
+    the last term of the snapshotter was one by the rules of this release.
     """
 
     position: int
@@ -52,6 +55,8 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     differences: tuple[Difference, ...] = ()
     compared: dict[str, int] = {}
     passed_over: int = 0
+    other_rules: tuple[OtherRules, ...] = ()
+    snapshots_alike: bool = True
 
 
 class Plan:
@@ -109,6 +114,8 @@ class Replay:
         """Whether a recorded verdict has named what it needs: from then on all that should must."""
         self._knows_cycles = True
         """Whether the scheduler's term was one by the rules of this release."""
+        self._terms: dict[Producer, LeaderElected] = {}
+        self._other_rules: dict[tuple[Producer, int, str], int] = {}
         self._hashes: dict[Seq, tuple[str, str]] = {}
         self._commits = self._events = self._cycles = self._snapshots = self._passed_over = 0
         self.differences: list[Difference] = []
@@ -126,6 +133,7 @@ class Replay:
             return
         self._commits += 1
         self._events += len(logged.commit.events)
+        version = self._note_term(logged.commit)
         found = [*self._compare(logged)]
         for check in self._plan.checks:
             found += self._guarded(logged, lambda check=check: [*check.compare(self.state, logged)])  # type: ignore[misc]
@@ -134,7 +142,24 @@ class Replay:
         for check in self._plan.checks:
             found += self._guarded(logged, lambda check=check: check.look(self.state, logged))  # type: ignore[misc]
         if logged.seq >= self._first:
-            self.differences += found
+            self.differences += [msgspec.structs.replace(each, version=version) for each in found]
+
+    def _note_term(self, commit: Commit) -> str:
+        """By which version a commit was decided; "" when that is not known."""
+        producer = commit.producer
+        election = election_of(commit) or self._terms.get(producer)
+        if election is None:
+            return ""
+        self._terms[producer] = election
+        if election.rules != RULES[producer]:
+            term = producer, election.rules, election.version
+            self._other_rules[term] = self._other_rules.get(term, 0) + 1
+        return election.version
+
+    def _compares_snapshots(self) -> bool:
+        """Whether the term of the snapshotter is one by the rules of this release."""
+        election = self._terms.get(Producer.SNAPSHOTTER)
+        return election is None or decides_alike(Producer.SNAPSHOTTER, election.rules, SNAPSHOTS_SINCE)
 
     def _pass_by(self, logged: LoggedCommit, why: str) -> None:
         """An entry that is refused: nobody of the six has appended it. Others may have decided at its position."""
@@ -163,6 +188,11 @@ class Replay:
             differences=tuple(self.differences),
             compared={name: count for check in self._plan.checks for name, count in check.counts.items()},
             passed_over=self._passed_over + sum(check.passed_over for check in self._plan.checks),
+            other_rules=tuple(
+                OtherRules(producer=producer, rules=rules, version=version, commits=commits)
+                for (producer, rules, version), commits in sorted(self._other_rules.items())
+            ),
+            snapshots_alike=self._compares_snapshots(),
         )
 
     def _guarded(
@@ -258,6 +288,9 @@ class Replay:
         again = self._hashes.get(event.position)
         if again is None:
             return
+        if not self._compares_snapshots():
+            self._passed_over += 1
+            return
         self._snapshots += 1
         recorded = (event.state_hash, event.log_hash)
         if again != recorded:
@@ -266,7 +299,7 @@ class Replay:
 
     def _compare_divergence(self, at: Position, event: DivergenceFound) -> Iterator[Difference]:
         again = self._hashes.get(event.position)
-        if again is not None and again[0] != event.refolded_hash:
+        if again is not None and again[0] != event.refolded_hash and self._compares_snapshots():
             what = f"the snapshotter's second fold up to position {event.position} (state hash)"
             yield Difference(what=what, position=at, recorded=event.refolded_hash, replayed=again[0])
 

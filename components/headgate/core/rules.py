@@ -2,8 +2,9 @@
 Which rules a process decides by, as a number that its terms carry in the log.
 
 A release in which a machine decides otherwise on the same state raises the number of that process here. Each
-`leader.elected` records it, so a reader knows for each term whether the machine at hand is the one that decided:
-`headgate replay --verify` decides those terms again, and says how many commits were decided by other rules. Number 0 is
+`leader.elected` records the number and the version of Headgate. `headgate replay --verify` decides again what was
+decided by the rules of the version at hand: a difference there is a divergence, whichever version it was. It does not
+compare what was decided by other rules, which is a deliberate change, and says by which rules and versions. Number 0 is
 that of logs from before the numbers were recorded.
 
 A process has several tasks, and a release may change one of them. So each check of a replay names the number from which
@@ -23,10 +24,12 @@ RULES: Final[Mapping[Producer, int]] = MappingProxyType(
         Producer.SCHEDULER: 0,
         Producer.BINDER: 1,
         Producer.UNGATER: 0,
-        Producer.SNAPSHOTTER: 0,
+        Producer.SNAPSHOTTER: 1,
     }
 )
 
+SNAPSHOTS_SINCE: Final = 1
+"""Before, states left out what a configuration does not set, so their hashes were others."""
 CYCLES_SINCE: Final = 0
 QUEUE_DECISIONS_SINCE: Final = 1
 STATUSES_SINCE: Final = 1

@@ -18,10 +18,12 @@ class LeaderElected(EventBase, frozen=True, tag="leader.elected"):
 
     The commit's producer and epoch say of which process and term; `holder` is the instance, e.g. a pod name. `rules` is
     the number of the rules that it decides by: it goes up with each release in which the process decides otherwise.
+    `version` is the version of Headgate that runs; "" in logs of versions that did not record it.
     """
 
     holder: str
     rules: int = 0
+    version: str = ""
 
 
 class StatusApplied(EventBase, frozen=True, tag="workload.status_applied"):

@@ -19,12 +19,26 @@ from headgate.events.effects import LeaderElected
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the replay differs from the record: what was compared, and both values."""
+    """
+    Where the replay differs from the record: what was compared, and both values.
+
+    `version` is the one that recorded it: as it says itself at the begin of its term, or "" where it does not.
+    """
 
     what: str
     position: Position
     recorded: str
     replayed: str
+    version: str = ""
+
+
+class OtherRules(msgspec.Struct, frozen=True, kw_only=True):
+    """How many commits a process has decided by certain rules that are not those of the version at hand."""
+
+    producer: Producer
+    rules: int
+    version: str
+    commits: int
 
 
 NOTHING = "nothing"
