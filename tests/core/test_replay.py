@@ -6,6 +6,7 @@ from tests.support.history import History
 
 from headgate.core import fold
 from headgate.core.replay import DecideCycle, Plan, Replay, Replayed
+from headgate.core.rules import RULES
 from headgate.core.state import State
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
@@ -97,6 +98,7 @@ def test_snapshots_are_compared_with_the_state_at_their_position() -> None:
         size_bytes=1,
     )
     namespace(history, "b")
+    history.term(SNAPSHOTTER, rules=RULES[SNAPSHOTTER])
     history.put(SNAPSHOTTER, good)
     assert replayed(history).differences == ()
     history.put(

@@ -37,10 +37,10 @@ class History:
             self.term(producer)
         return self._append(producer, Append(events=events, decided_at=Seq(decided_at), cause=cause))
 
-    def term(self, producer: Producer, holder: str = "one") -> LoggedCommit:
+    def term(self, producer: Producer, holder: str = "one", rules: int = 0) -> LoggedCommit:
         """Begin a producer's next term."""
         self._epochs[producer] = Epoch(self._epochs.get(producer, 0) + 1)
-        return self._append(producer, Append(events=(LeaderElected(holder=holder),)))
+        return self._append(producer, Append(events=(LeaderElected(holder=holder, rules=rules),)))
 
     @property
     def position(self) -> int:
