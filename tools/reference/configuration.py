@@ -1,6 +1,6 @@
 """The page of Kueue's Configuration: what decides, what is accepted without effect, and every feature gate."""
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 from tools.reference.text import code, docstring, page, table
@@ -16,8 +16,8 @@ and appends it as [`configuration.observed`](events.md#configuration-observed), 
 decides by the same one. Without a file the log keeps the configuration that it has. A new log begins with Kueue's
 defaults.
 
-A field that Kueue does not have, and a field that asks for what Headgate does not do, is refused with its name and a
-remedy.
+A field that neither Kueue nor Headgate has, and a field that asks for what Headgate does not do, is refused with its
+name and a remedy.
 
 ```yaml
 apiVersion: config.kueue.x-k8s.io/v1beta2
@@ -46,6 +46,13 @@ def configuration_page() -> str:
         "earlier version leaves it out."
     ]
     decides += [f"{docstring(section)}\n\n{_fields(section)}" for section in _SECTIONS]
+    policies = ", ".join(map(code, get_args(contract.WakePolicyName)))
+    own = (
+        f"## Headgate's own section\n\nKueue does not have it: take it out of a file that Kueue is to read.\n\n"
+        f"`headgate.wakePolicy`: {policies}. Which pending workloads are tried again when quota comes free, and how "
+        "often; see [How pending workloads are retried](../concepts/waking.md). The feature gate "
+        f"`{gates.PREEMPTION_WAITS}` is Headgate's own, too."
+    )
     without = ", ".join(code(name) for name in reading.WITHOUT_EFFECT)
     accepted = (
         f"## Fields without effect\n\n{without}: how Kueue's manager runs. Headgate accepts and ignores them; its "
@@ -56,7 +63,7 @@ def configuration_page() -> str:
         "Kueue's are refused; `externalFrameworks` is accepted, because Headgate schedules the Workloads that other "
         "controllers make."
     )
-    return page("Kueue's Configuration", INTRODUCTION, *decides, accepted, frameworks, _gates())
+    return page("Kueue's Configuration", INTRODUCTION, *decides, own, accepted, frameworks, _gates())
 
 
 def _fields(section: type[msgspec.Struct]) -> str:

@@ -1,11 +1,11 @@
 """
 A dry run of a cell: its queue manager and its scheduler over a log in memory, under a virtual clock.
 
-`headgate plan -f` starts it with the facts of manifests. The machines are those of the processes; the caller passes
-them, because this package must not import the processes. What the other processes and the cluster would make known is
-reduced to what decisions depend on (`reactions`): jobs of evicted workloads stop at once, variants are made and
-switched on and off. No pod is started, and admitted workloads never finish; so their maximum execution times are not
-looked at.
+`headgate plan -f` starts it with the facts of manifests. The machines are those of the processes, each run by the same
+driver (`headgate.core.engine`); the caller passes them, because this package must not import the processes. What the
+other processes and the cluster would make known is reduced to what decisions depend on (`reactions`): the work of
+evicted workloads stops, variants are made and switched on and off. No pod is started, and admitted workloads never
+finish; so their maximum execution times are not looked at.
 
 One step is: reactions and the queue manager until neither appends anything, then one decision of the scheduler. A step
 takes `step_ms`. When nothing is appended, the clock goes on to the next time that a machine has asked for.
@@ -21,8 +21,10 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.core import conditions
-from headgate.core.machine import Append, Committed, Machine, Settled, WakeAt
-from headgate.core.plan.log import PlanLog
+from headgate.core.engine.driver import Driver
+from headgate.core.engine.outputs import MachineDropped, MachineMade, Send, SetAside, Stored
+from headgate.core.machine import Machine, WakeAt
+from headgate.core.plan.log import EPOCH, PlanLog
 from headgate.core.plan.reactions import reactions, stopped
 from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
 from headgate.events.base import Producer
@@ -87,7 +89,9 @@ class DryRun:
         self.reserved_in: dict[WorkloadKey, int] = {}
         """The last cycle that reserved quota for a workload."""
         self.preempted: list[Preempted] = []
-        self._machines = {producer: make(self.log.state) for producer, make in machines.items()}
+        self._drivers = {producer: Driver(producer, self.log.state, make) for producer, make in machines.items()}
+        for driver in self._drivers.values():
+            driver.resume_term(EPOCH)
         self._wake_at: dict[Producer, UnixMs] = {}
         self._changed: dict[WorkloadKey, None] = {}
         """Workloads that events were about since the reactions were asked last."""
@@ -166,29 +170,38 @@ class DryRun:
         return True
 
     def _settle(self, producer: Producer) -> bool:
-        """Let one machine decide; whether it has said anything but samples of usage."""
-        said = False
-        self._wake_at.pop(producer, None)
-        for command in self._machines[producer].decide(Settled(self.log.now_ms)):
-            match command:
-                case Append():
-                    said = not all(isinstance(event, LocalQueuesSampled) for event in command.events)
-                    self._append(producer, command.events, command)
+        """Let one machine decide if there is a reason; whether it has said anything but samples of usage."""
+        driver, said = self._drivers[producer], False
+        if self._wake_at.get(producer, self.log.now_ms + 1) <= self.log.now_ms:
+            del self._wake_at[producer]
+        driver.advance(self.log.now_ms)
+        driver.settle(self.log.now_ms)
+        for output in driver.take():
+            match output:
+                case Send():
+                    said = not all(isinstance(event, LocalQueuesSampled) for event in output.commit.events)
+                    logged = self.log.store(producer, output.payload)
+                    self._folded(logged)
+                    driver.appended(logged.seq)
                 case WakeAt():
-                    self._wake_at[producer] = command.at_ms
+                    self._wake_at[producer] = output.at_ms
+                case SetAside():
+                    said = True
+                case Stored() | MachineMade() | MachineDropped():
+                    pass
                 case _:
-                    raise AssertionError(f"no machine of a dry run asks for {type(command).__name__}")
+                    raise AssertionError(f"no machine of a dry run asks for {type(output).__name__}")
         return said
 
-    def _append(self, producer: Producer, events: Sequence[Event], decided: Append | None = None) -> None:
-        logged = self.log.append(producer, list(events), *((decided.decided_at,) if decided is not None else ()))
-        if logged is None:
-            return
-        for machine in self._machines.values():
-            machine.decide(Committed(logged))
-        self._note(logged)
+    def _append(self, producer: Producer, events: Sequence[Event]) -> None:
+        """Append what another process would say, or what this one would in answer to it."""
+        logged = self.log.append(producer, list(events))
+        if logged is not None:
+            self._folded(logged)
 
-    def _note(self, logged: LoggedCommit) -> None:
+    def _folded(self, logged: LoggedCommit) -> None:
+        for driver in self._drivers.values():
+            driver.folded(logged)
         for event in logged.commit.events:
             match event:
                 case CycleDecided():

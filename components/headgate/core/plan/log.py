@@ -18,6 +18,9 @@ from headgate.events.subjects import log_subject
 CELL = "plan"
 """The name of the cell that a plan pretends to be."""
 
+EPOCH = Epoch(1)
+"""The only term of each process."""
+
 _NOT_DECIDED = Seq(0)
 
 
@@ -36,9 +39,12 @@ class PlanLog:
         if not events:
             return None
         append = Append(events=tuple(events), decided_at=decided_at)
-        commit, _ = next_commit(self.state, producer, Epoch(1), append, self.now_ms)
-        subject = log_subject(CELL, producer)
-        logged = decode_commit(self.state.position + 1, subject, encode_commit(commit), self.now_ms)
+        commit, _ = next_commit(self.state, producer, EPOCH, append, self.now_ms)
+        return self.store(producer, encode_commit(commit))
+
+    def store(self, producer: Producer, payload: bytes) -> LoggedCommit:
+        """Append a commit that a driver has made, and fold it. Raises what `fold.apply` raises."""
+        logged = decode_commit(self.state.position + 1, log_subject(CELL, producer), payload, self.now_ms)
         fold.apply(self.state, logged)
         self.commits.append(logged)
         return logged
