@@ -1,5 +1,7 @@
 """Each message of the feed says which commit it is of and which log that attests: a feed of another log is told."""
 
+from typing import Any
+
 import pytest
 from tests.support.history import History
 
@@ -9,8 +11,17 @@ from headgate.events.base import Producer
 from headgate.events.commit import Position
 from headgate.events.facts import NamespaceObserved
 from headgate.events.ids import Seq
+from headgate.processes import feeding
 from headgate.processes.feed_writer import LastMessage
-from headgate.processes.feeding import COMMIT_HASH, LOG_HASH, LOG_POSITION, FeedBeyondLogError, Feeding, messages_of
+from headgate.processes.feeding import (
+    COMMIT_HASH,
+    DEFECT,
+    LOG_HASH,
+    LOG_POSITION,
+    FeedBeyondLogError,
+    Feeding,
+    messages_of,
+)
 from headgate.processes.status import Status
 from headgate.testing.log import AsyncMemoryLog, MemoryLog
 
@@ -35,17 +46,18 @@ def written() -> History:
     return log
 
 
-async def hold(log: History, **headers: str) -> None:
-    """Hold the feed's end, with these headers, against the log."""
+async def hold(log: History, last: LastMessage | None = None, **headers: str) -> None:
+    """Hold the feed's end, that of this log with these headers where none is given, against the log."""
     memory = MemoryLog()
     for entry in log.entries:
         memory.publish(entry.subject, entry.payload)
     message = messages_of("main", log.commits[-1])[0]
     position = Position(Seq(log.position))
-    last = LastMessage(EventId("", position), message.subject, message.payload, {**message.headers, **headers})
+    if last is None:
+        last = LastMessage(EventId("", position), message.subject, message.payload, {**message.headers, **headers})
     status = Status(process="snapshotter", cell="main", holder="s", health=Health())
-    feeding = Feeding(Ended(last), AsyncMemoryLog(memory), status, batch_max=10)  # type: ignore[arg-type]
-    await feeding._hold_against_log(log.state)
+    publishing = Feeding(Ended(last), AsyncMemoryLog(memory), status, batch_max=10)  # type: ignore[arg-type]
+    await publishing._hold_against_log(log.state)
 
 
 def test_a_message_carries_its_commit_and_what_that_attests() -> None:
@@ -71,3 +83,25 @@ async def test_a_feed_of_another_log_with_the_same_event_at_its_end_is_told(head
     """The event is equal and stands at the same position; what it came with is not."""
     with pytest.raises(FeedBeyondLogError, match=words):
         await hold(written(), **{header: "0" * 32})
+
+
+async def test_a_message_that_cannot_be_made_costs_its_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands in the feed at its place and says what has failed; mended code goes on behind it."""
+    log = written()
+    sound = feeding.feed_subject
+
+    def broken(cell: str, event: Any) -> str:
+        assert event.name != "n4", "planted"
+        return sound(cell, event)
+
+    monkeypatch.setattr(feeding, "feed_subject", broken)
+    before, after = messages_of("main", log.commits[-2])[0], messages_of("main", log.commits[-1])[0]
+    assert DEFECT not in before.headers
+    assert after.headers[DEFECT].startswith("AssertionError: planted in ")
+    assert (after.subject, after.payload) == ("headgate.main.namespace.observed._._", b"{}")
+    assert after.headers["ce-id"] == f"{log.position}.0"
+    assert "ce-subject" not in after.headers
+    await hold(log)
+    last = LastMessage(EventId("", Position(Seq(log.position))), after.subject, after.payload, after.headers)
+    monkeypatch.undo()
+    await hold(log, last)

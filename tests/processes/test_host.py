@@ -8,11 +8,13 @@ import pytest
 from tests.support.toys import Counter, Recorder
 
 from headgate.adapters.log import AppendOutcome, LogDamaged, LogTruncated
-from headgate.core import fold, quarantine
+from headgate.core import fold, quarantine, quarantine_limit
 from headgate.core.about import about
 from headgate.core.appending import next_commit
+from headgate.core.call_object import body_of
 from headgate.core.fold import BrokenLogError
 from headgate.core.machine import Append, Call, Completed, Settled, TakeSnapshot, WakeAt
+from headgate.core.quarantine_limit import TooManyFailedError
 from headgate.core.state import NamespaceRecord, State
 from headgate.events.base import Producer
 from headgate.events.commit import UnreadableCommitError, decode_commit, encode_commit
@@ -469,6 +471,55 @@ async def test_another_version_tries_again_what_one_has_failed_over(around, unti
     async with running(mended):
         await until(lambda: len(mended.state.namespaces) == 10 and status.phase is Phase.LEADING)
         assert mended.state.quarantine == {}
+
+
+async def test_one_defect_sets_no_more_aside_than_the_limit(around, monkeypatch) -> None:
+    """Then the process stops, and says which defect, how many objects, and what to do."""
+    monkeypatch.setattr(quarantine_limit, "LIMIT_MIN", 4)
+
+    class Careless(Careful):
+        def decide(self, stimulus: Any) -> list[Any]:
+            for number in range(1, 9) if isinstance(stimulus, Settled) else ():
+                name = f"n{number}"
+                if not quarantine.is_aside(self.state, "Namespace", name, Producer.INFORMER_BRIDGE):
+                    with about("Namespace", name):
+                        raise KeyError("planted")
+            return []
+
+    host, _, _ = around.host(Careless)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await host.run()
+    error = only(caught.value)
+    assert isinstance(error, TooManyFailedError)
+    assert "has set aside 4 objects over the same defect, and fails over Namespace n5, too" in str(error)
+    assert len(folded(around).quarantine) == 4
+
+
+async def test_a_call_that_cannot_be_made_costs_its_object(around, until, running, monkeypatch) -> None:
+    """A machine's body that no JSON can be made of, and the end of a call that the machine fails at."""
+
+    class Calling(Careful):
+        def decide(self, stimulus: Any) -> list[Any]:
+            if isinstance(stimulus, Completed):
+                raise KeyError("planted")
+            if not isinstance(stimulus, Settled):
+                return []
+            return [
+                Call(id=name, method="PATCH", path=f"/api/v1/nodes/{name}", body=body)
+                for name, body in (("sound", {}), ("unsendable", {"oops": KeyError}))
+                if not quarantine.is_aside(self.state, "Node", name, Producer.INFORMER_BRIDGE)
+            ]
+
+    async def encode(call: Call) -> Completed:
+        body_of(call)
+        return Completed(call.id, 200)
+
+    host, status, carrier = around.host(Calling)
+    monkeypatch.setattr(carrier, "call", encode)
+    async with running(host):
+        await until(lambda: set(host.state.quarantine) == {"Node/sound", "Node/unsendable"})
+        await until(lambda: status.phase is Phase.LEADING)
+    assert host.state.producers[Producer.INFORMER_BRIDGE].epoch == 1
 
 
 async def test_what_names_no_object_stops_the_process(around) -> None:

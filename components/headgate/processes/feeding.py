@@ -28,13 +28,15 @@ from headgate.adapters.jetstream.feed import FeedMessage
 from headgate.adapters.log import Entry, EntryNotFound, Log, LogDamaged
 from headgate.core.attesting import hash_at
 from headgate.core.branches import EventId, number_at, token_of
+from headgate.core.error_text import describe, where
 from headgate.core.refusing import admitted
 from headgate.core.state import Branch, State
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, Position, decode_entry, encode_event
 from headgate.events.ids import Seq
+from headgate.events.registry import Event
 from headgate.events.remedy import REMEDY
-from headgate.events.subjects import feed_subject, log_subject, subject_key
+from headgate.events.subjects import NONE, ROOT, feed_subject, log_subject, subject_key
 from headgate.events.upcasting import feed_message
 from headgate.processes.feed_writer import LastMessage, Place
 from headgate.processes.status import Status
@@ -47,6 +49,11 @@ COMMIT_HASH: Final = "ce-commithash"
 LOG_HASH: Final = "ce-loghash"
 """The hash of the whole log that this commit attests, up to the position in `LOG_POSITION`."""
 LOG_POSITION: Final = "ce-logposition"
+DEFECT: Final = "ce-defect"
+"""
+What has failed when the message of an event was made. It stands in the feed without its body and without what the
+event is about; `headgate events` has the event.
+"""
 
 FOLD_WAIT_S: Final = 0.05
 """How long to wait for the fold before looking again how far it has come."""
@@ -59,26 +66,41 @@ def messages_of(cell: str, logged: LoggedCommit, token: str = "") -> list[FeedMe
     """The messages of a commit's events, in order. `token` is that of the log's branch there."""
     time = dt.datetime.fromtimestamp(logged.commit.time_ms / 1000, dt.UTC).isoformat(timespec="milliseconds")
     source = log_subject(cell, logged.commit.producer)
-    return [
-        FeedMessage(
-            subject=feed_subject(cell, event),
-            payload=encode_event(event),
-            message_id=str(EventId(token, Position(logged.seq, index))),
-            headers={
-                "ce-specversion": "1.0",
-                "ce-id": str(EventId(token, Position(logged.seq, index))),
-                "ce-source": source,
-                "ce-type": tag_of(event),
-                "ce-time": time.replace("+00:00", "Z"),
-                COMMIT_HASH: logged.hash,
-                **({LOG_HASH: logged.commit.log, LOG_POSITION: str(logged.commit.at)} if logged.commit.log else {}),
-                "content-type": "application/json",
-                **({"ce-subject": key} if (key := subject_key(event)) else {}),
-                **({"ce-traceparent": logged.commit.trace} if logged.commit.trace else {}),
-            },
-        )
-        for index, event in enumerate(logged.commit.events)
-    ]
+    messages: list[FeedMessage] = []
+    for index, event in enumerate(logged.commit.events):
+        event_id = str(EventId(token, Position(logged.seq, index)))
+        headers = {
+            "ce-specversion": "1.0",
+            "ce-id": event_id,
+            "ce-source": source,
+            "ce-type": tag_of(event),
+            "ce-time": time.replace("+00:00", "Z"),
+            COMMIT_HASH: logged.hash,
+            **({LOG_HASH: logged.commit.log, LOG_POSITION: str(logged.commit.at)} if logged.commit.log else {}),
+            "content-type": "application/json",
+            **({"ce-traceparent": logged.commit.trace} if logged.commit.trace else {}),
+        }
+        try:
+            subject, payload, key = _worded(cell, event)
+        except Exception as error:  # noqa: BLE001 - it costs this message, and not the feed
+            subject, payload, key = f"{ROOT}.{cell}.{tag_of(event)}.{NONE}.{NONE}", b"{}", ""
+            headers[DEFECT] = f"{describe(error)} in {where(error)}"
+        if key:
+            headers["ce-subject"] = key
+        messages.append(FeedMessage(subject=subject, payload=payload, message_id=event_id, headers=headers))
+    return messages
+
+
+def _worded(cell: str, event: Event) -> tuple[str, bytes, str]:
+    """The subject of an event's message, its body, and what the event is about."""
+    return feed_subject(cell, event), encode_event(event), subject_key(event)
+
+
+def _differs(made: FeedMessage, last: LastMessage) -> bool:
+    """Whether a message of the feed is of another event. What could not be worded, then or now, may look different."""
+    if DEFECT in made.headers or DEFECT in last.headers:
+        return False
+    return (made.subject, made.payload) != feed_message(last.subject, last.payload)
 
 
 class FeedBeyondLogError(LogDamaged):
@@ -170,8 +192,7 @@ class Feeding:
         logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
         messages = messages_of(self._status.cell, logged, last.id.token)
         index = last.id.position.index
-        published = feed_message(last.subject, last.payload)
-        if index >= len(messages) or (messages[index].subject, messages[index].payload) != published:
+        if index >= len(messages) or _differs(messages[index], last):
             raise FeedBeyondLogError(self._log.name, last, "and the log has another event there")
         if last.headers.get(COMMIT_HASH, logged.hash) != logged.hash:
             raise FeedBeyondLogError(self._log.name, last, "and the log has another commit there")
@@ -187,11 +208,20 @@ class Feeding:
             logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
             if admitted(state, logged):
                 token = token_of(self._branches, number_at(self._branches, logged.seq)) if self._branches else ""
-                batch += messages_of(self._status.cell, logged, token)
+                messages = messages_of(self._status.cell, logged, token)
+                self._note_defects(messages)
+                batch += messages
             if len(batch) >= self._batch_max:
                 await self._store(batch)
                 batch = []
         await self._store(batch)
+
+    def _note_defects(self, messages: list[FeedMessage]) -> None:
+        for message in messages:
+            if DEFECT in message.headers:
+                text = f"the message of event {message.message_id} could not be made: {message.headers[DEFECT]}"
+                _LOG.error("%s. It stands in the feed without its body", text)
+                self._status.notice("feed", text)
 
     async def _store(self, messages: list[FeedMessage]) -> None:
         for start in range(0, len(messages), self._batch_max):

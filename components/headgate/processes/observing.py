@@ -7,6 +7,7 @@ work. They are derived from the events that are folded while it leads; a counter
 Prometheus expects of counters.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -15,6 +16,7 @@ from opentelemetry.trace import Span
 from headgate.adapters.log import Appended, AppendOutcome
 from headgate.adapters.telemetry.metrics import Metrics
 from headgate.adapters.telemetry.traces import Traces, traceparent
+from headgate.core.error_text import describe, where
 from headgate.core.machine import Append
 from headgate.core.state import State
 from headgate.events.base import tag_of
@@ -22,6 +24,8 @@ from headgate.events.commit import Commit, LoggedCommit
 from headgate.events.ids import Seq
 from headgate.processes.kueue_metrics import KueueMetrics
 from headgate.processes.status import Phase, Status
+
+_LOG: Final = logging.getLogger(__name__)
 
 RECENT_MAX: Final = 4_096
 """Traceparents of the newest commits, which a cause may name."""
@@ -74,7 +78,12 @@ class Observing:
     def folded(self, state: State, logged: LoggedCommit, *, leading: bool) -> None:
         """See `headgate.processes.host.Observer`."""
         if self._kueue is not None and leading:
-            self._kueue.folded(state, logged)
+            try:
+                self._kueue.folded(state, logged)
+            except Exception as error:  # noqa: BLE001 - it costs what was to be counted
+                text = f"Kueue's metrics lack what position {logged.seq} has: {describe(error)} in {where(error)}"
+                _LOG.error("%s", text, exc_info=error)
+                self._status.notice("metrics", text)
         if self._traces is not None and logged.commit.trace is not None:
             self._recent[logged.seq] = logged.commit.trace
             if len(self._recent) > RECENT_MAX:

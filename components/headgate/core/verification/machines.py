@@ -17,6 +17,7 @@ that ended could not write any more is missing at the end of the last.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Protocol
 
 from headgate.core.about import ObjectFailedError
@@ -83,6 +84,8 @@ class MachineCheck:
         self._due: dict[Seq, _Due] = {}
         self._machine: DecidesAgain | None = None
         self._has_begun = False
+        self._is_ours = False
+        """Whether the term was led by rules that are decided by here, too."""
         self._decided_at = Seq(0)
         self._left: list[bytes] = []
         """What was decided at `_decided_at` and has not come by in the record."""
@@ -102,14 +105,15 @@ class MachineCheck:
         election = opens_term(logged, self._producer)
         if election is not None:
             self._has_begun = True
-            is_ours = decides_alike(self._producer, election.rules, self._since)
-            self._machine = self._make(state) if is_ours else None
-            self._decided_at, self._left = logged.seq, []
-        elif self._machine is not None and (_remakes(logged) or _could_not_be_folded(state, logged)):
-            self._machine = self._make(state)
-            self._decided_at, self._left = logged.seq, []
+            self._is_ours = decides_alike(self._producer, election.rules, self._since)
+            self._begin(state, logged.seq)
+        elif _remakes(logged) or _could_not_be_folded(state, logged):
+            self._begin(state, logged.seq)
         elif self._machine is not None:
-            self._machine.decide(Committed(logged))
+            try:
+                self._machine.decide(Committed(logged))
+            except ObjectFailedError:
+                self._machine = None
         due = self._due.pop(state.position, None)
         if due is None or self._machine is None:
             return
@@ -118,9 +122,16 @@ class MachineCheck:
         try:
             said = self._machine.decide(Settled(due.time_ms))
         except ObjectFailedError:
-            self._machine = self._make(state)
+            self._machine = None
             return
         self._left = [encode_event(event) for each in said if isinstance(each, Append) for event in each.events]
+
+    def _begin(self, state: State, seq: Seq) -> None:
+        """Make the machine anew. None while it fails over an object that its process has set aside right afterwards."""
+        self._decided_at, self._left, self._machine = seq, [], None
+        if self._is_ours:
+            with suppress(ObjectFailedError):
+                self._machine = self._make(state)
 
     def compare(self, state: State, logged: LoggedCommit) -> Iterator[Difference]:  # noqa: ARG002 (see Check)
         """See `Check`."""
@@ -129,7 +140,7 @@ class MachineCheck:
             return
         if _remakes(logged):
             return
-        if self._machine is None:
+        if not self._is_ours:
             self.passed_over += 1
             return
         what = f"what the {self._producer.value} decided at {commit.decided_at}"
