@@ -268,8 +268,8 @@ def test_a_defect_with_a_local_queue_costs_its_sampling(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (Call(id="1", method="PATCH", path="/apis/batch/v1/namespaces/a/jobs/b"), ("Job", "a/b")),
-        (Call(id="1", method="PATCH", path="/apis/batch/v1/namespaces/a/jobs/b/status"), ("Job", "a/b")),
+        (Call(id="1", method="PATCH", path="/apis/batch/v1/namespaces/a/jobs/b"), ("Job", "batch/Job/a/b")),
+        (Call(id="1", method="PATCH", path="/apis/batch/v1/namespaces/a/jobs/b/status"), ("Job", "batch/Job/a/b")),
         (Call(id="1", method="POST", path="/api/v1/namespaces/a/pods/b/binding", body={}), ("Pod", "a/b")),
         (
             Call(id="1", method="PATCH", path="/apis/kueue.x-k8s.io/v1beta2/clusterqueues/q/status"),
@@ -282,7 +282,7 @@ def test_a_defect_with_a_local_queue_costs_its_sampling(monkeypatch: pytest.Monk
                 path="/apis/kueue.x-k8s.io/v1beta2/namespaces/a/workloads",
                 body={"metadata": {"name": "w", "ownerReferences": [{"kind": "Job", "name": "b"}]}},
             ),
-            ("Job", "a/b"),
+            ("Job", "batch/Job/a/b"),
         ),
         (
             Call(
@@ -326,10 +326,10 @@ def test_half_of_the_objects_may_show_a_defect(monkeypatch: pytest.MonkeyPatch) 
     """Nobody who owns fewer stops what serves all: those are set aside, and the others end."""
     monkeypatch.setattr(quarantine_limit, "LIMIT_MIN", 2)
     world = cell()
-    plant = swapped(bridge, "workload_of", raises_if(lambda state, key, *_: key.startswith("team/j")))
+    plant = swapped(bridge, "workload_of", raises_if(lambda state, key, *_: key.startswith("batch/Job/team/j")))
     with plant:
         run(world)
-    assert set(world.state.quarantine) == {f"Job/team/{name}" for name in everything(BAD)}
+    assert set(world.state.quarantine) == {f"Job/batch/Job/team/{name}" for name in everything(BAD)}
     assert ended(world, SIBLING) == everything(SIBLING)
     assert ended(world, ALONE) == everything(ALONE)
 

@@ -278,7 +278,7 @@ def is_over(world: World) -> bool:
 
 def check_told(world: World, record: QuarantineRecord) -> None:
     """A condition on a Workload, an Event, the metric and /readyz tell what is set aside."""
-    name = record.key.partition("/")[2]
+    name = record.key.rpartition("/")[2]
     if record.kind == "Workload":
         (workload,) = [each for each in world.cluster.objects(WORKLOADS) if each["metadata"]["name"] == name]
         (condition,) = [each for each in workload["status"]["conditions"] if each["type"] == quarantine.QUARANTINED]

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from headgate.core.about import ObjectFailedError
+from headgate.core.jobs.kinds import BATCH_JOB
 from headgate.core.machine import Call
 from headgate.core.quarantine import KIND_OF, ObjectRef
 
@@ -56,4 +57,6 @@ def object_of(call: Call) -> ObjectRef | None:
             name = call.body.get("metadata", {}).get("name", "")
     if not kind or not name:
         return None
+    if kind == BATCH_JOB.kind:
+        return ObjectRef(kind, BATCH_JOB.ref(namespace, name).key)
     return ObjectRef(kind, f"{namespace}/{name}" if namespace else name)
