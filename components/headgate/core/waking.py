@@ -1,29 +1,30 @@
 """
-Waking: what something that waits is waiting for, and whether it has come true.
+Wake conditions: what a pending workload that was set aside waits for, and whether it has happened.
 
-The queue manager parks what a cycle could not admit with wake-up conditions (`headgate.events.queueing.Wake`).
-Whether one has come true is read off `State.freed`, the last position at which quota was freed or raised, by cohort
-tree and flavor-resource: it has when that position is later than the one the verdict was decided at, and what is
-available now may be enough. So the answer follows from the state alone, and a queue manager that starts anew wakes
-what the one before it would have woken; and besides, once, whom that one held back because only claims had ended
-(`headgate.processes.queue_manager.retries`).
+The queue manager sets workloads aside with conditions (`headgate.events.queueing.Wake`): quota freed in a cohort
+tree, an object changed, a time. `State.freed` has the log position at which each flavor-resource of a tree was last
+freed. A condition has come true when that position is later than the one of the verdict. So the answer follows from
+the state alone, and a queue manager that starts anew wakes what its predecessor would have woken.
 
-**Enough.** A job that needs 16 cpu must not be tried each time somebody gives back one. A verdict says what must be
-available at once (`headgate.events.queueing.Needs`), the ways in which the workload could be admitted; `Unused` asks
-the quota tree whether one of them is. That is a condition without which no cycle admits, not one with which every
-cycle does: whoever is woken may find others before it. What must not be tried is looked at again each time that quota
-of something in its needs is freed, so nothing is missed: quota becomes available by being freed, or by a change of
-specs, and a change of specs wakes whatever is needed.
+This module has what both wake policies share (`Sleeper`, `wakes_for`, `freed_since`, `Sleepers`) and the rule of the
+policy `Bounded` (`Unused`, `came_true`, `watched`). `headgate.processes.queue_manager.wake_policy` has the interface,
+and `docs/concepts/waking.md` explains both policies with an example.
 
-**With preemption** a workload can also be admitted by evicting others, who may have come since its verdict. So where
-its ClusterQueue has a policy for that, anything freed in the tree lets it be looked at, as in Kueue, and `Reach` says
-whether all that it may preempt would be enough. A workload that has preempted waits for those to leave: it wakes when
-there is enough, or when the last of them is gone, whatever has become of their quota. Each of them ends by giving
-something back, so it never waits for what cannot come; and every cycle of its tree decides it anew meanwhile
-(`State.index.standing`), so what others take from it is noticed when they take it.
+**Enough quota** (`Bounded`). A verdict lists the alternatives in which a workload can be admitted, each with all that
+it needs at once (`headgate.events.queueing.Needs`). The workload wakes when one of them is unused. Example: a job
+needs 16 cpu, and 1 cpu is freed. Its alternative `{"default/cpu": "16"}` is not unused, so it sleeps on; when 16 cpu
+are unused, it wakes. This is necessary for admission, not sufficient: a cycle decides. Quota becomes available by
+being freed or by a change of specs; each release is looked at, and a change of specs wakes without asking for needs.
+So nothing is missed.
 
-`Sleepers` answers the question the other way round, in time that depends on what is woken and not on what sleeps:
-given what has just been freed, who may be due? It is a working memory, made from the state at the start.
+**Preemption** (`Bounded`). A workload may also be admitted by preempting others, which may have come after its
+verdict. Where its ClusterQueue may preempt, anything freed in the tree is looked at, and `headgate.core.reach` gives
+an upper bound of what preemption could bring. A workload that has preempted wakes when there is enough, or when the
+last of its targets has left, whatever became of their quota. Each of them gives something back when it leaves, so
+this comes true. Meanwhile each cycle of its tree decides the workload again (`State.index.standing`).
+
+`Sleepers` answers the reverse question: given what was just freed, which sleepers may be due? Its cost depends on
+what is woken and not on what sleeps. It is working memory, made from the state at the start.
 """
 
 from collections.abc import Callable, Iterable

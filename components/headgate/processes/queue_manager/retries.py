@@ -1,15 +1,15 @@
 """
-Retries: who is woken again although nothing but a claim has ended.
+Retries after the end of a claim, in the policy `Bounded`: once, until something else happens.
 
-A head that blocks its ClusterQueue claims quota in every cycle and uses none. What ends its claim wakes those behind it
-as freed quota does (`headgate.core.places.end_claim`), and that is more than Kueue does. Whoever is woken may claim
-something in turn, and so change the verdict on that head, which ends its claim once more: both could go on without end
-while nobody is admitted and nothing changes. So the ends of claims wake each sleeper once, and then not until something
-has happened in its cohort tree: a workload left or was changed, quota was taken or given back, a spec has changed.
-Whoever was held back is due again then. Kueue, too, waits for that.
+A head that blocks its ClusterQueue reserves quota in every cycle and uses none: a claim. When the claim ends,
+workloads behind it may be admitted, so they wake as if quota had been freed (`headgate.core.places.end_claim`). Kueue
+does not wake them. A workload that wakes may claim quota in turn and so change the verdict on that head, which ends
+its claim once more; both could go on without end while nothing is admitted. So the end of a claim wakes each sleeper
+once, and then not until something has happened in its cohort tree: a workload left or was changed, quota was taken or
+given back, a spec has changed. Sleepers that were held back are due again then.
 
-The queue manager's working memory, read off the log. A queue manager that starts anew has none: it wakes each sleeper
-at most once more. Holds at most one entry for each that sleeps, and each that was woken since something has happened.
+Working memory, read from the log. A queue manager that starts anew has none and wakes each sleeper at most once more.
+It holds at most one entry for each sleeper, and for each that was woken since something has happened.
 """
 
 from collections.abc import Iterable

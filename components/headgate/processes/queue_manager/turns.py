@@ -1,35 +1,33 @@
 """
-Turns: of those that may wake, who wakes now.
+The order of waking in the policy `Bounded`: of those that may wake, which wake now.
 
-When quota comes free there may be enough for each of a dozen sleeping shapes, and not for two of them. Waking all means
-a vain cycle for every one but the first, each time. The order in which cycles come to them is known: one of each
-ClusterQueue at a time, in queue order, and of those who borrows from nearer, has the higher priority, queues longer
-(Kueue's classical order). So whoever is behind others of the cohort tree that are awake, and would find too little
-after them, waits until they are decided. Either they take the quota, and then there is not enough for it any more; or
-they do not, and then its turn has come. With fair sharing, where each admission moves the shares that decide who comes
-next, nobody waits for another ClusterQueue.
+When quota comes free there may be enough for each of a dozen sleeping shapes, and not for two of them. Waking all
+would cost a vain cycle for each but the first. The order in which cycles would decide them is known: one of each
+ClusterQueue at a time, in queue order, and of those the one that borrows from nearer, has the higher priority, has
+queued longer (Kueue's classical order). A workload wakes if enough is unused after those that come before it in the
+cohort tree and are awake. Otherwise it is asked about again when they are decided. With fair sharing each admission
+changes the shares that decide which ClusterQueue comes next, so there only workloads of the same ClusterQueue wait
+for each other.
 
-**Of a sleeping shape as many go as there is enough for**, one round of cycles after the other, and the rest sleeps on:
-they are offered alone (`headgate.events.queueing.Head`). Were all of them woken, a cycle would have to find out each
-time that there is nothing for the next. A shape wakes as a whole when nobody knows what there is enough of, after a
-change of specs or the end of a claim.
+**Of a shape as many wake as there is quota for**, one round of cycles after the other, and the rest sleeps on: these
+are offered alone (`headgate.events.queueing.Head`). Waking all of them would cost a cycle each time to find that
+there is nothing for the next. A shape wakes as a whole when it is not known how much there is: after a change of
+specs or the end of a claim.
 
-What those ahead would take is read off the needs of their last verdicts; one without a verdict takes nothing here. So
-the answer follows from the state, and is asked for again when something has happened in the tree.
+What those ahead would take is read from the needs of their last verdicts; one without a verdict takes nothing here.
+So the answer follows from the state.
 
-Who could only be admitted by preempting others comes one at a time in its ClusterQueue: the first, and nobody like it
-while that one is to be decided. Nobody wakes behind a head that blocks its ClusterQueue: whatever there is enough for,
-nobody passes.
+**Preemption.** Workloads that could only be admitted by preempting others wake one at a time in a ClusterQueue. None
+wakes behind a head that blocks its ClusterQueue, because none may pass it.
 
-**What would be taken back at once is not lent.** A workload that borrows is preempted when another ClusterQueue of its
-cohort reclaims its nominal quota. So those that fill the nominal quota of a ClusterQueue that reclaims come before all
-that borrow, also those of them that are too many to be offered now.
+**Nominal quota before borrowing.** A workload that borrows is preempted when another ClusterQueue of its cohort
+reclaims its nominal quota. So workloads that fill the nominal quota of a ClusterQueue that reclaims come before all
+that borrow, including those that are too many to be offered now. The gate HeadgatePreemptionWaits turns this off.
 
-**What a preemption has freed is first for whom it was made.** In Kueue a workload that waits for its victims is in the
-heap, and is decided as soon as they are gone; what was set aside comes back from there a second later
-(`requeueBatchPeriod`). Here the workload that preempted wakes first, in any order of sharing, and whoever would not
-find enough after it sleeps until it has been decided. Else somebody who borrows less could take what was freed each
-time, whoever was evicted would come back and reclaim it, and so on without end.
+**Freed by preemption.** The workload that preempted wakes first, in any order of sharing, and one that would not find
+enough after it sleeps until it has been decided. Otherwise a workload that borrows less could take what was freed,
+the victim would come back and reclaim it, and so on without end. Kueue has the same order, because the workload that
+preempted stays in the heap and others come back a second later (`requeueBatchPeriod`).
 """
 
 import heapq
