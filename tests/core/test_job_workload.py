@@ -289,7 +289,7 @@ def test_what_the_user_gave_wins_over_flavors_and_checks_add_to_both() -> None:
         tolerations=(SPOT, Toleration(key="new", operator="Exists")),
     )
     state, workload = admitted(template, updates=(update, PodSetUpdate(name="other", labels={"no": "1"})))
-    directives, count = injected(state, workload)
+    directives, count = injected(state, workload)["main"]
     assert count == 4
     assert directives.node_selector == {"zone": "mine", "tier": "spot", "pool": "p"}
     assert directives.tolerations == [GPU, SPOT, Toleration(key="new", operator="Exists")]
@@ -324,11 +324,11 @@ def test_what_a_check_has_added_is_taken_back() -> None:
     state, workload = admitted(PodTemplate(), updates=(update,))
     given = {"metadata": {"labels": {"mine": "1"}, "annotations": {}}, "spec": {"nodeSelector": {"arch": "arm"}}}
     workload.injected = (update,)
-    started = merged(given, start_patch(state, workload, job())["spec"]["template"])
+    started = merged(given, start_patch(state, KEY, workload, job())["spec"]["template"])
     assert started["metadata"]["labels"]["a"] == "1"
     assert started["spec"]["nodeSelector"]["pool"] == "p"
     workload.checks = ()
-    restored = merged(started, restore_patch(state, workload, job(template=marked(started)))["spec"]["template"])
+    restored = merged(started, restore_patch(state, KEY, workload, job(template=marked(started)))["spec"]["template"])
     assert restored["metadata"] == {"labels": {"mine": "1"}, "annotations": {}}
     assert restored["spec"] == {"nodeSelector": {"arch": "arm"}}
 
@@ -355,11 +355,11 @@ def test_partial_admission_sets_parallelism_and_restoring_takes_it_back(equal: b
     state, workload = admitted(PodTemplate(), count=2)
     partial = job(parallelism=4, completions=8, min_parallelism=1, completions_equal_parallelism=equal)
     spec = {"parallelism": 4, "completions": 8}
-    started = merged(spec, start_patch(state, workload, partial)["spec"])
+    started = merged(spec, start_patch(state, KEY, workload, partial)["spec"])
     assert (started["parallelism"], started["completions"]) == (2, completions)
-    restored = merged(started, restore_patch(state, workload, partial)["spec"])
+    restored = merged(started, restore_patch(state, KEY, workload, partial)["spec"])
     assert restored["parallelism"] == 4
-    whole = start_patch(state, workload, job(parallelism=4, completions=8))["spec"]
+    whole = start_patch(state, KEY, workload, job(parallelism=4, completions=8))["spec"]
     assert "parallelism" not in whole
 
 
@@ -378,8 +378,8 @@ def test_starting_and_restoring_give_the_same_from_wherever_the_job_stands(
     extra = {key: value for key, value in left.items() if key != "mine"}
     there = {"template": {"metadata": {}, "spec": {"nodeSelector": given_selector | extra}}}
     for patch, wanted in (
-        (start_patch(state, workload, stale), {"tier": "spot", "zone": "z1"} | given_selector),
-        (restore_patch(state, workload, stale), given_selector),
+        (start_patch(state, KEY, workload, stale), {"tier": "spot", "zone": "z1"} | given_selector),
+        (restore_patch(state, KEY, workload, stale), given_selector),
     ):
         once = merged(there, patch["spec"])
         assert once["template"]["spec"].get("nodeSelector", {}) == wanted
@@ -390,7 +390,7 @@ def test_only_a_stopped_job_that_carries_an_admission_is_restored() -> None:
     """Not while its pods run, not once it has finished, and not what was never injected."""
     _, workload = admitted(PodTemplate())
     marked = PodTemplate(metadata=TemplateMeta(annotations={"kueue.x-k8s.io/workload": "w"}))
-    assert needs_restoring(workload, job(template=marked))
-    assert not needs_restoring(workload, job(template=marked, active=1))
-    assert not needs_restoring(workload, job(template=marked, finished="Complete"))
-    assert not needs_restoring(workload, job(template=PodTemplate()))
+    assert needs_restoring(KEY, workload, job(template=marked))
+    assert not needs_restoring(KEY, workload, job(template=marked, active=1))
+    assert not needs_restoring(KEY, workload, job(template=marked, finished="Complete"))
+    assert not needs_restoring(KEY, workload, job(template=PodTemplate()))

@@ -32,7 +32,7 @@ from headgate.core.conditions import (
     is_true,
     parse_rfc3339,
 )
-from headgate.core.jobs.kinds import BATCH_JOB, of_owner, of_resource
+from headgate.core.jobs.kinds import BATCH_JOB, JOB_KINDS, of_owner, of_resource
 from headgate.core.versions import OLD_FIELDS, VersionError, renew
 from headgate.events.facts import (
     AdmissionCheckObserved,
@@ -94,7 +94,7 @@ RESOURCES = (
     "priorityclasses",
     "limitranges",
     "runtimeclasses",
-    "jobs",
+    *(kind.resource for kind in JOB_KINDS),
     "workloads",
     "pods",
 )
@@ -731,7 +731,7 @@ _READERS: dict[str, _Reader] = {
     "priorityclasses": _priority_class,
     "limitranges": _limit_range,
     "runtimeclasses": _runtime_class,
-    "jobs": _job,
+    BATCH_JOB.resource: _job,
     "workloads": _workload,
     "pods": _pod,
 }

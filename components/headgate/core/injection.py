@@ -12,29 +12,19 @@ that the log knows may be older than the Job that is patched. So patches can be 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from headgate.core.ingest import WORKLOAD_ANNOTATION
-from headgate.core.job_workload import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL, PODSET_LABEL
+from headgate.core.jobs.integration import Directives, Json, LeftBehind, PodSetState
+from headgate.core.jobs.kinds import title
+from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL, PODSET_LABEL
+from headgate.core.jobs.registry import integration_of
 from headgate.core.slices import ELASTIC_GATE, is_elastic
 from headgate.core.state import State, Workload
-from headgate.events.ids import split_key
-from headgate.events.objects import Job, PodSet, PodSetAssignment, PodTemplate, Toleration
-
-Json = dict[str, Any]
+from headgate.events.ids import JobKey, split_key
+from headgate.events.objects import Job, PodSet, PodSetAssignment, Toleration
 
 _LABEL_VALUE_LEN_MAX: Final = 63
-
-
-class Directives(msgspec.Struct, kw_only=True):
-    """What of a pod template admission changes. Labels and annotations are Kueue's only."""
-
-    labels: dict[str, str]
-    annotations: dict[str, str]
-    node_selector: dict[str, str]
-    tolerations: list[Toleration]
 
 
 class InjectionError(Exception):
@@ -66,14 +56,24 @@ def original(pod_set: PodSet) -> Directives:
     )
 
 
-def injected(state: State, workload: Workload) -> tuple[Directives, int]:
+def injected(state: State, workload: Workload) -> dict[str, tuple[Directives, int]]:
     """
-    What the template of an admitted workload's only pod set becomes, and how many pods were admitted.
+    What the templates of an admitted workload's pod sets become, and how many pods of each were admitted, by name.
 
     What the user gave wins over flavors; admission checks may only add. Raises InjectionError, and the
     UpdateConflictError among them when a check wants something else.
     """
-    pod_set, assignment = _only_pod_set(workload)
+    assignments = workload.admission.pod_set_assignments if workload.admission is not None else ()
+    by_name = {each.name: each for each in assignments}
+    if by_name.keys() != {each.name for each in workload.spec.pod_sets}:
+        raise InjectionError(f"the admission of {workload.key} has other pod sets than its spec")
+    return {
+        pod_set.name: (_injected(state, workload, pod_set, by_name[pod_set.name]), by_name[pod_set.name].count)
+        for pod_set in workload.spec.pod_sets
+    }
+
+
+def _injected(state: State, workload: Workload, pod_set: PodSet, assignment: PodSetAssignment) -> Directives:
     directives = original(pod_set)
     for flavor in dict.fromkeys(assignment.flavors.values()):
         record = state.flavors.get(flavor)
@@ -94,14 +94,7 @@ def injected(state: State, workload: Workload) -> tuple[Directives, int]:
         if value and len(value) <= _LABEL_VALUE_LEN_MAX:
             directives.labels[label] = value
     directives.annotations[WORKLOAD_ANNOTATION] = split_key(workload.key)[1]
-    return directives, assignment.count
-
-
-def _only_pod_set(workload: Workload) -> tuple[PodSet, PodSetAssignment]:
-    assignments = workload.admission.pod_set_assignments if workload.admission is not None else ()
-    if len(workload.spec.pod_sets) != 1 or len(assignments) != 1:
-        raise InjectionError(f"a Job has one pod set, but {workload.key} has {len(workload.spec.pod_sets)}")
-    return workload.spec.pod_sets[0], assignments[0]
+    return directives
 
 
 def _keep_first(into: dict[str, str], more: Mapping[str, str]) -> None:
@@ -122,75 +115,52 @@ def _extend(tolerations: list[Toleration], more: Iterable[Toleration]) -> None:
 # --- patches -------------------------------------------------------------------------------------------------------
 
 
-def start_patch(state: State, workload: Workload, job: Job) -> Json:
+def start_patch(state: State, key: JobKey, workload: Workload, job: Job) -> Json:
     """
-    The merge patch that resumes an admitted workload's Job on its flavors.
+    The merge patch that resumes an admitted workload's job on its flavors.
 
     Raises InjectionError.
     """
-    directives, count = injected(state, workload)
-    patch = _patch(job, {"suspend": False, **_parallelism(job, count)}, directives, _left_behind(state, workload))
-    if is_elastic(state.configuration, workload.annotations):
-        patch["spec"]["template"]["spec"]["schedulingGates"] = _gated(job)
-    return patch
+    pod_sets = [
+        PodSetState(name, count, directives, _left_behind(state, workload))
+        for name, (directives, count) in injected(state, workload).items()
+    ]
+    integration = integration_of(key)
+    if len(integration.pod_counts(job)) != len(pod_sets):
+        raise InjectionError(f"{title(key)} has another number of pod sets than its Workload {workload.key}")
+    gate = ELASTIC_GATE if is_elastic(state.configuration, workload.annotations) else ""
+    return integration.start_patch(job, pod_sets, gate)
 
 
-def _gated(job: Job) -> list[Json]:
-    """The scheduling gates of an elastic Job's template: with the one behind which pods wait for their slice."""
-    names = [gate.name for gate in job.template.spec.scheduling_gates]
-    return [{"name": name} for name in dict.fromkeys([*names, ELASTIC_GATE])]
+def restore_patch(state: State, key: JobKey, workload: Workload, job: Job) -> Json:
+    """The merge patch that gives a stopped job back the templates and counts that its user gave."""
+    pod_sets = [
+        PodSetState(each.name, each.count, original(each), _left_behind(state, workload))
+        for each in workload.spec.pod_sets
+    ]
+    return integration_of(key).restore_patch(job, pod_sets)
 
 
-def stop_patch(job: Job) -> Json:
-    """The merge patch that suspends a Job. Its template is closed until it has stopped; `restore_patch` comes then."""
-    return {"metadata": {"uid": job.uid}, "spec": {"suspend": True}}
-
-
-def reset_start_time_patch(job_uid: str) -> Json:
-    """The merge patch of a suspended Job's status that opens its template: the API server closes it once it started."""
-    return {"metadata": {"uid": job_uid}, "status": {"startTime": None}}
-
-
-def restore_patch(state: State, workload: Workload, job: Job) -> Json:
-    """The merge patch that gives a stopped Job back the template and parallelism that its user gave."""
-    pod_set = workload.spec.pod_sets[0]
-    return _patch(job, _parallelism(job, pod_set.count), original(pod_set), _left_behind(state, workload))
-
-
-def needs_restoring(workload: Workload, job: Job) -> bool:
-    """Whether a stopped Job still carries what an admission has put into it."""
+def needs_restoring(key: JobKey, workload: Workload, job: Job) -> bool:
+    """Whether a stopped job still carries what an admission has put into it."""
+    integration = integration_of(key)
     return (
         job.suspended
         and job.active == 0
         and job.finished is None
-        and len(workload.spec.pod_sets) == 1
-        and carries_injection(job.template)
-        and not carries_injection(workload.spec.pod_sets[0].template)
+        and len(integration.pod_counts(job)) == len(workload.spec.pod_sets)
+        and integration.carries_injection(job)
+        and not any(WORKLOAD_ANNOTATION in each.template.metadata.annotations for each in workload.spec.pod_sets)
     )
 
 
-def _parallelism(job: Job, count: int) -> Json:
-    """Only Jobs that accept partial admission have their parallelism set."""
-    if job.min_parallelism is None:
-        return {}
-    return {"parallelism": count} | ({"completions": count} if job.completions_equal_parallelism else {})
-
-
-class _LeftBehind(msgspec.Struct, frozen=True):
-    """The keys that an earlier admission may have left in a pod template."""
-
-    labels: tuple[str, ...]
-    annotations: tuple[str, ...]
-    node_selector: tuple[str, ...]
-
-
-def _left_behind(state: State, workload: Workload) -> _LeftBehind:
+def _left_behind(state: State, workload: Workload) -> LeftBehind:
     """By the flavors of the ClusterQueue, and what the checks of the last admission have asked for."""
     record = state.cluster_queues.get(workload.cluster_queue)
     groups = record.spec.resource_groups if record is not None else ()
     flavors = [state.flavors.get(quotas.name) for group in groups for quotas in group.flavors]
     injected = workload.injected
-    return _LeftBehind(
+    return LeftBehind(
         labels=tuple(key for update in injected for key in update.labels),
         annotations=tuple(key for update in injected for key in update.annotations),
         node_selector=(
@@ -198,28 +168,3 @@ def _left_behind(state: State, workload: Workload) -> _LeftBehind:
             *(key for update in injected for key in update.node_selector),
         ),
     )
-
-
-def _patch(job: Job, spec: Json, wanted: Directives, left: _LeftBehind) -> Json:
-    template = job.template
-    metadata = {
-        "labels": _merged([*template.metadata.labels, *left.labels], wanted.labels),
-        "annotations": _merged([*template.metadata.annotations, *left.annotations], wanted.annotations),
-    }
-    selector = _merged([*template.spec.node_selector, *left.node_selector], wanted.node_selector)
-    changes: Json = {"metadata": {key: value for key, value in metadata.items() if value}, "spec": {}}
-    if selector:
-        changes["spec"]["nodeSelector"] = selector
-    # Lists are replaced as a whole, and null for one that is not there does nothing.
-    changes["spec"]["tolerations"] = [msgspec.to_builtins(each) for each in wanted.tolerations] or None
-    return {"metadata": {"uid": job.uid}, "spec": {**spec, "template": changes}}
-
-
-def _merged(have: Iterable[str], want: Mapping[str, str]) -> dict[str, str | None]:
-    """What has to be merged into a map that may have certain keys to get another."""
-    return dict(want) | {key: None for key in have if key not in want}
-
-
-def carries_injection(template: PodTemplate) -> bool:
-    """Whether a pod template carries what an admission has put into it."""
-    return WORKLOAD_ANNOTATION in template.metadata.annotations

@@ -8,25 +8,20 @@ scheduling depends on, so the Job is given as the API server has it.
 """
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from headgate.core import gates, slices
 from headgate.core.gates import enabled
-from headgate.core.ingest import ELASTIC_JOB, FINALIZER, GATED_BY, KUEUE, WORKLOAD_ANNOTATION
+from headgate.core.ingest import ELASTIC_JOB, FINALIZER, GATED_BY, KUEUE
 from headgate.core.jobs import kinds
+from headgate.core.jobs.registry import integration_of
 from headgate.core.state import PENDING, State, Workload
 from headgate.events.ids import JobKey, JobRef, WorkloadKey, split_key
-from headgate.events.objects import Job, Labels, PriorityClassRef
+from headgate.events.objects import Job, PriorityClassRef
 
-PODSET_LABEL = KUEUE + "podset"
-CLUSTER_QUEUE_LABEL = KUEUE + "cluster-queue-name"
-LOCAL_QUEUE_LABEL = KUEUE + "local-queue-name"
-"""The labels that an admission puts into a pod template."""
-
-_MARKS = (WORKLOAD_ANNOTATION, PODSET_LABEL, CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL)
-_MANAGED_LABELS = ("job-name", "controller-uid", "batch.kubernetes.io/controller-uid")
 _PROVISIONING_PREFIX = "provreq.kueue.x-k8s.io/"
 """Annotations of a Job that its Workload carries on, for the ProvisioningRequest check."""
 
@@ -62,22 +57,12 @@ def workload_key(key: JobKey, job: Job) -> WorkloadKey:
     return WorkloadKey(f"{JobRef.parse(key).namespace}/{workload_name(JobRef.parse(key), job.uid, job.generation)}")
 
 
-def pods_count(job: Job) -> int:
-    """How many pods a Job runs at most at a time."""
-    return job.parallelism if job.completions is None else min(job.parallelism, job.completions)
-
-
-class _JobTemplate(msgspec.Struct, frozen=True):
-    template: dict[str, Any] = {}
-
-
 class _JobMeta(msgspec.Struct, frozen=True):
     annotations: dict[str, str] | None = None
 
 
 class _RawJob(msgspec.Struct, frozen=True):
     metadata: _JobMeta = _JobMeta()
-    spec: _JobTemplate = _JobTemplate()
 
 
 def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]:
@@ -89,15 +74,8 @@ def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, An
     ref, kind = JobRef.parse(key), kinds.kind_of(key)
     priority, reference = _priority(state, job)
     whole = msgspec.json.decode(raw, type=_RawJob)
-    pod_set: dict[str, Any] = {
-        "name": "main",
-        "count": pods_count(job),
-        "template": _as_given(whole.spec.template),
-        "topologyRequest": topology_request(job.template.metadata.annotations),
-    }
-    if job.min_parallelism is not None:
-        pod_set["minCount"] = job.min_parallelism
-    spec: dict[str, Any] = {"queueName": job.queue_name, "podSets": [pod_set], "priority": priority}
+    pod_sets = integration_of(key).pod_sets(job, raw)
+    spec: dict[str, Any] = {"queueName": job.queue_name, "podSets": pod_sets, "priority": priority}
     if reference is not None:
         spec["priorityClassRef"] = msgspec.to_builtins(reference)
     if job.max_execution_time_seconds is not None:
@@ -138,14 +116,14 @@ def is_sliced(state: State, job: Job) -> bool:
     return job.elastic and enabled(state.configuration, gates.ELASTIC_JOBS)
 
 
-def wanted_slice(state: State, job: Job) -> slices.Wanted:
+def wanted_slice(state: State, key: JobKey, job: Job) -> slices.Wanted:
     """What an elastic Job of its present size needs of its slices."""
-    return slices.wanted(slices.slices_of(state, job.uid), {"main": pods_count(job)})
+    return slices.wanted(slices.slices_of(state, job.uid), integration_of(key).pod_counts(job))
 
 
 def _slice_annotations(state: State, key: JobKey, job: Job) -> dict[str, str]:
     """The marks of a slice: whose place it takes, and the first of its chain (Kueue's prepareWorkloadSlice)."""
-    replaced = wanted_slice(state, job).selected
+    replaced = wanted_slice(state, key, job).selected
     if replaced is None:
         return {ELASTIC_JOB: "true", slices.SLICE_NAME: split_key(workload_key(key, job))[1]}
     return {
@@ -155,31 +133,14 @@ def _slice_annotations(state: State, key: JobKey, job: Job) -> dict[str, str]:
     }
 
 
-def resize_patch(workload: Workload, job: Job) -> list[dict[str, Any]]:
-    """The JSON patch that gives an elastic Job's Workload the Job's size, and nothing else."""
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": workload.uid},
-        {"op": "test", "path": "/spec/podSets/0/name", "value": "main"},
-        {"op": "replace", "path": "/spec/podSets/0/count", "value": pods_count(job)},
-    ]
-
-
-def topology_request(annotations: Labels) -> dict[str, Any]:
-    """A Job's topologyRequest by the annotations of its pod template (Kueue's NewPodSetTopologyRequest)."""
-    request: dict[str, Any] = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
-    for field in ("required", "preferred", "unconstrained"):
-        value = annotations.get(f"{KUEUE}podset-{field}-topology")
-        if value is not None:
-            request[field] = value.lower() in {"1", "t", "true"} if field == "unconstrained" else value
-            break
-    slice_topology = annotations.get(KUEUE + "podset-slice-required-topology")
-    slice_size = annotations.get(KUEUE + "podset-slice-size", "")
-    if slice_topology is not None and slice_size.isdigit():
-        request |= {"podSetSliceRequiredTopology": slice_topology, "podSetSliceSize": int(slice_size)}
-    group = annotations.get(KUEUE + "podset-group-name")
-    if group is not None and ("required" in request or "preferred" in request):
-        request["podSetGroupName"] = group
-    return request
+def resize_patch(workload: Workload, counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The JSON patch that gives an elastic Job's Workload these pod counts, and changes nothing else."""
+    patch: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": workload.uid}]
+    for number, pod_set in enumerate(workload.spec.pod_sets):
+        path = f"/spec/podSets/{number}"
+        patch.append({"op": "test", "path": f"{path}/name", "value": pod_set.name})
+        patch.append({"op": "replace", "path": f"{path}/count", "value": counts[pod_set.name]})
+    return patch
 
 
 def workload_changes(state: State, job: Job, workload: Workload) -> dict[str, Any]:
@@ -207,22 +168,6 @@ def workload_changes(state: State, job: Job, workload: Workload) -> dict[str, An
     if is_pending and job.gated_by != workload.annotations.get(GATED_BY, ""):
         changes["metadata"] = {"annotations": {GATED_BY: job.gated_by or None}}
     return changes
-
-
-def _as_given(template: dict[str, Any]) -> dict[str, Any]:
-    """
-    A template without what the Job controller has put into it (Kueue's cleanLabels), but for the Job's name.
-
-    And without the marks of an admission, should its Job's last Workload have gone while it ran.
-    """
-    metadata = template.get("metadata") or {}
-    cleaned: dict[str, Any] = {key: value for key, value in metadata.items() if value is not None}
-    for field, unwanted in (("labels", (*_MANAGED_LABELS, *_MARKS)), ("annotations", _MARKS)):
-        kept = {key: value for key, value in (metadata.get(field) or {}).items() if key not in unwanted}
-        cleaned.pop(field, None)
-        if kept:
-            cleaned[field] = kept
-    return {**template, "metadata": cleaned} if cleaned or metadata else template
 
 
 def _priority(state: State, job: Job) -> tuple[int, PriorityClassRef | None]:

@@ -18,7 +18,7 @@ from headgate.core import owners, quarantine
 from headgate.core.fold_objects import as_cluster_queue, as_flavor
 from headgate.core.jobs import kinds
 from headgate.core.jobs.kinds import JobKind
-from headgate.core.requests import reclaimable_count
+from headgate.core.jobs.registry import integration_of
 from headgate.core.shown import differing
 from headgate.core.state import (
     CheckRecord,
@@ -35,7 +35,7 @@ from headgate.core.status import is_known
 from headgate.events import facts
 from headgate.events.facts import Fact
 from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Uid, WorkloadKey, split_key
-from headgate.events.objects import Job, Pod, ShownConditions
+from headgate.events.objects import Pod, ShownConditions
 
 
 def news(state: State, fact: Fact) -> Fact | None:
@@ -51,7 +51,8 @@ def news(state: State, fact: Fact) -> Fact | None:
             return _workload(state, state.workloads.get(fact.workload), fact)
         case facts.JobObserved():
             job = state.jobs.get(fact.job)
-            known = job is not None and _what_matters(job.job) == _what_matters(fact.spec)
+            matters = integration_of(fact.job).what_matters
+            known = job is not None and matters(job.job) == matters(fact.spec)
         case facts.PodObserved():
             pod = state.pods.get(fact.pod)
             known = pod is not None and _as_folded(pod) == fact.spec
@@ -140,12 +141,6 @@ def last_fact(workload: Workload) -> facts.WorkloadObserved:
         pods_ready=workload.observed_pods_ready,
         deactivation_target=workload.deactivation_target,
         shown=workload.shown,
-    )
-
-
-def _what_matters(job: Job) -> Job:
-    return replace(
-        job, active=min(job.active, 1), ready=0, failed=0, succeeded=reclaimable_count(job), done_indexes=None
     )
 
 

@@ -27,7 +27,7 @@ from headgate import __version__
 from headgate.core.about import ObjectFailedError
 from headgate.core.error_text import describe, where
 from headgate.core.fold_objects import ANY, free, tree_in
-from headgate.core.jobs.kinds import title
+from headgate.core.jobs.kinds import JOB_KINDS, title
 from headgate.core.places import touch, usage_of
 from headgate.core.state import HOLDS_QUOTA, PENDING, QuarantineRecord, Stage, State, Workload
 from headgate.core.variants import is_variant, parent_uid
@@ -80,10 +80,10 @@ KIND_OF: Final[Mapping[str, str]] = {
     "limitranges": "LimitRange",
     "runtimeclasses": "RuntimeClass",
     "workloads": "Workload",
-    "jobs": "Job",
     "pods": "Pod",
+    **{kind.resource: "Job" for kind in JOB_KINDS},
 }
-"""A resource as the API server spells it -> its kind."""
+"""A resource as the API server spells it -> its kind; "Job" for jobs of every kind."""
 
 
 CONFIGURATION: Final = "Configuration/"

@@ -26,7 +26,7 @@ from headgate.core.transformations import transformed, without_excluded
 from headgate.events.commit import digest
 from headgate.events.configuration import Configuration, ResourcesConfiguration
 from headgate.events.ids import split_key
-from headgate.events.objects import Container, Job, LimitRangeItem, PodSet, PodSpec, Resources
+from headgate.events.objects import Container, LimitRangeItem, PodSet, PodSpec, Resources
 
 Quantities = Mapping[str, str | int | float]
 
@@ -245,19 +245,6 @@ def reclaimable(workload: Workload, configuration: Configuration) -> dict[str, i
     if not workload.reclaimable_pods or not gates.enabled(configuration, gates.RECLAIMABLE_PODS):
         return {}
     return {pods.name: pods.count for pods in workload.reclaimable_pods}
-
-
-def reclaimable_count(job: Job) -> int:
-    """
-    How many of a Job's pods are done for good, so that their quota is free (Kueue's ReclaimablePods of batch/v1 Job).
-
-    A Job with fewer completions left than it has parallel pods will not start all of them again.
-    """
-    done = job.succeeded if job.done_indexes is None else job.done_indexes
-    if job.parallelism == 1 or done == 0:
-        return 0
-    left = (job.parallelism if job.completions is None else job.completions) - done
-    return max(0, job.parallelism - max(0, left))
 
 
 def _overhead(spec: PodSpec, runtime_classes: Mapping[str, Quantities]) -> dict[str, str | int | float]:

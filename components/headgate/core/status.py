@@ -23,8 +23,8 @@ import msgspec
 from headgate.core import admission_fair_sharing, conditions, gates
 from headgate.core.activeness import ACTIVE, Activeness, cluster_queue_active, local_queue_active
 from headgate.core.amounts import amount, canonical
-from headgate.core.owners import job_of
-from headgate.core.requests import reclaimable_count
+from headgate.core.jobs.registry import integration_of
+from headgate.core.owners import job_key, job_of
 from headgate.core.state import (
     HOLDS_QUOTA,
     PENDING,
@@ -133,13 +133,15 @@ def _reclaimable_pods(state: State, workload: Workload) -> tuple[ReclaimablePod,
     record = job_of(state, workload)
     if record is None or record.job.finished is not None:
         return workload.reclaimable_pods
-    pod_set = workload.spec.pod_sets[0]
-    name = pod_set.name
+    job = job_key(workload)
+    assert job is not None
+    reclaimable = integration_of(job).reclaimable(record.job)
     counts = {pods.name: pods.count for pods in workload.reclaimable_pods}
-    # Partial admission may leave a Job more parallel than it was made: never more than the pod set has.
-    done = min(max(reclaimable_count(record.job), counts.get(name, 0)), pod_set.count)
-    if done:
-        counts[name] = done
+    for pod_set, its_own in zip(workload.spec.pod_sets, reclaimable.values(), strict=False):
+        # Partial admission may leave a Job more parallel than it was made: never more than the pod set has.
+        done = min(max(its_own, counts.get(pod_set.name, 0)), pod_set.count)
+        if done:
+            counts[pod_set.name] = done
     return tuple(ReclaimablePod(name=name, count=count) for name, count in counts.items())
 
 

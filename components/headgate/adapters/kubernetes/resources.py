@@ -3,7 +3,7 @@ The resources Headgate reads and writes, and the paths they live under.
 
 A `Resource` is the little that is needed to address a kind of object. `RESOURCES` is the table of those in use, by
 plural name; the named constants below are the same structs for code that wants the checker's help. The module depends
-on nothing but msgspec and does no I/O.
+on the list of job kinds only, and does no I/O.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,8 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 import msgspec
+
+from headgate.core.jobs.kinds import BATCH_JOB, JOB_KINDS
 
 #: The API group of Kueue, which Headgate speaks.
 KUEUE_GROUP: Final = "kueue.x-k8s.io"
@@ -72,7 +74,12 @@ PODS: Final = _core("pods", "Pod", namespaced=True)
 CONFIG_MAPS: Final = _core("configmaps", "ConfigMap", namespaced=True)
 EVENTS: Final = _core("events", "Event", namespaced=True)
 LIMIT_RANGES: Final = _core("limitranges", "LimitRange", namespaced=True)
-JOBS: Final = Resource(group="batch", version="v1", plural="jobs", kind="Job", namespaced=True)
+#: The jobs of every kind that Headgate runs, by their resource's name.
+OF_JOBS: Final = {
+    each.resource: Resource(group=each.group, version=each.version, plural=each.plural, kind=each.kind, namespaced=True)
+    for each in JOB_KINDS
+}
+JOBS: Final = OF_JOBS[BATCH_JOB.resource]
 PRIORITY_CLASSES: Final = Resource(
     group="scheduling.k8s.io", version="v1", plural="priorityclasses", kind="PriorityClass", namespaced=False
 )
@@ -89,8 +96,8 @@ TOPOLOGIES: Final = _kueue("topologies", "Topology")
 ADMISSION_CHECKS: Final = _kueue("admissionchecks", "AdmissionCheck")
 WORKLOAD_PRIORITY_CLASSES: Final = _kueue("workloadpriorityclasses", "WorkloadPriorityClass")
 
-#: Every resource in use, by plural name. Plural names are unique among them.
-RESOURCES: Final[Mapping[str, Resource]] = {
+#: Every resource in use, by plural name; those of jobs by the name that tells them apart from others of that plural.
+RESOURCES: Final[Mapping[str, Resource]] = OF_JOBS | {
     resource.plural: resource
     for resource in (
         NAMESPACES,
@@ -99,7 +106,6 @@ RESOURCES: Final[Mapping[str, Resource]] = {
         PODS,
         EVENTS,
         LIMIT_RANGES,
-        JOBS,
         PRIORITY_CLASSES,
         RUNTIME_CLASSES,
         LEASES,

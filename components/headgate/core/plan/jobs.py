@@ -15,11 +15,11 @@ from headgate.core.ingest import read
 from headgate.core.job_workload import (
     NoSuchPriorityClassError,
     is_sliced,
-    pods_count,
     wanted_slice,
     workload_key,
     workload_of,
 )
+from headgate.core.jobs.registry import integration_of
 from headgate.core.novelty import last_fact
 from headgate.core.plan.log import PlanLog
 from headgate.core.slices import Wanted
@@ -51,9 +51,9 @@ def workloads_of_jobs(
             continue
         job, created_ms, uid = fact.spec, fact.spec.created_ms, fact.spec.uid
         if uid in owned:
-            slices = wanted_slice(log.state, job) if is_sliced(log.state, job) else Wanted()
+            slices = wanted_slice(log.state, fact.job, job) if is_sliced(log.state, job) else Wanted()
             if slices.resize and slices.selected is not None:
-                made.append(_resized(slices.selected, pods_count(job)))
+                made.append(_resized(slices.selected, integration_of(fact.job).pod_counts(job)))
             if not slices.replace:
                 continue
             job, created_ms = _next_generation(log.state, fact.job, job), now_ms
@@ -70,10 +70,10 @@ def workloads_of_jobs(
     return tuple(made), mistakes
 
 
-def _resized(workload: Workload, count: int) -> WorkloadObserved:
-    """The fact that an elastic Job's only pod set has another size."""
-    (pod_set,) = workload.spec.pod_sets
-    spec = msgspec.structs.replace(workload.spec, pod_sets=(msgspec.structs.replace(pod_set, count=count),))
+def _resized(workload: Workload, counts: Mapping[str, int]) -> WorkloadObserved:
+    """The fact that the pod sets of an elastic Job have other sizes."""
+    pod_sets = tuple(msgspec.structs.replace(each, count=counts[each.name]) for each in workload.spec.pod_sets)
+    spec = msgspec.structs.replace(workload.spec, pod_sets=pod_sets)
     return msgspec.structs.replace(last_fact(workload), spec=spec)
 
 

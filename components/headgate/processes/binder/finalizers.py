@@ -84,7 +84,8 @@ def may_run(state: State, workload: Workload) -> bool:
         return False
     if not job.suspended or job.active > 0 or record.started_for != "":
         return True
-    return needs_restoring(workload, job)
+    key = owners.job_key(workload)
+    return key is not None and needs_restoring(key, workload, job)
 
 
 def _names(groups: tuple[ResourceGroup, ...], flavor: str) -> bool:

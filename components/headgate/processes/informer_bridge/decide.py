@@ -55,6 +55,7 @@ from headgate.core.job_workload import (
     workload_of,
 )
 from headgate.core.jobs import kinds
+from headgate.core.jobs.registry import integration_of
 from headgate.core.machine import (
     JSON_PATCH,
     MERGE_PATCH,
@@ -550,11 +551,11 @@ class InformerBridge:
 
     def _resize(self, key: JobKey, record: JobRecord, calls: list[Command]) -> None:
         """Give a slice of an elastic Job the Job's size: it holds no quota yet, or the Job was scaled down."""
-        wanted = wanted_slice(self.state, record.job)
+        wanted = wanted_slice(self.state, key, record.job)
         slice_ = wanted.selected
         if slice_ is None or not wanted.resize or slice_.deleting or record.job.finished is not None:
             return
-        body, call_id = resize_patch(slice_, record.job), f"resize/{slice_.key}"
+        body, call_id = resize_patch(slice_, integration_of(key).pod_counts(record.job)), f"resize/{slice_.key}"
         asked = {"resize": body}
         if call_id in self._updating or self._asked.get(slice_.uid) == asked:
             return
@@ -590,7 +591,7 @@ class InformerBridge:
         """Whether a Job that has a Workload was scaled up while that holds quota."""
         if not is_sliced(self.state, job) or workload_key(key, job) in self.state.workloads:
             return False
-        return wanted_slice(self.state, job).replace
+        return wanted_slice(self.state, key, job).replace
 
     def _is_managed(self, namespace: str) -> bool:
         """Whether Jobs of a namespace get Workloads. One that was not seen yet is looked at again when it is."""

@@ -29,12 +29,11 @@ from headgate.core.about import about
 from headgate.core.injection import (
     InjectionError,
     needs_restoring,
-    reset_start_time_patch,
     restore_patch,
     start_patch,
-    stop_patch,
 )
 from headgate.core.jobs import kinds
+from headgate.core.jobs.registry import integration_of
 from headgate.core.machine import (
     MERGE_PATCH,
     Append,
@@ -252,9 +251,9 @@ class Ungater:
         if (not job.suspended and key not in self._stopped) or record.started_for:
             if not record.action_refused:
                 self._stop(key, record, workload, calls)
-        elif workload is not None and needs_restoring(workload, job) and self._restored.get(key) != job:
+        elif workload is not None and needs_restoring(key, workload, job) and self._restored.get(key) != job:
             self._restored[key] = job
-            body = restore_patch(self.state, workload, job)
+            body = restore_patch(self.state, key, workload, job)
             self._act(_action("restore", key, job, workload, body), calls, first="reset")
 
     def _waits_gated(self, job: Job, workload: Workload) -> bool:
@@ -265,7 +264,7 @@ class Ungater:
         if record.action_refused and _UNINJECTABLE not in record.action_refused:
             return
         try:
-            body = start_patch(self.state, workload, record.job)
+            body = start_patch(self.state, key, workload, record.job)
         except InjectionError as error:
             if record.action_refused:
                 return
@@ -285,7 +284,7 @@ class Ungater:
         self._act(_action("start", key, record.job, workload, body), calls)
 
     def _stop(self, key: JobKey, record: JobRecord, workload: Workload | None, calls: list[Command]) -> None:
-        action = _action("stop", key, record.job, workload, stop_patch(record.job))
+        action = _action("stop", key, record.job, workload, integration_of(key).stop_patch(record.job))
         self._act(msgspec.structs.replace(action, reason=_why_stop(workload)), calls)
 
     # --- calls and outcomes ----------------------------------------------------------------------------------------
@@ -298,7 +297,7 @@ class Ungater:
         self._actions[call_id] = action
         path, body = kinds.path_of(action.job), action.body
         if action.step == "reset":
-            path, body = kinds.path_of(action.job, "status"), reset_start_time_patch(action.job_uid)
+            path, body = kinds.path_of(action.job, "status"), integration_of(action.job).reopen_patch(action.job_uid)
         calls.append(Call(id=call_id, method="PATCH", path=path, body=body, content_type=MERGE_PATCH, lane=action.job))
 
     def _on_completed(self, completed: Completed) -> None:

@@ -1,0 +1,9 @@
+"""The labels that an admission puts into pod templates (Kueue's), beside the annotation that names the Workload."""
+
+from typing import Final
+
+from headgate.core.ingest import KUEUE
+
+PODSET_LABEL: Final = KUEUE + "podset"
+CLUSTER_QUEUE_LABEL: Final = KUEUE + "cluster-queue-name"
+LOCAL_QUEUE_LABEL: Final = KUEUE + "local-queue-name"

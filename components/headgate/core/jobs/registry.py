@@ -1,0 +1,22 @@
+"""The integrations that there are, by the kind of jobs that each is for. Everybody who needs one asks here."""
+
+from typing import Final
+
+from headgate.core.jobs import kinds
+from headgate.core.jobs.batch_job import BatchJob
+from headgate.core.jobs.integration import Integration
+from headgate.events.ids import JobKey
+
+INTEGRATIONS: Final[tuple[Integration, ...]] = (BatchJob(),)
+
+_BY_KIND: Final = {each.kind: each for each in INTEGRATIONS}
+assert set(_BY_KIND) == set(kinds.JOB_KINDS)
+
+
+def integration_of(key: JobKey) -> Integration:
+    """
+    The integration of a job's kind.
+
+    Raises KeyError for a job that Headgate does not run.
+    """
+    return _BY_KIND[kinds.kind_of(key)]
