@@ -34,6 +34,19 @@ def broken_status(state, workload):
 fold.APPLY[WorkloadQueued] = broken_fold
 statuses.workload_status = broken_status
 """
+SOMETIMES = """
+from pathlib import Path
+
+import headgate.processes.binder.workload_statuses as statuses
+
+status = statuses.workload_status
+
+def broken_status(state, workload):
+    assert "job-bad-" not in workload.key or Path("{sound}").exists(), "planted"
+    return status(state, workload)
+
+statuses.workload_status = broken_status
+"""
 MENDED = """
 import headgate.core.quarantine as quarantine
 
@@ -77,13 +90,7 @@ async def test_a_defect_in_six_processes_costs_one_job_each(tmp_path: Path) -> N
         return answer.stdout + answer.stderr
 
     def complete() -> set[str]:
-        found = json.loads(ask("get", "jobs", "-n", "team", "-o", "json"))["items"]
-        return {
-            each["metadata"]["name"]
-            for each in found
-            for condition in each.get("status", {}).get("conditions", [])
-            if (condition["type"], condition["status"]) == ("Complete", "True")
-        }
+        return ended(ask("get", "jobs", "-n", "team", "-o", "json"))
 
     file = tmp_path / "objects.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests(*GOOD, *BAD)}))
@@ -108,6 +115,54 @@ async def test_a_defect_in_six_processes_costs_one_job_each(tmp_path: Path) -> N
         await running.wait_ready()
         await until(lambda: complete() == {*GOOD, *BAD})
         await until(lambda: "nothing is set aside" in ask("quarantine", "list"))
+
+
+async def test_a_retry_by_hand_has_an_object_tried_again(tmp_path: Path) -> None:
+    """It fails again and says so with a later position, or it is back, and its job runs; nobody was restarted."""
+    data, sound = tmp_path / "cell", tmp_path / "sound"
+
+    def ask(*args: str) -> str:
+        command = [sys.executable, "-m", "headgate.cli.main", *args, "--data", str(data)]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout
+
+    def entries() -> Any:
+        return json.loads(ask("quarantine", "list", "-o", "json"))
+
+    file = tmp_path / "objects.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests("good", "bad")}))
+    async with Supervisor(_options(data, tmp_path / "code", SOMETIMES.format(sound=sound))) as running:
+        await running.wait_ready()
+        ask("apply", "-f", str(file))
+        await until(lambda: len(entries()) == 1)
+        (first,) = entries()
+        assert (first["kind"], first["process"], first["error"]) == ("Workload", "binder", "AssertionError: planted")
+        await until(lambda: aside(running, "scheduler") == {"team/job-bad"})
+        assert "\nheadgate_quarantined_objects 1" in scraped(running, "scheduler")
+        ask("quarantine", "retry", "Workload", first["name"])
+        await until(lambda: [each["position"] != first["position"] for each in entries()] == [True])
+        sound.touch()
+        ask("quarantine", "retry", "Workload", first["name"])
+        await until(lambda: entries() == [])
+        await until(lambda: ended(ask("get", "jobs", "-n", "team", "-o", "json")) == {"good", "bad"})
+        assert {child.restarts for child in running.children.values()} == {0}
+
+
+def ended(listed: str) -> set[str]:
+    """The Jobs of a list that are Complete."""
+    return {
+        each["metadata"]["name"]
+        for each in json.loads(listed)["items"]
+        for condition in each.get("status", {}).get("conditions", [])
+        if (condition["type"], condition["status"]) == ("Complete", "True")
+    }
+
+
+def scraped(running: Supervisor, process: str) -> str:
+    with urllib.request.urlopen(f"{running.children[process].address}/metrics", timeout=5) as answer:
+        text: str = answer.read().decode()
+    return text
 
 
 def aside(running: Supervisor, process: str) -> set[str]:
