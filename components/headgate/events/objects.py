@@ -152,7 +152,14 @@ class PodTemplate(ApiBranch, frozen=True):
 # --- Kueue: Workload -----------------------------------------------------------------------------------------------
 
 
-class TopologyRequest(ApiObject, frozen=True):
+class SliceConstraint(ApiObject, frozen=True):
+    """`topologyRequest.podsetSliceRequiredTopologyConstraints[]`: slices of `size` pods within one `topology` level."""
+
+    topology: str
+    size: int
+
+
+class TopologyRequest(ApiBranch, frozen=True):
     """`spec.podSets[].topologyRequest`: kept with the workload so that its shape and status are whole."""
 
     required: str | None = None
@@ -164,6 +171,7 @@ class TopologyRequest(ApiObject, frozen=True):
     pod_set_group_name: str | None = None
     pod_set_slice_required_topology: str | None = None
     pod_set_slice_size: int | None = None
+    podset_slice_required_topology_constraints: tuple[SliceConstraint, ...] = ()
 
 
 class PodSet(ApiBranch, frozen=True):
@@ -221,13 +229,61 @@ class Condition(ApiObject, frozen=True):
     observed_generation: int | None = None
 
 
+class LevelNames(ApiBranch, frozen=True):
+    """The values of one topology level, one a domain: prefix, root and suffix together."""
+
+    roots: tuple[str, ...]
+    prefix: str | None = None
+    suffix: str | None = None
+
+
+class LevelValues(ApiBranch, frozen=True):
+    """`valuesPerLevel[]`: one value that all domains of a slice share, or one a domain."""
+
+    universal: str | None = None
+    individual: LevelNames | None = None
+
+
+class DomainCounts(ApiBranch, frozen=True):
+    """`podCounts`: how many pods each domain of a slice takes; one number for all, or one a domain."""
+
+    universal: int | None = None
+    individual: tuple[int, ...] | None = None
+
+
+class TopologySlice(ApiBranch, frozen=True):
+    """`topologyAssignment.slices[]`: domains that are written together."""
+
+    domain_count: int
+    values_per_level: tuple[LevelValues, ...]
+    pod_counts: DomainCounts
+
+
+class TopologyAssignment(ApiBranch, frozen=True):
+    """
+    `topologyAssignment`: the topology domains that the pods of a pod set were assigned to.
+
+    The form of v1beta2. `headgate.core.versions` converts the `domains` of v1beta1.
+    """
+
+    levels: tuple[str, ...]
+    slices: tuple[TopologySlice, ...]
+
+
 class PodSetAssignment(ApiBranch, frozen=True):
-    """What one pod set got: resource to flavor, resource to total usage (canonical quantity), number of pods."""
+    """
+    What one pod set got: resource to flavor, resource to total usage (canonical quantity), number of pods.
+
+    Headgate assigns no topology domains. It keeps those that another Kueue has assigned, and whether the assignment is
+    still to come (`delayed_topology_request`: Pending or Ready), and writes them back unchanged.
+    """
 
     name: str = "main"
     flavors: dict[str, str] = {}
     resource_usage: dict[str, str | int | float] = {}
     count: int = 0
+    topology_assignment: TopologyAssignment | None = None
+    delayed_topology_request: str | None = None
 
 
 class Admission(ApiBranch, frozen=True):
