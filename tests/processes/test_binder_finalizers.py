@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.backoff import longest
 from tests.support.conformance import fact_of
 from tests.support.logs import TestLog
 from tests.support.playing import cluster_queue
@@ -188,7 +189,7 @@ def test_the_finalizers_of_others_stay() -> None:
     # It has changed once more meanwhile: later.
     held.answer(again, 422, {"reason": "Invalid"})
     assert held.calls() == []
-    held.log.now_ms = UnixMs(held.log.now_ms + 1000)
+    held.log.now_ms = UnixMs(held.log.now_ms + longest(1000))
     assert len(held.calls()) == 1
 
 

@@ -17,9 +17,11 @@ from tests.processes.test_binder_decide import (
     reserved,
     with_queues,
 )
+from tests.support.backoff import longest
 from tests.support.conformance import fact_of
 from tests.support.playing import cluster_queue
 
+from headgate.core.engine.budget import UNDER_WAY_MAX, Budget, BudgetSettings, Load
 from headgate.core.machine import Call
 from headgate.events import facts
 from headgate.events.decisions import WorkloadSkipped
@@ -42,7 +44,6 @@ from headgate.events.queueing import (
     WorkloadReleased,
     WorkloadWoken,
 )
-from headgate.processes.binder.budget import UNDER_WAY_MAX, Budget, BudgetSettings, Load
 from headgate.processes.binder.queue_statuses import QUEUES_BUDGET
 from headgate.processes.binder.workload_statuses import (
     REPEAT_MS,
@@ -392,7 +393,8 @@ def test_what_an_admission_writes_is_taken_from_whoever_had_it() -> None:
     """A reservation under another manager's name would be refused for ever."""
     bound, call = with_check()
     bound.answer(call, 409, **conflict(".status.admission.clusterQueue"))
-    bound.later(1000)
+    assert bound.rest()[1] == []
+    bound.later(longest(1000))
     (again,) = bound.writes()
     assert again.query["force"] == "true"
 

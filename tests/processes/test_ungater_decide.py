@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.backoff import backs_off, longest
 from tests.support.logs import TestLog
 
 from headgate.core.machine import Append, Call, Committed, Completed, Settled, WakeAt
@@ -229,8 +230,8 @@ def test_a_conflict_is_tried_again_later() -> None:
     for wait in (1000, 2000):
         made.answer(made.call(), 409, reason="Conflict")
         assert made.rest() == ([], [])
-        assert made.wake_at == made.log.now_ms + wait
-        made.log.now_ms = UnixMs(made.log.now_ms + wait)
+        assert backs_off(made.log.now_ms, made.wake_at, wait)
+        made.log.now_ms = UnixMs(made.log.now_ms + longest(wait))
     made.answer(made.call())
     assert len(made.rest()[0]) == 1
 

@@ -1,8 +1,7 @@
 """
 Outcomes: how machines read the final answers of the API server.
 
-A refusal's words come from the `metav1.Status` in the answer's body. Machines that may ask again wait longer each time,
-by `backoff_ms`, which has no jitter: the time comes from `Settled`, and equal histories must wait equally.
+A refusal's words come from the `metav1.Status` in the answer's body.
 """
 
 from typing import Final
@@ -10,9 +9,6 @@ from typing import Final
 import msgspec
 
 from headgate.core.machine import Completed
-
-BACKOFF_MIN_MS: Final = 1000
-BACKOFF_MAX_MS: Final = 300_000
 
 CONFLICT: Final = 409
 NOT_FOUND: Final = 404
@@ -65,8 +61,3 @@ def field_conflicts(completed: Completed) -> tuple[str, ...]:
         return ()
     causes = status.details.causes if status.details is not None else ()
     return tuple(cause.field for cause in causes if cause.reason == "FieldManagerConflict")
-
-
-def backoff_ms(failures: int) -> int:
-    """How long to wait after this many failures in a row: a second, doubled each time, five minutes at most."""
-    return int(min(BACKOFF_MIN_MS << min(max(failures, 1) - 1, 20), BACKOFF_MAX_MS))

@@ -15,14 +15,14 @@ back as a fact, and that is the only trace in the log; until then the answer is 
 is repeated, which changes nothing. The uid in it keeps it from a Workload that was made anew under its name.
 """
 
-from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from headgate.core import conditions
 from headgate.core.about import about
+from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.leaving import is_target
 from headgate.core.machine import MERGE_PATCH, Call, Command, Completed
-from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
+from headgate.core.outcomes import NOT_FOUND, is_success
 from headgate.core.state import PENDING, Stage, State, Workload
 from headgate.core.status import workload_path
 from headgate.events import facts, queueing
@@ -66,21 +66,18 @@ class Deactivations:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict()
+        self._queue: WorkQueue[WorkloadKey] = WorkQueue(CALLS_MAX)
         for key, workload in state.workloads.items():
             with about("Workload", key):
                 if is_to_be_deactivated(workload):
-                    self._dirty[key] = None
+                    self._queue.add(key)
         self._calls: dict[str, _Call] = {}
         self._done: dict[WorkloadKey, _Version] = {}
-        self._refused: list[WorkloadKey] = []
-        self._failures: dict[WorkloadKey, int] = {}
-        self._retry_at: dict[WorkloadKey, UnixMs] = {}
 
     def on_event(self, event: Event) -> None:
         """Note the two things after which a workload may have to be switched off, and what ends it."""
         if isinstance(event, facts.WorkloadObserved | facts.WorkloadDeleted | queueing.WorkloadEvicted):
-            self._dirty[event.workload] = None
+            self._queue.add(event.workload)
 
     def on_completed(self, completed: Completed) -> None:
         """A call has ended. One that was refused is made again, later each time; what is gone needs none."""
@@ -89,40 +86,28 @@ class Deactivations:
             return
         if is_success(completed) or completed.status == NOT_FOUND:
             self._done[call.workload] = call.version
-            self._failures.pop(call.workload, None)
-            # It may have been made anew, or switched on again, while the call was under way.
-            self._dirty[call.workload] = None
+            self._queue.done(call.workload)
         else:
-            self._refused.append(call.workload)
+            self._queue.retry(call.workload)
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
         """Switch off what has to be, as far as there is room for calls. Returns when to look again."""
-        for key in self._refused:
-            self._failures[key] = self._failures.get(key, 0) + 1
-            self._retry_at[key] = UnixMs(now_ms + backoff_ms(self._failures[key]))
-        self._refused.clear()
-        for key in [key for key, at_ms in self._retry_at.items() if at_ms <= now_ms]:
-            del self._retry_at[key]
-            self._dirty[key] = None
-        while self._dirty and len(self._calls) < CALLS_MAX:
-            key = self._dirty.popitem(last=False)[0]
+        for key in self._queue.ready(now_ms):
             with about("Workload", key):
                 self._look_at(key, calls)
-        return min(self._retry_at.values(), default=None)
+        return self._queue.next_at(now_ms)
 
     def _look_at(self, key: WorkloadKey, calls: list[Command]) -> None:
-        call_id = f"deactivate/{key}"
-        if call_id in self._calls:
-            return
         workload = self._state.workloads.get(key)
         if workload is None or not is_to_be_deactivated(workload):
             self._done.pop(key, None)
-            self._failures.pop(key, None)
-            self._retry_at.pop(key, None)
+            self._queue.forget(key)
             return
         version = _Version(workload.uid, workload.generation)
-        if key in self._retry_at or self._done.get(key) == version:
+        if self._done.get(key) == version:
             return
+        call_id = f"deactivate/{key}"
+        self._queue.begin(key)
         self._calls[call_id] = _Call(key, version)
         calls.append(
             Call(

@@ -13,6 +13,7 @@ repetition. Events tell what happens while the binder leads, and nothing of befo
 
 from typing import Final
 
+from headgate.core.engine.budget import Load
 from headgate.core.machine import (
     Append,
     Changed,
@@ -32,7 +33,6 @@ from headgate.events.base import Producer
 from headgate.events.commit import Position
 from headgate.events.ids import UnixMs
 from headgate.events.registry import Event
-from headgate.processes.binder.budget import Load
 from headgate.processes.binder.deactivations import Deactivations
 from headgate.processes.binder.events import Events, Told
 from headgate.processes.binder.finalizers import Finalizers

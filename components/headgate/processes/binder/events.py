@@ -25,6 +25,7 @@ from typing import Final, Literal, NamedTuple, assert_never
 import msgspec
 
 from headgate.core import conditions, event_notes
+from headgate.core.engine.budget import Budget, BudgetSettings, Load
 from headgate.core.event_notes import JOB_KEPT, WORKLOAD_KEPT
 from headgate.core.families import NO_VARIANT, VARIANT_EVICTED
 from headgate.core.jobs.kinds import kind_of, shown_name
@@ -41,7 +42,6 @@ from headgate.events import decisions, effects, facts, queueing
 from headgate.events.commit import Position
 from headgate.events.ids import JobKey, JobRef, UnixMs, WorkloadKey, split_key
 from headgate.events.registry import Event
-from headgate.processes.binder.budget import Budget, BudgetSettings, Load
 from headgate.processes.binder.retention import Deleted
 
 Told = Literal["off", "summary", "all"]

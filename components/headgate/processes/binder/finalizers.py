@@ -14,17 +14,17 @@ JSON patch that tests the list it changes: neither needs a resource version, and
 the test fails somebody else has one too, and the list is read first.
 """
 
-from collections import OrderedDict
 from typing import Final, NamedTuple
 
 import msgspec
 
 from headgate.core import owners
 from headgate.core.about import about
+from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.ingest import FINALIZER
 from headgate.core.injection import needs_restoring
 from headgate.core.machine import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Call, Command, Completed
-from headgate.core.outcomes import INVALID, NOT_FOUND, backoff_ms, is_success
+from headgate.core.outcomes import INVALID, NOT_FOUND, is_success
 from headgate.core.quarantine import is_aside, is_charged
 from headgate.core.state import HOLDS_QUOTA, ClusterQueueRecord, FlavorRecord, Stage, State, Workload
 from headgate.core.status import API_VERSION, FIELD_MANAGER, Json, apply_query, workload_path
@@ -97,23 +97,20 @@ class Finalizers:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._dirty: OrderedDict[Object, None] = OrderedDict()
+        self._queue: WorkQueue[Object] = WorkQueue(CALLS_MAX)
         for key, workload in state.workloads.items():
             if workload.finalizer:
-                self._dirty[Object("workloads", key)] = None
+                self._queue.add(Object("workloads", key))
         self._look_at_all("clusterqueues", state.cluster_queues)
         self._look_at_all("resourceflavors", state.flavors)
         self._calls: dict[str, _Call] = {}
         self._next_calls: list[Command] = []
         self._done: dict[Object, tuple[str, bool]] = {}
         """What the API server has agreed to and no fact shows yet: uid, and whether it has the finalizer."""
-        self._failures: dict[Object, int] = {}
-        self._failed: list[Object] = []
-        self._retry_at: dict[Object, UnixMs] = {}
 
     def _look_at_all(self, resource: str, names: dict[str, ClusterQueueRecord] | dict[str, FlavorRecord]) -> None:
         for name in names:
-            self._dirty[Object(resource, name)] = None
+            self._queue.add(Object(resource, name))
 
     # --- what the log says -----------------------------------------------------------------------------------------
 
@@ -121,13 +118,13 @@ class Finalizers:
         """Note after what a finalizer may be missing, or have had its time."""
         match event:
             case facts.OwnerGone():
-                self._dirty[Object("workloads", event.workload)] = None
+                self._queue.add(Object("workloads", event.workload))
             case facts.WorkloadObserved() | facts.WorkloadDeleted():
                 self._shown(Object("workloads", event.workload))
             case effects.StatusApplied() if event.finalizer_removed:
                 self._shown(Object("workloads", event.workload))
             case queueing.WorkloadFinished() | queueing.WorkloadReleased():
-                self._dirty[Object("workloads", event.workload)] = None
+                self._queue.add(Object("workloads", event.workload))
             case facts.JobObserved():
                 self._look_at_workload_of(event.job, event.spec.uid)
             case facts.JobDeleted():
@@ -146,22 +143,22 @@ class Finalizers:
 
     def _shown(self, which: Object) -> None:
         self._done.pop(which, None)
-        self._dirty[which] = None
+        self._queue.add(which)
 
     def _look_at_workload_of(self, job: JobKey, uid: str) -> None:
         workload = owners.workload_of(self._state, job, uid)
         if workload is not None and workload.deleting:
-            self._dirty[Object("workloads", workload.key)] = None
+            self._queue.add(Object("workloads", workload.key))
 
     def _look_at_deleted_queues(self) -> None:
         for name, record in self._state.cluster_queues.items():
             if record.deleting:
-                self._dirty[Object("clusterqueues", name)] = None
+                self._queue.add(Object("clusterqueues", name))
 
     def _look_at_deleted_flavors(self) -> None:
         for name, record in self._state.flavors.items():
             if record.deleting:
-                self._dirty[Object("resourceflavors", name)] = None
+                self._queue.add(Object("resourceflavors", name))
 
     # --- deciding --------------------------------------------------------------------------------------------------
 
@@ -194,41 +191,32 @@ class Finalizers:
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
         """Set and remove what has to be, as far as there is room for calls. Returns when to look again."""
-        for which in self._failed:
-            self._failures[which] = self._failures.get(which, 0) + 1
-            self._retry_at[which] = UnixMs(now_ms + backoff_ms(self._failures[which]))
-        self._failed.clear()
-        for which in [which for which, at_ms in self._retry_at.items() if at_ms <= now_ms]:
-            del self._retry_at[which]
-            self._dirty[which] = None
         calls += self._next_calls
         self._next_calls.clear()
-        if self._state.synced:
-            while self._dirty and len(self._calls) < CALLS_MAX:
-                which = self._dirty.popitem(last=False)[0]
-                if not is_aside(self._state, _KIND_OF[which.resource], which.key, Producer.BINDER):
-                    with about(_KIND_OF[which.resource], which.key):
-                        self._look_at(which, calls)
-        return min(self._retry_at.values(), default=None)
+        if not self._state.synced:
+            return None
+        for which in self._queue.ready(now_ms):
+            if not is_aside(self._state, _KIND_OF[which.resource], which.key, Producer.BINDER):
+                with about(_KIND_OF[which.resource], which.key):
+                    self._look_at(which, calls)
+        return self._queue.next_at(now_ms)
 
     def _look_at(self, which: Object, calls: list[Command]) -> None:
-        call_id = _call_id(which)
         held = self._find(which)
         if held is None or not held.uid:
             self._forget(which)
             return
-        if call_id in self._calls or which in self._retry_at:
-            return
         wanted = self._wanted(which, held)
         if held.finalizer == wanted or self._done.get(which) == (held.uid, wanted):
             return
+        call_id = _call_id(which)
+        self._queue.begin(which)
         self._calls[call_id] = _Call(which, held.uid, wanted)
         calls.append(_setting(call_id, which, held.uid) if wanted else _removal(call_id, which, held.uid, [FINALIZER]))
 
     def _forget(self, which: Object) -> None:
         self._done.pop(which, None)
-        self._failures.pop(which, None)
-        self._retry_at.pop(which, None)
+        self._queue.forget(which)
 
     # --- outcomes --------------------------------------------------------------------------------------------------
 
@@ -255,11 +243,10 @@ class Finalizers:
         elif call.reads and is_success(completed):
             self._on_read(call, completed)
         elif is_success(completed) or completed.status == NOT_FOUND:
-            self._failures.pop(call.object, None)
             self._done[call.object] = (call.uid, call.wanted)
-            self._dirty[call.object] = None
+            self._queue.done(call.object)
         else:
-            self._failed.append(call.object)
+            self._queue.retry(call.object)
         is_over = completed.call_id not in self._calls and call.object.resource == "workloads"
         return WorkloadKey(call.object.key) if is_over else None
 
@@ -267,10 +254,11 @@ class Finalizers:
         try:
             metadata = msgspec.json.decode(completed.body, type=_WithMetadata).metadata
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            self._failed.append(call.object)
+            self._queue.retry(call.object)
             return
         if metadata.uid != call.uid or FINALIZER not in metadata.finalizers:
             self._done[call.object] = (call.uid, call.wanted)
+            self._queue.done(call.object)
             return
         # A refusal of this one means that the list has changed meanwhile: it is looked at again later.
         self._calls[completed.call_id] = msgspec.structs.replace(call, reads=False, knows=True)

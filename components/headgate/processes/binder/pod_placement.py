@@ -14,9 +14,10 @@ from typing import Final
 import msgspec
 
 from headgate.core.about import about
+from headgate.core.engine.work_queue import backoff_ms
 from headgate.core.ingest import SCHEDULER_NAME
 from headgate.core.machine import Call, Command, Completed
-from headgate.core.outcomes import CONFLICT, Refusal, backoff_ms, is_success, refusal
+from headgate.core.outcomes import CONFLICT, Refusal, is_success, refusal
 from headgate.core.quarantine import is_aside
 from headgate.core.room import Ask, Room, ask_of
 from headgate.core.state import PodRecord, State
@@ -129,7 +130,7 @@ class PodPlacement:
         for key in self._refused:
             record = self._state.pods.get(key)
             if record is not None:
-                self._retry_at[key] = UnixMs(now_ms + backoff_ms(record.refusals))
+                self._retry_at[key] = UnixMs(now_ms + backoff_ms(record.refusals, key))
         self._refused.clear()
         for key in [key for key, at_ms in self._retry_at.items() if at_ms <= now_ms]:
             del self._retry_at[key]

@@ -26,8 +26,10 @@ import msgspec
 from headgate.core import conditions
 from headgate.core.about import about
 from headgate.core.activeness import ACTIVE
+from headgate.core.engine.budget import Budget, BudgetSettings, Load
+from headgate.core.engine.work_queue import backoff_ms
 from headgate.core.machine import APPLY_PATCH, Call, Command, Completed
-from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
+from headgate.core.outcomes import NOT_FOUND, is_success
 from headgate.core.places import local_queue_of
 from headgate.core.quarantine import is_aside
 from headgate.core.queue_shares import QueueShares
@@ -50,7 +52,6 @@ from headgate.events.base import Producer
 from headgate.events.ids import LocalQueueKey, UnixMs, WorkloadKey
 from headgate.events.objects import Condition, ReclaimablePod
 from headgate.events.registry import Event
-from headgate.processes.binder.budget import Budget, BudgetSettings, Load
 from headgate.processes.binder.workload_statuses import WORKLOAD_EVENTS
 
 INTERVAL_MS: Final = 1000
@@ -275,7 +276,7 @@ class QueueStatuses:
         for queue in self._failed:
             failed = self._written.setdefault(queue, _Written())
             failed.failures += 1
-            failed.due_ms = UnixMs(now_ms + backoff_ms(failed.failures))
+            failed.due_ms = UnixMs(now_ms + backoff_ms(failed.failures, queue.key))
             self._note((queue,))
         self._failed.clear()
         if not self._state.synced:

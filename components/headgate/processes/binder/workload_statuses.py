@@ -37,9 +37,11 @@ from typing import Final
 import msgspec
 
 from headgate.core.about import about
+from headgate.core.engine.budget import Budget, BudgetSettings, Load
+from headgate.core.engine.work_queue import backoff_ms
 from headgate.core.families import relatives
 from headgate.core.machine import APPLY_PATCH, MERGE_PATCH, Call, Command, Completed
-from headgate.core.outcomes import CONFLICT, INVALID, backoff_ms, field_conflicts, is_success, refusal
+from headgate.core.outcomes import CONFLICT, INVALID, field_conflicts, is_success, refusal
 from headgate.core.owners import is_run_here, workload_of
 from headgate.core.quarantine import QUARANTINED
 from headgate.core.state import PENDING, State, Workload
@@ -65,7 +67,6 @@ from headgate.events import decisions, effects, facts, queueing
 from headgate.events.ids import Uid, UnixMs, WorkloadKey
 from headgate.events.objects import WorkloadStatus
 from headgate.events.registry import Event
-from headgate.processes.binder.budget import Budget, BudgetSettings, Load
 from headgate.processes.binder.finalizers import Finalizers
 from headgate.processes.binder.set_aside import lifted
 
@@ -311,7 +312,7 @@ class WorkloadStatuses:
         """Write what has to be written, as far as there is room for calls. Returns when to look again."""
         for key in self._to_retry:
             self._conflicts[key] = self._conflicts.get(key, 0) + 1
-            self._retry_at[key] = UnixMs(now_ms + backoff_ms(self._conflicts[key]))
+            self._retry_at[key] = UnixMs(now_ms + backoff_ms(self._conflicts[key], key))
         self._to_retry.clear()
         for key in [key for key, at_ms in self._retry_at.items() if at_ms <= now_ms]:
             del self._retry_at[key]

@@ -19,13 +19,13 @@ Job is under way at a time, and it stays so until its effect is folded. An actio
 again when the Job has changed; a conflict is tried again later by itself.
 """
 
-from collections import OrderedDict
 from typing import Final, Literal
 
 import msgspec
 
 from headgate.core import owners
 from headgate.core.about import about
+from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.injection import (
     InjectionError,
     needs_restoring,
@@ -49,7 +49,7 @@ from headgate.core.machine import (
     Stimulus,
     WakeAt,
 )
-from headgate.core.outcomes import CONFLICT, INVALID, backoff_ms, is_success, refusal
+from headgate.core.outcomes import CONFLICT, INVALID, is_success, refusal
 from headgate.core.quarantine import about_event, has_workload_aside, is_about_aside, is_aside
 from headgate.core.slices import is_elastic
 from headgate.core.state import JobRecord, Stage, State, Workload
@@ -106,16 +106,12 @@ class Ungater:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self._dirty: OrderedDict[JobKey, None] = OrderedDict.fromkeys(state.jobs)
+        self._queue = WorkQueue(ACTIONS_MAX, keys=state.jobs)
         self._synced = state.synced
         self._effects: list[Event] = []
         self._actions: dict[str, _Action] = {}
-        self._busy: dict[JobKey, None] = {}
         self._restored: dict[JobKey, Job] = {}
         self._stopped: dict[JobKey, None] = {}
-        self._conflicts: dict[JobKey, int] = {}
-        self._to_retry: list[JobKey] = []
-        self._retry_at: dict[JobKey, UnixMs] = {}
         self._next_calls: list[Command] = []
         self._pod_gates = PodGates(state)
 
@@ -146,27 +142,24 @@ class Ungater:
         match event:
             case facts.JobObserved():
                 self._stopped.pop(event.job, None)
-                self._dirty[event.job] = None
+                self._queue.add(event.job)
             case effects.WorkloadCreateRejected():
-                self._dirty[event.job] = None
+                self._queue.add(event.job)
             case facts.JobDeleted():
                 self._forget(event.job)
             case effects.JobStarted() | effects.JobStartRejected() | effects.JobStopped() | effects.JobStopRejected():
-                self._busy.pop(event.job, None)
-                self._conflicts.pop(event.job, None)
-                self._dirty[event.job] = None
+                self._queue.add(event.job)
+                self._queue.done(event.job)
                 if isinstance(event, effects.JobStopped):
                     # The Job in the state is the one from before: not to be stopped again until it shows.
                     self._stopped[event.job] = None
             case facts.InformersSynced():
                 if not self._synced:
                     self._synced = True
-                    self._dirty |= OrderedDict.fromkeys(self.state.jobs)
+                    self._queue.add_all(self.state.jobs)
             case facts.ResourceFlavorObserved():
                 # A start may have waited for its flavor.
-                self._dirty |= OrderedDict.fromkeys(
-                    key for key, record in self.state.jobs.items() if record.action_refused
-                )
+                self._queue.add_all(key for key, record in self.state.jobs.items() if record.action_refused)
             case _:
                 pass
 
@@ -179,49 +172,35 @@ class Ungater:
         else:
             job = event.job if isinstance(event, facts.WorkloadDeleted) else None
         if job:
-            self._dirty[job] = None
+            self._queue.add(job)
 
     def _forget(self, job: JobKey) -> None:
         self._restored.pop(job, None)
         self._stopped.pop(job, None)
-        self._conflicts.pop(job, None)
-        self._retry_at.pop(job, None)
+        self._queue.forget(job)
 
     # --- deciding --------------------------------------------------------------------------------------------------
 
     def _settle(self, now_ms: UnixMs) -> list[Command]:
-        self._back_off(now_ms)
         calls, self._next_calls = self._next_calls, []
-        while self._dirty and len(self._actions) < ACTIONS_MAX:
-            key = self._dirty.popitem(last=False)[0]
+        for key in self._queue.ready(now_ms):
             with about("Job", key):
                 self._look_at(key, calls)
-        retry_at = [*self._retry_at.values()]
-        ungate_at = self._pod_gates.settle(now_ms, calls)
-        if ungate_at is not None:
-            retry_at.append(ungate_at)
+        wakes = (self._pod_gates.settle(now_ms, calls), self._queue.next_at(now_ms))
+        due = [at_ms for at_ms in wakes if at_ms is not None]
         events = self._effects[:EVENTS_MAX]
         del self._effects[:EVENTS_MAX]
         commands: list[Command] = []
         if events:
             commands.append(Append(events=tuple(events), decided_at=self.state.position))
         commands.extend(calls)
-        if retry_at:
-            commands.append(WakeAt(min(retry_at)))
+        if due:
+            commands.append(WakeAt(min(due)))
         return commands
-
-    def _back_off(self, now_ms: UnixMs) -> None:
-        for key in self._to_retry:
-            self._conflicts[key] = self._conflicts.get(key, 0) + 1
-            self._retry_at[key] = UnixMs(now_ms + backoff_ms(self._conflicts[key]))
-        self._to_retry.clear()
-        for key in [key for key, at_ms in self._retry_at.items() if at_ms <= now_ms]:
-            del self._retry_at[key]
-            self._dirty[key] = None
 
     def _look_at(self, key: JobKey, calls: list[Command]) -> None:
         record = self.state.jobs.get(key)
-        if record is None or key in self._busy or key in self._retry_at:
+        if record is None:
             return
         job = record.job
         if job.finished is not None or job.deleting:
@@ -268,7 +247,7 @@ class Ungater:
         except InjectionError as error:
             if record.action_refused:
                 return
-            self._busy[key] = None
+            self._queue.begin(key)
             self._effects.append(
                 effects.JobStartRejected(
                     job=key,
@@ -291,7 +270,8 @@ class Ungater:
 
     def _act(self, action: _Action, calls: list[Command], first: _Step = "patch") -> None:
         """Make the next call of an action; the Job is busy until the action has ended and its effect is folded."""
-        self._busy[action.job] = None
+        if not self._queue.is_in_flight(action.job):
+            self._queue.begin(action.job)
         action = msgspec.structs.replace(action, step=first)
         call_id = f"{action.kind}/{action.job}"
         self._actions[call_id] = action
@@ -311,11 +291,10 @@ class Ungater:
         elif action.kind == "start" and action.step == "patch" and completed.status == INVALID:
             self._act(action, self._next_calls, first="reset")
         elif action.kind == "restore":
-            self._busy.pop(action.job, None)
-            self._dirty[action.job] = None
+            self._queue.add(action.job)
+            self._queue.done(action.job)
         elif completed.status == CONFLICT:
-            self._busy.pop(action.job, None)
-            self._to_retry.append(action.job)
+            self._queue.retry(action.job)
         else:
             self._effects.append(_effect(action, completed))
 

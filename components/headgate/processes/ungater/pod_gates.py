@@ -9,16 +9,16 @@ Level-triggered on the state: a pod whose gate was removed shows it through the 
 answer to it, is kept here. A pod that could not be patched is tried again later; one that is gone is forgotten.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from headgate.core.about import about
+from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.jobs.kinds import owner_key
 from headgate.core.machine import MERGE_PATCH, Call, Command, Completed
-from headgate.core.outcomes import NOT_FOUND, backoff_ms, is_success
+from headgate.core.outcomes import NOT_FOUND, is_success
 from headgate.core.owners import workload_of
 from headgate.core.quarantine import is_aside
 from headgate.core.slices import ELASTIC_GATE
@@ -41,13 +41,13 @@ class PodGates:
         self._pods: dict[str, dict[PodKey, None]] = {}
         """Uid of an elastic Job -> its pods. Bounded by the pods there are."""
         self._owner_of: dict[PodKey, str] = {}
-        self._dirty: OrderedDict[str, None] = OrderedDict()
+        self._jobs: WorkQueue[str] = WorkQueue(CALLS_MAX)
+        """Jobs of whose pods some may run, by uid."""
+        self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX)
+        """Pods that are being patched, and those that are to be tried again."""
         self._calls: dict[str, PodKey] = {}
         self._ungated: dict[PodKey, str] = {}
         """Pods whose gate the API server has removed, by uid, until the watch shows it."""
-        self._failures: dict[PodKey, int] = {}
-        self._failed: list[PodKey] = []
-        self._retry_at: dict[PodKey, UnixMs] = {}
         for key in state.pods:
             with about("Pod", key):
                 self._see(key)
@@ -65,7 +65,7 @@ class PodGates:
     def look_at(self, job_uid: str) -> None:
         """Something has happened to a Job or its workloads."""
         if job_uid in self._pods:
-            self._dirty[job_uid] = None
+            self._jobs.add(job_uid)
 
     def _see(self, key: PodKey) -> None:
         record = self._state.pods.get(key)
@@ -78,15 +78,16 @@ class PodGates:
             if not is_gated(record) or self._ungated.get(key, record.pod.uid) != record.pod.uid:
                 self._ungated.pop(key, None)
         if owner:
-            self._dirty[owner] = None
+            self._jobs.add(owner)
 
     def _is_elastic(self, key: PodKey, owner: OwnerReference) -> bool:
         job = self._state.jobs.get(owner_key(split_key(key)[0], owner))
         return job is not None and job.job.uid == owner.uid and job.job.elastic
 
     def _forget(self, key: PodKey, owner: str) -> None:
-        for table in (self._ungated, self._failures, self._retry_at, self._owner_of):
-            table.pop(key, None)
+        self._queue.forget(key)
+        self._ungated.pop(key, None)
+        self._owner_of.pop(key, None)
         pods = self._pods.get(owner, {})
         pods.pop(key, None)
         if not pods:
@@ -96,32 +97,31 @@ class PodGates:
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
         """Remove the gates that are due. Returns when the next is tried again."""
-        for key in self._failed:
-            self._failures[key] = self._failures.get(key, 0) + 1
-            self._retry_at[key] = UnixMs(now_ms + backoff_ms(self._failures[key]))
-        self._failed.clear()
-        for key in [key for key, at_ms in self._retry_at.items() if at_ms <= now_ms]:
-            del self._retry_at[key]
+        for key in self._queue.ready(now_ms):
             self.look_at(self._owner_of.get(key, ""))
-        while self._dirty and len(self._calls) < CALLS_MAX:
-            self._ungate(self._dirty.popitem(last=False)[0], calls)
-        return min(self._retry_at.values(), default=None)
+        if self._queue.has_room():
+            for job_uid in self._jobs.ready(now_ms):
+                self._ungate(job_uid, calls)
+                if not self._queue.has_room():
+                    break
+        return self._queue.next_at(now_ms)
 
     def _ungate(self, job_uid: str, calls: list[Command]) -> None:
         """Remove the gates of as many of a Job's pods as may run besides those that run already."""
         pods = {key: self._state.pods[key] for key in sorted(self._pods.get(job_uid, {}))}
-        under_way = set(self._calls.values())
         room = self._granted(job_uid, pods) - sum(
-            not is_gated(record) or key in under_way or key in self._ungated for key, record in pods.items()
+            not is_gated(record) or self._queue.is_in_flight(key) or key in self._ungated
+            for key, record in pods.items()
         )
         for key, record in pods.items():
-            if room <= 0 or len(self._calls) >= CALLS_MAX:
+            if room <= 0 or not self._queue.has_room():
                 break
-            if is_gated(record) and not record.pod.deleting and key not in under_way and key not in self._ungated:
-                room -= 1
-                if key not in self._retry_at and not is_aside(self._state, "Pod", key, Producer.UNGATER):
-                    with about("Pod", key):
-                        calls.append(self._call(key, record))
+            if not is_gated(record) or record.pod.deleting or key in self._ungated or self._queue.is_in_flight(key):
+                continue
+            room -= 1
+            if not self._queue.is_backing_off(key) and not is_aside(self._state, "Pod", key, Producer.UNGATER):
+                with about("Pod", key):
+                    calls.append(self._call(key, record))
 
     def _granted(self, job_uid: str, pods: Mapping[PodKey, PodRecord]) -> int:
         owned = ((key, pod.pod.owner) for key, pod in pods.items())
@@ -135,6 +135,7 @@ class PodGates:
         gates = [gate for gate in record.pod.spec.scheduling_gates if gate.name != ELASTIC_GATE]
         namespace, name = split_key(key)
         call_id = f"ungate/{key}"
+        self._queue.begin(key)
         self._calls[call_id] = key
         return Call(
             id=call_id,
@@ -154,12 +155,12 @@ class PodGates:
         if key is None:
             return
         record = self._state.pods.get(key)
-        if is_success(completed):
-            self._failures.pop(key, None)
-            if record is not None and is_gated(record):
-                self._ungated[key] = record.pod.uid
-        elif completed.status != NOT_FOUND:
-            self._failed.append(key)
+        if is_success(completed) and record is not None and is_gated(record):
+            self._ungated[key] = record.pod.uid
+        if is_success(completed) or completed.status == NOT_FOUND:
+            self._queue.done(key)
+        else:
+            self._queue.retry(key)
         self.look_at(self._owner_of.get(key, ""))
 
 
