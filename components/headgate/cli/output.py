@@ -52,7 +52,14 @@ def console(*, stderr: bool = False) -> "Console":
 
 def plain(data: Any) -> Any:
     """Structs, enums and tuples as values that JSON and YAML have."""
-    return msgspec.to_builtins(data, str_keys=True)
+    return msgspec.to_builtins(data, str_keys=True, enc_hook=_part)
+
+
+def _part(value: object) -> object:
+    """What a state keeps in a form of its own, in a form that has an encoding."""
+    from headgate.core import sharing
+
+    return sharing.plain(value)
 
 
 def emit(data: Any, output: Output, table: Callable[[], None]) -> None:
@@ -61,7 +68,7 @@ def emit(data: Any, output: Output, table: Callable[[], None]) -> None:
         case Output.TABLE:
             table()
         case Output.JSON:
-            sys.stdout.write(msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n")
+            sys.stdout.write(msgspec.json.format(msgspec.json.encode(data, enc_hook=_part), indent=2).decode() + "\n")
         case Output.YAML:
             sys.stdout.write(_yaml(data))
 
@@ -71,7 +78,7 @@ def emit_one(data: Any, output: Output) -> None:
     if output is Output.YAML:
         sys.stdout.write("---\n" + _yaml(data))
     else:
-        sys.stdout.write(msgspec.json.encode(data).decode() + "\n")
+        sys.stdout.write(msgspec.json.encode(data, enc_hook=_part).decode() + "\n")
     sys.stdout.flush()
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.core import sharing
 from headgate.core.fold import TABLES
 from headgate.core.lines import aside_of, is_in_line, line_of, summaries
 from headgate.core.standing import standing
@@ -62,7 +63,7 @@ def overview(state: State) -> dict[str, Any]:
     """What a state is, without its rows: the plain fields and the size of each table."""
     return {
         "cell": state.cell,
-        **{name: msgspec.to_builtins(getattr(state, name)) for name in PLAIN},
+        **{name: msgspec.to_builtins(getattr(state, name), enc_hook=sharing.plain) for name in PLAIN},
         "tables": {name: len(getattr(state, name)) for name in KEYED},
     }
 
@@ -85,7 +86,7 @@ def table(state: State, name: str, *, limit: int, after: str = "", namespaces: t
     answer: dict[str, Any] = {
         "position": state.position,
         "table": name,
-        "rows": {key: msgspec.to_builtins(rows[key]) for key in shown},
+        "rows": {key: msgspec.to_builtins(rows[key], enc_hook=sharing.plain) for key in shown},
     }
     if len(keys) > limit:
         answer["next"] = shown[-1]
