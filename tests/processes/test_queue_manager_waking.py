@@ -12,7 +12,7 @@ from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration, FairSharingConfiguration, WakePolicyName
 from headgate.events.decisions import QuotaReserved
-from headgate.events.ids import WorkloadKey
+from headgate.events.ids import Seq, WorkloadKey
 from headgate.events.objects import Admission, Condition, LabelSelector, Preemption
 from headgate.events.queueing import (
     Head,
@@ -24,6 +24,7 @@ from headgate.events.queueing import (
     WorkloadQueued,
     WorkloadWoken,
 )
+from headgate.processes.queue_manager.draft import Draft
 from headgate.processes.queue_manager.offering import OFFER_DEPTH
 
 each_policy = pytest.mark.parametrize("policy", get_args(WakePolicyName))
@@ -592,6 +593,21 @@ def test_a_head_that_blocks_wakes_though_its_shape_sleeps(cell: QueueCell) -> No
     cell.settle()
     assert cell.offers()[0] == "w0"
     assert forgotten(cell.state, settled=True) == []
+
+
+def test_a_head_that_goes_on_itself_does_not_also_go_for_its_shape(cell: QueueCell) -> None:
+    """A cycle skips it, it goes on at once, and one more of its sleeping shape may be offered: nobody is, twice."""
+    held = a_full_queue(cell)
+    finish(cell, held[0])
+    cell.settle()
+    first, second = WorkloadKey("team/w0"), WorkloadKey("team/w1")
+    cell.skip(first, "queue", requeue_reason="FailedAfterNomination", needs=ONE_CPU)
+    draft = Draft(cell.state)
+    draft.say(
+        WorkloadWoken(workload=first, uid=cell[first].uid, cluster_queue="cq", by="", by_position=Seq(1), scope="queue")
+    )
+    draft.wake_alone(cell[second])
+    assert [key for *_, key in draft.ahead("cq")] == [first, second]
 
 
 def test_an_offer_that_a_parking_has_overtaken_is_void_unless_it_is_for_one_alone(cell: QueueCell) -> None:

@@ -125,6 +125,7 @@ class Draft:
         for rank, shape in self._alone.get(cluster_queue, {}).items():
             if self.is_asleep(cluster_queue, rank[-1]):
                 let.setdefault(shape, []).append(rank)
+        themselves = let.get(Shape(""), [])
         for shape, ranks in let.items():
-            others = [rank for rank, entered in coming if entered == shape]
+            others = [rank for rank, entered in coming if entered == shape and rank not in themselves]
             yield from heapq.nsmallest(len(ranks), [*ranks, *others])
