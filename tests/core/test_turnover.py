@@ -174,6 +174,34 @@ def test_quota_is_not_lent_that_its_queue_would_take_back_at_once() -> None:
     assert not cohort.rounds.preempted
 
 
+def test_nobody_passes_a_head_for_which_enough_comes_free_soon() -> None:
+    """Who may preempt nobody waits at the front for a while: what is admitted behind it would be in its way."""
+    cohort = Cohort()
+    cohort.turn_over("a")
+    cohort.submit("a/big", 3)
+    cohort.submit("a/small", 1)
+    cohort.run(50)
+    for number in range(10, 13):
+        assert cohort.stage("a/small") is not Stage.ADMITTED
+        cohort.finish(f"a/job-{number}")
+        cohort.run(50)
+    assert cohort.stage("a/big") is Stage.ADMITTED
+    assert not cohort.rounds.preempted
+
+
+def test_others_pass_a_head_that_has_waited_in_vain() -> None:
+    """The time at the front is bounded; then the queue is BestEffortFIFO again."""
+    cohort = Cohort()
+    cohort.turn_over("a")
+    cohort.submit("a/big", 3)
+    cohort.submit("a/small", 1)
+    cohort.run(turnover.RECLAIM_MS_MAX + 200)
+    cohort.finish("a/job-10")
+    cohort.run(50)
+    assert cohort.stage("a/small") is Stage.ADMITTED
+    assert cohort.stage("a/big") is not Stage.ADMITTED
+
+
 def test_the_wait_says_what_it_waits_for() -> None:
     """The verdict names those who would be preempted, until when it waits, and says so in words."""
     cohort = Cohort()

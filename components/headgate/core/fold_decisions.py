@@ -167,6 +167,7 @@ def _verdict(event: decisions.WorkloadSkipped, commit: Commit, seq: Seq, since: 
         needs=event.needs,
         targets=event.targets,
         until_ms=event.until_ms,
+        claims=event.claims,
     )
 
 

@@ -326,13 +326,13 @@ def end_claim(state: State, workload: Workload) -> None:
     Whoever was set aside because of what a head claimed may have it now. To be told before its verdict is forgotten.
 
     A head that blocks its ClusterQueue holds its claim on quota in every cycle, but uses none: what ends the claim is
-    for those behind it what freed quota is. A verdict that no quota fits claims nothing. Kueue does not retry anybody
-    for it, nor does the policy that retries as Kueue does.
+    for those behind it what freed quota is. A verdict that no quota fits claims nothing, nor one that says so. Kueue
+    does not retry anybody for it, nor does the policy that retries as Kueue does.
     """
     if state.configuration.wake_policy != "Bounded":
         return
     verdict = workload.verdict
-    if verdict is None or verdict.scope != "queue" or verdict.requeue_reason == "NoFit":
+    if verdict is None or verdict.scope != "queue" or verdict.requeue_reason == "NoFit" or not verdict.claims:
         return
     claimed = {flavor_resource: None for way in verdict.needs for flavor_resource in way}
     claimed.update(dict.fromkeys(verdict.short))

@@ -21,7 +21,7 @@ from headgate.core.appending import election_of
 from headgate.core.authority import author_of
 from headgate.core.quarantine import Treatments
 from headgate.core.refusing import Gate
-from headgate.core.rules import CYCLES_SINCE, RULES, SNAPSHOTS_SINCE, decides_alike
+from headgate.core.rules import CYCLES_SINCE, RULES, SNAPSHOTS_SINCE, WAITING_CYCLES_SINCE, decides_alike
 from headgate.core.state import State
 from headgate.core.verification.check import NOTHING, Check, Difference, OtherRules, opens_term
 from headgate.events.base import Producer
@@ -112,8 +112,8 @@ class Replay:
         self._decided: dict[Seq, tuple[Event, ...]] = {}
         self._names_needs = False
         """Whether a recorded verdict has named what it needs: from then on all that should must."""
-        self._knows_cycles = True
-        """Whether the scheduler's term was one by the rules of this release."""
+        self._rules = RULES[Producer.SCHEDULER]
+        """The rules of the scheduler's term."""
         self._terms: dict[Producer, LeaderElected] = {}
         self._other_rules: dict[tuple[Producer, int, str], int] = {}
         self._hashes: dict[Seq, tuple[str, str]] = {}
@@ -217,7 +217,7 @@ class Replay:
     def _compare(self, logged: LoggedCommit) -> Iterator[Difference]:
         election = opens_term(logged, Producer.SCHEDULER)
         if election is not None:
-            self._knows_cycles = decides_alike(Producer.SCHEDULER, election.rules, CYCLES_SINCE)
+            self._rules = election.rules
         elif logged.commit.producer is Producer.SCHEDULER:
             yield from self._compare_cycle(logged)
         for index, event in enumerate(logged.commit.events):
@@ -248,7 +248,8 @@ class Replay:
                 replayed=NOTHING,
             )
             return
-        if not self._knows_cycles:
+        waits = self.state.configuration.preemption_waits
+        if not decides_alike(Producer.SCHEDULER, self._rules, WAITING_CYCLES_SINCE if waits else CYCLES_SINCE):
             self._passed_over += 1
             return
         since = self.state.producers[Producer.SCHEDULER].last_seq

@@ -20,8 +20,8 @@ from headgate.events.base import Producer
 RULES: Final[Mapping[Producer, int]] = MappingProxyType(
     {
         Producer.INFORMER_BRIDGE: 0,
-        Producer.QUEUE_MANAGER: 1,
-        Producer.SCHEDULER: 0,
+        Producer.QUEUE_MANAGER: 2,
+        Producer.SCHEDULER: 1,
         Producer.BINDER: 1,
         Producer.UNGATER: 0,
         Producer.SNAPSHOTTER: 1,
@@ -31,7 +31,9 @@ RULES: Final[Mapping[Producer, int]] = MappingProxyType(
 SNAPSHOTS_SINCE: Final = 1
 """Before, states left out what a configuration does not set, so their hashes were others."""
 CYCLES_SINCE: Final = 0
-QUEUE_DECISIONS_SINCE: Final = 1
+WAITING_CYCLES_SINCE: Final = 1
+"""The same of cells in which heads wait before they preempt (`Configuration.preemption_waits`)."""
+QUEUE_DECISIONS_SINCE: Final = 2
 STATUSES_SINCE: Final = 1
 PLACEMENTS_SINCE: Final = 0
 JOB_RUNS_SINCE: Final = 0

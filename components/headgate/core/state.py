@@ -138,6 +138,7 @@ class Verdict(Note, frozen=True):
     since: Seq = Seq(0)
     targets: tuple[WorkloadKey, ...] = ()
     until_ms: UnixMs = UnixMs(0)
+    claims: bool = True
 
 
 REFUSED_MAX = 8

@@ -67,6 +67,8 @@ class WorkloadSkipped(EventBase, frozen=True, tag="workload.skipped"):
     must be available at once before a cycle can admit it. `last_tried_flavors` has, per pod set, resource to the index
     of the flavor that the scan stopped at, where flavors are left to try. `targets` are the workloads whose leaving it
     waits for, when it has preempted; with `until_ms` they are preempted only if not enough quota is free by then.
+    Without `targets` and with `until_ms` nobody passes it in its ClusterQueue until then. `claims` says whether it
+    keeps quota from others while it waits, so that the end of its wait leaves something to them.
     """
 
     workload: WorkloadKey
@@ -83,6 +85,7 @@ class WorkloadSkipped(EventBase, frozen=True, tag="workload.skipped"):
     needs: Needs = ()
     targets: tuple[WorkloadKey, ...] = ()
     until_ms: UnixMs = UnixMs(0)
+    claims: bool = True
 
 
 class WorkloadPreempted(EventBase, frozen=True, tag="workload.preempted"):

@@ -59,7 +59,9 @@ class Entry(msgspec.Struct):
     goes_on: bool = False
     """Whether some of its targets are left for the next cycle to preempt: they were too many for one."""
     until_ms: UnixMs = UnixMs(0)
-    """Until when it waits for quota to come free by itself before it preempts its targets; 0: it does not wait."""
+    """Until when it waits for quota to come free by itself, and preempts nobody; 0: it does not wait."""
+    claims: bool = False
+    """Whether quota was kept for it, so that others of the cycle did not get it."""
     replaces: Workload | None = None
     """The slice of its elastic job that it takes the place of."""
     migrates: Workload | None = None

@@ -41,6 +41,7 @@ from headgate.core.pods_ready import WAITING_FOR_PODS_READY, all_ready
 from headgate.core.preemption import can_always_reclaim, preempted_message
 from headgate.core.preemption_gates import is_closed
 from headgate.core.quota import Ledger, Node
+from headgate.core.reach import may_preempt
 from headgate.core.snapshot import Snapshot
 from headgate.core.state import FlavorResource, Stage, State, Workload
 from headgate.events.ids import UnixMs, WorkloadKey
@@ -55,6 +56,7 @@ _FITS_LATER = f"{_OVERLAPS}, but will fit after these preemptions complete"
 _FITS_WITHOUT_VICTIMS = "Workload will fit after the preemptions of other workloads complete"
 _GATED = "Workload requires preemption, but it's gated"
 _WAITS = ". Unless enough quota is free by {1}, {0} workload(s) will be preempted"
+_KEEPS = ". Enough quota will probably be free by {0}; until then its ClusterQueue admits nothing else before it"
 _WAITS_FOR_PODS = "waiting for all admitted workloads to be in PodsReady condition"
 
 
@@ -266,7 +268,11 @@ class _Process:
         entry.status, entry.requeue_reason = "skipped", FAILED_AFTER_NOMINATION
         entry.reason, entry.message = reason, message
         entry.contested = tree.has_moved
-        entry.short = ()
+        entry.short = _needed(entry) if self._configuration.preemption_waits else ()
+        if not entry.standing and self._would_preempt(entry) and self._comes_soon(entry, tree):
+            # Whoever took what is left would be preempted for it in one of the next cycles.
+            left = {fr: max(0, tree.snapshot.ledger.available(_node(entry), fr)) for fr in entry.usage}
+            self._charge(entry, tree, {fr: min(value, left[fr]) for fr, value in entry.usage.items() if left[fr]})
         if not self._on(gates.PRESERVE_SCAN_PROGRESS):
             entry.last_tried = ()
 
@@ -284,8 +290,15 @@ class _Process:
         Wait for others to leave of themselves, and keep the rest of this cycle from what is waited for.
 
         Not where the ClusterQueue gets back from everybody what it lends (reserveCapacityForUnreclaimablePreempt).
+        Where enough quota will probably come free soon, nobody passes it and all of it is kept for a while: whoever
+        took a part of it would be preempted for it.
         """
         entry.requeue_reason, entry.reason = NO_CANDIDATES, WAITING_FOR_QUOTA
+        if self._would_preempt(entry) and (until_ms := self._until_ms(entry, tree, turnover.RECLAIM_MS_MAX)):
+            self._charge(entry, tree, entry.usage)
+            entry.until_ms, entry.last_tried = until_ms, ()
+            entry.message += _KEEPS.format(rfc3339(until_ms))
+            return
         preemptor = self._on(gates.PRIORITIZE_PREEMPTOR_WORKLOADS) and entry.is_preemptor
         if preemptor or not can_always_reclaim(entry.queue):
             self._charge(entry, tree, _to_reserve(entry, tree.snapshot.ledger))
@@ -319,25 +332,35 @@ class _Process:
         Whoever has a higher priority than all its targets waits no longer than evicting them takes; whoever takes back
         what its ClusterQueue has lent, up to `RECLAIM_MS_MAX`. Nobody waits twice before it preempts.
         """
-        if not self._configuration.preemption_waits or self._victims_leave_at_once:
+        if not self._may_wait(entry) or not self._stay(entry):
             return False
-        if entry.replaces is not None or not self._stay(entry):
-            return False
-        before, now_ms = entry.workload.verdict, self._state.now_ms
-        if before is not None and before.until_ms:
-            until_ms = before.until_ms
-        else:
-            expected_ms = turnover.expected_ms(self._state, tree.snapshot.tree.name, tree.short_of(entry))
-            if expected_ms is None or expected_ms > (patience_ms := self._patience_ms(entry)):
-                return False
-            until_ms = UnixMs(now_ms + patience_ms)
-        if until_ms <= now_ms:
+        until_ms = self._until_ms(entry, tree, self._patience_ms(entry))
+        if not until_ms:
             return False
         self._charge(entry, tree, entry.usage)
         entry.until_ms, entry.last_tried = until_ms, ()
         entry.requeue_reason, entry.reason = PENDING_PREEMPTION, WAITING_FOR_QUOTA
         entry.message += _WAITS.format(len(entry.targets), rfc3339(until_ms))
         return True
+
+    def _may_wait(self, entry: Entry) -> bool:
+        return self._configuration.preemption_waits and not self._victims_leave_at_once and entry.replaces is None
+
+    def _would_preempt(self, entry: Entry) -> bool:
+        """Whether it waits for quota by which it could, in a later cycle, preempt whoever had taken that."""
+        return self._may_wait(entry) and may_preempt(self._state, entry.queue.name)
+
+    def _comes_soon(self, entry: Entry, tree: _Tree) -> bool:
+        expected_ms = turnover.expected_ms(self._state, tree.snapshot.tree.name, tree.short_of(entry))
+        return expected_ms is not None and expected_ms <= turnover.RECLAIM_MS_MAX
+
+    def _until_ms(self, entry: Entry, tree: _Tree, patience_ms: int) -> UnixMs:
+        """Until when enough quota will probably be free for it, with this patience; 0 where it does not wait."""
+        before, now_ms = entry.workload.verdict, self._state.now_ms
+        if before is not None and before.until_ms:
+            return before.until_ms if before.until_ms > now_ms else UnixMs(0)
+        expected_ms = turnover.expected_ms(self._state, tree.snapshot.tree.name, tree.short_of(entry))
+        return UnixMs(0) if expected_ms is None or expected_ms > patience_ms else UnixMs(now_ms + patience_ms)
 
     def _stay(self, entry: Entry) -> bool:
         """Whether nobody has been evicted for it yet."""
@@ -387,6 +410,7 @@ class _Process:
 
     def _charge(self, entry: Entry, tree: _Tree, amounts: dict[FlavorResource, int]) -> None:
         tree.charge(_node(entry), amounts)
+        entry.claims = entry.claims or bool(amounts)
         if amounts and not entry.standing:
             tree.has_moved = True
 
@@ -406,6 +430,13 @@ def _all_targets(entry: Entry) -> tuple[WorkloadKey, ...]:
     """Everybody whose quota its assignment counts on, the slice that it replaces among them."""
     targets = tuple(target.workload for target in entry.targets)
     return targets if entry.replaces is None else (entry.replaces.key, *targets)
+
+
+def _needed(entry: Entry) -> tuple[str, ...]:
+    """What has to be free for an entry that did fit; nothing named where its scan over flavors goes on."""
+    if entry.assigner is None or entry.assigner.resumed:
+        return ()
+    return tuple(sorted(f"{flavor}/{resource}" for flavor, resource in entry.usage))
 
 
 def _to_reserve(entry: Entry, ledger: Ledger) -> dict[FlavorResource, int]:

@@ -232,6 +232,7 @@ def _verdict(state: State, entry: Entry) -> WorkloadSkipped:
         needs=needs_of(entry) if named else (),
         targets=tuple(target.workload for target in waits_for) if named else (),
         until_ms=entry.until_ms,
+        claims=entry.claims or entry.status != "skipped" or not state.configuration.preemption_waits,
     )
 
 
@@ -253,7 +254,7 @@ def _scope(state: State, entry: Entry) -> Scope:
         return "immediate"
     if strict and entry.outdated:
         return "immediate"
-    if strict or reason == FAILED_AFTER_NOMINATION or reason in PREEMPTS or entry.last_tried:
+    if strict or reason == FAILED_AFTER_NOMINATION or reason in PREEMPTS or entry.last_tried or entry.until_ms:
         return "queue"
     alike = reason in (NO_FIT, NO_CANDIDATES)
     return "shape" if alike and gates.enabled(state.configuration, gates.SCHEDULING_EQUIVALENCE_HASHING) else "workload"
