@@ -53,6 +53,7 @@ LIBRARIES = frozenset(
         "textwrap",
         "types",
         "typing",
+        "zlib",
     }
 )
 """What pure code may import from outside of the project: no clock, no randomness, no I/O, no logging."""
