@@ -60,9 +60,9 @@ check: $(STAMP) ## format, lint, types, import contracts, purity, drift of gener
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/pure_code.py
-	$(BIN)/python -m headgate.testing.schemas --check
+	$(BIN)/python -m tools.schemas --check
 	$(BIN)/python -m tools.reference --check
-	$(BIN)/python tests/check_compose.py
+	$(BIN)/python tools/check_compose.py
 
 fmt: $(STAMP) ## format and fix what can be fixed
 	$(BIN)/ruff format .
@@ -81,7 +81,7 @@ bench-kube-costs: kube ## what each kind of request costs a real API server
 	@$(BIN)/python -m tests.benchmarks.kube_costs $(ARGS)
 
 schemas: $(STAMP) ## write schemas/ and docs/reference/ anew from the code
-	@$(BIN)/python -m headgate.testing.schemas
+	@$(BIN)/python -m tools.schemas
 	@$(BIN)/python -m tools.reference
 
 chaos: $(STAMP) ## kill every process and the broker again and again under load; prints its seed

@@ -1,11 +1,10 @@
 """
 Check that the pure code is pure. Run by `make check`; prints one line for each violation and exits with 1.
 
-Pure code is `headgate.events`, `headgate.core`, and of each process `decide.py` with the modules of its package that it
-imports, directly or not. All of it gets time, randomness and identities as data in events, so the same log gives the
-same state and the same decisions on every machine. So pure code
+Pure code is `headgate.events`, `headgate.core` and `headgate.machines`. All of it gets time, randomness and identities
+as data in events, so the same log gives the same state and the same decisions on every machine. So pure code
 
-- imports nothing but the modules in `LIBRARIES`, `headgate.events`, `headgate.core` and its own package;
+- imports nothing but the modules in `LIBRARIES` and `NAMES`, `headgate.events`, `headgate.core` and its own package;
 - uses none of the built-in functions in `BUILTINS` and none of the names in `ATTRIBUTES`.
 
 That it does not depend on the order of a set is checked by mypy with the plugin `set_order.py`, which knows types.
@@ -18,7 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = Path(__file__).parents[1] / "components" / "headgate"
-ROOT_PACKAGES = ("events", "core")
+SHARED_PACKAGES = ("events", "core")
+"""What all pure code may import."""
+
+PURE_PACKAGES = (*SHARED_PACKAGES, "machines")
 
 LIBRARIES = frozenset(
     {
@@ -100,27 +102,7 @@ class Violation(NamedTuple):
 
 def pure_modules(package: Path) -> list[Path]:
     """The files of the pure code below `headgate`, sorted."""
-    found = {path for name in ROOT_PACKAGES for path in (package / name).rglob("*.py")}
-    for machine in package.glob("processes/*/decide.py"):
-        found |= _with_imports(machine, package)
-    return sorted(found)
-
-
-def _with_imports(module: Path, package: Path) -> set[Path]:
-    """A module, its package's `__init__`, and all modules of its package that it imports, directly or not."""
-    own = _dotted(module.parent, package)
-    found: set[Path] = set()
-    left = [module, module.parent / "__init__.py"]
-    while left:
-        path = left.pop()
-        if path in found or not path.exists():
-            continue
-        found.add(path)
-        for name, _ in _imports(ast.parse(path.read_text())):
-            if name.startswith(f"{own}."):
-                at = package.parent.joinpath(*name.split("."))
-                left += [at.with_suffix(".py"), at / "__init__.py"]
-    return found
+    return sorted(path for name in PURE_PACKAGES for path in (package / name).rglob("*.py"))
 
 
 def violations(package: Path) -> Iterator[Violation]:
@@ -132,13 +114,9 @@ def violations(package: Path) -> Iterator[Violation]:
 
 def _own_packages(path: Path, package: Path) -> tuple[str, ...]:
     """The packages of the project that a module may import."""
-    roots = tuple(f"{package.name}.{name}" for name in ROOT_PACKAGES)
-    machine = path.relative_to(package).parts[:2]
-    return roots if machine[0] in ROOT_PACKAGES else (*roots, ".".join((package.name, *machine)))
-
-
-def _dotted(path: Path, package: Path) -> str:
-    return ".".join(path.relative_to(package.parent).parts)
+    shared = tuple(f"{package.name}.{name}" for name in SHARED_PACKAGES)
+    where = path.relative_to(package).parts[:2]
+    return shared if where[0] in SHARED_PACKAGES else (*shared, ".".join((package.name, *where)))
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from tests.benchmarks.manifests import cluster, job
 from tests.benchmarks.measure import Report, Row, profiled
 
-from headgate.core.machine import Command, Machine, Stimulus
-from headgate.core.state import Stage, State
+from headgate.core.machine.contract import Command, Machine, Stimulus
+from headgate.core.state.tables import Stage, State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import CycleDecided, WorkloadSkipped
-from headgate.testing.world import MACHINES, World
+from headgate.testing.world.world import MACHINES, World
 
 TEAMS = 10
 JOBS = 2_000

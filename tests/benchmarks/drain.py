@@ -25,9 +25,9 @@ from tests.benchmarks.measure import Report, Row, profiled, rss_mib
 from tests.support.owning import applied, gives_back
 
 from headgate.core import fold
-from headgate.core.appending import next_commit
-from headgate.core.machine import Append, Committed, Machine, Settled
-from headgate.core.state import Stage, State
+from headgate.core.machine.commits import next_commit
+from headgate.core.machine.contract import Append, Committed, Machine, Settled
+from headgate.core.state.tables import Stage, State
 from headgate.events import facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import LoggedCommit
@@ -50,8 +50,8 @@ from headgate.events.objects import (
     Resources,
     WorkloadSpec,
 )
-from headgate.processes.queue_manager.decide import QueueManager
-from headgate.processes.scheduler.decide import Scheduler
+from headgate.machines.queue_manager.decide import QueueManager
+from headgate.machines.scheduler.decide import Scheduler
 
 START_MS: Final = UnixMs(1_700_000_000_000)
 ROUND_MS: Final = 10

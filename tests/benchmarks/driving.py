@@ -22,7 +22,7 @@ from headgate.adapters.jetstream import connect, open_log
 from headgate.adapters.jetstream.permissions import READER
 from headgate.cli.supervisor import Supervisor, UpOptions
 from headgate.core import fold
-from headgate.core.state import State
+from headgate.core.state.tables import State
 from headgate.events.commit import LoggedCommit, decode_commit
 
 PATHS = {

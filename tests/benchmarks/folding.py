@@ -5,7 +5,7 @@ from tests.benchmarks.lives import CELL, Payload, Writer, history
 from tests.benchmarks.measure import Report, Row, median_s, profiled
 
 from headgate.core import fold
-from headgate.core.state import State
+from headgate.core.state.tables import State
 from headgate.events import facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import Commit, decode_commit, digest

@@ -20,7 +20,7 @@ from tests.benchmarks.measure import Report, Row, percentile
 from headgate.adapters.jetstream import connect, open_log
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.log import Appended
-from headgate.core.jobs.kinds import shown_name
+from headgate.core.api.job_kinds import shown_name
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import WorkloadAdmitted

@@ -22,10 +22,10 @@ from tests.benchmarks.lives import CELL, START_MS, Payload, Writer
 from tests.benchmarks.measure import Report, Row, rss_mib
 
 from headgate.core import fold
-from headgate.core.ingest import read
-from headgate.core.job_workload import workload_of
-from headgate.core.machine import Machine, Settled
-from headgate.core.state import State
+from headgate.core.api.decoding import read
+from headgate.core.machine.contract import Machine, Settled
+from headgate.core.state.tables import State
+from headgate.core.workload.job_workload import workload_of
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import decode_commit
@@ -41,12 +41,12 @@ from headgate.events.objects import (
     ResourceGroup,
     ResourceQuota,
 )
-from headgate.processes.binder.decide import Binder
-from headgate.processes.informer_bridge.decide import InformerBridge
-from headgate.processes.queue_manager.decide import QueueManager
-from headgate.processes.scheduler.decide import Scheduler
-from headgate.processes.snapshotter.decide import Snapshotter
-from headgate.processes.ungater.decide import Ungater
+from headgate.machines.binder.decide import Binder
+from headgate.machines.informer_bridge.decide import InformerBridge
+from headgate.machines.queue_manager.decide import QueueManager
+from headgate.machines.scheduler.decide import Scheduler
+from headgate.machines.snapshotter.decide import Snapshotter
+from headgate.machines.ungater.decide import Ungater
 
 WORKLOADS = 100_000
 SHAPES = 10_000

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from tests.benchmarks.measure import Report, Row, median_s, profiled
 from tests.support.cells import NAMESPACE, Cell, cluster_queue, cohort, pod_set
 
-from headgate.core.catalog import Catalog
+from headgate.core.flavors.catalog import Catalog
 from headgate.core.preemption import Target, find_targets
-from headgate.core.snapshot import Snapshot
-from headgate.core.state import FlavorResource
+from headgate.core.preemption.what_if import Snapshot
+from headgate.core.state.tables import FlavorResource
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration, FairSharingConfiguration
 from headgate.events.decisions import QuotaReserved

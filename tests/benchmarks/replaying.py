@@ -14,7 +14,7 @@ from headgate.adapters.jetstream import Connection, connect, open_log
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.jetstream.jetstream_log import JetStreamLog
 from headgate.core import fold
-from headgate.core.state import State
+from headgate.core.state.tables import State
 from headgate.events.commit import decode_commit
 
 EVENTS = 1_000_000

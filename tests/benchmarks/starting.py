@@ -18,16 +18,16 @@ from headgate.adapters.jetstream import connect
 from headgate.adapters.jetstream.blobs import open_blobs
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.core import fold
-from headgate.core.machine import Machine, Settled
-from headgate.core.state import State
+from headgate.core.machine.contract import Machine, Settled
+from headgate.core.state.tables import State
 from headgate.events.commit import digest
 from headgate.events.ids import UnixMs
-from headgate.processes.binder.decide import Binder
-from headgate.processes.informer_bridge.decide import InformerBridge
-from headgate.processes.queue_manager.decide import QueueManager
-from headgate.processes.scheduler.decide import Scheduler
-from headgate.processes.snapshotter.decide import Snapshotter
-from headgate.processes.ungater.decide import Ungater
+from headgate.machines.binder.decide import Binder
+from headgate.machines.informer_bridge.decide import InformerBridge
+from headgate.machines.queue_manager.decide import QueueManager
+from headgate.machines.scheduler.decide import Scheduler
+from headgate.machines.snapshotter.decide import Snapshotter
+from headgate.machines.ungater.decide import Ungater
 
 WORKLOADS = 100_000
 TARGET_S = 5.0

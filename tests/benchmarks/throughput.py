@@ -20,7 +20,7 @@ from tests.benchmarks.manifests import cluster, job
 from tests.benchmarks.measure import Report, Row, cpu_s, rss_mib, shown
 
 from headgate.cli.supervisor import CLUSTER, NATS, PROCESSES
-from headgate.core.state import Stage
+from headgate.core.state.tables import Stage
 
 JOBS = 1_000
 TEAMS = 10

@@ -14,7 +14,7 @@ from typing import Any
 
 from headgate.adapters.log import AppendOutcome, Log
 from headgate.processes.entry import run_process
-from headgate.processes.settings import load
+from headgate.processes.runtime.settings import load
 
 
 class Freezing:

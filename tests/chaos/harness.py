@@ -27,7 +27,7 @@ from tests.benchmarks.manifests import cluster, job
 from headgate.cli import children
 from headgate.cli.children import ChildState
 from headgate.cli.supervisor import PROCESSES, ProcessReport
-from headgate.core.state import Stage
+from headgate.core.state.tables import Stage
 
 TEAMS = 4
 CPU = 4

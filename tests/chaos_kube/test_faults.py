@@ -18,7 +18,7 @@ from tests.chaos.harness import PROCESSES, Chaos, chaos
 
 from headgate.adapters.kubernetes.crds.render import custom_resource_definitions
 from headgate.testing.control_plane import API_SERVER, Assets, ControlPlane, Options, control_plane
-from headgate.testing.fault_proxy import FaultProxy, Faults, Trouble, fault_proxy
+from headgate.testing.control_plane.fault_proxy import FaultProxy, Faults, Trouble, fault_proxy
 
 pytestmark = [pytest.mark.chaos_kube, pytest.mark.anyio, pytest.mark.timeout(900)]
 

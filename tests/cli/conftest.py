@@ -11,7 +11,7 @@ from headgate.adapters.log import Entry
 from headgate.adapters.logfile import LogFileWriter
 from headgate.cli import main
 from headgate.cli.demo_objects import cluster_objects, job_objects
-from headgate.testing.world import World
+from headgate.testing.world.world import World
 
 JOBS = 40
 

@@ -19,8 +19,8 @@ from headgate.adapters.jetstream.feed import open_feed
 from headgate.adapters.log import Entry
 from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.decisions import PodPlaced
-from headgate.processes.feeding import messages_of
-from headgate.testing.world import World
+from headgate.processes.snapshotter.feed import messages_of
+from headgate.testing.world.world import World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 
 DEFECT = """
 import headgate.core.fold as fold
-import headgate.processes.binder.workload_statuses as statuses
+import headgate.machines.binder.workload_statuses as statuses
 from headgate.events.queueing import WorkloadQueued
 
 queued, status = fold.APPLY[WorkloadQueued], statuses.workload_status
@@ -37,7 +37,7 @@ statuses.workload_status = broken_status
 SOMETIMES = """
 from pathlib import Path
 
-import headgate.processes.binder.workload_statuses as statuses
+import headgate.machines.binder.workload_statuses as statuses
 
 status = statuses.workload_status
 
@@ -48,7 +48,7 @@ def broken_status(state, workload):
 statuses.workload_status = broken_status
 """
 MENDED = """
-import headgate.core.quarantine as quarantine
+import headgate.core.fold.quarantine as quarantine
 
 quarantine.VERSION = "mended"
 """

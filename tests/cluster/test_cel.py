@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.adapters.kubernetes.crds.rules import KUEUE_RULES
-from headgate.testing.cluster.cel import compile_rule, is_transition
+from headgate.testing.cluster.validation.cel import compile_rule, is_transition
 
 OBJECT = {"a": 1, "list": [{"n": 1}, {"n": 2}], "map": {"k": "v"}, "text": "x"}
 

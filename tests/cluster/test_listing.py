@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.cluster.store import ENCODED_MAX
+from headgate.testing.cluster.storage.store import ENCODED_MAX
 
 PATH = "/api/v1/namespaces/default/configmaps"
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.cluster.conftest import START_MS, Client, Clock
 
-from headgate.testing import serve_cluster
-from headgate.testing.cluster import BY_PLURAL, Cluster, ControllerOptions, persistence
-from headgate.testing.cluster.persistence import FILE, Journal, JournalError, JournalInUseError
+from headgate.testing.cluster import BY_PLURAL, Cluster, ControllerOptions, serve
+from headgate.testing.cluster.storage import persistence
+from headgate.testing.cluster.storage.persistence import FILE, Journal, JournalError, JournalInUseError
 
 PODS = BY_PLURAL[("", "pods")]
 JOBS = BY_PLURAL[("batch", "jobs")]
@@ -492,7 +492,7 @@ def test_without_room_it_ends_and_may_be_started_again(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Journal, "_rewrite", full)
-    assert serve_cluster.main(["--data", str(tmp_path)]) == 1
+    assert serve.main(["--data", str(tmp_path)]) == 1
     said = "".join(capsys.readouterr())
     assert said.count("\n") == 1
     assert "cannot be written: No space left on device; make room for it" in said

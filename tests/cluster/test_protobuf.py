@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.testing.cluster import protobuf
+from headgate.testing.cluster.api import protobuf
 
 
 def varint(value):

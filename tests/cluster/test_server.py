@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headgate.testing.cluster import Cluster, ControllerOptions, Fault, FaultPlan, FaultRule
-from headgate.testing.cluster.server import kubeconfig, serve, wall_clock_ms
+from headgate.testing.cluster.api.server import kubeconfig, serve, wall_clock_ms
 
 PATH = "/api/v1/namespaces/default/configmaps"
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.testing.cluster import BY_PLURAL, Cluster
-from headgate.testing.cluster.apply import merged
+from headgate.testing.cluster.api.apply import merged
 
 
 def owned(obj, manager, operation="Apply", subresource=""):

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.testing.cluster import BY_PLURAL, ApiError, Cluster
-from headgate.testing.cluster.watch import BOOKMARK_INTERVAL_MS
-from headgate.testing.cluster.writes import Deletion
+from headgate.testing.cluster.api.watch import BOOKMARK_INTERVAL_MS
+from headgate.testing.cluster.api.writes import Deletion
 
 PATH = "/api/v1/namespaces/default/configmaps"
 CONFIG_MAPS = BY_PLURAL[("", "configmaps")]

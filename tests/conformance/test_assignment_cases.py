@@ -6,13 +6,13 @@ import pytest
 from tests.support import conformance
 from tests.support.conformance import Case
 
-from headgate.core.amounts import amount, canonical
-from headgate.core.catalog import Catalog
-from headgate.core.configuration import read_parts
+from headgate.core.config.reader import read_parts
 from headgate.core.flavors import Assigner, Assignment, Attempt, Grade, allowed_flavors
-from headgate.core.quota import Ledger, Node
-from headgate.core.requests import pod_set_requests
-from headgate.core.state import FlavorResource
+from headgate.core.flavors.catalog import Catalog
+from headgate.core.kubernetes.quantities import amount, canonical
+from headgate.core.quota.tree import Ledger, Node
+from headgate.core.state.tables import FlavorResource
+from headgate.core.workload.pod_requests import pod_set_requests
 from headgate.events.facts import WorkloadObserved
 from headgate.events.ids import split_key
 

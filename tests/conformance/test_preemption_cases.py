@@ -8,9 +8,9 @@ from tests.support import conformance
 from tests.support.conformance import Case
 from tests.support.logs import TestLog
 
-from headgate.core import conditions
-from headgate.core.catalog import Catalog, Queue
-from headgate.core.configuration import read_parts
+from headgate.core.config.reader import read_parts
+from headgate.core.flavors.catalog import Catalog, Queue
+from headgate.core.kubernetes import conditions
 from headgate.core.preemption import (
     Target,
     find_targets,
@@ -18,9 +18,9 @@ from headgate.core.preemption import (
     preempted_message,
     preemptor_event_message,
 )
-from headgate.core.requests import pod_set_requests
-from headgate.core.snapshot import Snapshot
-from headgate.core.state import FlavorResource, Stage, Workload
+from headgate.core.preemption.what_if import Snapshot
+from headgate.core.state.tables import FlavorResource, Stage, Workload
+from headgate.core.workload.pod_requests import pod_set_requests
 from headgate.events.base import Producer
 from headgate.events.decisions import WorkloadPreempted
 from headgate.events.facts import ConfigurationObserved, WorkloadObserved

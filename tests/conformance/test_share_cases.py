@@ -6,11 +6,11 @@ import pytest
 from tests.support import conformance
 from tests.support.conformance import Case
 
-from headgate.core.amounts import amount
-from headgate.core.forest import Forest
-from headgate.core.quota import Ledger
-from headgate.core.shares import share_of
-from headgate.core.state import FlavorResource
+from headgate.core.kubernetes.quantities import amount
+from headgate.core.quota.cache import Forest
+from headgate.core.quota.fair_shares import share_of
+from headgate.core.quota.tree import Ledger
+from headgate.core.state.tables import FlavorResource
 
 pytestmark = pytest.mark.skipif(
     not conformance.CASES.is_dir(), reason="the recordings of Kueue are not next to the repository"

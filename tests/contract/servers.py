@@ -22,8 +22,8 @@ from headgate.adapters.kubernetes.crds.kinds import KUEUE_KINDS
 from headgate.adapters.kubernetes.http_transport import HttpTransport, open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
 from headgate.testing.cluster import Cluster, ControllerOptions
-from headgate.testing.cluster.server import kubeconfig as kubeconfig_for
-from headgate.testing.cluster.server import serve, wall_clock_ms
+from headgate.testing.cluster.api.server import kubeconfig as kubeconfig_for
+from headgate.testing.cluster.api.server import serve, wall_clock_ms
 from headgate.testing.control_plane import NoAssetsError, control_plane, find_assets
 
 READY_TRIES = 200

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.support.logs import TestLog
 
 from headgate.core import fold
-from headgate.core.ingest import read
-from headgate.core.status import forces, status_patch, workload_status
-from headgate.core.versions import to_v1beta2
+from headgate.core.api.conversion import to_v1beta2
+from headgate.core.api.decoding import read
+from headgate.core.status.rendering import forces, status_patch, workload_status
 from headgate.events.base import Producer
 from headgate.events.commit import encode_event
 from headgate.events.facts import WorkloadObserved

@@ -23,27 +23,27 @@ from headgate.adapters.log import Blobs, Entry, Log, LogDamaged
 from headgate.cli import audit, source
 from headgate.cli.deciding_again import checks
 from headgate.core import fold
-from headgate.core.audit import Audit, Finding, Report
-from headgate.core.audit_beside import Evidence, FeedJudge, SeenLease, SeenRecord, SeenSnapshot, SeenStream, judge
+from headgate.core.audit.log import Audit, Finding, Report
+from headgate.core.audit.stores import Evidence, FeedJudge, SeenLease, SeenRecord, SeenSnapshot, SeenStream, judge
 from headgate.core.cycle import decide_cycle
 from headgate.core.fold import BrokenLogError
-from headgate.core.lifecycle import IllegalTransitionError
-from headgate.core.quarantine import Treatments
-from headgate.core.refusing import Gate
-from headgate.core.replay import Plan, Replay
-from headgate.core.state import State
+from headgate.core.fold.quarantine import Treatments
+from headgate.core.log.refusal import Gate
+from headgate.core.state.lifecycle import IllegalTransitionError
+from headgate.core.state.tables import State
+from headgate.core.verification.replay import Plan, Replay
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, UnreadableCommitError
 from headgate.events.ids import Seq
-from headgate.processes import snapshots
-from headgate.processes.feeding import messages_of
-from headgate.processes.host import Host
-from headgate.processes.host_parts import Parts, Stores
-from headgate.processes.scheduler.decide import Scheduler
-from headgate.processes.snapshots import SnapshotUnusableError
-from headgate.processes.status import Phase, Status
-from headgate.testing.log import AsyncMemoryLog, MemoryBlobs, MemoryLog
-from headgate.testing.world import NO_FAULTS
+from headgate.machines.scheduler.decide import Scheduler
+from headgate.processes.runtime.host import Host
+from headgate.processes.runtime.host_parts import Parts, Stores
+from headgate.processes.runtime.process_status import Phase, Status
+from headgate.processes.snapshots import store
+from headgate.processes.snapshots.store import SnapshotUnusableError
+from headgate.processes.snapshotter.feed import messages_of
+from headgate.testing.memory_log import AsyncMemoryLog, MemoryBlobs, MemoryLog
+from headgate.testing.world.world import NO_FAULTS
 
 CELL = "sim"
 """The name of the simulated cell, and the identity of its stream."""
@@ -109,7 +109,7 @@ def recorded_on(seed: int, stream: str) -> Cell:
         )
         for producer, record in state.producers.items()
     }
-    blobs = {snapshots.name_of(position): blob for position, blob in run.world.blobs.items()}
+    blobs = {store.name_of(position): blob for position, blob in run.world.blobs.items()}
     assert blobs, "a run with snapshots is wanted"
     assert state.identity is not None
     record = SeenRecord(
@@ -180,7 +180,7 @@ def _fed(cell: Cell, auditor: Audit, feed: FeedJudge) -> list[Finding]:
 
 def _seen(name: str, blob: bytes) -> SeenSnapshot:
     try:
-        meta, _ = snapshots.unpack(blob, CELL)
+        meta, _ = store.unpack(blob, CELL)
     except SnapshotUnusableError as error:
         return SeenSnapshot(name=name, position=Seq(int(name.rpartition("-")[2])), why=str(error))
     return SeenSnapshot(

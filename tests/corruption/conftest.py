@@ -19,7 +19,7 @@ from headgate.adapters.jetstream.stored_time import HEADER
 from headgate.adapters.lease import LeaseRecord
 from headgate.cli import cell as cells
 from headgate.cli import main
-from headgate.processes import snapshots
+from headgate.processes.snapshots import store
 
 MANY = 200
 
@@ -50,7 +50,7 @@ async def _store(data: Path) -> None:
             )
         blobs = await open_blobs(connection, CELL)
         for name, blob in cell.blobs.items():
-            meta = msgspec.structs.replace(snapshots.read_meta(blob), log_identity=log.identity)
+            meta = msgspec.structs.replace(store.read_meta(blob), log_identity=log.identity)
             encoded = blob.partition(b"\n")[2]
             await blobs.put(name, msgspec.json.encode(meta) + b"\n" + encoded, position=meta.position)
         leases = await open_leases(connection, CELL)

@@ -15,11 +15,11 @@ from tests.corruption.cells import CELL, Cell, Message, recorded
 
 from headgate.adapters.log import Entry
 from headgate.core import fold
-from headgate.core.appending import next_commit
-from headgate.core.machine import Append
+from headgate.core.machine.commits import next_commit
+from headgate.core.machine.contract import Append
 from headgate.events.commit import decode_commit, digest, encode_commit
 from headgate.events.ids import UnixMs
-from headgate.processes import snapshots
+from headgate.processes.snapshots import store
 
 OTHER_SEED = 9
 """The run that foreign entries come from."""
@@ -197,8 +197,8 @@ def snapshot(cell: Cell, rng: random.Random) -> str:
     elif how == "moved":
         position = int(name.rpartition("-")[2]) + rng.choice([-1, 1, 1000])
         del cell.blobs[name]
-        name = snapshots.name_of(position)
-        meta = msgspec.structs.replace(snapshots.read_meta(bytes(blob)), position=position)
+        name = store.name_of(position)
+        meta = msgspec.structs.replace(store.read_meta(bytes(blob)), position=position)
         blob[: blob.index(b"\n")] = msgspec.json.encode(meta)
     else:
         encoded = bytes(blob).partition(b"\n")[2]
@@ -207,7 +207,7 @@ def snapshot(cell: Cell, rng: random.Random) -> str:
         record["generation"] = record.get("generation", 0) + 1
         changed = msgspec.json.encode(tables, order="deterministic")
         meta = msgspec.structs.replace(
-            snapshots.read_meta(bytes(blob)), state_hash=digest(changed), size_bytes=len(changed)
+            store.read_meta(bytes(blob)), state_hash=digest(changed), size_bytes=len(changed)
         )
         blob = bytearray(msgspec.json.encode(meta) + b"\n" + changed)
     cell.blobs[name] = bytes(blob)

@@ -12,7 +12,7 @@ from tests.corruption.cells import Cell, decoded, judged, meaning, recorded
 from tests.corruption.damages import KINDS
 
 from headgate.core import fold
-from headgate.core.state import State
+from headgate.core.state.tables import State
 
 SEED = 5
 

@@ -22,7 +22,7 @@ from headgate.cli import cell as cells
 from headgate.cli.output import BROKEN, FAILED, OK, WRONG_USAGE
 from headgate.cli.source import decoded
 from headgate.core import fold
-from headgate.core.state import State
+from headgate.core.state.tables import State
 
 Headgate = Callable[..., tuple[int, str]]
 STREAMS = f"{cells.NATS_STORE}/jetstream/$G/streams"

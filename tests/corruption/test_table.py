@@ -16,14 +16,14 @@ from tests.corruption.test_random import SEED, undamaged
 from tests.support.forging import forged, waiting_and_running
 
 from headgate.adapters.log import Entry
-from headgate.core.audit import Audit, Finding
-from headgate.core.state import Stage
+from headgate.core.audit.log import Audit, Finding
+from headgate.core.state.tables import Stage
 from headgate.events import decisions, queueing
 from headgate.events.base import Producer
 from headgate.events.commit import digest
 from headgate.events.identity import CellFounded
 from headgate.events.objects import Admission, PodSetAssignment
-from headgate.processes import snapshots
+from headgate.processes.snapshots import store as snapshots
 
 MIDDLE = 60
 """A position well before the end."""

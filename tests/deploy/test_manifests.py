@@ -13,7 +13,7 @@ import yaml
 from headgate.adapters.jetstream.embedded import find_nats_server
 from headgate.adapters.jetstream.permissions import ADMIN, PROCESSES
 from headgate.cli.main import run
-from headgate.processes.settings import load
+from headgate.processes.runtime.settings import load
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NATS = DEPLOY / "kubernetes" / "nats"

@@ -9,17 +9,17 @@ from tests.simulation.oracle import Oracle
 
 from headgate.cli.deciding_again import checks
 from headgate.core import fold
-from headgate.core.audit import Audit
+from headgate.core.audit.invariants import forgotten
+from headgate.core.audit.log import Audit
 from headgate.core.cycle import decide_cycle
-from headgate.core.invariants import forgotten
-from headgate.core.replay import Plan, Replay
-from headgate.core.state import HOLDS_QUOTA, Stage, State
+from headgate.core.state.tables import HOLDS_QUOTA, Stage, State
+from headgate.core.verification.replay import Plan, Replay
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import Seq, Uid, split_key
 from headgate.testing.cluster import BY_PLURAL
 from headgate.testing.fuzz import Finding, Judge
-from headgate.testing.world import World
+from headgate.testing.world.world import World
 
 JOBS = BY_PLURAL["batch", "jobs"]
 WORKLOADS = BY_PLURAL["kueue.x-k8s.io", "workloads"]

@@ -13,12 +13,11 @@ import msgspec
 import pytest
 from tests.fuzz.judges import judges
 
-from headgate.core.machine import Command, Committed, Machine, Stimulus
-from headgate.core.state import State
+from headgate.core.machine.contract import Command, Committed, Machine, Stimulus
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.facts import JobObserved
-from headgate.processes.queue_manager.decide import QueueManager
-from headgate.testing import world
+from headgate.machines.queue_manager.decide import QueueManager
 from headgate.testing.fuzz import (
     TRIES_MAX,
     Operation,
@@ -31,6 +30,7 @@ from headgate.testing.fuzz import (
     told,
     tries_for,
 )
+from headgate.testing.world import world
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 

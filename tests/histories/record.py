@@ -26,12 +26,12 @@ from tests.simulation.test_seeds import Run
 from headgate.adapters.log import Entry
 from headgate.adapters.logfile import LogFileWriter, read_log_file
 from headgate.core import fold
-from headgate.core.state import State
+from headgate.core.state.tables import State
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, decode_commit, digest, encode_commit
 from headgate.events.registry import TAGS
 from headgate.events.subjects import log_subject
-from headgate.testing.world import Faults, World
+from headgate.testing.world.world import Faults, World
 
 HERE = Path(__file__).parent
 SEED = 39

@@ -11,10 +11,11 @@ from tests.histories import record
 
 from headgate.adapters.logfile import read_log_file
 from headgate.cli.deciding_again import checks
-from headgate.core import configuration as reading
-from headgate.core import fold, gates
+from headgate.core import fold
+from headgate.core.config import feature_gates
+from headgate.core.config import reader as reading
 from headgate.core.cycle import decide_cycle
-from headgate.core.replay import Plan, Replay
+from headgate.core.verification.replay import Plan, Replay
 from headgate.events import configuration as contract
 from headgate.events.commit import LoggedCommit, decode_commit, encode_event
 from headgate.events.facts import ConfigurationObserved
@@ -29,8 +30,12 @@ def flipped_gate(name: str) -> Flip:
     """A version in which a gate has the other default."""
 
     def flip(patch: pytest.MonkeyPatch) -> None:
-        patch.setitem(gates.DEFAULTS, name, not gates.DEFAULTS[name])
-        patch.setitem(gates.KNOWN, name, msgspec.structs.replace(gates.KNOWN[name], is_on=not gates.KNOWN[name].is_on))
+        patch.setitem(feature_gates.DEFAULTS, name, not feature_gates.DEFAULTS[name])
+        patch.setitem(
+            feature_gates.KNOWN,
+            name,
+            msgspec.structs.replace(feature_gates.KNOWN[name], is_on=not feature_gates.KNOWN[name].is_on),
+        )
 
     return flip
 
@@ -58,7 +63,7 @@ def flipped_field(name: str) -> Flip:
 
 
 FLIPS = {
-    **{f"gate {name}": flipped_gate(name) for name in gates.DEFAULTS},
+    **{f"gate {name}": flipped_gate(name) for name in feature_gates.DEFAULTS},
     **{f"field {name}": flipped_field(name) for name in reading.Defaults.__struct_fields__},
 }
 
@@ -120,7 +125,7 @@ def test_a_changed_default_is_seen_in_what_is_recorded_anew(flip: str, monkeypat
 def test_every_gate_that_a_decision_reads_is_recorded_and_has_a_value_for_logs_without_it() -> None:
     """A gate that is added needs a value that stands for how earlier versions decided."""
     read = reading.read_configuration({"apiVersion": reading.V1BETA2, "kind": "Configuration"})
-    assert read.feature_gates.keys() == gates.DEFAULTS.keys() == gates.UNRECORDED.keys()
+    assert read.feature_gates.keys() == feature_gates.DEFAULTS.keys() == feature_gates.UNRECORDED.keys()
 
 
 def test_a_configuration_is_recorded_whole() -> None:
@@ -139,12 +144,12 @@ def test_what_a_missing_field_means_never_changes() -> None:
     Earlier versions recorded only what differed from this.
 
     A new field is added to the file with the value that stands for how earlier versions decided. To change what a file
-    that leaves a field out means, change `headgate.core.configuration.DEFAULTS`.
+    that leaves a field out means, change `headgate.core.config.reader.DEFAULTS`.
     """
     fields = {
         each.__name__: msgspec.to_builtins(each(**({"input": "r"} if each is contract.ResourceTransformation else {})))
         for each in contract.ConfigurationBranch.__subclasses__()
     }
-    assert json.loads(msgspec.json.encode({"fields": fields, "gates": gates.UNRECORDED})) == json.loads(
+    assert json.loads(msgspec.json.encode({"fields": fields, "gates": feature_gates.UNRECORDED})) == json.loads(
         ABSENT.read_text()
     )

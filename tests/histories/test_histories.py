@@ -11,9 +11,9 @@ from tests.histories import record
 from headgate.adapters.log import Entry
 from headgate.adapters.logfile import read_log_file
 from headgate.core import fold
-from headgate.core.audit import audit
+from headgate.core.audit.log import audit
 from headgate.core.cycle import decide_cycle
-from headgate.core.replay import Plan, Replay
+from headgate.core.verification.replay import Plan, Replay
 from headgate.events.base import EventBase, Producer, tag_of
 from headgate.events.commit import Commit, UnreadableCommitError, decode_commit, digest
 from headgate.events.registry import TAGS

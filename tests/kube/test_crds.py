@@ -22,7 +22,7 @@ from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
 from headgate.testing.cluster import Cluster
-from headgate.testing.cluster.server import kubeconfig, serve, wall_clock_ms
+from headgate.testing.cluster.api.server import kubeconfig, serve, wall_clock_ms
 from headgate.testing.control_plane import Assets, ControlPlane, Options, control_plane
 
 pytestmark = [pytest.mark.kube, pytest.mark.anyio]

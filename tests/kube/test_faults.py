@@ -22,14 +22,14 @@ from headgate.adapters.kubernetes.messages import Bookmark, Changed, Changes, Ch
 from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
 from headgate.adapters.kubernetes.resources import NAMESPACES, PODS, WORKLOADS, Resource
 from headgate.core import fold
-from headgate.core.anchors import anchor_of
-from headgate.core.ingest import CLUSTER_NAMESPACE, READING, cluster_id_of
-from headgate.core.machine import Listed as ListedStimulus
-from headgate.core.machine import Resumed as ResumedStimulus
-from headgate.core.machine import Stimulus
-from headgate.processes.watching import Watching
+from headgate.core.api.decoding import CLUSTER_NAMESPACE, READING, cluster_id_of
+from headgate.core.log.cluster_anchors import anchor_of
+from headgate.core.machine.contract import Listed as ListedStimulus
+from headgate.core.machine.contract import Resumed as ResumedStimulus
+from headgate.core.machine.contract import Stimulus
+from headgate.processes.informer_bridge.watching import Watching
 from headgate.testing.control_plane import API_SERVER, Assets, ControlPlane, Options, control_plane
-from headgate.testing.fault_proxy import Faults, fault_proxy
+from headgate.testing.control_plane.fault_proxy import Faults, fault_proxy
 
 pytestmark = [pytest.mark.kube, pytest.mark.anyio, pytest.mark.timeout(300)]
 

@@ -9,9 +9,9 @@ import msgspec
 from tests.support.brokers import Broker
 
 from headgate.processes.entry import NAMES, Routes, Runner, processes
-from headgate.processes.settings import KubernetesSettings, Settings
+from headgate.processes.runtime.settings import KubernetesSettings, Settings
 from headgate.testing.cluster import Cluster
-from headgate.testing.cluster.server import serve, wall_clock_ms
+from headgate.testing.cluster.api.server import serve, wall_clock_ms
 
 
 class Cell:

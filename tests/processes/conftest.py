@@ -9,15 +9,15 @@ import pytest
 from tests.support.waiting import until
 
 from headgate.adapters.jetstream.health import Health
-from headgate.core.machine import Call, Completed, Machine, TakeSnapshot
-from headgate.core.state import State
+from headgate.core.machine.contract import Call, Completed, Machine, TakeSnapshot
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
-from headgate.processes.clock import Clock, mono_ms, wall_ms
-from headgate.processes.host import Host
-from headgate.processes.host_parts import Parts, Stores
-from headgate.processes.status import Status
-from headgate.processes.term import Report
-from headgate.testing.log import AsyncMemoryLog, MemoryBlobs, MemoryLeases, MemoryLog
+from headgate.processes.runtime.clock import Clock, mono_ms, wall_ms
+from headgate.processes.runtime.host import Host
+from headgate.processes.runtime.host_parts import Parts, Stores
+from headgate.processes.runtime.leadership import Report
+from headgate.processes.runtime.process_status import Status
+from headgate.testing.memory_log import AsyncMemoryLog, MemoryBlobs, MemoryLeases, MemoryLog
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from tests.support.logs import TestLog
 from tests.support.waiting import until
 
 from headgate.adapters.jetstream import connect, open_log
-from headgate.core import quarantine
+from headgate.core.fold import quarantine
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import encode_commit
 from headgate.events.facts import WorkloadObserved
@@ -25,7 +25,7 @@ from headgate.events.ids import Uid, UnixMs, WorkloadKey
 from headgate.events.objects import PodSet, WorkloadSpec
 from headgate.events.queueing import WorkloadReleased
 from headgate.processes.entry import NAMES, Exit, Runner, main_of, processes, run_process
-from headgate.processes.settings import (
+from headgate.processes.runtime.settings import (
     HttpSettings,
     KubernetesSettings,
     LeaseSettings,
@@ -35,7 +35,7 @@ from headgate.processes.settings import (
     TracingSettings,
 )
 from headgate.testing.cluster import Cluster
-from headgate.testing.cluster.server import serve, wall_clock_ms
+from headgate.testing.cluster.api.server import serve, wall_clock_ms
 from headgate.web.routes import add_routes
 
 pytestmark = pytest.mark.anyio

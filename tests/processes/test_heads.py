@@ -9,13 +9,13 @@ from tests.support.waiting import until
 from headgate.adapters.lease import Lease, LeaseRecord
 from headgate.adapters.log import LogDamaged
 from headgate.core import fold
-from headgate.core.attesting import WINDOW
-from headgate.core.state import State
+from headgate.core.log.attestation import WINDOW
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import decode_entry
 from headgate.events.facts import NamespaceObserved
-from headgate.processes.identity import hold_against_leases
-from headgate.testing.log import AsyncMemoryLog, MemoryLeases, MemoryLog, MemoryRegister
+from headgate.processes.runtime.cell_identity import hold_against_leases
+from headgate.testing.memory_log import AsyncMemoryLog, MemoryLeases, MemoryLog, MemoryRegister
 
 pytestmark = pytest.mark.anyio
 BRIDGE, BINDER = Producer.INFORMER_BRIDGE, Producer.BINDER

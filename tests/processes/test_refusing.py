@@ -4,26 +4,34 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.processes.test_host import grow
+from tests.processes.runtime.test_host import grow
 from tests.support.toys import Counter
 
 from headgate.adapters.log import AppendOutcome
 from headgate.core import fold
-from headgate.core.appending import next_commit
-from headgate.core.machine import Append, Command, Committed, Stimulus
-from headgate.core.refusing import has_refused
-from headgate.core.state import Identity, NamespaceRecord, State
+from headgate.core.log.refusal import has_refused
+from headgate.core.machine.commits import next_commit
+from headgate.core.machine.contract import Append, Command, Committed, Stimulus
+from headgate.core.state.tables import Identity, NamespaceRecord, State
 from headgate.events.base import Producer
 from headgate.events.commit import decode_entry, encode_commit
 from headgate.events.effects import SnapshotTaken
 from headgate.events.identity import CellFounded
 from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.events.signing import Signer
-from headgate.processes import snapshots
-from headgate.processes.host_parts import Trust
-from headgate.processes.keys import ProcessKeys, UnknownKeyError, finish, generate, load, read_public, rotate
-from headgate.processes.settings import KeysSettings, SettingsError
-from headgate.testing.log import AsyncMemoryLog
+from headgate.processes.runtime.host_parts import Trust
+from headgate.processes.runtime.settings import KeysSettings, SettingsError
+from headgate.processes.runtime.signing_keys import (
+    ProcessKeys,
+    UnknownKeyError,
+    finish,
+    generate,
+    load,
+    read_public,
+    rotate,
+)
+from headgate.processes.snapshots import store
+from headgate.testing.memory_log import AsyncMemoryLog
 
 pytestmark = pytest.mark.anyio
 BRIDGE, SNAPSHOTTER = Producer.INFORMER_BRIDGE, Producer.SNAPSHOTTER
@@ -126,19 +134,19 @@ async def test_a_snapshot_needs_the_snapshotters_signed_word(around, until, runn
     """Who can write snapshots and publish, but has no key, makes nobody believe a state."""
     state = await grow(around, 3, until, running)
     state.namespaces["forged"] = NamespaceRecord()
-    meta, blob = snapshots.pack(state, log_identity="memory", taken_ms=UnixMs(1))
+    meta, blob = store.pack(state, log_identity="memory", taken_ms=UnixMs(1))
     await around.blobs.put("state-4", blob, position=meta.position)
     taken = SnapshotTaken(
         position=meta.position, state_hash=meta.state_hash, log_hash=meta.log_hash, name="state-4", size_bytes=1
     )
     commit, _ = next_commit(folded(around), SNAPSHOTTER, Epoch(1), Append(events=(taken,)), UnixMs(1))
     around.memory.publish("headgate.main.log.snapshotter", encode_commit(commit))
-    believed, _ = await snapshots.newest(around.log, around.blobs, "main")
+    believed, _ = await store.newest(around.log, around.blobs, "main")
     assert "forged" in believed.namespaces
-    state, used = await snapshots.newest(around.log, around.blobs, "main", trusts=KEYS[BRIDGE].vouches)
+    state, used = await store.newest(around.log, around.blobs, "main", trusts=KEYS[BRIDGE].vouches)
     assert (used, state.namespaces) == (None, {})
     around.memory.publish("headgate.main.log.snapshotter", SIGNERS[SNAPSHOTTER].sign(encode_commit(commit)))
-    _, used = await snapshots.newest(around.log, around.blobs, "main", trusts=KEYS[BRIDGE].vouches)
+    _, used = await store.newest(around.log, around.blobs, "main", trusts=KEYS[BRIDGE].vouches)
     assert used is not None
 
 

@@ -10,7 +10,7 @@ from tests.processes.test_end_to_end import CONFIGURATION, finished, job
 from tests.support.brokers import Broker
 
 from headgate.adapters.jetstream.permissions import PROCESSES, users_of
-from headgate.processes.settings import SnapshotSettings
+from headgate.processes.runtime.settings import SnapshotSettings
 
 pytestmark = pytest.mark.anyio
 

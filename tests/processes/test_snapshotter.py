@@ -10,16 +10,16 @@ from tests.support.logs import START_MS, TestLog
 from tests.support.toys import Counter
 
 from headgate.core import fold
-from headgate.core.machine import Append, Command, Committed, Completed, Settled, TakeSnapshot, WakeAt
-from headgate.core.state import NamespaceRecord, SnapshotRecord, State
+from headgate.core.machine.contract import Append, Command, Committed, Completed, Settled, TakeSnapshot, WakeAt
+from headgate.core.state.tables import NamespaceRecord, SnapshotRecord, State
 from headgate.events.base import Producer
 from headgate.events.effects import DivergenceFound, LeaderElected, SnapshotTaken
 from headgate.events.facts import InformersSynced, NamespaceObserved
 from headgate.events.ids import Seq, UnixMs
-from headgate.processes import snapshots
-from headgate.processes.past import fold_on, refolding
-from headgate.processes.snapshotter.decide import VERIFY, Rules, Snapshotter, Stored, Verified
-from headgate.processes.storing import SnapshotCarrier
+from headgate.machines.snapshotter.decide import VERIFY, Rules, Snapshotter, Stored, Verified
+from headgate.processes.snapshots import store
+from headgate.processes.snapshots.point_in_time import fold_on, refolding
+from headgate.processes.snapshotter.storing import SnapshotCarrier
 
 RULES = Rules(commits=5, every_ms=60_000, idle_ms=1_000)
 
@@ -168,7 +168,7 @@ async def test_snapshots_are_stored_verified_and_pruned(around, until, running) 
         assert status.report().ready
     kept = await around.blobs.listing()
     assert len(kept) == 2
-    meta, state = snapshots.unpack(await around.blobs.get(kept[-1].name), "main")
+    meta, state = store.unpack(await around.blobs.get(kept[-1].name), "main")
     expected = fold.new_state("main")
     expected = await fold_on(around.log, expected, meta.position, refolding(around.log, "main"))
     assert fold.state_hash(state) == fold.state_hash(expected) == meta.state_hash
@@ -195,15 +195,15 @@ async def test_a_live_state_that_is_not_the_logs_is_found_out(around, until, run
 
 def test_a_state_is_named_by_its_position() -> None:
     """Names are subject tokens."""
-    assert snapshots.name_of(Seq(12)) == "state-12"
+    assert store.name_of(Seq(12)) == "state-12"
 
 
 def test_states_survive_packing() -> None:
     """What is unpacked has the hash that was packed."""
     log = TestLog()
     log.append(Producer.INFORMER_BRIDGE, NamespaceObserved(name="a", labels={"x": "ü"}))
-    meta, blob = snapshots.pack(log.state, log_identity="i", taken_ms=UnixMs(5))
-    again, state = snapshots.unpack(blob, "main")
+    meta, blob = store.pack(log.state, log_identity="i", taken_ms=UnixMs(5))
+    again, state = store.unpack(blob, "main")
     assert again == meta
     assert fold.state_hash(state) == meta.state_hash == fold.state_hash(log.state)
     assert isinstance(state, State)

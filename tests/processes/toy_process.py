@@ -18,11 +18,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.support.toys import Counter
 
 from headgate.adapters.telemetry import configure_logs
-from headgate.core.state import State
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.processes.entry import Exit, Runner, main_of
-from headgate.processes.process import Process, only_appends
-from headgate.processes.settings import LeaseSettings, NatsSettings, Settings
+from headgate.processes.runtime.process import Process, only_appends
+from headgate.processes.runtime.settings import LeaseSettings, NatsSettings, Settings
 
 
 def main() -> int:

@@ -6,8 +6,8 @@ import pytest
 
 from headgate.adapters.log import Entry
 from headgate.cli.demo_objects import cluster_objects, job_objects
-from headgate.testing.log import AsyncMemoryLog, MemoryBlobs, MemoryLog
-from headgate.testing.world import World
+from headgate.testing.memory_log import AsyncMemoryLog, MemoryBlobs, MemoryLog
+from headgate.testing.world.world import World
 
 CELL = "demo"
 

@@ -12,12 +12,12 @@ from tests.recovery.conftest import CELL, Recorded, Stored
 from headgate.adapters.backup import MANIFEST, BackupDirectory, BackupError
 from headgate.adapters.logfile import LogFileWriter
 from headgate.core import fold
-from headgate.core.state import State
+from headgate.core.state.tables import State
 from headgate.events.commit import Commit, decode_commit
 from headgate.events.facts import WorkloadObserved
 from headgate.events.ids import Seq
-from headgate.processes import backing_up
-from headgate.processes.backing_up import BackedUp, back_up, verify
+from headgate.processes.recovery import backup
+from headgate.processes.recovery.backup import BackedUp, back_up, verify
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +70,7 @@ async def test_backups_in_steps_hold_what_one_at_the_end_holds_and_rewrite_nothi
     seed: int, recorded: Recorded, stored: Callable[[], Stored], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each adds only what is new; files of before stay as they are; the chain goes on."""
-    monkeypatch.setattr(backing_up, "SEGMENT_ENTRIES_MAX", 100)
+    monkeypatch.setattr(backup, "SEGMENT_ENTRIES_MAX", 100)
     log, last = stored(), len(recorded.entries)
     steps = sorted({*random.Random(seed).sample(range(1, last), 5), last})
     before: dict[str, bytes] = {}
@@ -193,7 +193,7 @@ async def test_any_damage_to_any_file_is_found_and_the_file_is_named(
     how: str, recorded: Recorded, stored: Callable[[], Stored], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`--verify` finds a file that was cut off, changed in one bit, removed, or exchanged for another."""
-    monkeypatch.setattr(backing_up, "SEGMENT_ENTRIES_MAX", 100)
+    monkeypatch.setattr(backup, "SEGMENT_ENTRIES_MAX", 100)
     log = stored()
     await log.grow(len(recorded.entries))
     await backed_up(log, tmp_path)

@@ -28,14 +28,14 @@ from headgate.adapters.jetstream.users import seed_file
 from headgate.adapters.log import Entry
 from headgate.cli import main
 from headgate.core import fold
-from headgate.core.branches import parse_event_id
-from headgate.core.state import HOLDS_QUOTA, PENDING, Stage, State
+from headgate.core.log.branches import parse_event_id
+from headgate.core.state.tables import HOLDS_QUOTA, PENDING, Stage, State
 from headgate.events.commit import decode_commit
 from headgate.events.effects import JobStopped
-from headgate.processes.feed_writer import FeedWriter
-from headgate.processes.settings import RecordSettings, SnapshotSettings
+from headgate.processes.runtime.settings import RecordSettings, SnapshotSettings
+from headgate.processes.snapshotter.feed_writer import FeedWriter
 from headgate.testing.cluster import BY_PLURAL, Cluster
-from headgate.testing.cluster.server import wall_clock_ms
+from headgate.testing.cluster.api.server import wall_clock_ms
 
 pytestmark = pytest.mark.anyio
 

@@ -13,18 +13,18 @@ from headgate.adapters.jetstream import Connection, Health, connect
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.jetstream.feed import open_feed
 from headgate.adapters.log import LogDamaged
-from headgate.core.branches import parse_event_id
-from headgate.core.machine import Stimulus
+from headgate.core.log.branches import parse_event_id
+from headgate.core.machine.contract import Stimulus
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import Position, encode_commit
 from headgate.events.effects import LeaderElected
 from headgate.events.facts import NamespaceObserved
 from headgate.events.identity import CellFounded, CellRestored
 from headgate.events.ids import Seq
-from headgate.processes.feed_writer import FeedWriter
-from headgate.processes.feeding import FeedBeyondLogError, Feeding
-from headgate.processes.status import Status
-from headgate.testing.log import AsyncMemoryLog, MemoryLog
+from headgate.processes.runtime.process_status import Status
+from headgate.processes.snapshotter.feed import FeedBeyondLogError, Feeding
+from headgate.processes.snapshotter.feed_writer import FeedWriter
+from headgate.testing.memory_log import AsyncMemoryLog, MemoryLog
 
 pytestmark = pytest.mark.anyio
 

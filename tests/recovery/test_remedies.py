@@ -17,8 +17,8 @@ from headgate.cli import main
 from headgate.core.fold import BrokenLogError
 from headgate.events.commit import UnreadableCommitError
 from headgate.events.remedy import REMEDY
-from headgate.processes.backing_up import back_up
-from headgate.processes.restoring import restore
+from headgate.processes.recovery.backup import back_up
+from headgate.processes.recovery.restore import restore
 
 pytestmark = pytest.mark.anyio
 

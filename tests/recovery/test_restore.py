@@ -18,9 +18,9 @@ from headgate.adapters.lease import LeaseRecord
 from headgate.adapters.log import Appended, Entry
 from headgate.adapters.logfile import read_log_file
 from headgate.events.base import Producer
-from headgate.processes import snapshots
-from headgate.processes.backing_up import back_up
-from headgate.processes.restoring import EPOCHS_SPARE, RestoreRefusedError, rebuild, restore
+from headgate.processes.recovery.backup import back_up
+from headgate.processes.recovery.restore import EPOCHS_SPARE, RestoreRefusedError, rebuild, restore
+from headgate.processes.snapshots import store
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +54,7 @@ async def test_a_restored_log_is_the_log_that_was_backed_up(
     restored = await open_log(connection, CELL)
     for seq in (1, manifest.position // 2, manifest.position):
         assert await restored.get(seq) == recorded.entries[seq - 1]
-    state, meta = await snapshots.newest(restored, await open_blobs(connection, CELL), CELL)
+    state, meta = await store.newest(restored, await open_blobs(connection, CELL), CELL)
     assert meta is not None
     assert meta.position in done.snapshots
     marker = marker_of(await stream_info(connection, stream_name(CELL)))
@@ -109,7 +109,7 @@ async def test_a_trimmed_log_comes_back_at_its_sequences(
     await restore(connection, CELL, BackupDirectory(tmp_path / "b"))
     assert await read_all(connection) == recorded.entries[newest.position - 1 :]
     restored = await open_log(connection, CELL)
-    state, _ = await snapshots.newest(restored, await open_blobs(connection, CELL), CELL)
+    state, _ = await store.newest(restored, await open_blobs(connection, CELL), CELL)
     assert state.position == newest.position
 
 

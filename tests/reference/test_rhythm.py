@@ -7,12 +7,13 @@ import msgspec
 import pytest
 from tests.support.plan_manifests import LOWER, running, scenario, workload
 
-from headgate.core import conditions, fold
-from headgate.core.explain import Explainer
+from headgate.core import fold
 from headgate.core.fold import new_state
-from headgate.core.lookup import Lookup
+from headgate.core.kubernetes import conditions
 from headgate.core.plan.reading import PlanInputError
-from headgate.core.shape import shape_of
+from headgate.core.queueing.scheduling_hash import shape_of
+from headgate.core.views.explain import Explainer
+from headgate.core.views.lookup import Lookup
 from headgate.events.ids import WorkloadKey
 from headgate.testing.reference.outcome import outcome_of
 from headgate.testing.reference.rhythm import Rhythm

@@ -7,9 +7,9 @@ from scratch by recursion.
 
 from fractions import Fraction
 
-from headgate.core.amounts import parse_quantity
-from headgate.core.places import charged_usage
-from headgate.core.state import HOLDS_QUOTA, State
+from headgate.core.fold.transitions import charged_usage
+from headgate.core.kubernetes.quantities import parse_quantity
+from headgate.core.state.tables import HOLDS_QUOTA, State
 from headgate.events.objects import ResourceGroup
 
 Pair = tuple[str, str]

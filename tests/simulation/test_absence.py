@@ -8,14 +8,14 @@ from tests.simulation.scenarios import cluster_queue, job, kueue, node
 from tests.simulation.test_seeds import JOBS, WORKLOADS, faults_of
 
 from headgate.core import fold
-from headgate.core.job_workload import workload_name
-from headgate.core.jobs.kinds import BATCH_JOB
-from headgate.core.state import Stage
+from headgate.core.api.job_kinds import BATCH_JOB
+from headgate.core.state.tables import Stage
+from headgate.core.workload.job_workload import workload_name
 from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.ids import Epoch
 from headgate.events.queueing import WorkloadFinished, WorkloadReleased
-from headgate.testing.world import Faults, Instance, World
+from headgate.testing.world.world import Faults, Instance, World
 
 Manifest = dict[str, Any]
 COUNT = 12

@@ -15,7 +15,7 @@ from tests.benchmarks.drain import CLASSES, PREEMPTING, Load, cluster_queue, wor
 from tests.support.logs import TestLog
 from tests.support.rounds import Rounds
 
-from headgate.core.state import Stage
+from headgate.core.state.tables import Stage
 from headgate.events.base import EventBase, Producer
 from headgate.events.facts import ClusterQueueObserved as QueueObserved
 from headgate.events.facts import (

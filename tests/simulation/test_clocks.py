@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from headgate.cli.demo_objects import cluster_objects, job_objects
-from headgate.core.state import State
-from headgate.core.timekeeping import CLOCK_SKEW_MS_MAX, WINDOW_MS
+from headgate.core.log.log_time import CLOCK_SKEW_MS_MAX, WINDOW_MS
+from headgate.core.state.tables import State
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.configuration import Configuration, WaitForPodsReady
 from headgate.events.decisions import QuotaReserved, WorkloadAdmitted
 from headgate.events.facts import ConfigurationObserved
 from headgate.events.queueing import WorkloadEvicted, WorkloadFinished
-from headgate.processes.informer_bridge.decide import InformerBridge
-from headgate.testing.world import BROKER, MACHINES, Faults, World
+from headgate.machines.informer_bridge.decide import InformerBridge
+from headgate.testing.world.world import BROKER, MACHINES, Faults, World
 
 DAYS_1000_MS = 1000 * 86_400_000
 JUMP_MS = 8_000

@@ -15,28 +15,29 @@ import pytest
 from tests.simulation.scenarios import job, kueue, node
 from tests.support.defects import DefectError, is_of, raises_if, swapped
 
-import headgate.core.admission_fair_sharing as usage_over_time
-import headgate.core.call_object as call_object
-import headgate.core.catalog as catalogs
 import headgate.core.cycle.order as order
 import headgate.core.cycle.verdicts as verdicts
-import headgate.core.forest as forests
-import headgate.processes.binder.workload_statuses as statuses
-import headgate.processes.informer_bridge.decide as bridge
-import headgate.processes.queue_manager.sleeping as sleeping
-import headgate.processes.queue_manager.turns as turns
-import headgate.processes.ungater.decide as ungater
-from headgate.core import fold, quarantine, quarantine_limit
-from headgate.core.machine import Call
-from headgate.core.quarantine_limit import TooManyFailedError
-from headgate.core.state import HOLDS_QUOTA
+import headgate.core.flavors.catalog as catalogs
+import headgate.core.machine.call_object as call_object
+import headgate.core.quota.admission_fair_sharing as usage_over_time
+import headgate.core.quota.cache as forests
+import headgate.machines.binder.workload_statuses as statuses
+import headgate.machines.informer_bridge.decide as bridge
+import headgate.machines.queue_manager.sleeping as sleeping
+import headgate.machines.queue_manager.turns as turns
+import headgate.machines.ungater.decide as ungater
+from headgate.core import fold
+from headgate.core.fold import quarantine, quarantine_limit
+from headgate.core.fold.quarantine_limit import TooManyFailedError
+from headgate.core.machine.contract import Call
+from headgate.core.state.tables import HOLDS_QUOTA
 from headgate.events.base import Producer
 from headgate.events.configuration import AdmissionFairSharingConfiguration, Configuration, FairSharingConfiguration
 from headgate.events.facts import ConfigurationObserved
 from headgate.events.queueing import WorkloadQueued
-from headgate.processes.informer_bridge.decide import InformerBridge
+from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.world import MACHINES, World
+from headgate.testing.world.world import MACHINES, World
 
 JOBS = BY_PLURAL["batch", "jobs"]
 QUEUES = BY_PLURAL["kueue.x-k8s.io", "clusterqueues"]

@@ -14,18 +14,19 @@ import pytest
 from tests.simulation.scenarios import job, kueue, node
 from tests.support.defects import in_fold, is_of, over, raises_if, swapped
 
-import headgate.processes.binder.workload_statuses as statuses
-import headgate.processes.informer_bridge.decide as bridge
-import headgate.processes.queue_manager.decide as manager
-import headgate.processes.ungater.decide as ungater
-from headgate.core import fold, quarantine
+import headgate.machines.binder.workload_statuses as statuses
+import headgate.machines.informer_bridge.decide as bridge
+import headgate.machines.queue_manager.decide as manager
+import headgate.machines.ungater.decide as ungater
+from headgate.core import fold
+from headgate.core.audit.invariants import forgotten
 from headgate.core.cycle.nominating import Nominator
-from headgate.core.invariants import forgotten
-from headgate.core.state import State
+from headgate.core.fold import quarantine
+from headgate.core.state.tables import State
 from headgate.events.facts import JobObserved, WorkloadObserved
 from headgate.events.queueing import WorkloadFinished, WorkloadQueued
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.world import Faults, World
+from headgate.testing.world.world import Faults, World
 
 JOBS = BY_PLURAL["batch", "jobs"]
 WORKLOADS = BY_PLURAL["kueue.x-k8s.io", "workloads"]

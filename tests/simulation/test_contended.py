@@ -14,16 +14,16 @@ from collections import Counter
 from tests.simulation.scenarios import Scenario, contended
 from tests.simulation.test_seeds import Run, faults_of, verify_replay, waiting
 
-from headgate.core.catalog import Catalog
+from headgate.core.audit.invariants import forgotten
 from headgate.core.cycle import evaluate
-from headgate.core.invariants import forgotten
-from headgate.core.state import PENDING, Parked, Stage, State, Workload
-from headgate.core.waking import Unused
+from headgate.core.flavors.catalog import Catalog
+from headgate.core.queueing.wake_conditions import Unused
+from headgate.core.state.tables import PENDING, Parked, Stage, State, Workload
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import WorkloadPreempted
 from headgate.events.ids import WorkloadKey
 from headgate.events.queueing import QuotaFreed, WorkloadReleased
-from headgate.testing.world import NO_FAULTS, Faults
+from headgate.testing.world.world import NO_FAULTS, Faults
 
 ROUND_MS = 5
 PREEMPTED_MAX = 200

@@ -8,8 +8,8 @@ import pytest
 from tests.simulation.scenarios import GATE, cluster_queue, job, kueue, node
 from tests.simulation.test_seeds import NOW, WORKLOADS, faults_of
 
-from headgate.core.state import Stage
-from headgate.testing.world import NO_FAULTS, Faults, World
+from headgate.core.state.tables import Stage
+from headgate.testing.world.world import NO_FAULTS, Faults, World
 
 START_MS = 1_700_000_000_000
 OVER_MS = START_MS + 150_000

@@ -9,11 +9,11 @@ from tests.simulation.scenarios import job as a_job
 from tests.simulation.scenarios import kueue, node
 from tests.simulation.test_seeds import JOBS, WORKLOADS, faults_of
 
-from headgate.core.invariants import forgotten
-from headgate.core.state import State
+from headgate.core.audit.invariants import forgotten
+from headgate.core.state.tables import State
 from headgate.events.commit import LoggedCommit
 from headgate.testing.cluster.kinds import BY_PLURAL
-from headgate.testing.world import NO_FAULTS, Faults, World
+from headgate.testing.world.world import NO_FAULTS, Faults, World
 
 PODS = BY_PLURAL["", "pods"]
 START_MS = 1_700_000_000_000

@@ -9,14 +9,14 @@ from tests.simulation.scenarios import job as a_job
 from tests.simulation.scenarios import kueue, node
 from tests.simulation.test_seeds import JOBS, WORKLOADS, faults_of
 
-from headgate.core.invariants import forgotten
+from headgate.core.audit.invariants import forgotten
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration, WaitForPodsReady
 from headgate.events.facts import ConfigurationObserved
-from headgate.processes.binder.decide import Binder
-from headgate.processes.informer_bridge.decide import InformerBridge
+from headgate.machines.binder.decide import Binder
+from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.testing.cluster.kinds import BY_PLURAL
-from headgate.testing.world import MACHINES, NO_FAULTS, Faults, World
+from headgate.testing.world.world import MACHINES, NO_FAULTS, Faults, World
 
 ON = Configuration(feature_gates={"ConcurrentAdmission": True})
 ALLOWED = "kueue.x-k8s.io/workload-allowed-resource-flavors"

@@ -8,9 +8,9 @@ from tests.simulation.scenarios import cluster_queue, kueue
 from tests.simulation.test_deactivation import condition, patch, path_of
 from tests.simulation.test_seeds import NOW, WORKLOADS, faults_of
 
-from headgate.core.state import HOLDS_QUOTA, State
+from headgate.core.state.tables import HOLDS_QUOTA, State
 from headgate.events.commit import LoggedCommit
-from headgate.testing.world import Faults, World
+from headgate.testing.world.world import Faults, World
 
 Manifest = dict[str, Any]
 CPU = 4

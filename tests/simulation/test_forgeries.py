@@ -7,18 +7,18 @@ from tests.events.test_contract import example
 from tests.simulation.scenarios import scenario
 from tests.simulation.test_seeds import Run, faults_of, waiting
 
-from headgate.core.appending import next_commit
-from headgate.core.authority import author_of
-from headgate.core.invariants import forgotten
-from headgate.core.machine import Append
-from headgate.core.state import State
+from headgate.core.audit.invariants import forgotten
+from headgate.core.log.authority import author_of
+from headgate.core.machine.commits import next_commit
+from headgate.core.machine.contract import Append
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, encode_commit
 from headgate.events.ids import Epoch, UnixMs
 from headgate.events.registry import TAGS
 from headgate.events.signing import Signer
 from headgate.events.subjects import log_subject
-from headgate.testing.world import Faults
+from headgate.testing.world.world import Faults
 
 SIGNERS = {producer: Signer([bytes([number]) * 32]) for number, producer in enumerate(Producer, 1)}
 STRANGER = Signer([b"x" * 32])

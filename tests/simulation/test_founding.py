@@ -3,12 +3,12 @@
 import pytest
 
 from headgate.cli.demo_objects import cluster_objects, job_objects
-from headgate.core.state import State
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.effects import LeaderElected
 from headgate.events.identity import CellFounded
-from headgate.testing.world import Faults, World
+from headgate.testing.world.world import Faults, World
 
 
 def logged_world(seed: int, faults: Faults) -> tuple[World, list[LoggedCommit]]:

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.scenarios import KUEUE, kueue
 
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.world import World
+from headgate.testing.world.world import World
 
 Json = dict[str, Any]
 

@@ -30,26 +30,27 @@ import pytest
 from tests.simulation.scenarios import job, kueue, node
 from tests.support.defects import in_fold, in_noting, is_of, over, raises_if, swapped
 
-import headgate.processes.binder.pod_placement as placement
-import headgate.processes.binder.workload_statuses as statuses
-import headgate.processes.informer_bridge.decide as bridge
-import headgate.processes.queue_manager.decide as manager
-import headgate.processes.ungater.decide as ungater
+import headgate.machines.binder.pod_placement as placement
+import headgate.machines.binder.workload_statuses as statuses
+import headgate.machines.informer_bridge.decide as bridge
+import headgate.machines.queue_manager.decide as manager
+import headgate.machines.ungater.decide as ungater
 from headgate.adapters.jetstream.health import Health
 from headgate.adapters.telemetry import Metrics
-from headgate.core import fold, quarantine
+from headgate.core import fold
+from headgate.core.audit.invariants import forgotten
 from headgate.core.cycle.nominating import Nominator
-from headgate.core.invariants import forgotten
-from headgate.core.state import HOLDS_QUOTA, QuarantineRecord, State
+from headgate.core.fold import quarantine
+from headgate.core.state.tables import HOLDS_QUOTA, QuarantineRecord, State
 from headgate.events.base import Producer
 from headgate.events.decisions import QuotaReserved, WorkloadAdmitted
 from headgate.events.facts import JobObserved, WorkloadObserved
 from headgate.events.queueing import WorkloadFinished, WorkloadQueued
-from headgate.processes.observing import Observing
-from headgate.processes.snapshotter.decide import Rules, Snapshotter
-from headgate.processes.status import Phase, Status
+from headgate.machines.snapshotter.decide import Rules, Snapshotter
+from headgate.processes.runtime.process_status import Phase, Status
+from headgate.processes.telemetry.observer import Observing
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.world import MACHINES, World
+from headgate.testing.world.world import MACHINES, World
 
 JOBS = BY_PLURAL["batch", "jobs"]
 WORKLOADS = BY_PLURAL["kueue.x-k8s.io", "workloads"]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.testing.simulate import openb
-from headgate.testing.simulate.report import picture
-from headgate.testing.simulate.run import run_trace
+from headgate.testing.traces import openb
+from headgate.testing.traces.report import picture
+from headgate.testing.traces.run import run_trace
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,32000,65536,0,\nn1,32000,65536,2,T4\n"
 PODS = (

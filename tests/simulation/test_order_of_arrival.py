@@ -8,10 +8,10 @@ from tests.simulation.test_absence import Cell
 from tests.simulation.test_foreign_owners import cell, submit
 from tests.simulation.test_seeds import JOBS
 
-from headgate.core.state import State
+from headgate.core.state.tables import State
 from headgate.events.decisions import WorkloadAdmitted
 from headgate.events.ids import WorkloadKey
-from headgate.testing.world import World
+from headgate.testing.world.world import World
 
 COUNT = 12
 

@@ -12,12 +12,12 @@ from tests.simulation.scenarios import scenario
 from tests.simulation.test_seeds import WORKLOADS, Run, waiting
 
 from headgate.core import fold
-from headgate.core.invariants import forgotten
-from headgate.core.state import HOLDS_QUOTA, PENDING, Stage, State
+from headgate.core.audit.invariants import forgotten
+from headgate.core.state.tables import HOLDS_QUOTA, PENDING, Stage, State
 from headgate.events.commit import LoggedCommit
 from headgate.events.effects import JobStopped
 from headgate.events.ids import Seq
-from headgate.testing.world import Faults
+from headgate.testing.world.world import Faults
 
 CALM = Faults(until_ms=1)
 """Nothing goes wrong, but every process keeps a state of its own."""

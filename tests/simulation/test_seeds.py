@@ -14,20 +14,20 @@ from tests.simulation.oracle import overdrawn
 from tests.simulation.scenarios import GATE, Scenario, scenario
 
 from headgate.core import fold
+from headgate.core.audit.invariants import forgotten
 from headgate.core.cycle import decide_cycle
 from headgate.core.engine.driver import ATOMIC, Bounds
-from headgate.core.invariants import forgotten
-from headgate.core.state import PENDING, Stage, State
+from headgate.core.state.tables import PENDING, Stage, State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import CycleDecided, QuotaReserved
 from headgate.events.effects import LeaderElected
 from headgate.events.facts import ConfigurationObserved
 from headgate.events.signing import Signer
-from headgate.processes.informer_bridge.decide import InformerBridge
-from headgate.processes.snapshotter.decide import Rules, Snapshotter
+from headgate.machines.informer_bridge.decide import InformerBridge
+from headgate.machines.snapshotter.decide import Rules, Snapshotter
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.world import MACHINES, NO_FAULTS, NO_SIGNERS, Faults, World
+from headgate.testing.world.world import MACHINES, NO_FAULTS, NO_SIGNERS, Faults, World
 
 HORIZON_MS = 4 * 3600_000
 JOBS = BY_PLURAL["batch", "jobs"]

@@ -9,13 +9,13 @@ from tests.simulation.scenarios import job, kueue, node
 from tests.simulation.test_seeds import JOBS, faults_of
 
 from headgate.core import fold
-from headgate.core.invariants import forgotten
+from headgate.core.audit.invariants import forgotten
 from headgate.events.base import Producer
 from headgate.events.configuration import AdmissionFairSharingConfiguration, Configuration
 from headgate.events.facts import ConfigurationObserved
-from headgate.processes.informer_bridge.decide import InformerBridge
+from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.testing.cluster.kinds import BY_PLURAL
-from headgate.testing.world import MACHINES, NO_FAULTS, Faults, World
+from headgate.testing.world.world import MACHINES, NO_FAULTS, Faults, World
 
 LOCAL_QUEUES = BY_PLURAL["kueue.x-k8s.io", "localqueues"]
 START_MS = 1_700_000_000_000

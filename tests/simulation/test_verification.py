@@ -10,8 +10,8 @@ from tests.simulation.scenarios import contended, scenario
 from tests.support.forging import cut_where, decoded, forged, recorded, verified
 
 from headgate import __version__
-from headgate.core.rules import RULES
-from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
+from headgate.core.log.rules_version import RULES
+from headgate.core.state.tables import HOLDS_QUOTA, Stage, State, Workload
 from headgate.core.verification.check import OtherRules
 from headgate.events import decisions, effects, queueing
 from headgate.events.base import Producer

@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 from tests.simulation.scenarios import cluster_queue, job, kueue, node
 
-from headgate.core.state import Stage
+from headgate.core.state.tables import Stage
 from headgate.events.base import tag_of
-from headgate.testing.world import World
+from headgate.testing.world.world import World
 
 START_MS = 1_700_000_000_000
 CPU = 16

@@ -15,8 +15,8 @@ from tests.support.delayed import outcomes
 from tests.support.logs import START_MS, TestLog
 from tests.support.rounds import Rounds, could_go, placed
 
-from headgate.core.conditions import rfc3339
-from headgate.core.state import HOLDS_QUOTA, Stage, State
+from headgate.core.kubernetes.conditions import rfc3339
+from headgate.core.state.tables import HOLDS_QUOTA, Stage, State
 from headgate.events.base import Producer
 from headgate.events.configuration import WakePolicyName
 from headgate.events.facts import ConfigurationObserved, InformersSynced, WorkloadObserved

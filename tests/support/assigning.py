@@ -4,11 +4,11 @@ from typing import Any
 
 from tests.support.cells import Cell, cluster_queue
 
-from headgate.core.catalog import Catalog
 from headgate.core.flavors import Assigner, Assignment, PodSetResult
-from headgate.core.quota import Ledger
-from headgate.core.requests import PodSetRequests, pod_requests
-from headgate.core.state import FlavorResource
+from headgate.core.flavors.catalog import Catalog
+from headgate.core.quota.tree import Ledger
+from headgate.core.state.tables import FlavorResource
+from headgate.core.workload.pod_requests import PodSetRequests, pod_requests
 from headgate.events.configuration import Configuration
 from headgate.events.objects import PodSet
 

@@ -16,7 +16,7 @@ from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.jetstream.errors import NotSent
 from headgate.adapters.jetstream.permissions import ADMIN, configuration, users_of
 from headgate.adapters.jetstream.users import make_streams, make_users, options_of, seed_file
-from headgate.processes.settings import NatsSettings
+from headgate.processes.runtime.settings import NatsSettings
 
 _USERS = "# users\n"
 _ONLOOKER = "{ user: test, password: test }"

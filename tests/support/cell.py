@@ -13,25 +13,16 @@ import msgspec
 from tests.support.driven import Driven
 from tests.support.logs import TestLog
 
+from headgate.core.api.decoding import RESOURCES
 from headgate.core.engine.outputs import Send
-from headgate.core.ingest import RESOURCES
-from headgate.core.machine import (
-    Append,
-    Call,
-    Changed,
-    Completed,
-    Listed,
-    Machine,
-    Stimulus,
-    WakeAt,
-)
-from headgate.core.state import State
+from headgate.core.machine.contract import Append, Call, Changed, Completed, Listed, Machine, Stimulus, WakeAt
+from headgate.core.state.tables import State
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import UnixMs
-from headgate.processes.binder.decide import Binder
-from headgate.processes.informer_bridge.decide import InformerBridge
-from headgate.processes.ungater.decide import Ungater
+from headgate.machines.binder.decide import Binder
+from headgate.machines.informer_bridge.decide import InformerBridge
+from headgate.machines.ungater.decide import Ungater
 from headgate.testing.cluster import Cluster
 from headgate.testing.cluster.kinds import BY_PLURAL, Kind
 

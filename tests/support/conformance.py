@@ -8,9 +8,9 @@ import msgspec
 import yaml
 from tests.support.logs import TestLog
 
-from headgate.core.conditions import parse_rfc3339
-from headgate.core.ingest import read
-from headgate.core.state import PENDING, State, Workload
+from headgate.core.api.decoding import read
+from headgate.core.kubernetes.conditions import parse_rfc3339
+from headgate.core.state.tables import PENDING, State, Workload
 from headgate.events.base import EventBase, Producer
 from headgate.events.facts import InformersSynced
 from headgate.events.ids import LocalQueueKey, Shape, UnixMs, split_key

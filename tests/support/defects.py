@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from headgate.core import fold, quarantine
-from headgate.core.state import State
+from headgate.core import fold
+from headgate.core.fold import quarantine
+from headgate.core.state.tables import State
 from headgate.events.commit import Commit
 from headgate.events.ids import Seq
 

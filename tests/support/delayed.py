@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tests.support.rounds import Placed, placed
 
-from headgate.core.state import Stage, Workload
+from headgate.core.state.tables import Stage, Workload
 from headgate.events.ids import Seq, WorkloadKey
 from headgate.testing.reference.rhythm import Rhythm
 from headgate.testing.reference.scenario import Scenario

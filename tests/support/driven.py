@@ -6,8 +6,8 @@ from tests.support.logs import TestLog
 
 from headgate.core.engine.driver import Driver
 from headgate.core.engine.outputs import MachineMade, Output, Send, Stored
-from headgate.core.machine import Machine, Stimulus
-from headgate.core.state import State
+from headgate.core.machine.contract import Machine, Stimulus
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import Epoch

@@ -14,18 +14,18 @@ from tests.simulation.test_seeds import Run, faults_of
 from headgate.adapters.log import Entry
 from headgate.cli.deciding_again import checks
 from headgate.core import fold
-from headgate.core.appending import next_commit
 from headgate.core.cycle import decide_cycle
-from headgate.core.machine import Append
-from headgate.core.refusing import Gate
-from headgate.core.replay import Plan, Replay, Replayed
-from headgate.core.state import Stage, State, Workload
+from headgate.core.log.refusal import Gate
+from headgate.core.machine.commits import next_commit
+from headgate.core.machine.contract import Append
+from headgate.core.state.tables import Stage, State, Workload
+from headgate.core.verification.replay import Plan, Replay, Replayed
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, decode_commit, encode_commit
 from headgate.events.ids import Seq
 from headgate.events.registry import Event
 from headgate.events.subjects import log_subject
-from headgate.testing.world import NO_FAULTS
+from headgate.testing.world.world import NO_FAULTS
 
 CELL = "sim"
 

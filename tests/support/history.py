@@ -7,8 +7,8 @@ illegal one fails where it is written, and keeps them as they would stand in the
 
 from headgate.adapters.log import Entry
 from headgate.core import fold
-from headgate.core.appending import next_commit
-from headgate.core.machine import Append
+from headgate.core.machine.commits import next_commit
+from headgate.core.machine.contract import Append
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, decode_commit, encode_commit
 from headgate.events.effects import LeaderElected

@@ -1,9 +1,9 @@
 """A log in memory for tests: append events as a producer, fold them as everybody does."""
 
 from headgate.core import fold
-from headgate.core.appending import next_commit
-from headgate.core.machine import Append
-from headgate.core.state import State
+from headgate.core.machine.commits import next_commit
+from headgate.core.machine.contract import Append
+from headgate.core.state.tables import State
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import LoggedCommit, decode_commit, encode_commit
 from headgate.events.ids import Epoch, Seq, UnixMs

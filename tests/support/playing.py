@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.support.cell import MANAGER, SCHEDULER, Cell
 
-from headgate.core.state import Stage, State
+from headgate.core.state.tables import Stage, State
 from headgate.events.decisions import QuotaReserved, WorkloadAdmitted
 from headgate.events.ids import Shape
 from headgate.events.objects import Admission, PodSetAssignment

@@ -9,8 +9,8 @@ from tests.support.owning import applied, gives_back
 
 from headgate.core import fold
 from headgate.core.engine.outputs import Send
-from headgate.core.machine import WakeAt
-from headgate.core.state import Stage, State, Workload
+from headgate.core.machine.contract import WakeAt
+from headgate.core.state.tables import Stage, State, Workload
 from headgate.events import facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import Commit, LoggedCommit
@@ -37,7 +37,7 @@ from headgate.events.objects import (
     WorkloadSpec,
 )
 from headgate.events.queueing import Needs
-from headgate.processes.queue_manager.decide import QueueManager
+from headgate.machines.queue_manager.decide import QueueManager
 
 BRIDGE, QM, SCHEDULER, UNGATER = (
     Producer.INFORMER_BRIDGE,

@@ -11,8 +11,8 @@ from tests.support.logs import TestLog
 
 from headgate.adapters.jetstream.health import Health
 from headgate.processes.entry import View
-from headgate.processes.settings import Settings
-from headgate.processes.status import Phase, Status
+from headgate.processes.runtime.process_status import Phase, Status
+from headgate.processes.runtime.settings import Settings
 from headgate.web.routes import add_routes
 
 

@@ -9,12 +9,12 @@ from tests.support.driven import Driven
 from tests.support.logs import TestLog
 from tests.support.owning import applied, gives_back
 
-from headgate.core.catalog import Catalog
 from headgate.core.cycle import Entry, evaluate
 from headgate.core.engine.outputs import Send
-from headgate.core.owners import is_run_here
+from headgate.core.flavors.catalog import Catalog
 from headgate.core.plan.dry_run import MakeMachine
-from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
+from headgate.core.state.tables import HOLDS_QUOTA, Stage, State, Workload
+from headgate.core.workload.owners import is_run_here
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.configuration import WakePolicyName
@@ -22,8 +22,8 @@ from headgate.events.decisions import WorkloadMigrated, WorkloadPreempted
 from headgate.events.facts import ConfigurationObserved, InformersSynced
 from headgate.events.ids import Seq, UnixMs, WorkloadKey
 from headgate.events.queueing import WorkloadEvicted
-from headgate.processes.queue_manager.decide import QueueManager
-from headgate.processes.scheduler.decide import Scheduler
+from headgate.machines.queue_manager.decide import QueueManager
+from headgate.machines.scheduler.decide import Scheduler
 from headgate.testing.reference.scenario import Scenario
 
 MANAGER, SCHEDULER = Producer.QUEUE_MANAGER, Producer.SCHEDULER

@@ -12,13 +12,13 @@ import msgspec
 from tests.support import conformance
 from tests.support.conformance import Case
 
-from headgate.core import conditions
-from headgate.core.catalog import Catalog
-from headgate.core.conditions import parse_rfc3339
-from headgate.core.configuration import read_parts
+from headgate.core.config.reader import read_parts
 from headgate.core.cycle import Cycle
-from headgate.core.state import PENDING, Workload
-from headgate.core.status import workload_status
+from headgate.core.flavors.catalog import Catalog
+from headgate.core.kubernetes import conditions
+from headgate.core.kubernetes.conditions import parse_rfc3339
+from headgate.core.state.tables import PENDING, Workload
+from headgate.core.status.rendering import workload_status
 from headgate.events.base import Producer
 from headgate.events.facts import ConfigurationObserved, WorkloadDeleted
 from headgate.events.ids import UnixMs, WorkloadKey

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from headgate.core.machine import (
+from headgate.core.machine.contract import (
     Append,
     Call,
     Changed,
@@ -17,7 +17,7 @@ from headgate.core.machine import (
     TakeSnapshot,
     WakeAt,
 )
-from headgate.core.state import State
+from headgate.core.state.tables import State
 from headgate.events.facts import NamespaceObserved
 
 

@@ -15,8 +15,8 @@ PLACES = {
     "events": "events/planted.py",
     "core": "core/planted.py",
     "a package of core": "core/cycle/planted.py",
-    **{name: f"processes/{name}/decide.py" for name in MACHINES},
-    "a module that a machine imports": "processes/binder/planted.py",
+    **{name: f"machines/{name}/decide.py" for name in MACHINES},
+    "another module of a machine": "machines/binder/planted.py",
 }
 IMPURE_PLACE = "processes/binder/process.py"
 
@@ -151,8 +151,6 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[tuple[
     for place in (*PLACES.values(), IMPURE_PLACE):
         with (package / place).open("a") as file:
             file.write(planted())
-    with (package / "processes/binder/decide.py").open("a") as file:
-        file.write("\nfrom headgate.processes.binder import planted\n")
     found = set()
     for command in commands():
         run = subprocess.run(command, cwd=copy, shell=True, capture_output=True, text=True, check=False)

@@ -15,8 +15,8 @@ from headgate.events.facts import ClusterQueueObserved, LocalQueueObserved, Work
 from headgate.events.ids import LocalQueueKey, Shape, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import ClusterQueueSpec, LocalQueueSpec, PodSet, WorkloadSpec
 from headgate.events.queueing import WorkloadQueued
-from headgate.processes.settings import HttpSettings, Settings, SettingsError
-from headgate.testing.log import AsyncMemoryLog, MemoryLog
+from headgate.processes.runtime.settings import HttpSettings, Settings, SettingsError
+from headgate.testing.memory_log import AsyncMemoryLog, MemoryLog
 from headgate.web import routes
 from headgate.web.access import REMEMBERED_MAX, TTL_S, Access, KubernetesAccess, Remembered
 

@@ -19,8 +19,8 @@ from headgate.events.ids import LocalQueueKey, Shape, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import ClusterQueueSpec, LocalQueueSpec, PodSet, WorkloadSpec
 from headgate.events.queueing import Head, HeadsOffered, QuotaFreed, WorkloadParked, WorkloadQueued
 from headgate.events.registry import TAGS
-from headgate.processes import snapshots
-from headgate.testing.log import AsyncMemoryLog, MemoryBlobs, MemoryLog
+from headgate.processes.snapshots import store
+from headgate.testing.memory_log import AsyncMemoryLog, MemoryBlobs, MemoryLog
 
 pytestmark = pytest.mark.anyio
 
@@ -134,7 +134,7 @@ async def test_the_past_is_folded_from_the_nearest_snapshot_and_equals_itself(si
         side.append(BRIDGE, NamespaceObserved(name=f"n{count}"))
         hashes[count] = fold.state_hash(side.log.state)
         if count == 3:
-            meta, blob = snapshots.pack(side.log.state, log_identity="memory", taken_ms=UnixMs(1))
+            meta, blob = store.pack(side.log.state, log_identity="memory", taken_ms=UnixMs(1))
             await side.blobs.put("state-3", blob, position=3)
             side.append(
                 Producer.SNAPSHOTTER,

@@ -12,11 +12,11 @@ import pytest
 from tests.support.read_side import ReadSide
 from tests.support.waiting import until
 
-from headgate.core.refusing import Gate
+from headgate.core.log.refusal import Gate
 from headgate.events.base import Producer
 from headgate.events.commit import encode_commit
 from headgate.events.facts import NamespaceObserved
-from headgate.testing.log import AsyncMemoryLog, MemoryLog
+from headgate.testing.memory_log import AsyncMemoryLog, MemoryLog
 from headgate.web import guard, routes, streams
 from headgate.web.streams import CLIENTS_MAX, PIECE_BYTES, READING_MAX, RECENT_BYTES_MAX, SLICE_BYTES, Streams
 

@@ -2,10 +2,9 @@
 
 from typing import Any, Final
 
-from tools.reference.text import code, page, safe, table
-
 from headgate.cli.broker import PANEL
 from headgate.cli.main import COMMANDS, load
+from tools.reference.text import code, page, safe, table
 
 INTRODUCTION: Final = """
 `headgate --help` and `headgate COMMAND --help` show the same in a terminal. `headgate --version` prints the version.

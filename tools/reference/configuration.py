@@ -3,11 +3,11 @@
 from typing import Any, Final, get_args
 
 import msgspec
-from tools.reference.text import code, docstring, page, table
 
-from headgate.core import configuration as reading
-from headgate.core import gates
+from headgate.core.config import feature_gates
+from headgate.core.config import reader as reading
 from headgate.events import configuration as contract
+from tools.reference.text import code, docstring, page, table
 
 INTRODUCTION: Final = """
 What decides who is admitted: Kueue's `Configuration`, `config.kueue.x-k8s.io/v1beta1` or `v1beta2`. `headgate up
@@ -51,7 +51,7 @@ def configuration_page() -> str:
         f"## Headgate's own section\n\nKueue does not have it: take it out of a file that Kueue is to read.\n\n"
         f"`headgate.wakePolicy`: {policies}. Which pending workloads are tried again when quota comes free, and how "
         "often; see [How pending workloads are retried](../concepts/waking.md). The feature gate "
-        f"`{gates.PREEMPTION_WAITS}` is Headgate's own, too."
+        f"`{feature_gates.PREEMPTION_WAITS}` is Headgate's own, too."
     )
     without = ", ".join(code(name) for name in reading.WITHOUT_EFFECT)
     accepted = (
@@ -81,13 +81,13 @@ def _gates() -> str:
     decided = table(
         ("gate", "default", "requires"),
         [
-            (code(name), "on" if is_on else "off", ", ".join(code(each) for each in gates.KNOWN[name].requires))
-            for name, is_on in sorted(gates.DEFAULTS.items())
+            (code(name), "on" if is_on else "off", ", ".join(code(each) for each in feature_gates.KNOWN[name].requires))
+            for name, is_on in sorted(feature_gates.DEFAULTS.items())
         ],
     )
-    own = f"{code(gates.PREEMPTION_WAITS)} exists only in Headgate and is on unless a file turns it off."
-    always = ", ".join(code(name) for name in sorted(gates.ALWAYS_ON))
-    others = sorted(set(gates.KNOWN) - set(gates.DEFAULTS) - gates.ALWAYS_ON)
+    own = f"{code(feature_gates.PREEMPTION_WAITS)} exists only in Headgate and is on unless a file turns it off."
+    always = ", ".join(code(name) for name in sorted(feature_gates.ALWAYS_ON))
+    others = sorted(set(feature_gates.KNOWN) - set(feature_gates.DEFAULTS) - feature_gates.ALWAYS_ON)
     return (
         f"## Feature gates\n\nGates that Headgate reads:\n\n{decided}\n\n{own}\n\nAlways on, and refused when set to "
         f"false: {always}.\n\nKnown from Kueue, without effect at their defaults; one of them that is off by default "

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-from tools.reference.text import code, docstring, page, safe, table
 
 from headgate.events.registry import MODULES, TAGS
+from tools.reference.text import code, docstring, page, safe, table
 
 FAMILIES: Final = {
     "fact": ("Facts", "What exists in the cluster. Appended by the informer bridge."),

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from aiohttp import web
-from tools.reference.text import code, docstring, page, safe
 
 from headgate.adapters.jetstream.health import Health
-from headgate.processes.http import application
-from headgate.processes.settings import Settings
-from headgate.processes.status import Status
+from headgate.processes.runtime.http import application
+from headgate.processes.runtime.process_status import Status
+from headgate.processes.runtime.settings import Settings
 from headgate.web.routes import add_routes
+from tools.reference.text import code, docstring, page, safe
 
 INTRODUCTION: Final = """
 Every process serves `/healthz`, `/readyz` and `/metrics`. The snapshotter serves the read side too: a page for people

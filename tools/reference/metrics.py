@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tools.reference.text import code, page, safe, table
-
 from headgate.adapters.jetstream.health import Health
 from headgate.adapters.telemetry.metrics import Distribution, Metrics, Tally
 from headgate.core import fold
-from headgate.processes.observing import Observing
-from headgate.processes.status import Status
+from headgate.processes.runtime.process_status import Status
+from headgate.processes.telemetry.observer import Observing
+from tools.reference.text import code, page, safe, table
 
 INTRODUCTION: Final = """
 Every process serves `/metrics` in Prometheus' text format. Counters begin at 0 with each process.

@@ -3,9 +3,9 @@
 from typing import Any, Final
 
 import msgspec
-from tools.reference.text import code, docstring, page, table
 
-from headgate.processes.settings import PREFIX, SECTIONS, Settings
+from headgate.processes.runtime.settings import PREFIX, SECTIONS, Settings
+from tools.reference.text import code, docstring, page, table
 
 INTRODUCTION: Final = """
 How each process and command runs: where the broker and the API server are, what is logged and served. One YAML file

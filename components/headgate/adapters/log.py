@@ -2,8 +2,8 @@
 The log as its users see it: what any implementation promises, and the types that cross the boundary.
 
 Processes append commits and read them back. They do so through `Log`, of which there are two implementations:
-JetStream (`headgate.adapters.jetstream`) and memory (`headgate.testing.log`); one contract suite runs over both. The
-log moves opaque bytes: what a commit means is the business of `headgate.events`.
+JetStream (`headgate.adapters.jetstream`) and memory (`headgate.testing.memory_log`); one contract suite runs over both.
+The log moves opaque bytes: what a commit means is the business of `headgate.events`.
 
 What every implementation promises:
 

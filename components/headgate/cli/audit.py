@@ -10,12 +10,12 @@ from headgate.cli import options
 from headgate.cli.output import FAILED, OK, Output, console, emit, say
 from headgate.cli.source import BrokerSource, Source, Until, open_source, treatments_of
 from headgate.core import fold
-from headgate.core.audit import CHECKS, Audit, Report
-from headgate.core.quarantine import Treatments
+from headgate.core.audit.log import CHECKS, Audit, Report
+from headgate.core.fold.quarantine import Treatments
 from headgate.events.commit import UnreadableCommitError
 
 if TYPE_CHECKING:
-    from headgate.core.audit_beside import FeedJudge, SeenRecord
+    from headgate.core.audit.stores import FeedJudge, SeenRecord
 
 app = typer.Typer(add_completion=False)
 
@@ -87,8 +87,8 @@ async def _judge_log(source: Source, auditor: Audit, feed: "FeedJudge | None" = 
 async def _record(source: BrokerSource, kubeconfig: str) -> "SeenRecord | None":
     """The cluster's record of the cell, where there is a cluster to ask."""
     from headgate.adapters.kubernetes.errors import ConfigurationError, KubernetesError
-    from headgate.processes.evidence import look_at_record
-    from headgate.processes.settings import RecordSettings
+    from headgate.processes.recovery.evidence import look_at_record
+    from headgate.processes.runtime.settings import RecordSettings
 
     kubeconfig = kubeconfig or (source.info.kubeconfig if source.info is not None else "")
     if not kubeconfig:
@@ -101,8 +101,8 @@ async def _record(source: BrokerSource, kubeconfig: str) -> "SeenRecord | None":
 
 
 async def _judge_cell(source: BrokerSource, kubeconfig: str) -> Report:
-    from headgate.core.audit_beside import FeedJudge, judge
-    from headgate.processes.evidence import gather, look_at_feed
+    from headgate.core.audit.stores import FeedJudge, judge
+    from headgate.processes.recovery.evidence import gather, look_at_feed
 
     # What stands beside the log is read first: a running cell's log then reaches at least as far.
     evidence = await gather(source.log, source.cell)

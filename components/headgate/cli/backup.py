@@ -10,7 +10,7 @@ import typer
 
 from headgate.cli import options
 from headgate.cli.output import CliError, Output, emit, say
-from headgate.core.wording import format_time
+from headgate.core.views.descriptions import format_time
 from headgate.events.base import Producer
 from headgate.events.ids import UnixMs
 
@@ -71,7 +71,7 @@ def _described(answer: Answer) -> str:
 
 def _verified(out: Path) -> Answer:
     from headgate.adapters.backup import BackupDirectory
-    from headgate.processes.backing_up import verify
+    from headgate.processes.recovery.backup import verify
 
     if not out.is_dir():
         raise CliError(f"--out {out}: there is no such directory")
@@ -84,7 +84,7 @@ async def _back_up(where: options.SourceOptions, out: Path) -> Answer:
     from headgate.adapters.jetstream.blobs import look_at_blobs
     from headgate.adapters.jetstream.lease import lease_epochs
     from headgate.cli.source import existing_log, open_broker
-    from headgate.processes.backing_up import back_up
+    from headgate.processes.recovery.backup import back_up
 
     async with open_broker(where) as broker:
         done = await back_up(

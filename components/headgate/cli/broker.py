@@ -75,8 +75,8 @@ def add_options(command: Any) -> None:
 
 
 def flags(url: str | None) -> list[Any]:
-    """What the command line says of the broker, for `headgate.processes.settings.load`."""
-    from headgate.processes.settings import Flag
+    """What the command line says of the broker, for `headgate.processes.runtime.settings.load`."""
+    from headgate.processes.runtime.settings import Flag
 
     found = [Flag(name, ("nats", key), value) for key, (name, value) in (_given.get() or {}).items()]
     return [*([Flag("--nats", ("nats", "url"), url)] if url else []), *found]
@@ -88,7 +88,7 @@ def nats_settings(url: str | None) -> tuple[Any, bool]:
 
     Raises SettingsError.
     """
-    from headgate.processes.settings import load_all
+    from headgate.processes.runtime.settings import load_all
 
     loaded = load_all(flags=flags(url))
     return loaded.settings.nats, loaded.names_broker

@@ -5,7 +5,7 @@ from headgate.core.verification.creations import CreationCheck
 from headgate.core.verification.job_runs import JobRunCheck
 from headgate.core.verification.placements import PlacementCheck
 from headgate.core.verification.statuses import StatusCheck
-from headgate.processes.queue_manager.again import queue_manager_check
+from headgate.machines.queue_manager.again import queue_manager_check
 
 
 def checks() -> tuple[Check, ...]:

@@ -30,9 +30,9 @@ from headgate.cli.source import Folding, Source, decoded, open_source
 from headgate.cli.supervisor import Supervisor, UpOptions, until_signal
 from headgate.cli.up import greet
 from headgate.core import fold
-from headgate.core.jobs.kinds import shown_name
-from headgate.core.tally import Tally, percentile
-from headgate.core.wording import format_amount, format_span
+from headgate.core.api.job_kinds import shown_name
+from headgate.core.views.descriptions import format_amount, format_span
+from headgate.core.views.run_metrics import Tally, percentile
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -12,8 +12,8 @@ import typer
 from headgate.cli import options
 from headgate.cli.output import CliError, Output, console, emit_one, say
 from headgate.cli.source import Source, commits, decoded, open_source, parse_at
-from headgate.core.refusing import Gate
-from headgate.core.wording import format_time
+from headgate.core.log.refusal import Gate
+from headgate.core.views.descriptions import format_time
 from headgate.events.base import Producer, tag_of
 from headgate.events.commit import LoggedCommit, Position
 from headgate.events.ids import UnixMs

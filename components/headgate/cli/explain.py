@@ -9,10 +9,10 @@ from headgate.cli import options
 from headgate.cli.output import Output, console, emit
 from headgate.cli.source import commits, contained, open_source, parse_at
 from headgate.core import fold
-from headgate.core.explain import Explainer, Line, Lookup, Story, condensed
-from headgate.core.quarantine import Treatments
-from headgate.core.refusing import Gate
-from headgate.core.wording import format_span, format_time
+from headgate.core.fold.quarantine import Treatments
+from headgate.core.log.refusal import Gate
+from headgate.core.views.descriptions import format_span, format_time
+from headgate.core.views.explain import Explainer, Line, Lookup, Story, condensed
 
 app = typer.Typer(add_completion=False)
 

@@ -9,8 +9,8 @@ import typer
 from headgate.cli import options
 from headgate.cli.output import CliError, Output, emit, print_table, say
 from headgate.events.identity import Keys
-from headgate.processes import keys as files
-from headgate.processes.settings import SettingsError
+from headgate.processes.runtime import signing_keys as files
+from headgate.processes.runtime.settings import SettingsError
 
 _EPILOG = """\b
 Examples:

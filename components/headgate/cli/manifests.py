@@ -16,7 +16,7 @@ import yaml
 
 from headgate.adapters.yaml_text import check_depth
 from headgate.cli.output import CliError
-from headgate.core.versions import VersionError, to_v1beta2
+from headgate.core.api.conversion import VersionError, to_v1beta2
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 

@@ -57,7 +57,7 @@ def plain(data: Any) -> Any:
 
 def _part(value: object) -> object:
     """What a state keeps in a form of its own, in a form that has an encoding."""
-    from headgate.core import sharing
+    from headgate.core.state import sharing
 
     return sharing.plain(value)
 

@@ -80,9 +80,9 @@ def plan_manifests(names: list[str], namespace: str, cycles: int, config: str | 
     from headgate.cli.plan_inputs import read_inputs
     from headgate.cli.plan_report import print_report, report_of
     from headgate.core.plan.dry_run import DryRun, MakeMachine
-    from headgate.processes.configuring import KUEUES_DEFAULTS, load_configuration
-    from headgate.processes.queue_manager.decide import QueueManager
-    from headgate.processes.scheduler.decide import Scheduler
+    from headgate.machines.queue_manager.decide import QueueManager
+    from headgate.machines.scheduler.decide import Scheduler
+    from headgate.processes.runtime.configuration_files import KUEUES_DEFAULTS, load_configuration
 
     configuration = KUEUES_DEFAULTS
     if config is not None:

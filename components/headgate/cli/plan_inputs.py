@@ -14,13 +14,13 @@ import msgspec
 
 from headgate.cli.checking import wrong_fields
 from headgate.cli.manifests import Manifest
-from headgate.core.conditions import rfc3339
-from headgate.core.ingest import QUEUE_LABEL
-from headgate.core.jobs import kinds
-from headgate.core.jobs.kinds import title
+from headgate.core.api import job_kinds as kinds
+from headgate.core.api.conversion import GROUP
+from headgate.core.api.decoding import QUEUE_LABEL
+from headgate.core.api.job_kinds import title
+from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.plan.jobs import workloads_of_jobs
 from headgate.core.plan.reading import NAMESPACED, RESOURCE_OF, PlanInputError, in_order, read_object, shown_as
-from headgate.core.versions import GROUP
 from headgate.events.configuration import Configuration
 from headgate.events.facts import Fact, JobObserved
 from headgate.events.ids import JobKey, JobRef, UnixMs

@@ -6,17 +6,17 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headgate.cli.output import console, print_table
-from headgate.core import conditions
-from headgate.core.amounts import amount, canonical
-from headgate.core.families import family_of
-from headgate.core.ingest import ELASTIC_JOB
-from headgate.core.jobs.kinds import shown_name
-from headgate.core.lines import line_of
-from headgate.core.owners import job_key
+from headgate.core.api.decoding import ELASTIC_JOB
+from headgate.core.api.job_kinds import shown_name
+from headgate.core.kubernetes import conditions
+from headgate.core.kubernetes.quantities import amount, canonical
 from headgate.core.plan.dry_run import DryRun, Stop, state_of
-from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
-from headgate.core.variants import flavor_of, is_parent, parent_key
-from headgate.core.wording import describe_needs, sleep_of
+from headgate.core.state.tables import HOLDS_QUOTA, Stage, State, Workload
+from headgate.core.views.descriptions import describe_needs, sleep_of
+from headgate.core.views.visibility import line_of
+from headgate.core.workload.concurrent_admission import family_of
+from headgate.core.workload.owners import job_key
+from headgate.core.workload.variants import flavor_of, is_parent, parent_key
 from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.objects import PodSetAssignment
 

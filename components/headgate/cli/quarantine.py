@@ -11,10 +11,10 @@ import typer
 from headgate.cli import options
 from headgate.cli.output import CliError, Output, console, emit, print_table, say
 from headgate.cli.source import open_source, parse_at, state_at
-from headgate.core.jobs.kinds import kind_name, kind_of, shown_name
-from headgate.core.quarantine import FOLD, RETRY, retried_by, shown_object
-from headgate.core.state import QuarantineRecord, State
-from headgate.core.wording import format_time
+from headgate.core.api.job_kinds import kind_name, kind_of, shown_name
+from headgate.core.fold.quarantine import FOLD, RETRY, retried_by, shown_object
+from headgate.core.state.tables import QuarantineRecord, State
+from headgate.core.views.descriptions import format_time
 from headgate.events.ids import JobKey, split_key
 
 _LIST = """\b

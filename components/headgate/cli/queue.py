@@ -10,10 +10,10 @@ import typer
 from headgate.cli import options
 from headgate.cli.output import CliError, Output, console, emit, print_table
 from headgate.cli.source import open_source, parse_at, state_at
-from headgate.core.lines import QueueSummary, aside_of, line_of, summaries
-from headgate.core.standing import standing
-from headgate.core.state import Stage, State, Workload
-from headgate.core.wording import format_amount, format_span
+from headgate.core.state.tables import Stage, State, Workload
+from headgate.core.views.descriptions import format_amount, format_span
+from headgate.core.views.diagnosis import standing
+from headgate.core.views.visibility import QueueSummary, aside_of, line_of, summaries
 from headgate.events.ids import LocalQueueKey
 
 app = typer.Typer(name="queue", add_completion=False, no_args_is_help=True, help="Show how the queues stand.")

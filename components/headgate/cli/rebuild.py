@@ -44,7 +44,7 @@ def rebuild(
     where = options.SourceOptions(data=data, cell=cell, nats=nats)
 
     async def make_room() -> Answer:
-        from headgate.processes.restoring import rebuild as begin_anew
+        from headgate.processes.recovery.restore import rebuild as begin_anew
 
         async with open_broker(where, stopped=True) as broker:
             done = await begin_anew(broker.connection, broker.cell, why=why, replicas=replicas, set_aside=set_aside)

@@ -11,10 +11,10 @@ from headgate.cli import options
 from headgate.cli.output import FAILED, OK, Output, console, emit, say
 from headgate.cli.source import Source, commits, contained, decoded, open_source, parse_at
 from headgate.core import fold
-from headgate.core.quarantine import Treatments
-from headgate.core.refusing import Gate
-from headgate.core.replay import Plan, Replay, Replayed
+from headgate.core.fold.quarantine import Treatments
+from headgate.core.log.refusal import Gate
 from headgate.core.verification.check import Difference
+from headgate.core.verification.replay import Plan, Replay, Replayed
 from headgate.events.base import Producer
 from headgate.events.commit import Position
 from headgate.events.ids import Seq

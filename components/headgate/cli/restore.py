@@ -70,7 +70,7 @@ def _tell(answer: Answer, set_aside: Path | None) -> None:
 async def _restore(where: options.SourceOptions, source: Path, set_aside: Path | None, replicas: int) -> Answer:
     from headgate.adapters.backup import BackupDirectory
     from headgate.cli.source import open_broker
-    from headgate.processes.restoring import restore as bring_back
+    from headgate.processes.recovery.restore import restore as bring_back
 
     directory = BackupDirectory(source)
     manifest = directory.need_manifest()

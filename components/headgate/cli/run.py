@@ -70,9 +70,9 @@ def run(
 def _run_process(name: str, config: list[str], nats: str | None, verbose: int) -> int:
     import msgspec
 
-    from headgate.processes.configuring import load_configuration, sort_files
     from headgate.processes.entry import run_process
-    from headgate.processes.settings import load
+    from headgate.processes.runtime.configuration_files import load_configuration, sort_files
+    from headgate.processes.runtime.settings import load
 
     files = sort_files(config)
     settings = load(files.settings, flags=flags(nats))
@@ -111,4 +111,4 @@ def _become_cluster(
     args += ["--address-file", str(address_file)] if address_file else []
     args += ["--public-url", public_url] if public_url else []
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "headgate.testing.serve_cluster", *args])  # noqa: S606 - ourselves
+    os.execv(sys.executable, [sys.executable, "-m", "headgate.testing.cluster.serve", *args])  # noqa: S606 - ourselves

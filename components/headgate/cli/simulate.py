@@ -7,4 +7,4 @@ for.
 
 import importlib
 
-app = importlib.import_module("headgate.testing.simulate.command").app
+app = importlib.import_module("headgate.testing.traces.command").app

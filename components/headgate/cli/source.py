@@ -23,9 +23,9 @@ from headgate.cli.cell import HOW, NATS_STORE, NATS_USERS, CellInfo, Found, find
 from headgate.cli.options import SourceOptions
 from headgate.cli.output import FAILED, CliError
 from headgate.core import fold
-from headgate.core.containment import Refolding
-from headgate.core.quarantine import EventFailedError, Treatments
-from headgate.core.state import State
+from headgate.core.fold.containment import Refolding
+from headgate.core.fold.quarantine import EventFailedError, Treatments
+from headgate.core.state.tables import State
 from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.ids import Seq
 from headgate.events.signing import anchored
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headgate.adapters.jetstream import Connection, NatsOptions
     from headgate.adapters.jetstream.embedded import EmbeddedServer
     from headgate.adapters.jetstream.jetstream_log import JetStreamLog
-    from headgate.processes.settings import NatsSettings
+    from headgate.processes.runtime.settings import NatsSettings
 
 T = TypeVar("T")
 

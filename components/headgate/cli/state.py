@@ -9,8 +9,8 @@ from headgate.cli import options
 from headgate.cli.output import CliError, Output, emit, print_table
 from headgate.cli.source import open_source, parse_at, state_at
 from headgate.core import fold
-from headgate.core.state import State
-from headgate.core.wording import describe_configuration, format_time
+from headgate.core.state.tables import State
+from headgate.core.views.descriptions import describe_configuration, format_time
 
 app = typer.Typer(add_completion=False)
 

@@ -40,8 +40,8 @@ from headgate.cli.disk import DiskWatch
 from headgate.cli.output import FAILED, CliError
 from headgate.events.base import Producer
 from headgate.events.commit import digest
-from headgate.processes.keys import PUBLIC, generate, private_file
-from headgate.processes.settings import NatsSettings
+from headgate.processes.runtime.settings import NatsSettings
+from headgate.processes.runtime.signing_keys import PUBLIC, generate, private_file
 
 NATS: Final = "nats"
 CLUSTER: Final = "cluster"

@@ -18,7 +18,7 @@ from headgate.events.subjects import check_cell
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from headgate.processes.configuring import ConfigFiles
+    from headgate.processes.runtime.configuration_files import ConfigFiles
 
 app = typer.Typer(add_completion=False)
 
@@ -108,7 +108,7 @@ def up(
 def _nats(url: str | None) -> dict[str, str | bool]:
     """How the command line and the environment say to reach a broker of the user's. Raises SettingsError."""
     from headgate.cli.broker import flags
-    from headgate.processes.settings import NatsSettings, load
+    from headgate.processes.runtime.settings import NatsSettings, load
 
     if not url:
         return {}
@@ -119,11 +119,11 @@ def _nats(url: str | None) -> dict[str, str | bool]:
 
 def _check_configs(config: list[str]) -> "ConfigFiles":
     """What `--config` names, and no mistake in it. Raises SettingsError."""
-    from headgate.processes.configuring import ConfigFiles, load_configuration, sort_files
+    from headgate.processes.runtime.configuration_files import ConfigFiles, load_configuration, sort_files
 
     if not config:
         return ConfigFiles()
-    from headgate.processes.settings import load
+    from headgate.processes.runtime.settings import load
 
     files = sort_files(config)
     settings = load(files.settings)

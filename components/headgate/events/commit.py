@@ -61,7 +61,7 @@ class LoggedCommit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `stored_ms` is the broker's time when it was stored, 0 where that is not known; `subject` is what it stands on, ""
     where it was not read from a stream. An entry that does not decode has an empty commit and says why in `flaw`:
-    whether that stops its reader or the entry is refused depends on where it stands (`headgate.core.refusing`).
+    whether that stops its reader or the entry is refused depends on where it stands (`headgate.core.log.refusal`).
     `payload` are the bytes of an entry that says it is signed, `anchor` those of a later commit that vouches for it
     (`headgate.events.signing`).
     """

@@ -2,7 +2,7 @@
 The configuration of a cell: the parts of Kueue's `config.kueue.x-k8s.io` Configuration that decide what happens.
 
 It is a fact like any other: the informer bridge appends it when it differs from what the log has, so that every process
-decides by the same one and a replay by the one of that moment. `headgate.core.configuration` reads it from a file in
+decides by the same one and a replay by the one of that moment. `headgate.core.config.reader` reads it from a file in
 either API version; fields are named as in v1beta2, durations are milliseconds.
 """
 
@@ -19,7 +19,7 @@ class ConfigurationBranch(msgspec.Struct, frozen=True, kw_only=True):
 
     It is written whole. Earlier versions left out what was equal to a default here, so the defaults say what a field
     that is missing in the log means, and never change. What it means where a file leaves a field out is in
-    `headgate.core.configuration.DEFAULTS`.
+    `headgate.core.config.reader.DEFAULTS`.
     """
 
 
@@ -88,11 +88,11 @@ class Configuration(ConfigurationBranch, frozen=True):
     All of it. The default decides as long as a log has none.
 
     It has fair sharing off and waits for no pods, as it was before logs had configurations; a new log begins with what
-    Kueue does without a file (`headgate.processes.configuring`). `managed_jobs_namespace_selector` says in which
-    namespaces Jobs get Workloads, by the namespaces' labels; None: in all. `preemption_waits` is Headgate's own: before
-    a workload preempts others it waits where enough quota is expected to come free by itself as soon
-    (`headgate.core.turnover`). It is off in logs from before there was such a thing. `wake_policy` is Headgate's own,
-    too, and Bounded in logs that do not name one.
+    Kueue does without a file (`headgate.processes.runtime.configuration_files`). `managed_jobs_namespace_selector` says
+    in which namespaces Jobs get Workloads, by the namespaces' labels; None: in all. `preemption_waits` is Headgate's
+    own: before a workload preempts others it waits where enough quota is expected to come free by itself as soon
+    (`headgate.core.quota.turnover`). It is off in logs from before there was such a thing. `wake_policy` is Headgate's
+    own, too, and Bounded in logs that do not name one.
     """
 
     feature_gates: dict[str, bool] = {}

@@ -45,9 +45,10 @@ class InformersSynced(EventBase, frozen=True, tag="informers.synced"):
     Those that follow are marks on the way. `resource_versions` says of each resource that has moved since the last
     mark up to which version everything that matters is in the log at this event; a watch may be resumed from there
     instead of listing. An empty version takes a mark back. `cluster_id` tells whose versions they are, `reading` by
-    which rules the objects were read (`headgate.core.ingest.READING`); "" and 0 mean as before. When either changes,
-    all earlier marks are void. `anchor` is a change that is not older than what any mark rests on, by which the history
-    of the cluster is recognised (`headgate.core.anchors`): "" when there is none, null when it is the one before.
+    which rules the objects were read (`headgate.core.api.decoding.READING`); "" and 0 mean as before. When either
+    changes, all earlier marks are void. `anchor` is a change that is not older than what any mark rests on, by which
+    the history of the cluster is recognised (`headgate.core.log.cluster_anchors`): "" when there is none, null when it
+    is the one before.
     """
 
     resources: tuple[str, ...] = ()

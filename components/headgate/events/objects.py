@@ -4,7 +4,7 @@ The parts of Kubernetes and Kueue objects that scheduling depends on.
 Each Struct mirrors the fields of the API object of the same name, in the API's own spelling on the wire (camelCase),
 so that a watch line decodes straight into it and a reader of the log sees what `kubectl get -o json` shows. Fields that
 no decision depends on are left out: a change of theirs is no fact. Quantities stay the strings that the manifest has;
-`headgate.core.amounts` reads them.
+`headgate.core.kubernetes.quantities` reads them.
 
 The informer bridge makes them from watch lines, facts carry them, the fold keeps them. All are immutable.
 """
@@ -263,7 +263,7 @@ class TopologyAssignment(ApiBranch, frozen=True):
     """
     `topologyAssignment`: the topology domains that the pods of a pod set were assigned to.
 
-    The form of v1beta2. `headgate.core.versions` converts the `domains` of v1beta1.
+    The form of v1beta2. `headgate.core.api.conversion` converts the `domains` of v1beta1.
     """
 
     levels: tuple[str, ...]

@@ -2,7 +2,7 @@
 Queue life: where a pending workload stands, why, and what it waits for.
 
 All are appended by the queue manager. Together with the facts and the decisions they move a workload through the
-lifecycle of `headgate.core.lifecycle`.
+lifecycle of `headgate.core.state.lifecycle`.
 """
 
 from typing import Literal

@@ -4,7 +4,7 @@ Signatures: proof that a commit was appended by the process whose it is.
 A signed payload begins with `{"sig":"<signature>",`; the signature is Ed25519 over `{` and everything that follows. So
 a signed commit is JSON as before, for every reader, and hashes are over all of its bytes. Keys and signatures are
 base64url without padding. Each process has a seed of its own; the log has the public keys (`cell.founded`,
-`cell.keys_changed`), and the fold verifies (`headgate.core.refusing`).
+`cell.keys_changed`), and the fold verifies (`headgate.core.log.refusal`).
 
 A check costs some 45 µs, many times what folding a small commit does. `anchored` spares most of it where commits come
 many at once: a commit names the hash of its producer's one before, so a signature that holds vouches for it too.

@@ -31,27 +31,27 @@ from headgate.adapters.kubernetes.kubeconfig import resolve
 from headgate.adapters.log import Blobs, CommitTooLarge, Log, LogDamaged
 from headgate.adapters.telemetry import Metrics, TracingError, configure_logs, open_traces
 from headgate.core.fold import BrokenLogError
-from headgate.core.quarantine import EventFailedError
-from headgate.core.quarantine_limit import TooManyFailedError
-from headgate.core.state import State
+from headgate.core.fold.quarantine import EventFailedError
+from headgate.core.fold.quarantine_limit import TooManyFailedError
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import UnreadableCommitError
 from headgate.events.remedy import REMEDY
-from headgate.processes.cell_record import CellRecords
-from headgate.processes.host import Host
-from headgate.processes.host_parts import Rhythm, Stores, Trust
-from headgate.processes.http import CannotListenError, application, serving
-from headgate.processes.identity import IdentityGate
-from headgate.processes.keys import UnknownKeyError, load
-from headgate.processes.observing import Observing
-from headgate.processes.origin import origin_of
-from headgate.processes.pace import Pace
-from headgate.processes.process import Given, Process
-from headgate.processes.recognising import ForeignCellError, RecognisingTransport
-from headgate.processes.settings import Settings, SettingsError
-from headgate.processes.snapshots import Trusts
-from headgate.processes.status import Phase, Status
-from headgate.processes.story import story_of
+from headgate.processes.runtime.cell_identity import IdentityGate
+from headgate.processes.runtime.cell_record import CellRecords
+from headgate.processes.runtime.cluster_recognition import ForeignCellError, RecognisingTransport
+from headgate.processes.runtime.crash_report import story_of
+from headgate.processes.runtime.host import Host
+from headgate.processes.runtime.host_parts import Rhythm, Stores, Trust
+from headgate.processes.runtime.http import CannotListenError, application, serving
+from headgate.processes.runtime.pacing import Pace
+from headgate.processes.runtime.process import Given, Process
+from headgate.processes.runtime.process_status import Phase, Status
+from headgate.processes.runtime.settings import Settings, SettingsError
+from headgate.processes.runtime.signing_keys import UnknownKeyError, load
+from headgate.processes.runtime.stream_origin import origin_of
+from headgate.processes.snapshots.store import Trusts
+from headgate.processes.telemetry.observer import Observing
 
 _LOG: Final = logging.getLogger(__name__)
 

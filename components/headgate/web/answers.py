@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.core import sharing
 from headgate.core.fold import TABLES
-from headgate.core.lines import aside_of, is_in_line, line_of, summaries
-from headgate.core.standing import standing
-from headgate.core.state import Stage, State, Tables, Workload
-from headgate.core.wording import describe_wake, format_amount, sleep_of
+from headgate.core.state import sharing
+from headgate.core.state.tables import Stage, State, Tables, Workload
+from headgate.core.views.descriptions import describe_wake, format_amount, sleep_of
+from headgate.core.views.diagnosis import standing
+from headgate.core.views.visibility import aside_of, is_in_line, line_of, summaries
 from headgate.events.ids import LocalQueueKey, WorkloadKey
 
 KEYED: Final = tuple(name for name in TABLES if isinstance(getattr(Tables(), name), dict))

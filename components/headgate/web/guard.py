@@ -21,7 +21,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from headgate.core.explain import UnknownWorkloadError
+from headgate.core.views.explain import UnknownWorkloadError
 from headgate.web import visibility
 from headgate.web.access import ForbiddenError, NoAnswerError, UnauthorizedError
 

@@ -36,18 +36,18 @@ from headgate.adapters.kubernetes.kubeconfig import SERVICE_ACCOUNT, resolve
 from headgate.adapters.kubernetes.retry import RateLimiter
 from headgate.adapters.log import Entry, Log
 from headgate.core import fold
-from headgate.core.explain import Explainer, Lookup, Story
-from headgate.core.quarantine import EventFailedError
-from headgate.core.refusing import Gate, admitted
-from headgate.core.standing import standing
-from headgate.core.state import State
+from headgate.core.fold.quarantine import EventFailedError
+from headgate.core.log.refusal import Gate, admitted
+from headgate.core.state.tables import State
+from headgate.core.views.diagnosis import standing
+from headgate.core.views.explain import Explainer, Lookup, Story
 from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.ids import Seq, WorkloadKey
 from headgate.events.registry import TAGS
 from headgate.processes.entry import View
-from headgate.processes.past import NotInLogError, Past, treatments_of
-from headgate.processes.settings import Settings, SettingsError
-from headgate.processes.status import Phase
+from headgate.processes.runtime.process_status import Phase
+from headgate.processes.runtime.settings import Settings, SettingsError
+from headgate.processes.snapshots.point_in_time import NotInLogError, Past, treatments_of
 from headgate.web import answers, guard, visibility
 from headgate.web.access import (
     NAMESPACES_MAX,

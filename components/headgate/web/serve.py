@@ -8,7 +8,7 @@ import sys
 
 from headgate.events.base import Producer
 from headgate.processes.entry import Exit, run_process
-from headgate.processes.settings import Settings, SettingsError, load
+from headgate.processes.runtime.settings import Settings, SettingsError, load
 from headgate.web.routes import add_routes
 
 

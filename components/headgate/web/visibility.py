@@ -14,10 +14,9 @@ why each waits and what would wake it. The functions are pure; `headgate.web.rou
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headgate.core.conditions import rfc3339
-from headgate.core.lines import line_of
-from headgate.core.places import local_queue_of
-from headgate.core.state import State, Workload
+from headgate.core.kubernetes.conditions import rfc3339
+from headgate.core.state.tables import State, Workload, local_queue_of
+from headgate.core.views.visibility import line_of
 from headgate.events.ids import LocalQueueKey, split_key
 
 GROUP: Final = "visibility.kueue.x-k8s.io"

@@ -23,7 +23,7 @@ from headgate.adapters.log import (
     Log,
     LogTruncated,
 )
-from headgate.testing.log import AsyncMemoryLog, MemoryBlobs, MemoryLeases, MemoryLog
+from headgate.testing.memory_log import AsyncMemoryLog, MemoryBlobs, MemoryLeases, MemoryLog
 
 pytestmark = pytest.mark.anyio
 

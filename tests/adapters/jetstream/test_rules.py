@@ -15,7 +15,7 @@ from headgate.adapters.jetstream.health import Dependency, Health
 from headgate.adapters.jetstream.requests import Window
 from headgate.adapters.lease import LeaseRecord, LeaseRules, Registered
 from headgate.adapters.log import Appended, LogHole, LogTruncated
-from headgate.testing.log import AsyncMemoryLog, MemoryLog, MemoryRegister
+from headgate.testing.memory_log import AsyncMemoryLog, MemoryLog, MemoryRegister
 
 # Each event: a candidate looks (and bids if it may) or its process is restarted, after some time has passed.
 lease_events = st.lists(

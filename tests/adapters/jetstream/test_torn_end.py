@@ -11,7 +11,7 @@ from headgate.adapters.jetstream import JetStreamLog, connect, open_log
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.log import Entry, Log, LogHole, LogTorn, LogTruncated
 from headgate.events.base import Producer
-from headgate.testing.log import AsyncMemoryLog, MemoryLog
+from headgate.testing.memory_log import AsyncMemoryLog, MemoryLog
 
 pytestmark = pytest.mark.anyio
 

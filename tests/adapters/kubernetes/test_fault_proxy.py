@@ -9,7 +9,7 @@ import yaml
 from headgate.adapters.kubernetes.errors import StreamSilent, TransportError
 from headgate.adapters.kubernetes.http_transport import HttpSettings, open_transport
 from headgate.adapters.kubernetes.kubeconfig import ClusterAccess
-from headgate.testing.fault_proxy import Faults, Trouble, fault_proxy
+from headgate.testing.control_plane.fault_proxy import Faults, Trouble, fault_proxy
 
 pytestmark = pytest.mark.anyio
 

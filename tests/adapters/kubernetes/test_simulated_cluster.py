@@ -20,7 +20,7 @@ from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
 from headgate.adapters.kubernetes.resources import LIMIT_RANGES, NAMESPACES, NODES, PODS, RESOURCES, WORKLOADS
 from headgate.adapters.kubernetes.transport import InProcessTransport
 from headgate.testing.cluster import Cluster, Fault, FaultPlan, FaultRule
-from headgate.testing.cluster.server import kubeconfig, serve
+from headgate.testing.cluster.api.server import kubeconfig, serve
 
 pytestmark = pytest.mark.anyio
 

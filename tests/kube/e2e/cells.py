@@ -14,9 +14,9 @@ from headgate.adapters.kubernetes.client import KubeClient, PatchType
 from headgate.adapters.kubernetes.crds.install import install
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.resources import RESOURCES, Resource
-from headgate.core.state import State
+from headgate.core.state.tables import State
 from headgate.processes.entry import NAMES, Runner, processes
-from headgate.processes.settings import KubernetesSettings, Settings
+from headgate.processes.runtime.settings import KubernetesSettings, Settings
 from headgate.testing.control_plane import ControlPlane
 from headgate.web.routes import add_routes
 

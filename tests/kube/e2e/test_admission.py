@@ -21,8 +21,8 @@ from tests.support.waiting import until
 from headgate.adapters.kubernetes.client import PatchType, Propagation
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, COHORTS, JOBS, PODS, WORKLOADS
-from headgate.core.conditions import parse_rfc3339, rfc3339
-from headgate.processes.settings import BridgeSettings
+from headgate.core.kubernetes.conditions import parse_rfc3339, rfc3339
+from headgate.processes.runtime.settings import BridgeSettings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
 

@@ -19,7 +19,7 @@ from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import PatchType
 from headgate.adapters.kubernetes.resources import WORKLOADS
-from headgate.core.state import State
+from headgate.core.state.tables import State
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
 

@@ -7,9 +7,9 @@ from tests.kube.e2e.seeing import becomes, has
 from tests.support.defects import DefectError, raises_if, swapped
 from tests.support.waiting import until
 
-import headgate.processes.binder.workload_statuses as statuses
+import headgate.machines.binder.workload_statuses as statuses
 from headgate.adapters.kubernetes.resources import EVENTS, JOBS, WORKLOADS
-from headgate.core.quarantine import QUARANTINED, RETRY
+from headgate.core.fold.quarantine import QUARANTINED, RETRY
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
 

@@ -7,7 +7,7 @@ import pytest
 from tests.kube.e2e.cells import KUEUE, Deployment
 from tests.support.waiting import until
 
-from headgate.processes.settings import HttpSettings
+from headgate.processes.runtime.settings import HttpSettings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
 

@@ -12,7 +12,7 @@ from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import PatchType, Propagation
 from headgate.adapters.kubernetes.resources import JOBS, PODS, WORKLOADS
-from headgate.core.state import Stage
+from headgate.core.state.tables import Stage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
 

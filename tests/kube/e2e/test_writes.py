@@ -13,7 +13,7 @@ from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import PatchType
 from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOADS
-from headgate.processes.settings import BinderSettings
+from headgate.processes.runtime.settings import BinderSettings
 from headgate.testing.control_plane import AuditLine
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from headgate.core.jobs.kinds import BATCH_JOB, JOB_KINDS
+from headgate.core.api.job_kinds import BATCH_JOB, JOB_KINDS
 
 #: The API group of Kueue, which Headgate speaks.
 KUEUE_GROUP: Final = "kueue.x-k8s.io"

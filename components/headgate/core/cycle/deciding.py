@@ -7,12 +7,12 @@ calls it on the state at a recorded cycle's `decided_at` and compares.
 
 from collections.abc import Iterable
 
-from headgate.core.catalog import Catalog, Queue
 from headgate.core.cycle.entries import Cycle
 from headgate.core.cycle.nominating import ANY_CHANGE
 from headgate.core.cycle.processing import evaluate
 from headgate.core.cycle.verdicts import events_of
-from headgate.core.state import PENDING, Stage, State, Workload
+from headgate.core.flavors.catalog import Catalog, Queue
+from headgate.core.state.tables import PENDING, Stage, State, Workload
 from headgate.events.ids import WorkloadKey
 from headgate.events.registry import Event
 

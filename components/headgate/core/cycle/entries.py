@@ -9,11 +9,11 @@ from typing import Literal
 
 import msgspec
 
-from headgate.core.catalog import Queue
 from headgate.core.flavors import Assigner, Assignment, Mode
+from headgate.core.flavors.catalog import Queue
 from headgate.core.preemption import Target
-from headgate.core.requests import PodSetRequests
-from headgate.core.state import FlavorResource, Workload
+from headgate.core.state.tables import FlavorResource, Workload
+from headgate.core.workload.pod_requests import PodSetRequests
 from headgate.events.ids import UnixMs, WorkloadKey
 
 NAMESPACE_MISMATCH = "NamespaceMismatch"

@@ -9,16 +9,17 @@ taken (`Nominator.recompute`).
 
 from collections.abc import Mapping, Sequence
 
-from headgate.core import gates, slices
-from headgate.core.amounts import canonical
-from headgate.core.catalog import Catalog, Queue
+from headgate.core.config import feature_gates
 from headgate.core.cycle.entries import NAMESPACE_MISMATCH, Entry, label_of
 from headgate.core.flavors import Assigner, Assignment, Mode, allowed_flavors, may_be_reduced, reduced, spare_pods
+from headgate.core.flavors.catalog import Catalog, Queue
+from headgate.core.kubernetes.quantities import canonical
+from headgate.core.kubernetes.selectors import matches_labels
 from headgate.core.preemption import SnapshotOracle, Target, find_targets
-from headgate.core.requests import namespace_missing, pod_set_requests, why_invalid
-from headgate.core.selectors import matches_labels
-from headgate.core.snapshot import Snapshot
-from headgate.core.state import State, Workload
+from headgate.core.preemption.what_if import Snapshot
+from headgate.core.state.tables import State, Workload
+from headgate.core.workload import slices
+from headgate.core.workload.pod_requests import namespace_missing, pod_set_requests, why_invalid
 from headgate.events.base import Producer
 from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.objects import PodSet
@@ -171,7 +172,7 @@ def _is_acceptable(assignment: Assignment, targets: tuple[Target, ...]) -> bool:
 
 
 def _may_be_reduced(snapshot: Snapshot, pod_sets: Sequence[PodSet]) -> bool:
-    return may_be_reduced(pod_sets) and gates.enabled(snapshot.configuration, gates.PARTIAL_ADMISSION)
+    return may_be_reduced(pod_sets) and feature_gates.enabled(snapshot.configuration, feature_gates.PARTIAL_ADMISSION)
 
 
 def _left_to_try(assignment: Assignment) -> tuple[dict[str, int], ...]:
@@ -259,7 +260,7 @@ def resume_from(state: State, workload: Workload) -> tuple[dict[str, int], ...]:
     verdict = workload.verdict
     if verdict is None or verdict.scope != "immediate" or not workload.last_tried_flavors:
         return ()
-    if not gates.enabled(state.configuration, gates.PRESERVE_SCAN_PROGRESS):
+    if not feature_gates.enabled(state.configuration, feature_gates.PRESERVE_SCAN_PROGRESS):
         return () if _freed_since(state, workload.cluster_queue, verdict.decided_at) else workload.last_tried_flavors
     scheduler = state.producers.get(Producer.SCHEDULER)
     if scheduler is not None and scheduler.last_seq == verdict.at:

@@ -14,13 +14,13 @@ root: nobody else's share can have changed, since usage is charged to the winner
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from headgate.core import gates
-from headgate.core.about import about
+from headgate.core.config import feature_gates
 from headgate.core.cycle.entries import Entry
-from headgate.core.ordering import priority_of, queued_at
-from headgate.core.quota import Ledger, Node
-from headgate.core.shares import Share, share_of
-from headgate.core.state import PENDING
+from headgate.core.quota.fair_shares import Share, share_of
+from headgate.core.quota.tree import Ledger, Node
+from headgate.core.state.attribution import about
+from headgate.core.state.tables import PENDING
+from headgate.core.workload.ordering import priority_of, queued_at
 from headgate.events.configuration import Configuration
 
 Seniority = tuple[int, int, int, str, str]
@@ -40,14 +40,14 @@ def seniority(entry: Entry, configuration: Configuration) -> Seniority:
     """Who comes first among equals: by priority, if cohorts are sorted by it, then by time."""
     workload = entry.workload
     with about("Workload", entry.key):
-        by_priority = gates.enabled(configuration, gates.PRIORITY_SORTING_WITHIN_COHORT)
+        by_priority = feature_gates.enabled(configuration, feature_gates.PRIORITY_SORTING_WITHIN_COHORT)
         priority = priority_of(workload, configuration) if by_priority else 0
         return (-priority, queued_at(workload, configuration), workload.arrival, workload.uid, workload.key)
 
 
 def _goes_last(entry: Entry, configuration: Configuration) -> bool:
     """Whether preemptors come before this one."""
-    first = gates.enabled(configuration, gates.PRIORITIZE_PREEMPTOR_WORKLOADS)
+    first = feature_gates.enabled(configuration, feature_gates.PRIORITIZE_PREEMPTOR_WORKLOADS)
     return first and not entry.is_preemptor
 
 
@@ -79,7 +79,7 @@ class Tournament:
     ) -> None:
         self._configuration = configuration
         self._ledger_of = ledger_of
-        self._nominal_first = gates.enabled(configuration, gates.FAIR_SHARING_PRIORITIZE_NON_BORROWING)
+        self._nominal_first = feature_gates.enabled(configuration, feature_gates.FAIR_SHARING_PRIORITIZE_NON_BORROWING)
         self._entries = {entry.queue.name: entry for entry in entries}
         self._seniority = {entry.key: seniority(entry, configuration) for entry in entries}
         self._candidates: dict[Node, dict[Node, tuple[Standing, Entry]]] = {}

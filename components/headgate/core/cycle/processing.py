@@ -17,11 +17,7 @@ The cycle is a function of the state and the heads alone: neither their order no
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from headgate.core import gates, turnover, variants
-from headgate.core.about import about
-from headgate.core.amounts import add, subtract
-from headgate.core.catalog import Catalog, Queue
-from headgate.core.conditions import rfc3339
+from headgate.core.config import feature_gates
 from headgate.core.cycle.entries import (
     FAILED_AFTER_NOMINATION,
     NO_CANDIDATES,
@@ -35,15 +31,21 @@ from headgate.core.cycle.entries import (
 from headgate.core.cycle.nominating import Nominator
 from headgate.core.cycle.order import in_order
 from headgate.core.flavors import WAITING_FOR_QUOTA
-from headgate.core.holders import Holder
-from headgate.core.ordering import priority_of
-from headgate.core.pods_ready import WAITING_FOR_PODS_READY, all_ready
+from headgate.core.flavors.catalog import Catalog, Queue
+from headgate.core.kubernetes.conditions import rfc3339
+from headgate.core.kubernetes.quantities import add, subtract
 from headgate.core.preemption import can_always_reclaim, preempted_message
-from headgate.core.preemption_gates import is_closed
-from headgate.core.quota import Ledger, Node
-from headgate.core.reach import may_preempt
-from headgate.core.snapshot import Snapshot
-from headgate.core.state import FlavorResource, Stage, State, Workload
+from headgate.core.preemption.bound import may_preempt
+from headgate.core.preemption.what_if import Snapshot
+from headgate.core.quota import turnover
+from headgate.core.quota.holders import Holder
+from headgate.core.quota.tree import Ledger, Node
+from headgate.core.state.attribution import about
+from headgate.core.state.tables import FlavorResource, Stage, State, Workload
+from headgate.core.workload import variants
+from headgate.core.workload.ordering import priority_of
+from headgate.core.workload.pods_ready import WAITING_FOR_PODS_READY, all_ready
+from headgate.core.workload.preemption_gates import is_closed
 from headgate.events.ids import UnixMs, WorkloadKey
 
 WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
@@ -191,7 +193,7 @@ class _Process:
         self.skipped_preemptions: dict[str, int] = {}
 
     def _on(self, gate: str) -> bool:
-        return gates.enabled(self._configuration, gate)
+        return feature_gates.enabled(self._configuration, gate)
 
     def _tree(self, entry: Entry) -> _Tree:
         snapshot = self._nominator.snapshot(entry.queue.name)
@@ -250,7 +252,7 @@ class _Process:
 
     def _refresh(self, entry: Entry, tree: _Tree) -> None:
         """Assign anew, as if all victims so far had left, where it counts on one of them (updateAssignmentIfNeeded)."""
-        if _overlaps(entry, tree) and self._on(gates.RECOMPUTE_UPON_OVERLAP):
+        if _overlaps(entry, tree) and self._on(feature_gates.RECOMPUTE_UPON_OVERLAP):
             with tree.snapshot.without(tree.victims):
                 self._nominator.recompute(entry)
             if entry.mode == "Fit":
@@ -273,7 +275,7 @@ class _Process:
             # Whoever took what is left would be preempted for it in one of the next cycles.
             left = {fr: max(0, tree.snapshot.ledger.available(_node(entry), fr)) for fr in entry.usage}
             self._charge(entry, tree, {fr: min(value, left[fr]) for fr, value in entry.usage.items() if left[fr]})
-        if not self._on(gates.PRESERVE_SCAN_PROGRESS):
+        if not self._on(feature_gates.PRESERVE_SCAN_PROGRESS):
             entry.last_tried = ()
 
     def _count_skipped(self, entry: Entry) -> None:
@@ -281,7 +283,7 @@ class _Process:
         self.skipped_preemptions[name] = self.skipped_preemptions.get(name, 0) + 1
 
     def _is_gated(self, workload: Workload) -> bool:
-        return (self._on(gates.CONCURRENT_ADMISSION) or self._on(gates.ORCHESTRATED_PREEMPTION)) and (
+        return (self._on(feature_gates.CONCURRENT_ADMISSION) or self._on(feature_gates.ORCHESTRATED_PREEMPTION)) and (
             is_closed(workload)
         )
 
@@ -299,7 +301,7 @@ class _Process:
             entry.until_ms, entry.last_tried = until_ms, ()
             entry.message += _KEEPS.format(rfc3339(until_ms))
             return
-        preemptor = self._on(gates.PRIORITIZE_PREEMPTOR_WORKLOADS) and entry.is_preemptor
+        preemptor = self._on(feature_gates.PRIORITIZE_PREEMPTOR_WORKLOADS) and entry.is_preemptor
         if preemptor or not can_always_reclaim(entry.queue):
             self._charge(entry, tree, _to_reserve(entry, tree.snapshot.ledger))
 

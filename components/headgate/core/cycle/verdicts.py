@@ -9,13 +9,8 @@ way of others in every cycle, it is told only when it is another one than before
 
 from collections.abc import Iterable
 
-from headgate.core import gates, slices, variants
-from headgate.core.about import about
-from headgate.core.admission_fair_sharing import entry_penalty
-from headgate.core.amounts import add, canonical
-from headgate.core.catalog import Queue
-from headgate.core.checks import checks_for
-from headgate.core.conditions import rfc3339, truncated
+from headgate.core.api.admission_checks import checks_for
+from headgate.core.config import feature_gates
 from headgate.core.cycle.entries import (
     FAILED_AFTER_NOMINATION,
     NAMESPACE_MISMATCH,
@@ -28,7 +23,13 @@ from headgate.core.cycle.entries import (
 )
 from headgate.core.cycle.nominating import ANY_CHANGE, needs_of, scan_moves_on
 from headgate.core.flavors import Assignment
-from headgate.core.state import Stage, State, Verdict, Workload
+from headgate.core.flavors.catalog import Queue
+from headgate.core.kubernetes.conditions import rfc3339, truncated
+from headgate.core.kubernetes.quantities import add, canonical
+from headgate.core.quota.admission_fair_sharing import entry_penalty
+from headgate.core.state.attribution import about
+from headgate.core.state.tables import Stage, State, Verdict, Workload
+from headgate.core.workload import slices, variants
 from headgate.events.decisions import (
     CycleDecided,
     QuotaReserved,
@@ -257,4 +258,8 @@ def _scope(state: State, entry: Entry) -> Scope:
     if strict or reason == FAILED_AFTER_NOMINATION or reason in PREEMPTS or entry.last_tried or entry.until_ms:
         return "queue"
     alike = reason in (NO_FIT, NO_CANDIDATES)
-    return "shape" if alike and gates.enabled(state.configuration, gates.SCHEDULING_EQUIVALENCE_HASHING) else "workload"
+    return (
+        "shape"
+        if alike and feature_gates.enabled(state.configuration, feature_gates.SCHEDULING_EQUIVALENCE_HASHING)
+        else "workload"
+    )

@@ -18,10 +18,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from headgate.core.appending import attested_anew, first_of_term, next_commit
 from headgate.core.engine.outputs import Refused, Send, Stored
-from headgate.core.machine import Append
-from headgate.core.state import State
+from headgate.core.machine.commits import attested_anew, first_of_term, next_commit
+from headgate.core.machine.contract import Append
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, encode_commit
 from headgate.events.ids import Epoch, Seq, UnixMs

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from headgate.core.machine import Call
+from headgate.core.machine.contract import Call
 
 
 class Calls:

@@ -4,8 +4,8 @@ The driver of a machine: everything a process does between reading the log and d
 A machine only decides (`headgate.core.machine`). The driver folds the log for it, tells it what happens, asks it for
 decisions at the right moment, makes fenced commits of them, opens and ends its terms, limits what is under way, and
 contains its defects. It reads no clock and opens no connection, as `RawNode` in etcd's raft library. A shell around it
-does the I/O: `headgate.processes.host` for a process, `headgate.testing.world` for simulations, small ones for tests.
-All of them run this code, so what a simulation shows holds for production.
+does the I/O: `headgate.processes.runtime.host` for a process, `headgate.testing.world` for simulations, small ones for
+tests. All of them run this code, so what a simulation shows holds for production.
 
 The shell reports what has happened, lets the driver work, and carries out what it asks for:
 
@@ -42,11 +42,12 @@ What operators rely on:
 
 - Fencing. A term opens with `leader.elected` under an epoch newer than any in the log. Every append names the last
   entry on the producer's subject. When the broker refuses one, or a newer epoch shows up, the term is over.
-- Containment. When the machine fails over one object (`headgate.core.about`), `object.quarantined` is appended and
+- Containment. When the machine fails over one object (`headgate.core.state.attribution`), `object.quarantined` is
+appended and
   the machine is made again from the state without it. A failure that names no object, one that setting aside does not
-  end, and one that too many objects show (`headgate.core.quarantine_limit`) is raised: the process stops with it.
+  end, and one that too many objects show (`headgate.core.fold.quarantine_limit`) is raised: the process stops with it.
   `fold` raises EventFailedError for an event that cannot be folded; the shell folds the log again without it
-  (`headgate.core.containment`) and hands the state over with `recovered`.
+  (`headgate.core.fold.containment`) and hands the state over with `recovered`.
 """
 
 import enum
@@ -56,10 +57,7 @@ from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from headgate.core import fold, quarantine
-from headgate.core.about import ObjectFailedError
-from headgate.core.appending import is_deposed
-from headgate.core.call_object import object_of
+from headgate.core import fold
 from headgate.core.engine.appends import Appends, OwnCommitRefusedError, Sign, Trace
 from headgate.core.engine.calls import Calls
 from headgate.core.engine.outputs import (
@@ -72,7 +70,13 @@ from headgate.core.engine.outputs import (
     SteppedDown,
     Stored,
 )
-from headgate.core.machine import (
+from headgate.core.fold import quarantine
+from headgate.core.fold.quarantine import EventFailedError, Failure, Treatments
+from headgate.core.fold.quarantine_limit import Limit
+from headgate.core.log.log_time import commit_ms
+from headgate.core.machine.call_object import object_of
+from headgate.core.machine.commits import is_deposed
+from headgate.core.machine.contract import (
     Append,
     Call,
     Command,
@@ -84,10 +88,8 @@ from headgate.core.machine import (
     TakeSnapshot,
     WakeAt,
 )
-from headgate.core.quarantine import EventFailedError, Failure, Treatments
-from headgate.core.quarantine_limit import Limit
-from headgate.core.state import State
-from headgate.core.timekeeping import commit_ms
+from headgate.core.state.attribution import ObjectFailedError
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.effects import ObjectQuarantined, ObjectReleased

@@ -6,8 +6,8 @@ The shell takes outputs with `Driver.take` and carries them out in order, before
 
 import msgspec
 
-from headgate.core.about import ObjectFailedError
-from headgate.core.machine import Call, TakeSnapshot, WakeAt
+from headgate.core.machine.contract import Call, TakeSnapshot, WakeAt
+from headgate.core.state.attribution import ObjectFailedError
 from headgate.events.commit import Commit
 from headgate.events.ids import Epoch, Seq
 

@@ -32,7 +32,7 @@ from headgate.core.flavors.assignment import (
 )
 from headgate.core.flavors.matching import visit_rank
 from headgate.core.flavors.modes import Grade, Mode
-from headgate.core.flavors.reducing import may_be_reduced, reduced, spare_pods
+from headgate.core.flavors.partial_admission import may_be_reduced, reduced, spare_pods
 
 __all__ = [
     "EXCEEDS_MAX_QUOTA",

@@ -10,9 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from headgate.core import gates
-from headgate.core.amounts import add, canonical, limit_text, subtract
-from headgate.core.catalog import Flavor, Queue
+from headgate.core.config import feature_gates
 from headgate.core.flavors.assignment import (
     EXCEEDS_MAX_QUOTA,
     NO_MATCHING_FLAVOR,
@@ -24,11 +22,13 @@ from headgate.core.flavors.assignment import (
     PodSetResult,
     no_fit_reason_of,
 )
+from headgate.core.flavors.catalog import Flavor, Queue
 from headgate.core.flavors.matching import Matching, Part, Together, group_name, matching_of
 from headgate.core.flavors.modes import Grade, Mode, Rank, goes_on, preferred
-from headgate.core.quota import Ledger, Node
-from headgate.core.requests import PodSetRequests
-from headgate.core.state import FlavorResource, Workload
+from headgate.core.kubernetes.quantities import add, canonical, limit_text, subtract
+from headgate.core.quota.tree import Ledger, Node
+from headgate.core.state.tables import FlavorResource, Workload
+from headgate.core.workload.pod_requests import PodSetRequests
 from headgate.events.configuration import Configuration
 from headgate.events.objects import PodSet
 
@@ -63,7 +63,7 @@ class NobodyToPreempt:
 def allowed_flavors(workload: Workload, configuration: Configuration) -> frozenset[str] | None:
     """The flavors that a workload may get by its annotation; None when it may get any."""
     text = workload.annotations.get(ALLOWED_FLAVORS)
-    if text is None or not gates.enabled(configuration, gates.CONCURRENT_ADMISSION):
+    if text is None or not feature_gates.enabled(configuration, feature_gates.CONCURRENT_ADMISSION):
         return None
     return frozenset(name.strip() for name in text.split(",")) if text.strip() else frozenset()
 
@@ -406,7 +406,7 @@ class _Replaced:
 def ignores_undeclared(configuration: Configuration) -> bool:
     """Whether requests for resources that a ClusterQueue does not cover are left out of the account."""
     strategy = configuration.resources.quota_check_strategy
-    return strategy == "IgnoreUndeclared" and gates.enabled(configuration, gates.QUOTA_CHECK_STRATEGY)
+    return strategy == "IgnoreUndeclared" and feature_gates.enabled(configuration, feature_gates.QUOTA_CHECK_STRATEGY)
 
 
 def _may_preempt_borrowing(queue: Queue, *, fair_sharing: bool) -> bool:

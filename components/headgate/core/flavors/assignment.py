@@ -8,7 +8,7 @@ writes an admission. Messages and reasons are Kueue's.
 import msgspec
 
 from headgate.core.flavors.modes import Grade, Mode
-from headgate.core.state import FlavorResource
+from headgate.core.state.tables import FlavorResource
 
 NO_MATCHING_FLAVOR = "NoMatchingFlavor"
 EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"

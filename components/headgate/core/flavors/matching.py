@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from headgate.core.catalog import Flavor, Group, Queue
-from headgate.core.requests import PodSetRequests, pod_requests
-from headgate.core.selectors import matches_flavor, taint_text, untolerated_taint
+from headgate.core.flavors.catalog import Flavor, Group, Queue
+from headgate.core.kubernetes.selectors import matches_flavor, taint_text, untolerated_taint
+from headgate.core.workload.pod_requests import PodSetRequests, pod_requests
 from headgate.events.objects import PodSet, TopologyRequest
 
 MATCHINGS_MAX = 64

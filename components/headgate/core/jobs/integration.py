@@ -5,7 +5,7 @@ An integration knows one kind of object: which pod sets it has, how it is starte
 status says of its pods. It is pure, and keeps nothing: each method answers from the job as the log has it. The machines
 ask for the integration of a job by its key (`headgate.core.jobs.registry`) and know no kind by name.
 
-To add a kind: list it in `headgate.core.jobs.kinds`, read its objects in `headgate.core.ingest`, implement
+To add a kind: list it in `headgate.core.api.job_kinds`, read its objects in `headgate.core.api.decoding`, implement
 `Integration` in a module beside `batch_job`, and name it in `headgate.core.jobs.registry`.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from headgate.core.jobs.kinds import JobKind
+from headgate.core.api.job_kinds import JobKind
 from headgate.events.objects import Job, Toleration
 
 Json = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headgate.core.jobs import kinds
+from headgate.core.api import job_kinds
 from headgate.core.jobs.batch_job import BatchJob
 from headgate.core.jobs.integration import Integration
 from headgate.events.ids import JobKey
@@ -10,7 +10,7 @@ from headgate.events.ids import JobKey
 INTEGRATIONS: Final[tuple[Integration, ...]] = (BatchJob(),)
 
 _BY_KIND: Final = {each.kind: each for each in INTEGRATIONS}
-assert set(_BY_KIND) == set(kinds.JOB_KINDS)
+assert set(_BY_KIND) == set(job_kinds.JOB_KINDS)
 
 
 def integration_of(key: JobKey) -> Integration:
@@ -19,4 +19,4 @@ def integration_of(key: JobKey) -> Integration:
 
     Raises KeyError for a job that Headgate does not run.
     """
-    return _BY_KIND[kinds.kind_of(key)]
+    return _BY_KIND[job_kinds.kind_of(key)]

@@ -20,13 +20,13 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from headgate.core import conditions
 from headgate.core.engine.driver import Driver
 from headgate.core.engine.outputs import MachineDropped, MachineMade, Send, SetAside, Stored
-from headgate.core.machine import Machine, WakeAt
+from headgate.core.kubernetes import conditions
+from headgate.core.machine.contract import Machine, WakeAt
 from headgate.core.plan.log import EPOCH, PlanLog
 from headgate.core.plan.reactions import reactions, stopped
-from headgate.core.state import HOLDS_QUOTA, Stage, State, Workload
+from headgate.core.state.tables import HOLDS_QUOTA, Stage, State, Workload
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, digest
 from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadMigrated, WorkloadPreempted

@@ -10,20 +10,20 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from headgate.core.conditions import rfc3339
-from headgate.core.ingest import read
-from headgate.core.job_workload import (
+from headgate.core.api.decoding import read
+from headgate.core.fold.diff import last_fact
+from headgate.core.jobs.registry import integration_of
+from headgate.core.kubernetes.conditions import rfc3339
+from headgate.core.plan.log import PlanLog
+from headgate.core.state.tables import State, Workload
+from headgate.core.workload.job_workload import (
     NoSuchPriorityClassError,
     is_sliced,
     wanted_slice,
     workload_key,
     workload_of,
 )
-from headgate.core.jobs.registry import integration_of
-from headgate.core.novelty import last_fact
-from headgate.core.plan.log import PlanLog
-from headgate.core.slices import Wanted
-from headgate.core.state import State, Workload
+from headgate.core.workload.slices import Wanted
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
 from headgate.events.facts import ConfigurationObserved, Fact, JobObserved, WorkloadObserved

@@ -1,14 +1,14 @@
 """
 The log of a plan: in memory, written by the caller on behalf of each process, folded at once.
 
-Its commits are those that a broker would hold, with numbers, hash chain and times (`headgate.core.appending`), so
-whatever reads logs, `headgate.core.explain` say, reads a plan's too.
+Its commits are those that a broker would hold, with numbers, hash chain and times (`headgate.core.machine.commits`), so
+whatever reads logs, `headgate.core.views.explain` say, reads a plan's too.
 """
 
 from headgate.core import fold
-from headgate.core.appending import next_commit
-from headgate.core.machine import Append
-from headgate.core.state import State
+from headgate.core.machine.commits import next_commit
+from headgate.core.machine.contract import Append
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, decode_commit, encode_commit
 from headgate.events.ids import Epoch, Seq, UnixMs

@@ -1,16 +1,16 @@
 """
 The families in a plan: what Headgate would make of each workload whose ClusterQueue tries every flavor at once.
 
-It is marked as a parent and gets a variant for each flavor that it has none for (`headgate.core.families`). How they
-stand to each other from there on is the rhythm's affair.
+It is marked as a parent and gets a variant for each flavor that it has none for
+(`headgate.core.workload.concurrent_admission`). How they stand to each other from there on is the rhythm's affair.
 """
 
 import msgspec
 
-from headgate.core import families, variants
-from headgate.core.novelty import last_fact
-from headgate.core.state import PENDING, State, Workload
-from headgate.core.status import API_VERSION
+from headgate.core.fold.diff import last_fact
+from headgate.core.state.tables import PENDING, State, Workload
+from headgate.core.status.rendering import API_VERSION
+from headgate.core.workload import concurrent_admission, variants
 from headgate.events.facts import WorkloadObserved
 from headgate.events.ids import Uid, WorkloadKey, split_key
 from headgate.events.objects import OwnerReference, PreemptionGate
@@ -21,9 +21,9 @@ def made_of_parents(state: State) -> list[Event]:
     """The facts of the parents that are to be marked and of the variants that are to be made, parent by parent."""
     made: list[Event] = []
     for _, workload in sorted(state.workloads.items()):
-        if workload.deleting or not families.never_queues(state, workload):
+        if workload.deleting or not concurrent_admission.never_queues(state, workload):
             continue
-        spec = families.spec_for(state, workload)
+        spec = concurrent_admission.spec_for(state, workload)
         is_new = not variants.is_parent(workload)
         if spec is None or (is_new and workload.stage not in PENDING):
             continue

@@ -4,7 +4,7 @@ What a dry run takes for granted: what the other processes and the cluster would
 - The job of an evicted workload stops, and whoever else runs a workload gives its quota back (`stopped`). When, is the
   caller's to say.
 - A workload whose ClusterQueue tries every flavor at once becomes a parent with variants (`parents`), and its variants
-  are switched on and off as `headgate.core.families` says.
+  are switched on and off as `headgate.core.workload.concurrent_admission` says.
 
 `headgate.core.plan.dry_run` appends them in the name of the process that would.
 """
@@ -13,11 +13,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from headgate.core import families, leaving, variants
-from headgate.core.novelty import last_fact
-from headgate.core.owners import job_key, job_of
+from headgate.core.fold.diff import last_fact
 from headgate.core.plan.parents import made_of_parents
-from headgate.core.state import PENDING, Stage, State, Workload
+from headgate.core.queueing import eviction
+from headgate.core.state.tables import PENDING, Stage, State, Workload
+from headgate.core.workload import concurrent_admission, variants
+from headgate.core.workload.owners import job_key, job_of
 from headgate.events.base import Producer
 from headgate.events.facts import JobObserved
 from headgate.events.ids import WorkloadKey
@@ -30,9 +31,11 @@ def reactions(state: State, changed: Iterable[WorkloadKey]) -> list[Reaction]:
     """What follows from how these workloads stand now, and the process that would say it."""
     found: list[Reaction] = []
     members = [state.workloads[key] for key in changed if key in state.workloads]
-    if any(each.stage in PENDING and families.never_queues(state, each) for each in members):
+    if any(each.stage in PENDING and concurrent_admission.never_queues(state, each) for each in members):
         found.append((Producer.INFORMER_BRIDGE, made_of_parents(state)))
-    parents = {each.key: each for member in members for each in (member, *families.relatives(state, member))}
+    parents = {
+        each.key: each for member in members for each in (member, *concurrent_admission.relatives(state, member))
+    }
     for _, parent in sorted(parents.items()):
         if variants.is_parent(parent):
             found.append((Producer.INFORMER_BRIDGE, _switched(state, parent)))
@@ -52,16 +55,16 @@ def stopped(state: State, key: WorkloadKey) -> list[Reaction]:
         job = job_key(workload)
         assert job is not None
         return [(Producer.INFORMER_BRIDGE, [JobObserved(job=job, spec=stopped)])]
-    if families.waits_for_parent(state, workload) or leaving.release(state, workload) is not None:
+    if concurrent_admission.waits_for_parent(state, workload) or eviction.release(state, workload) is not None:
         return []
-    return [(Producer.QUEUE_MANAGER, [leaving.released(workload)])]
+    return [(Producer.QUEUE_MANAGER, [eviction.released(workload)])]
 
 
 def _switched(state: State, parent: Workload) -> list[Event]:
-    family = families.family_of(state, parent)
+    family = concurrent_admission.family_of(state, parent)
     if family is None:
         return []
     return [
         msgspec.structs.replace(last_fact(member), spec=msgspec.structs.replace(member.spec, active=active))
-        for member, active in families.switches(family)
+        for member, active in concurrent_admission.switches(family)
     ]

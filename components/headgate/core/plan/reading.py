@@ -1,8 +1,8 @@
 """
 From manifests to the facts that a plan starts from.
 
-`read_objects` reads manifests as the informer bridge reads API objects (`headgate.core.ingest`), in either version of
-Kueue's API. Whatever is wrong raises PlanInputError with object, field and what to do; nothing is half-read.
+`read_objects` reads manifests as the informer bridge reads API objects (`headgate.core.api.decoding`), in either
+version of Kueue's API. Whatever is wrong raises PlanInputError with object, field and what to do; nothing is half-read.
 Topology-aware flavors are refused: the core does not place pods yet, and a plan that left that out would be wrong
 without saying so.
 """
@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from headgate.core.ingest import RESOURCES, UnreadableObjectError, read
-from headgate.core.jobs.kinds import JOB_KINDS
-from headgate.core.versions import GROUP, VersionError, to_v1beta2
+from headgate.core.api.conversion import GROUP, VersionError, to_v1beta2
+from headgate.core.api.decoding import RESOURCES, UnreadableObjectError, read
+from headgate.core.api.job_kinds import JOB_KINDS
 from headgate.events.facts import Fact
 
 RESOURCE_OF: Mapping[tuple[str, str], str] = {
@@ -34,7 +34,7 @@ RESOURCE_OF: Mapping[tuple[str, str], str] = {
     (GROUP, "WorkloadPriorityClass"): "workloadpriorityclasses",
     (GROUP, "Workload"): "workloads",
 }
-"""What a plan reads, by API group and kind: the plural names of `headgate.core.ingest`."""
+"""What a plan reads, by API group and kind: the plural names of `headgate.core.api.decoding`."""
 
 NAMESPACED = frozenset({"pods", "limitranges", "localqueues", "workloads", *(kind.resource for kind in JOB_KINDS)})
 """The resources whose objects are in a namespace."""
@@ -55,7 +55,7 @@ class PlanInputError(Exception):
 
 
 def resource_of(manifest: Manifest) -> str | None:
-    """The resource of an object, as `headgate.core.ingest` names it; None when a plan has no use for it."""
+    """The resource of an object, as `headgate.core.api.decoding` names it; None when a plan has no use for it."""
     group, _, version = str(manifest.get("apiVersion", "")).rpartition("/")
     return RESOURCE_OF.get((group if version else "", str(manifest.get("kind", ""))))
 

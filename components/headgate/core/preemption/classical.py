@@ -14,17 +14,13 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from headgate.core.amounts import add, subtract
-from headgate.core.holders import Holder
+from headgate.core.kubernetes.quantities import add, subtract
+from headgate.core.preemption.messages import IN_CLUSTER_QUEUE, IN_COHORT_RECLAIM_WHILE_BORROWING, IN_COHORT_RECLAMATION
 from headgate.core.preemption.policy import NEVER
 from headgate.core.preemption.search import Found, Search
-from headgate.core.preemption.wording import (
-    IN_CLUSTER_QUEUE,
-    IN_COHORT_RECLAIM_WHILE_BORROWING,
-    IN_COHORT_RECLAMATION,
-)
-from headgate.core.quota import Node
-from headgate.core.state import FlavorResource
+from headgate.core.quota.holders import Holder
+from headgate.core.quota.tree import Node
+from headgate.core.state.tables import FlavorResource
 
 
 class _Region(NamedTuple):

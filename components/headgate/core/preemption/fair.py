@@ -19,13 +19,13 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 
-from headgate.core import gates
-from headgate.core.holders import Holder, Size
+from headgate.core.config import feature_gates
+from headgate.core.preemption.messages import IN_CLUSTER_QUEUE, IN_COHORT_FAIR_SHARING, IN_COHORT_RECLAMATION
 from headgate.core.preemption.policy import NEVER
 from headgate.core.preemption.search import Found, Search
-from headgate.core.preemption.wording import IN_CLUSTER_QUEUE, IN_COHORT_FAIR_SHARING, IN_COHORT_RECLAMATION
-from headgate.core.quota import Node
-from headgate.core.shares import Share, share_of
+from headgate.core.quota.fair_shares import Share, share_of
+from headgate.core.quota.holders import Holder, Size
+from headgate.core.quota.tree import Node
 
 LESS_THAN_OR_EQUAL_TO_FINAL_SHARE = "LessThanOrEqualToFinalShare"
 LESS_THAN_INITIAL_SHARE = "LessThanInitialShare"
@@ -65,7 +65,10 @@ def _first(search: Search, targets: "_Targets", strategy: str) -> tuple[bool, di
     """Whether the workload fits by the first strategy, and whom it has turned down."""
     turned_down: dict[int, list[Holder]] = {}
     configuration = search.snapshot.configuration
-    entitled = gates.enabled(configuration, gates.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL) and search.within_nominal()
+    entitled = (
+        feature_gates.enabled(configuration, feature_gates.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL)
+        and search.within_nominal()
+    )
     for cluster_queue in targets:
         if cluster_queue is search.node:
             targets.preempt(targets.pop(cluster_queue), IN_CLUSTER_QUEUE)

@@ -5,12 +5,12 @@ Flavor assignment asks it for each flavor-resource that lacks unused quota, to t
 borrowers would have to go from those in which somebody of the own ClusterQueue would, and from hopeless ones.
 """
 
-from headgate.core.catalog import Queue
 from headgate.core.flavors import Grade
+from headgate.core.flavors.catalog import Queue
 from headgate.core.preemption.target import find_targets
-from headgate.core.quota import Node
-from headgate.core.snapshot import Snapshot
-from headgate.core.state import FlavorResource, Workload
+from headgate.core.preemption.what_if import Snapshot
+from headgate.core.quota.tree import Node
+from headgate.core.state.tables import FlavorResource, Workload
 
 
 class SnapshotOracle:

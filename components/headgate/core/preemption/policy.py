@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from headgate.core.catalog import Queue
-from headgate.core.holders import Holder
-from headgate.core.ordering import priority_of, queued_at
-from headgate.core.state import Workload
+from headgate.core.flavors.catalog import Queue
+from headgate.core.quota.holders import Holder
+from headgate.core.state.tables import Workload
+from headgate.core.workload.ordering import priority_of, queued_at
 from headgate.events.configuration import Configuration
 
 NEVER, ANY = "Never", "Any"

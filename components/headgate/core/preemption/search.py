@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
-from headgate.core.catalog import Queue
-from headgate.core.holders import Holder, Size
+from headgate.core.flavors.catalog import Queue
 from headgate.core.preemption.policy import NEVER, Preemptor
-from headgate.core.quota import Node
-from headgate.core.snapshot import Snapshot
-from headgate.core.state import FlavorResource, Workload
+from headgate.core.preemption.what_if import Snapshot
+from headgate.core.quota.holders import Holder, Size
+from headgate.core.quota.tree import Node
+from headgate.core.state.tables import FlavorResource, Workload
 
 Found = list[tuple[Holder, str]]
 """Those to preempt, each with its reason, in the order of Kueue's answer."""

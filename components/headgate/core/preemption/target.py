@@ -5,13 +5,13 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from headgate.core.catalog import Queue
+from headgate.core.flavors.catalog import Queue
+from headgate.core.preemption.bound import may_preempt
 from headgate.core.preemption.classical import classical_search
 from headgate.core.preemption.fair import fair_search
 from headgate.core.preemption.search import Search
-from headgate.core.reach import may_preempt
-from headgate.core.snapshot import Snapshot
-from headgate.core.state import FlavorResource, Workload
+from headgate.core.preemption.what_if import Snapshot
+from headgate.core.state.tables import FlavorResource, Workload
 from headgate.events.ids import Uid, WorkloadKey
 
 

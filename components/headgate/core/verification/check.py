@@ -11,8 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from headgate.core.appending import election_of
-from headgate.core.state import State
+from headgate.core.machine.commits import election_of
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position
 from headgate.events.effects import LeaderElected

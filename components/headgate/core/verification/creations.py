@@ -7,13 +7,13 @@ cannot be decided again: they say what the API server has shown. What the bridge
 
 from collections.abc import Iterator
 
-from headgate.core import families, variants
-from headgate.core.job_workload import workload_key
-from headgate.core.jobs.kinds import title
-from headgate.core.rules import CREATIONS_SINCE, decides_alike
-from headgate.core.state import State
+from headgate.core.api.job_kinds import title
+from headgate.core.log.rules_version import CREATIONS_SINCE, decides_alike
+from headgate.core.state.tables import State
 from headgate.core.verification.check import NOTHING, Difference, opens_term
 from headgate.core.verification.marks import Marks
+from headgate.core.workload import concurrent_admission, variants
+from headgate.core.workload.job_workload import workload_key
 from headgate.events import effects, facts
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
@@ -105,7 +105,7 @@ class CreationCheck:
 
     def _allow_changes(self, state: State, key: WorkloadKey) -> None:
         parent = state.workloads.get(key)
-        family = families.family_of(state, parent) if parent is not None else None
+        family = concurrent_admission.family_of(state, parent) if parent is not None else None
         if parent is None or family is None:
             return
         namespace, name = split_key(key)
@@ -114,7 +114,7 @@ class CreationCheck:
             self._marks.allow(key, (made, "created"), state.position)
         for stale in family.stale:
             self._marks.allow(key, (stale.key, "deleted"), state.position)
-        for member, active in families.switches(family):
+        for member, active in concurrent_admission.switches(family):
             self._marks.allow(key, (member.key, "activated" if active else "deactivated"), state.position)
 
 

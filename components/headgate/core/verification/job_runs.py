@@ -7,13 +7,13 @@ workload; has it to stop, and why.
 
 from collections.abc import Iterator
 
-from headgate.core.jobs.kinds import title
-from headgate.core.owners import job_key, workload_of
-from headgate.core.rules import JOB_RUNS_SINCE, decides_alike
-from headgate.core.slices import is_elastic
-from headgate.core.state import JobRecord, Stage, State, Workload
+from headgate.core.api.job_kinds import title
+from headgate.core.log.rules_version import JOB_RUNS_SINCE, decides_alike
+from headgate.core.state.tables import JobRecord, Stage, State, Workload
 from headgate.core.verification.check import NOTHING, Difference, opens_term
 from headgate.core.verification.marks import Marks
+from headgate.core.workload.owners import job_key, workload_of
+from headgate.core.workload.slices import is_elastic
 from headgate.events import effects, facts
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Protocol
 
-from headgate.core.about import ObjectFailedError
-from headgate.core.machine import Append, Command, Committed, Settled, Stimulus
-from headgate.core.rules import decides_alike
-from headgate.core.state import State
+from headgate.core.log.rules_version import decides_alike
+from headgate.core.machine.contract import Append, Command, Committed, Settled, Stimulus
+from headgate.core.state.attribution import ObjectFailedError
+from headgate.core.state.tables import State
 from headgate.core.verification.check import NOTHING, Difference, opens_term
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
@@ -44,7 +44,7 @@ class DecidesAgain(Protocol):
     """A machine that can keep to the order of a record."""
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
-        """See `headgate.core.machine.Machine`."""
+        """See `headgate.core.machine.contract.Machine`."""
         ...
 
     def follow(self, order: Order) -> None:

@@ -8,10 +8,10 @@ whose binding was refused before, which wait for a time that is not in the log.
 
 from collections.abc import Iterator
 
-from headgate.core.ingest import SCHEDULER_NAME
-from headgate.core.room import Room, ask_of
-from headgate.core.rules import PLACEMENTS_SINCE, decides_alike
-from headgate.core.state import PodRecord, State
+from headgate.core.api.decoding import SCHEDULER_NAME
+from headgate.core.log.rules_version import PLACEMENTS_SINCE, decides_alike
+from headgate.core.placement.node_info import Room, ask_of
+from headgate.core.state.tables import PodRecord, State
 from headgate.core.verification.check import NOTHING, Difference, opens_term
 from headgate.events import decisions, effects, facts
 from headgate.events.base import Producer

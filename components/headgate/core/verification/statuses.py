@@ -7,13 +7,13 @@ something may have changed it, for the workloads of which the log has more to sa
 
 from collections.abc import Iterator
 
-from headgate.core.families import relatives
-from headgate.core.owners import workload_of
-from headgate.core.rules import STATUSES_SINCE, decides_alike
-from headgate.core.state import State, Workload
-from headgate.core.status import status_digest, without_reservation, workload_status
+from headgate.core.log.rules_version import STATUSES_SINCE, decides_alike
+from headgate.core.state.tables import State, Workload
+from headgate.core.status.rendering import status_digest, without_reservation, workload_status
 from headgate.core.verification.check import NOTHING, Difference, opens_term
 from headgate.core.verification.marks import Marks
+from headgate.core.workload.concurrent_admission import relatives
+from headgate.core.workload.owners import workload_of
 from headgate.events import effects, facts
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from headgate.core.machine import Machine
+from headgate.core.machine.contract import Machine
 from headgate.events.base import Producer
-from headgate.processes.binder.decide import Binder
-from headgate.processes.host_parts import Parts
-from headgate.processes.outside import KubernetesCarrier
-from headgate.processes.process import Given, Process
+from headgate.machines.binder.decide import Binder
+from headgate.processes.runtime.api_executor import KubernetesCarrier
+from headgate.processes.runtime.host_parts import Parts
+from headgate.processes.runtime.process import Given, Process
 
 
 @asynccontextmanager

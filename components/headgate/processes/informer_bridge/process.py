@@ -9,19 +9,19 @@ from typing import Final
 import anyio
 
 from headgate.adapters.kubernetes.resources import RESOURCES as ADDRESSES
-from headgate.core.configuration import read_document
-from headgate.core.ingest import RESOURCES
-from headgate.core.machine import Machine
-from headgate.core.state import State
+from headgate.core.api.decoding import RESOURCES
+from headgate.core.config.reader import read_document
+from headgate.core.machine.contract import Machine
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
-from headgate.processes.cell_record import keep_record
-from headgate.processes.configuring import KUEUES_DOCUMENT, load_document
-from headgate.processes.host_parts import Parts
-from headgate.processes.informer_bridge.decide import InformerBridge
-from headgate.processes.outside import KubernetesCarrier
-from headgate.processes.process import Given, Process
-from headgate.processes.term import Offer
-from headgate.processes.watching import Watching
+from headgate.machines.informer_bridge.decide import InformerBridge
+from headgate.processes.informer_bridge.watching import Watching
+from headgate.processes.runtime.api_executor import KubernetesCarrier
+from headgate.processes.runtime.cell_record import keep_record
+from headgate.processes.runtime.configuration_files import KUEUES_DOCUMENT, load_document
+from headgate.processes.runtime.host_parts import Parts
+from headgate.processes.runtime.leadership import Offer
+from headgate.processes.runtime.process import Given, Process
 
 _LOG: Final = logging.getLogger(__name__)
 

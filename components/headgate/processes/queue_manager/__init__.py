@@ -1,1 +1,6 @@
-"""The queue manager: where each pending workload stands, what it waits for, and which come next."""
+"""
+The queue manager as a process.
+
+Used by: `headgate.processes.entry`.
+May import: its machine, runtime, adapters, core, events.
+"""

@@ -1,1 +1,6 @@
-"""The scheduler: decides which offered workloads get quota."""
+"""
+The scheduler as a process.
+
+Used by: `headgate.processes.entry`.
+May import: its machine, runtime, adapters, core, events.
+"""

@@ -5,7 +5,7 @@ A cycle is one commit, whatever its size: its decisions stand together or not at
 """
 
 from headgate.events.base import Producer
-from headgate.processes.process import Process, only_appends
-from headgate.processes.scheduler.decide import Scheduler
+from headgate.machines.scheduler.decide import Scheduler
+from headgate.processes.runtime.process import Process, only_appends
 
 PROCESS = Process(producer=Producer.SCHEDULER, build=only_appends(Scheduler))

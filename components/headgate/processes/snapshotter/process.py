@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from headgate.adapters.jetstream.feed import open_feed
-from headgate.core.state import State
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
-from headgate.processes.feed_writer import FeedWriter
-from headgate.processes.feeding import Feeding
-from headgate.processes.host_parts import Parts
-from headgate.processes.process import Given, Process
-from headgate.processes.snapshotter.decide import Rules, Snapshotter
-from headgate.processes.storing import SnapshotCarrier
+from headgate.machines.snapshotter.decide import Rules, Snapshotter
+from headgate.processes.runtime.host_parts import Parts
+from headgate.processes.runtime.process import Given, Process
+from headgate.processes.snapshotter.feed import Feeding
+from headgate.processes.snapshotter.feed_writer import FeedWriter
+from headgate.processes.snapshotter.storing import SnapshotCarrier
 
 LINGER_S: Final = 0.1
 """How much later than a commit the read side may show it: no process waits for the snapshotter."""

@@ -7,13 +7,13 @@ for kubectl, for the adapters, and as the embedded cluster of `headgate up`, whi
 (`persistence.py`) so that its objects outlive its process.
 """
 
+from headgate.testing.cluster.api.routing import object_path, parse_path
+from headgate.testing.cluster.api.watch import Watch
 from headgate.testing.cluster.cluster import Cluster, Response
-from headgate.testing.cluster.controllers import ControllerOptions
+from headgate.testing.cluster.controllers.controllers import ControllerOptions
 from headgate.testing.cluster.errors import ApiError
 from headgate.testing.cluster.faults import ConnectionDropped, Fault, FaultPlan, FaultRule
 from headgate.testing.cluster.kinds import BY_KIND, BY_PLURAL, KINDS, Column, Kind, kind_of
-from headgate.testing.cluster.routing import object_path, parse_path
-from headgate.testing.cluster.watch import Watch
 
 __all__ = [
     "BY_KIND",

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.testing.cluster import errors, list_options
-from headgate.testing.cluster.admission import SYSTEM_CLASSES
-from headgate.testing.cluster.bodies import (
+from headgate.testing.cluster import errors
+from headgate.testing.cluster.api import list_options
+from headgate.testing.cluster.api.bodies import (
     apply_body,
     check_configuration,
     check_patched_type,
@@ -26,24 +26,25 @@ from headgate.testing.cluster.bodies import (
     repeated_fields,
     write_options,
 )
-from headgate.testing.cluster.controllers import ControllerOptions, Controllers
-from headgate.testing.cluster.crds import crd_objects
-from headgate.testing.cluster.discovery import AGGREGATED, aggregated, document
+from headgate.testing.cluster.api.discovery import AGGREGATED, aggregated, document
+from headgate.testing.cluster.api.listing import list_collection
+from headgate.testing.cluster.api.patch import go_value, json_patch, merge_patch, strategic_merge
+from headgate.testing.cluster.api.reading import watch_start
+from headgate.testing.cluster.api.representation import View
+from headgate.testing.cluster.api.routing import Target, nothing_at, parse_path
+from headgate.testing.cluster.api.selectors import predicate
+from headgate.testing.cluster.api.subresources import bind, evict
+from headgate.testing.cluster.api.watch import Watch
+from headgate.testing.cluster.api.writes import Deletion, Write, given_metadata
+from headgate.testing.cluster.controllers.controllers import ControllerOptions, Controllers
 from headgate.testing.cluster.errors import ApiError
 from headgate.testing.cluster.faults import ConnectionDropped, Fault, FaultPlan
 from headgate.testing.cluster.kinds import BY_PLURAL, Kind, kind_of
-from headgate.testing.cluster.listing import list_collection
-from headgate.testing.cluster.patch import go_value, json_patch, merge_patch, strategic_merge
-from headgate.testing.cluster.persistence import Journal
-from headgate.testing.cluster.reading import watch_start
-from headgate.testing.cluster.registry import Registry
-from headgate.testing.cluster.representation import View
-from headgate.testing.cluster.routing import Target, nothing_at, parse_path
-from headgate.testing.cluster.selectors import predicate
-from headgate.testing.cluster.store import Entry
-from headgate.testing.cluster.subresources import bind, evict
-from headgate.testing.cluster.watch import Watch
-from headgate.testing.cluster.writes import Deletion, Write, given_metadata
+from headgate.testing.cluster.storage.persistence import Journal
+from headgate.testing.cluster.storage.registry import Registry
+from headgate.testing.cluster.storage.store import Entry
+from headgate.testing.cluster.validation.admission import SYSTEM_CLASSES
+from headgate.testing.cluster.validation.crds import crd_objects
 
 JsonObject = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_KINDS, Column, Kind
 from headgate.adapters.kubernetes.crds.schema import compile_schemas
-from headgate.testing.cluster.schemas_core import CORE_SCHEMAS
+from headgate.testing.cluster.validation.schemas_core import CORE_SCHEMAS
 
 __all__ = ["BY_KIND", "BY_PLURAL", "KINDS", "Column", "Kind", "kind_of"]
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.testing.control_plane.assets import KUBERNETES_VERSION
-from headgate.testing.playing import (
+from headgate.testing.pod_scripts import (
     EXIT_ANNOTATION,
     RESTART_BACKOFF_MS,
     RESTART_BACKOFF_MS_MAX,

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.core import gates
+from headgate.core.config import feature_gates
 from headgate.events.base import Producer
 from headgate.events.configuration import (
     AdmissionFairSharingConfiguration,
@@ -30,7 +30,7 @@ from headgate.events.configuration import (
     WaitForPodsReady,
 )
 from headgate.events.objects import LabelSelector
-from headgate.processes.snapshotter.decide import Rules
+from headgate.machines.snapshotter.decide import Rules
 from headgate.testing.cluster import BY_KIND, Kind
 from headgate.testing.fuzz.fitting import CLASS_LABEL, JOBS, KINDS, NODES, PODS, QUEUE_LABEL, WORKLOADS, Manifest
 from headgate.testing.fuzz.objects import Objects, kind_of
@@ -46,7 +46,7 @@ from headgate.testing.fuzz.values import (
     TIMES,
     TOPOLOGIES,
 )
-from headgate.testing.world import NO_FAULTS, Faults
+from headgate.testing.world.world import NO_FAULTS, Faults
 
 START_MS: Final = 1_700_000_000_000
 STOP: Final = "STOP"
@@ -72,19 +72,19 @@ NAMED: Final[Mapping[str, tuple[str, ...]]] = {
 """The names that objects of a kind have here."""
 
 GATES: Final = (
-    gates.CONCURRENT_ADMISSION,
-    gates.DISABLE_WAIT_FOR_PODS_READY,
-    gates.ELASTIC_JOBS,
-    gates.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL,
-    gates.FAIR_SHARING_PRIORITIZE_NON_BORROWING,
-    gates.PARTIAL_ADMISSION,
-    gates.PRESERVE_SCAN_PROGRESS,
-    gates.PRIORITIZE_PREEMPTOR_WORKLOADS,
-    gates.PRIORITY_BOOST,
-    gates.PRIORITY_SORTING_WITHIN_COHORT,
-    gates.RECLAIMABLE_PODS,
-    gates.RECOMPUTE_UPON_OVERLAP,
-    gates.SCHEDULING_EQUIVALENCE_HASHING,
+    feature_gates.CONCURRENT_ADMISSION,
+    feature_gates.DISABLE_WAIT_FOR_PODS_READY,
+    feature_gates.ELASTIC_JOBS,
+    feature_gates.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL,
+    feature_gates.FAIR_SHARING_PRIORITIZE_NON_BORROWING,
+    feature_gates.PARTIAL_ADMISSION,
+    feature_gates.PRESERVE_SCAN_PROGRESS,
+    feature_gates.PRIORITIZE_PREEMPTOR_WORKLOADS,
+    feature_gates.PRIORITY_BOOST,
+    feature_gates.PRIORITY_SORTING_WITHIN_COHORT,
+    feature_gates.RECLAIMABLE_PODS,
+    feature_gates.RECOMPUTE_UPON_OVERLAP,
+    feature_gates.SCHEDULING_EQUIVALENCE_HASHING,
 )
 """Those that change what is decided."""
 ADMINS_KINDS: Final = ("ClusterQueue", "ClusterQueue", "ClusterQueue", "LocalQueue", "LocalQueue", *KINDS)

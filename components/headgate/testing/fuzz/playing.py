@@ -14,20 +14,20 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from headgate.core.machine import MERGE_PATCH, Machine
-from headgate.core.state import State
+from headgate.core.machine.contract import MERGE_PATCH, Machine
+from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import PodPlaced
 from headgate.events.effects import LeaderElected, PodBound, SnapshotTaken
 from headgate.events.facts import ConfigurationObserved, InformersSynced, PodDeleted, PodObserved
 from headgate.events.queueing import LocalQueuesSampled
-from headgate.processes.informer_bridge.decide import InformerBridge
-from headgate.processes.snapshotter.decide import Snapshotter
+from headgate.machines.informer_bridge.decide import InformerBridge
+from headgate.machines.snapshotter.decide import Snapshotter
 from headgate.testing.cluster import BY_PLURAL
 from headgate.testing.cluster.times import rfc3339
 from headgate.testing.fuzz.operations import START_MS, STOP, Operation, Script, path_of
-from headgate.testing.world import MACHINES, World
+from headgate.testing.world.world import MACHINES, World
 
 ROUND_MS: Final = 5
 """What a round takes, so that what goes on for ever (two workloads that preempt each other) meets its end in time."""

@@ -13,7 +13,7 @@ import msgspec
 
 from headgate.testing.fuzz.operations import Operation, Script
 from headgate.testing.fuzz.playing import Finding
-from headgate.testing.world import NO_FAULTS
+from headgate.testing.world.world import NO_FAULTS
 
 TRIES_MAX: Final = 300
 """Plays at most so many scripts: a small failure soon is worth more than the smallest later."""

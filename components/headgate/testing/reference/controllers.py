@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.core import conditions, leaving
-from headgate.core.catalog import Catalog
-from headgate.core.ingest import GATED_BY
-from headgate.core.owners import job_key, job_of
-from headgate.core.places import local_queue_of
-from headgate.core.placing import ADMISSION_GATED, MISCONFIGURED, SUSPENDED, requeue_at
-from headgate.core.requests import namespace_missing, why_written_invalid
-from headgate.core.selectors import matches_labels
-from headgate.core.state import Stage, State, Workload
-from headgate.core.unadmitted import is_explicit, is_granular, shown_reason
+from headgate.core.api.decoding import GATED_BY
+from headgate.core.flavors.catalog import Catalog
+from headgate.core.kubernetes import conditions
+from headgate.core.kubernetes.selectors import matches_labels
+from headgate.core.queueing import eviction
+from headgate.core.queueing.enqueueing import ADMISSION_GATED, MISCONFIGURED, SUSPENDED, requeue_at
+from headgate.core.state.tables import Stage, State, Workload, local_queue_of
+from headgate.core.workload.owners import job_key, job_of
+from headgate.core.workload.pod_requests import namespace_missing, why_written_invalid
+from headgate.core.workload.unadmitted_reasons import is_explicit, is_granular, shown_reason
 from headgate.events.configuration import Configuration
 from headgate.events.facts import JobObserved
 from headgate.events.ids import UnixMs, split_key
@@ -58,7 +58,7 @@ class Why(NamedTuple):
 
 def belongs_to(state: State, workload: Workload) -> str:
     """The ClusterQueue in whose pending queue a workload without reservation is, active or not; "" when in none."""
-    if workload.deleting or leaving.is_deactivated(workload) or workload.annotations.get(GATED_BY):
+    if workload.deleting or eviction.is_deactivated(workload) or workload.annotations.get(GATED_BY):
         return ""
     queue = state.local_queues.get(local_queue_of(workload))
     if queue is None or queue.spec.stop_policy != "None" or queue.spec.cluster_queue not in state.cluster_queues:
@@ -68,8 +68,8 @@ def belongs_to(state: State, workload: Workload) -> str:
 
 def blocker(state: State, catalog: Catalog, workload: Workload) -> Why | None:
     """Why a pending workload cannot be tried as things are, the first reason in Kueue's order; None when it can."""
-    if leaving.is_deactivated(workload):
-        return Why(conditions.DEACTIVATED, leaving.deactivation_message(workload))
+    if eviction.is_deactivated(workload):
+        return Why(conditions.DEACTIVATED, eviction.deactivation_message(workload))
     name = workload.spec.queue_name
     local = state.local_queues.get(local_queue_of(workload))
     if local is None:
@@ -176,7 +176,7 @@ def finish(state: State, workload: Workload) -> WorkloadFinished | None:
     A Job that is not among the manifests is taken to exist: people plan with a cluster's Workloads, without its Jobs.
     """
     of_others = workload.owner is not None and job_of(state, workload) is None
-    return None if of_others and workload.observed_finished is None else leaving.finish(state, workload)
+    return None if of_others and workload.observed_finished is None else eviction.finish(state, workload)
 
 
 def job_stopped(state: State, workload: Workload) -> list[Event]:

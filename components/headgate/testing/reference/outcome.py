@@ -8,15 +8,15 @@ not. Workloads, ClusterQueues and Cohorts are in the order of their names, so eq
 import math
 from typing import Any
 
-from headgate.core import conditions
-from headgate.core.activeness import cluster_queue_active
 from headgate.core.cycle import Entry
+from headgate.core.kubernetes import conditions
 from headgate.core.plan.dry_run import state_of
-from headgate.core.quota import Ledger
-from headgate.core.shares import share_of
-from headgate.core.state import HOLDS_QUOTA, Workload
-from headgate.core.status import cluster_queue_status
-from headgate.core.trees import root_of
+from headgate.core.quota.activeness import cluster_queue_active
+from headgate.core.quota.cohorts import root_of
+from headgate.core.quota.fair_shares import share_of
+from headgate.core.quota.tree import Ledger
+from headgate.core.state.tables import HOLDS_QUOTA, Workload
+from headgate.core.status.rendering import cluster_queue_status
 from headgate.events.ids import WorkloadKey
 from headgate.testing.reference.rhythm import Ran, Rhythm
 from headgate.testing.reference.stopping import Stop

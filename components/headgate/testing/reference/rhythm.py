@@ -16,20 +16,22 @@ from typing import Final
 
 import msgspec
 
-from headgate.core import conditions, families, gates, leaving, owners, variants
-from headgate.core.admission_fair_sharing import due, local_queue_usage, orders_by_usage
-from headgate.core.catalog import Catalog, Queue
+from headgate.core.config import feature_gates
 from headgate.core.cycle import Cycle, Entry, evaluate, events_of
-from headgate.core.novelty import last_fact
-from headgate.core.ordering import priority_of, queued_at
-from headgate.core.places import local_queue_of
-from headgate.core.placing import requeue_at
+from headgate.core.flavors.catalog import Catalog, Queue
+from headgate.core.fold.diff import last_fact
+from headgate.core.kubernetes import conditions
+from headgate.core.kubernetes.selectors import matches_labels
 from headgate.core.plan.log import PlanLog
 from headgate.core.plan.parents import made_of_parents
-from headgate.core.selectors import matches_labels
-from headgate.core.shape import hash_of
-from headgate.core.state import PENDING, Stage, State, Workload
-from headgate.core.trees import in_cycle
+from headgate.core.queueing import eviction
+from headgate.core.queueing.enqueueing import requeue_at
+from headgate.core.queueing.scheduling_hash import hash_of
+from headgate.core.quota.admission_fair_sharing import due, local_queue_usage, orders_by_usage
+from headgate.core.quota.cohorts import in_cycle
+from headgate.core.state.tables import PENDING, Stage, State, Workload, local_queue_of
+from headgate.core.workload import concurrent_admission, owners, variants
+from headgate.core.workload.ordering import priority_of, queued_at
 from headgate.events.base import Producer
 from headgate.events.decisions import WorkloadAdmitted, WorkloadPreempted, WorkloadSkipped
 from headgate.events.facts import ConfigurationObserved, InformersSynced
@@ -117,7 +119,9 @@ class Rhythm:
         self.ran: list[Ran] = []
         self._told: list[Told] = []
         self._due: set[str] = set()
-        self._scans = Scans(preserves=gates.enabled(self.state.configuration, gates.PRESERVE_SCAN_PROGRESS))
+        self._scans = Scans(
+            preserves=feature_gates.enabled(self.state.configuration, feature_gates.PRESERVE_SCAN_PROGRESS)
+        )
         self._asleep: set[WorkloadKey] = set()
         self._waits_for_time: set[WorkloadKey] = set()
         self._gates_due: dict[WorkloadKey, UnixMs] = {}
@@ -323,7 +327,9 @@ class Rhythm:
         found: dict[WorkloadKey, None] = {}
         for key in keys:
             found[key] = None
-            found.update((each.key, None) for each in families.relatives(self.state, self.state.workloads[key]))
+            found.update(
+                (each.key, None) for each in concurrent_admission.relatives(self.state, self.state.workloads[key])
+            )
         return list(found)
 
     def _reconcile(self, workload: Workload, evicted: dict[WorkloadKey, Why]) -> bool:
@@ -337,7 +343,7 @@ class Rhythm:
             return self._give_back(workload)
         if workload.stage is Stage.FINISHED:
             return False
-        driven_out = leaving.eviction(self.state, workload, now_ms)
+        driven_out = eviction.eviction(self.state, workload, now_ms)
         if driven_out:
             for event in driven_out:
                 if isinstance(event, WorkloadEvicted):
@@ -363,15 +369,15 @@ class Rhythm:
 
     def _reconcile_family(self, parent: Workload) -> bool:
         """One look at a parent and its variants; whether it, or one of them, has changed."""
-        family = families.family_of(self.state, parent)
+        family = concurrent_admission.family_of(self.state, parent)
         if family is None:
             return False
-        switched = families.switches(family)
+        switched = concurrent_admission.switches(family)
         for member, active in switched:
             spec = msgspec.structs.replace(member.spec, active=active)
             self._append(Producer.INFORMER_BRIDGE, [msgspec.structs.replace(last_fact(member), spec=spec)])
             self._enter_anew(member)
-        said, again_ms = families.steps(self.state, parent, self.log.now_ms)
+        said, again_ms = concurrent_admission.steps(self.state, parent, self.log.now_ms)
         self._gates_due.pop(parent.key, None)
         if again_ms is not None and not said:
             self._gates_due[parent.key] = again_ms
@@ -406,7 +412,7 @@ class Rhythm:
         held_quota = workload.admission is not None
         self._append(Producer.INFORMER_BRIDGE, controllers.job_stopped(self.state, workload))
         of_others = not owners.is_run_here(workload)
-        released = leaving.released(workload) if of_others else leaving.release(self.state, workload)
+        released = eviction.released(workload) if of_others else eviction.release(self.state, workload)
         if released is None:
             return False
         if held_quota:
@@ -428,11 +434,11 @@ class Rhythm:
         name = controllers.belongs_to(self.state, workload)
         if not name or variants.is_parent(workload):
             return
-        if families.never_queues(self.state, workload):
+        if concurrent_admission.never_queues(self.state, workload):
             self._make_families()
             return
         configuration = self.state.configuration
-        hashed = gates.enabled(configuration, gates.SCHEDULING_EQUIVALENCE_HASHING)
+        hashed = feature_gates.enabled(configuration, feature_gates.SCHEDULING_EQUIVALENCE_HASHING)
         limits = self.catalog.limits(split_key(workload.key)[0])
         rank = (
             -priority_of(workload, configuration),

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from headgate.core.conditions import parse_rfc3339
-from headgate.core.configuration import ConfigurationError, read_parts
+from headgate.core.config.reader import ConfigurationError, read_parts
+from headgate.core.kubernetes.conditions import parse_rfc3339
 from headgate.core.plan.reading import PlanInputError, read_objects
 from headgate.events.facts import ConfigurationObserved, Fact
 from headgate.events.ids import UnixMs

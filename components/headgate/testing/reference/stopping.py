@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from headgate.core.state import Workload
+from headgate.core.state.tables import Workload
 from headgate.events.commit import digest
 from headgate.events.ids import WorkloadKey
 from headgate.events.objects import Admission, Condition

@@ -2,18 +2,18 @@
 What Kueue tells as Kubernetes Events about the workloads of a plan.
 
 Asked of each event before it is folded, since waiting times are counted from what the workload was. The words are
-those of `headgate.core.event_notes`, cut to what the API takes of them.
+those of `headgate.core.status.event_messages`, cut to what the API takes of them.
 """
 
 from collections.abc import Mapping
 
 import msgspec
 
-from headgate.core import event_notes
-from headgate.core.families import NO_VARIANT, VARIANT_EVICTED
 from headgate.core.preemption import preempted_event_message, preemptor_event_message
-from headgate.core.slices import SLICE_REPLACED
-from headgate.core.state import State
+from headgate.core.state.tables import State
+from headgate.core.status import event_messages
+from headgate.core.workload.concurrent_admission import NO_VARIANT, VARIANT_EVICTED
+from headgate.core.workload.slices import SLICE_REPLACED
 from headgate.events import decisions, queueing
 from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.events.registry import Event
@@ -36,25 +36,25 @@ def told(state: State, event: Event, now_ms: UnixMs, considered: Mapping[Workloa
     """
     match event:
         case decisions.QuotaReserved():
-            note = event_notes.quota_reserved(state.workloads[event.workload], event, now_ms)
+            note = event_messages.quota_reserved(state.workloads[event.workload], event, now_ms)
             if flavors := considered.get(event.workload):
                 note += f"; Flavors considered: {flavors}"
             return [_normal(event.workload, "QuotaReserved", note)]
         case decisions.WorkloadAdmitted():
-            note = event_notes.admitted(state.workloads[event.workload], event, now_ms)
+            note = event_messages.admitted(state.workloads[event.workload], event, now_ms)
             return [_normal(event.workload, "Admitted", note)]
         case decisions.WorkloadSkipped():
-            return [Told(event.workload, "Warning", event.reason, event_notes.cut(event.message))]
+            return [Told(event.workload, "Warning", event.reason, event_messages.cut(event.message))]
         case decisions.WorkloadPreempted():
             return _preempted(state, event)
         case decisions.WorkloadReplaced():
             return [_normal(event.workload, SLICE_REPLACED, event.message)]
         case decisions.WorkloadMigrated():
-            return [_normal(event.workload, event_notes.MIGRATED, event.message)]
+            return [_normal(event.workload, event_messages.MIGRATED, event.message)]
         case queueing.WorkloadEvicted() if event.reason in (VARIANT_EVICTED, NO_VARIANT):
             return []
         case queueing.WorkloadEvicted() if state.workloads[event.workload].admission is not None:
-            return [_normal(event.workload, event_notes.evicted_reason(event), event.message)]
+            return [_normal(event.workload, event_messages.evicted_reason(event), event.message)]
         case _:
             return []
 
@@ -66,11 +66,11 @@ def _preempted(state: State, event: decisions.WorkloadPreempted) -> list[Told]:
     about = preempted_event_message(event.message, preemptor, victim, configuration)
     to = preemptor_event_message(preemptor, victim, event.cluster_queue, configuration)
     return [
-        _normal(victim.key, event_notes.EVICTED_BY_PREEMPTION, event.message),
-        _normal(victim.key, event_notes.PREEMPTED, about),
-        _normal(preemptor.key, event_notes.PREEMPTED_WORKLOAD, to),
+        _normal(victim.key, event_messages.EVICTED_BY_PREEMPTION, event.message),
+        _normal(victim.key, event_messages.PREEMPTED, about),
+        _normal(preemptor.key, event_messages.PREEMPTED_WORKLOAD, to),
     ]
 
 
 def _normal(key: WorkloadKey, reason: str, note: str) -> Told:
-    return Told(key, "Normal", reason, event_notes.cut(note))
+    return Told(key, "Normal", reason, event_messages.cut(note))

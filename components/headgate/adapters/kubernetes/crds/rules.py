@@ -4,7 +4,7 @@ The CEL rules of Kueue's kinds, by the place in the schema that they stand at.
 Rules and messages are those of Kueue 0.19.2's CustomResourceDefinitions; the rules of whole Workloads mean the same in
 other words. What Kueue's webhooks refuse besides (negative quotas, a flavor in two resource groups) is not here: on a
 cluster with Kueue's definitions such objects exist too.
-The simulated API server evaluates the same rules (`headgate.testing.cluster.cel`), in what CEL they use.
+The simulated API server evaluates the same rules (`headgate.testing.cluster.validation.cel`), in what CEL they use.
 """
 
 from typing import Final

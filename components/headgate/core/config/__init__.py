@@ -1,0 +1,6 @@
+"""
+Kueue's Configuration and its feature gates: reading a document, and which gates are on.
+
+Used by: The command line reads documents with it; every decision asks it for gates.
+May import: kubernetes.
+"""

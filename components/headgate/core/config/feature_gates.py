@@ -1,0 +1,259 @@
+"""
+Feature gates, by Kueue's names: what each defaults to, and what a configuration makes of it.
+
+Pure code asks `enabled(state.configuration, gates.X)`; nothing else in the core reads `Configuration.feature_gates`.
+`effective` is what a configuration's gates go through on their way into the log: every gate that a decision can read
+is recorded with its value, so a default that changes later changes no replay. `UNRECORDED` has the values that count
+in logs of the versions that recorded only gates with another value than their default; it never changes.
+
+`DEFAULTS` has the gates that Headgate reads and what they are where a configuration does not set them; `KNOWN` has
+every gate of Kueue, so that a gate that Headgate does not have is distinguished from one that does not exist.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from headgate.core.config.fields import ConfigurationError, nearest
+from headgate.events.configuration import Configuration
+
+ADMISSION_FAIR_SHARING = "AdmissionFairSharing"
+CONCURRENT_ADMISSION = "ConcurrentAdmission"
+DISABLE_WAIT_FOR_PODS_READY = "DisableWaitForPodsReady"
+ELASTIC_JOBS = "ElasticJobsViaWorkloadSlices"
+FAIR_SHARING_PREEMPT_WITHIN_NOMINAL = "FairSharingPreemptWithinNominal"
+FAIR_SHARING_PRIORITIZE_NON_BORROWING = "FairSharingPrioritizeNonBorrowing"
+ORCHESTRATED_PREEMPTION = "MultiKueueOrchestratedPreemption"
+PARTIAL_ADMISSION = "PartialAdmission"
+PRESERVE_SCAN_PROGRESS = "FlavorFungibilityPreserveScanProgress"
+PRIORITIZE_PREEMPTOR_WORKLOADS = "PrioritizePreemptorWorkloads"
+PRIORITY_BOOST = "PriorityBoost"
+PRIORITY_SORTING_WITHIN_COHORT = "PrioritySortingWithinCohort"
+QUOTA_CHECK_STRATEGY = "QuotaCheckStrategy"
+RECLAIMABLE_PODS = "ReclaimablePods"
+RECOMPUTE_UPON_OVERLAP = "RecomputeAssignmentUponPreemptionTargetsOverlap"
+SCHEDULING_EQUIVALENCE_HASHING = "SchedulingEquivalenceHashing"
+UNADMITTED_EXPLICIT_STATUS = "UnadmittedWorkloadsExplicitStatus"
+UNADMITTED_OBSERVABILITY = "UnadmittedWorkloadsObservability"
+
+DEFAULTS: dict[str, bool] = {
+    ADMISSION_FAIR_SHARING: True,
+    CONCURRENT_ADMISSION: False,
+    DISABLE_WAIT_FOR_PODS_READY: False,
+    ELASTIC_JOBS: True,
+    FAIR_SHARING_PREEMPT_WITHIN_NOMINAL: True,
+    FAIR_SHARING_PRIORITIZE_NON_BORROWING: True,
+    ORCHESTRATED_PREEMPTION: False,
+    PARTIAL_ADMISSION: True,
+    PRESERVE_SCAN_PROGRESS: True,
+    PRIORITIZE_PREEMPTOR_WORKLOADS: False,
+    PRIORITY_BOOST: False,
+    PRIORITY_SORTING_WITHIN_COHORT: True,
+    QUOTA_CHECK_STRATEGY: True,
+    RECLAIMABLE_PODS: True,
+    RECOMPUTE_UPON_OVERLAP: True,
+    SCHEDULING_EQUIVALENCE_HASHING: True,
+    UNADMITTED_EXPLICIT_STATUS: False,
+    UNADMITTED_OBSERVABILITY: True,
+}
+
+UNRECORDED: Mapping[str, bool] = {
+    ADMISSION_FAIR_SHARING: True,
+    CONCURRENT_ADMISSION: False,
+    DISABLE_WAIT_FOR_PODS_READY: False,
+    ELASTIC_JOBS: True,
+    FAIR_SHARING_PREEMPT_WITHIN_NOMINAL: True,
+    FAIR_SHARING_PRIORITIZE_NON_BORROWING: True,
+    ORCHESTRATED_PREEMPTION: False,
+    PARTIAL_ADMISSION: True,
+    PRESERVE_SCAN_PROGRESS: True,
+    PRIORITIZE_PREEMPTOR_WORKLOADS: False,
+    PRIORITY_BOOST: False,
+    PRIORITY_SORTING_WITHIN_COHORT: True,
+    QUOTA_CHECK_STRATEGY: True,
+    RECLAIMABLE_PODS: True,
+    RECOMPUTE_UPON_OVERLAP: True,
+    SCHEDULING_EQUIVALENCE_HASHING: True,
+    UNADMITTED_EXPLICIT_STATUS: False,
+    UNADMITTED_OBSERVABILITY: True,
+}
+"""
+What a gate is where the log does not record it: the defaults of the versions that did not record them all.
+
+A gate that is added to `DEFAULTS` is added here with the value that stands for how earlier versions decided.
+"""
+
+UNRECORDED_REQUIREMENTS: Mapping[str, str] = {
+    PRESERVE_SCAN_PROGRESS: "FlavorFungibility",
+    UNADMITTED_EXPLICIT_STATUS: UNADMITTED_OBSERVABILITY,
+}
+"""The gate without which an unrecorded gate is off, in logs of those versions."""
+
+PREEMPTION_WAITS = "HeadgatePreemptionWaits"
+"""
+A gate that only Headgate has: on unless a configuration file turns it off (`Configuration.preemption_waits`).
+
+Whether it is on stands in the log by itself, so that older logs, which say nothing of it, are decided without.
+"""
+
+ALWAYS_ON = frozenset(
+    {
+        "AdmissionGatedBy",
+        "AssignQueueLabelsForPods",
+        "FlavorFungibility",
+        "VisibilityOnDemand",
+        "WorkloadIdentifierAnnotations",
+    }
+)
+"""The gates whose behaviour Headgate has, and cannot do without."""
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """A gate of Kueue: its default, the gates without which it is off, and whether it can be set at all."""
+
+    name: str
+    is_on: bool
+    requires: tuple[str, ...] = ()
+    is_locked: bool = False
+
+
+# Name, default (a locked one is on for good) and the gates that it requires.
+_TABLE = """
+PartialAdmission on
+FlavorFungibility on
+VisibilityOnDemand on
+DisableWaitForPodsReady off
+PrioritySortingWithinCohort on
+FairSharingPreemptWithinNominal on
+FairSharingPrioritizeNonBorrowing on
+MultiKueue on
+TopologyAwareScheduling on
+LocalQueueMetrics on
+TASProfileMixed on TopologyAwareScheduling
+AdmissionFairSharing on
+TASFailedNodeReplacement on TopologyAwareScheduling
+ElasticJobsViaWorkloadSlices on
+ElasticJobsViaWorkloadSlicesWithTAS off ElasticJobsViaWorkloadSlices TopologyAwareScheduling
+TASFailedNodeReplacementFailFast on TopologyAwareScheduling TASFailedNodeReplacement
+TASReplaceNodeOnPodTermination on TopologyAwareScheduling TASFailedNodeReplacement
+SkipReassignmentForPodOwnedWorkloads on
+TASReplaceNodeDueToNotReadyOverFixedTime off TopologyAwareScheduling TASFailedNodeReplacement
+ManagedJobsNamespaceSelectorAlwaysRespected locked
+TASBalancedPlacement off TopologyAwareScheduling
+TASAssignmentsEncodingByHostnamePrefix on
+KueueDRAIntegration on
+KueueDRAIntegrationExtendedResource on KueueDRAIntegration
+KueueDRARejectWorkloadsWhenDRADisabled on
+KueueDRAIntegrationPartitionableDevices on KueueDRAIntegration
+KueueDRAIntegrationConsumableCapacity off KueueDRAIntegration
+MultiKueueAdaptersForCustomJobs on
+WorkloadRequestUseMergePatch off
+MultiKueueKubeConfigPathValidation on
+ReclaimablePods on
+MultiKueueClusterProfile off
+FailureRecoveryPolicy off
+TLSOptions locked
+RemoveFinalizersWithStrictPatch on
+TASReplaceNodeOnNodeTaints on TopologyAwareScheduling
+AssignQueueLabelsForPods on
+TASMultiLayerTopology on TopologyAwareScheduling
+SchedulingEquivalenceHashing on
+CustomMetricLabels off
+SparkApplicationIntegration off
+MultiKueueOrchestratedPreemption off
+PriorityBoost off
+AdmissionGatedBy on
+ShortWorkloadNames off
+FastQuotaReleaseInPodIntegration off
+RejectUpdatesToCQWithInvalidOnFlavors off
+FinishOrphanedWorkloads on
+MultiKueueIncrementalDispatcherConfig on
+MultiKueueIncrementalDispatcherRespectConfigOrder on
+ConcurrentAdmission off
+QuotaCheckStrategy on
+MetricForWorkloadCreationLatency on
+TASRespectNodeAffinityPreferred off TopologyAwareScheduling
+MultiKueueManagerQuotaAutomation off
+WorkloadIdentifierAnnotations on
+WorkloadPriorityClassDefaulting on
+MetricsForCohorts on
+CleanupProvisioningRequestsOnEviction on
+TASHandleOverlappingFlavors on TopologyAwareScheduling
+UnadmittedWorkloadsObservability on
+TASRecomputeAssignmentWithinSchedulingCycle on TopologyAwareScheduling
+UnadmittedWorkloadsExplicitStatus off UnadmittedWorkloadsObservability
+DeferRayServiceFinalizationForRedisCleanup on
+TASCacheNodeMatchResults on
+TASCachingRemainingResources on
+TASCacheTopologyTree on
+SchedulerLibraryIntegration off
+VectorizedResourceRequests on
+WorkloadValidateResourcesAreNonNegative on
+TASValidateWorkloadSliceSize on
+WorkloadValidationForPodSetMetadata on
+PrioritizePreemptorWorkloads off
+LWSImmutableGroupSize on
+FlavorFungibilityPreserveScanProgress on FlavorFungibility
+SkipAncestorCheckForDeletedWorkloads on
+MultiKueueRemoteSpecSync on
+RecomputeAssignmentUponPreemptionTargetsOverlap on
+PodIntegrationValidateGroupOwner on
+ValidateRayAndSparkJobUpdates on
+"""
+
+
+def _read(line: str) -> Gate:
+    name, default, *requires = line.split()
+    return Gate(name, default != "off", tuple(requires), default == "locked")
+
+
+KNOWN: Mapping[str, Gate] = {gate.name: gate for gate in map(_read, _TABLE.strip().splitlines())}
+"""Every gate of Kueue by its name."""
+
+
+def enabled(configuration: Configuration, gate: str) -> bool:
+    """Whether a gate is on in this log. Raises KeyError when Headgate does not have it."""
+    recorded = configuration.feature_gates.get(gate)
+    if recorded is not None:
+        return recorded
+    required = UNRECORDED_REQUIREMENTS.get(gate)
+    return UNRECORDED[gate] and (required is None or configuration.feature_gates.get(required, True))
+
+
+def _is_on(given: Mapping[str, bool], gate: str) -> bool:
+    known = KNOWN[gate]
+    return given.get(gate, known.is_on) and all(_is_on(given, required) for required in known.requires)
+
+
+def effective(given: Mapping[str, bool]) -> dict[str, bool]:
+    """
+    Every gate that a decision can read, with its value under a configuration that sets these.
+
+    A gate that is off switches off those that require it; it is an error to set one of them to true.
+
+    :raises ConfigurationError: a gate that nobody knows, that is locked, that Headgate does not have or always has on,
+        or that requires one that is off.
+    """
+    for name in sorted(given):
+        _check_gate(name, given)
+    return {name: _is_on(given, name) for name in sorted(DEFAULTS)}
+
+
+def _check_gate(name: str, given: Mapping[str, bool]) -> None:
+    field = f"featureGates.{name}"
+    gate = KNOWN.get(name)
+    if gate is None:
+        raise ConfigurationError(field, "Kueue has no such feature gate", nearest(name, list(KNOWN)))
+    if gate.is_locked and not given[name]:
+        raise ConfigurationError(field, "this gate is locked to true", "remove it")
+    if not given[name]:
+        if name in ALWAYS_ON:
+            raise ConfigurationError(field, "Headgate always does what this gate switches on", "remove it")
+        return
+    if not gate.is_on and name not in DEFAULTS:
+        raise ConfigurationError(
+            field, "Headgate does not have what this gate switches on", "remove it or set it to false"
+        )
+    for required in gate.requires:
+        if not _is_on(given, required):
+            raise ConfigurationError(field, f"requires {required} to be enabled", f"set {required} to true too")

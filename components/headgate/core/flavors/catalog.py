@@ -1,0 +1,185 @@
+"""
+The catalog: what follows from specs alone, worked out once and kept until a spec changes.
+
+A cycle asks the same things of the same ClusterQueues thousands of times a minute: which resource group covers cpu,
+which taints a flavor has, is the queue active, who shares quota with whom. None of it depends on workloads. The
+scheduler's machine keeps one catalog and tells it of the events in `STRUCTURAL` (`Catalog.change`), so that it forgets
+what they have made out of date, and nothing else; a catalog works out only what it is asked for.
+Deciding with a kept catalog or with a new one gives the same events.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from headgate.core.quota.activeness import CLUSTER_QUEUE, Activeness, cluster_queue_active, is_left_alone
+from headgate.core.quota.cache import Forest
+from headgate.core.quota.holders import Rankings
+from headgate.core.quota.tree import Node
+from headgate.core.state.attribution import about
+from headgate.core.state.tables import State
+from headgate.core.workload.pod_requests import Limits, limits_of
+from headgate.events import facts
+from headgate.events.base import EventBase
+from headgate.events.ids import split_key
+from headgate.events.objects import ClusterQueueSpec, ResourceFlavorSpec, ResourceGroup
+
+if TYPE_CHECKING:
+    from headgate.core.flavors.matching import Matching
+
+STRUCTURAL: frozenset[type[EventBase]] = frozenset(
+    {
+        facts.ConfigurationObserved,
+        facts.ResourceFlavorObserved,
+        facts.ResourceFlavorDeleted,
+        facts.TopologyObserved,
+        facts.TopologyDeleted,
+        facts.CohortObserved,
+        facts.CohortDeleted,
+        facts.ClusterQueueObserved,
+        facts.ClusterQueueDeleted,
+        facts.AdmissionCheckObserved,
+        facts.AdmissionCheckDeleted,
+        facts.LimitRangeObserved,
+        facts.LimitRangeDeleted,
+    }
+)
+"""The events after which a catalog is out of date."""
+
+
+class Flavor:
+    """One flavor of a resource group. `spec` is None while the ResourceFlavor does not exist."""
+
+    __slots__ = ("levels", "name", "spec")
+
+    def __init__(self, name: str, spec: ResourceFlavorSpec | None, levels: frozenset[str]) -> None:
+        self.name = name
+        self.spec = spec
+        self.levels = levels
+        """The node labels of its Topology's levels."""
+
+    @property
+    def is_topology_aware(self) -> bool:
+        """Whether its pods are placed within a Topology."""
+        return self.spec is not None and self.spec.topology_name is not None
+
+
+class Group:
+    """A resource group: the resources that get one flavor together, and the flavors in the order to try."""
+
+    __slots__ = ("covered", "flavors", "index")
+
+    def __init__(self, index: int, covered: frozenset[str], flavors: tuple[Flavor, ...]) -> None:
+        self.index = index
+        self.covered = covered
+        self.flavors = flavors
+
+
+class Queue:
+    """A ClusterQueue as flavor assignment sees it. `node` is its place in the quota tree."""
+
+    __slots__ = (
+        "active",
+        "group_of",
+        "groups",
+        "is_topology_aware",
+        "matchings",
+        "name",
+        "node",
+        "spec",
+        "topology_flavors",
+    )
+
+    def __init__(
+        self, name: str, spec: ClusterQueueSpec, groups: tuple[Group, ...], node: Node | None, active: Activeness
+    ) -> None:
+        self.name = name
+        self.spec = spec
+        self.groups = groups
+        self.group_of = {resource: group for group in reversed(groups) for resource in sorted(group.covered)}
+        self.node = node
+        """None when its cohorts form a cycle: it is not active then."""
+        self.active = active
+        flavors = [flavor for group in groups for flavor in group.flavors]
+        self.is_topology_aware = bool(flavors) and all(flavor.is_topology_aware for flavor in flavors)
+        """Whether all its flavors are: then every pod set is placed within a Topology, asked for or not."""
+        self.topology_flavors = frozenset(flavor.name for flavor in flavors if flavor.levels)
+        """Those of its flavors whose pods are placed within a Topology that exists."""
+        self.matchings: dict[tuple[str, ...], Matching] = {}
+        """What `headgate.core.flavors.matching` has worked out about kinds of workloads."""
+
+
+class Catalog:
+    """What follows from the specs of one state. Read it with that state, or with later ones of unchanged specs."""
+
+    __slots__ = ("_limits", "_queues", "_state", "forest", "rankings")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._queues: dict[str, Queue] = {}
+        self._limits: dict[str, Limits] = {}
+        self.forest = Forest(state)
+        self.rankings = Rankings(state)
+
+    def change(self, event: EventBase) -> None:
+        """Forget what an event has made out of date; the state has folded it. Of no use are all but `STRUCTURAL`."""
+        concerned = self.forest.change(event)
+        match event:
+            case (
+                facts.ClusterQueueObserved()
+                | facts.ClusterQueueDeleted()
+                | facts.CohortObserved()
+                | facts.CohortDeleted()
+            ):
+                for name in concerned:
+                    self._queues.pop(name, None)
+                    self.rankings.forget(name)
+            case facts.LimitRangeObserved() | facts.LimitRangeDeleted():
+                self._limits.pop(split_key(event.limit_range)[0], None)
+            case facts.ConfigurationObserved():
+                self._queues, self.rankings = {}, Rankings(self._state)
+            case _ if type(event) in STRUCTURAL:
+                self._queues = {}
+                self.rankings.forget_all()
+            case _:
+                pass
+
+    def queue(self, name: str) -> Queue | None:
+        """A ClusterQueue; None when there is none of this name, or it is set aside because of a defect."""
+        queue = self._queues.get(name)
+        if queue is None and name in self._state.cluster_queues and not is_left_alone(self._state, CLUSTER_QUEUE, name):
+            with about(CLUSTER_QUEUE, name):
+                queue = self._queues[name] = self._work_out(name)
+        return queue
+
+    def limits(self, namespace: str) -> Limits:
+        """The LimitRanges of a namespace."""
+        limits = self._limits.get(namespace)
+        if limits is None:
+            limits = self._limits[namespace] = limits_of(self._state, namespace)
+        return limits
+
+    def runtime_classes(self) -> Mapping[str, Mapping[str, str | int | float]]:
+        """Pod overhead by RuntimeClass."""
+        return self._state.runtime_classes
+
+    def _work_out(self, name: str) -> Queue:
+        state = self._state
+        spec = state.cluster_queues[name].spec
+        active = cluster_queue_active(state, name)
+        groups = tuple(self._group(index, group) for index, group in enumerate(spec.resource_groups))
+        has_tree = active.active or not self.forest.has_cycle(state.index.trees[name])
+        node = self.forest.tree_of(name).cluster_queues[name] if has_tree else None
+        return Queue(name, spec, groups, node, active)
+
+    def _group(self, index: int, group: ResourceGroup) -> Group:
+        flavors = tuple(self._flavor(quotas.name) for quotas in group.flavors)
+        return Group(index, frozenset(group.covered_resources), flavors)
+
+    def _flavor(self, name: str) -> Flavor:
+        record = self._state.flavors.get(name)
+        spec = record.spec if record is not None else None
+        topology = None
+        if spec is not None and spec.topology_name is not None:
+            topology = self._state.topologies.get(spec.topology_name)
+        levels = frozenset(level.node_label for level in topology.levels) if topology is not None else frozenset()
+        return Flavor(name, spec, levels)

@@ -1,0 +1,34 @@
+"""
+The fold: state(n) = apply(state(n-1), commit(n)), kind of event by kind of event, and what becomes of events that fail.
+
+Used by: every process, replay, and every command that reads a log.
+May import: state, log, workload, quota, status.
+"""
+
+from headgate.core.fold.applying import (
+    APPLY,
+    NO_TREATMENTS,
+    TABLES,
+    BrokenLogError,
+    apply,
+    encode,
+    new_state,
+    reindex,
+    restore,
+    state_hash,
+    tables,
+)
+
+__all__ = [
+    "APPLY",
+    "NO_TREATMENTS",
+    "TABLES",
+    "BrokenLogError",
+    "apply",
+    "encode",
+    "new_state",
+    "reindex",
+    "restore",
+    "state_hash",
+    "tables",
+]

@@ -1,0 +1,259 @@
+"""
+The fold: state(n) = apply(state(n-1), commit(n)).
+
+There is one fold, and every process that needs state uses it. It checks each commit's envelope (order, fence, hash
+chains), then applies its events in order. What it finds broken, it raises: a state beyond a broken commit would not
+be the state of this log.
+
+An event that cannot be applied raises `EventFailedError`, whatever its handler raises: `headgate.core.fold.containment`
+says what a reader does then. While something is in quarantine (`headgate.core.fold.quarantine`), or where a commit was
+in trouble before, events are applied one by one, and those about several objects object by object.
+
+`encode` gives the canonical bytes of a state, the same in every process, on every machine, under any hash seed;
+`restore` reads them back.
+"""
+
+import msgspec
+
+from headgate.core.fold import (
+    decisions as fold_decisions,
+)
+from headgate.core.fold import (
+    objects as fold_objects,
+)
+from headgate.core.fold import (
+    quarantine,
+    transitions,
+)
+from headgate.core.fold import (
+    workloads as fold_workloads,
+)
+from headgate.core.fold.objects import Apply
+from headgate.core.fold.quarantine import At, EventFailedError, Treatments
+from headgate.core.log import attestation, cell_identity, refusal
+from headgate.core.log.log_time import effective_ms
+from headgate.core.state import sharing
+from headgate.core.state.tables import Index, ProducerRecord, State, Tables
+from headgate.events.base import Producer
+from headgate.events.commit import LoggedCommit, chain, commit_id, digest
+from headgate.events.effects import LeaderElected, ObjectQuarantined, ObjectReleased
+from headgate.events.registry import Event
+from headgate.events.remedy import REMEDY
+
+
+class BrokenLogError(Exception):
+    """
+    Raised when a commit cannot follow on the commits before it.
+
+    The stream has lost or changed messages, or a producer wrote past its fence. The process must stop.
+    """
+
+    def __init__(self, *, seq: int, why: str) -> None:
+        super().__init__(
+            f"the log is broken at position {seq}: {why}. Nothing from there on was folded. "
+            f"`headgate audit` tells what else is wrong. {REMEDY}."
+        )
+        self.seq = seq
+        self.why = why
+
+
+APPLY: dict[type, Apply] = {
+    **fold_objects.APPLY,
+    **fold_workloads.APPLY,
+    **fold_decisions.APPLY,
+    **cell_identity.APPLY,
+}
+"""The handlers of all events but `leader.elected` and those of the quarantine, which `_apply_one_by_one` knows."""
+
+
+NO_TREATMENTS = Treatments()
+
+
+def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATMENTS) -> bool:
+    """
+    Fold one commit into the state. `treatments` are for events that are known to fail.
+
+    False when the entry is refused: it changes nothing but where the log stands.
+
+    Raises BrokenLogError when it cannot follow on those before, EventFailedError when an event of it cannot be applied.
+    The state must not be used after either.
+    """
+    if why := refusal.refusal(state, logged):
+        _refuse(state, logged, why)
+        return False
+    commit = logged.commit
+    producer = state.producers.get(commit.producer)
+    if producer is None:
+        producer = state.producers[commit.producer] = ProducerRecord()
+    _check(state, producer, logged)
+    log_hash = chain(state.log_hash, logged.hash)
+    attestation.extend(state, commit, logged.seq, log_hash)
+    state.position = logged.seq
+    state.log_hash = log_hash
+    claimed_ms = commit.time_ms
+    at_ms = effective_ms(state, commit.producer, claimed_ms, logged.stored_ms)
+    if at_ms != claimed_ms:
+        # Whatever is folded from it happens at the time that it counts for.
+        commit = msgspec.structs.replace(commit, time_ms=at_ms)
+        logged = msgspec.structs.replace(logged, commit=commit)
+    if at_ms > state.now_ms:
+        state.now_ms = at_ms
+    producer.epoch = commit.epoch
+    producer.number = commit.number
+    producer.last_hash = logged.hash
+    producer.last_seq = logged.seq
+    producer.last_ms = claimed_ms
+    if state.quarantine or logged.seq in treatments:
+        _apply_one_by_one(state, producer, logged, treatments)
+        return True
+    index = 0
+    try:
+        for index, event in enumerate(commit.events):
+            handler = APPLY.get(type(event))
+            if handler is None:
+                _apply_one_by_one(state, producer, logged, treatments, index)
+                return True
+            handler(state, event, commit, logged.seq)
+    except (BrokenLogError, EventFailedError, MemoryError):
+        raise
+    except Exception as error:
+        raise EventFailedError(At(logged.seq, index, 0), commit.events[index], error) from error
+    return True
+
+
+def _refuse(state: State, logged: LoggedCommit, why: str) -> None:
+    if logged.seq <= state.position:
+        raise BrokenLogError(seq=logged.seq, why=f"it comes after position {state.position}")
+    refusal.refuse(state, logged, why)
+    log_hash = chain(state.log_hash, logged.hash)
+    attestation.extend(state, None, logged.seq, log_hash)
+    state.position = logged.seq
+    state.log_hash = log_hash
+
+
+def _apply_one_by_one(
+    state: State, producer: ProducerRecord, logged: LoggedCommit, treatments: Treatments, first: int = 0
+) -> None:
+    for index, event in enumerate(logged.commit.events[first:], first):
+        if type(event) is LeaderElected:
+            producer.holder = event.holder
+            state.relisting = state.relisting or logged.commit.producer is Producer.INFORMER_BRIDGE
+            continue
+        for sub, element in enumerate(quarantine.elements(event)):
+            at = At(logged.seq, index, sub)
+            try:
+                _apply_element(state, element, logged, at, treatments)
+            except (BrokenLogError, MemoryError):
+                raise
+            except Exception as error:
+                raise EventFailedError(at, element, error) from error
+
+
+def _apply_element(state: State, event: Event, logged: LoggedCommit, at: At, treatments: Treatments) -> None:
+    """Apply an event about one object, as far as neither it nor its object is set aside."""
+    failures = treatments.of(at)
+    if failures is not None:
+        for failure in failures:
+            # What an object holds is read from the indexes.
+            reindex(state)
+            quarantine.set_aside(state, failure, event, at)
+        reindex(state)
+        own = quarantine.subject_of(event).name
+        if any(failure.object.name == own for failure in failures):
+            quarantine.set_aside_event(state, event, at)
+            return
+    match event:
+        case ObjectQuarantined():
+            if quarantine.quarantined(state, event, logged, at):
+                reindex(state)
+        case ObjectReleased():
+            put_back = quarantine.released(state, event)
+            if put_back is not None:
+                reindex(state)
+                for fact in put_back:
+                    APPLY[type(fact)](state, fact, logged.commit, logged.seq)
+        case _ if quarantine.applies(state, event, logged.seq):
+            APPLY[type(event)](state, event, logged.commit, logged.seq)
+            quarantine.applied(state, event, logged.seq)
+        case _:
+            pass
+
+
+def _check(state: State, producer: ProducerRecord, logged: LoggedCommit) -> None:
+    commit = logged.commit
+    why = ""
+    if logged.seq <= state.position:
+        why = f"it comes after position {state.position}"
+    elif logged.subject and refusal.subjects_of(state.cell)[logged.subject] is not commit.producer:
+        why = f"it stands on {logged.subject}, and says that {commit.producer.value} of this cell appended it"
+    elif commit.number != producer.number + 1:
+        why = f"{commit.producer.value} commits {producer.number + 1} to {commit.number - 1} are missing"
+    elif commit.prev != producer.last_hash:
+        why = (
+            f"{commit.producer.value} commit {commit.number} says that the one before it has the hash "
+            f"{commit.prev or 'of none'}, but position {producer.last_seq} has {producer.last_hash or 'none'}"
+        )
+    elif commit.epoch < producer.epoch:
+        why = f"{commit.producer.value} of epoch {commit.epoch} wrote after epoch {producer.epoch} had begun"
+    elif commit.id != commit_id(commit.producer, commit.epoch, commit.number):
+        why = f"its id is {commit.id}, not {commit_id(commit.producer, commit.epoch, commit.number)}"
+    else:
+        why = attestation.objection(state, commit)
+    if why:
+        raise BrokenLogError(seq=logged.seq, why=why)
+
+
+_encoder = msgspec.json.Encoder(order="deterministic", enc_hook=sharing.plain)
+_decoder: msgspec.json.Decoder[Tables] = msgspec.json.Decoder(Tables)
+TABLES = tuple(field for field in Tables.__struct_fields__)
+
+
+def tables(state: State) -> Tables:
+    """The state without its indexes: what is encoded."""
+    return Tables(**{field: getattr(state, field) for field in TABLES})
+
+
+def encode(state: State) -> bytes:
+    """The canonical bytes of a state: JSON with sorted keys."""
+    return _encoder.encode(tables(state))
+
+
+def state_hash(state: State) -> str:
+    """The hash of the canonical bytes."""
+    return digest(encode(state))
+
+
+def restore(cell: str, encoded: bytes) -> State:
+    """
+    The state that `encode` was given.
+
+    Raises msgspec.MsgspecError when the bytes are none.
+    """
+    stored = _decoder.decode(encoded)
+    state = State(cell=cell, **{field: getattr(stored, field) for field in TABLES})
+    _share(state)
+    reindex(state)
+    return state
+
+
+def _share(state: State) -> None:
+    """Give equal specs one object each, as folding does. A snapshot has them as often as they occur."""
+    for workload in state.workloads.values():
+        fold_workloads.share(state, workload)
+
+
+def reindex(state: State) -> None:
+    """Make every index anew from the tables."""
+    before, state.index = state.index, Index()
+    fold_objects.reindex(state)
+    transitions.reindex(state)
+    quarantine.reindex(state)
+    # Whoever keeps something by the count of changes finds that everything may have changed.
+    state.index.changes = max(state.index.changes, before.changes)
+    for cluster_queue in {**before.changed, **state.index.changed}:
+        transitions.touch(state, cluster_queue)
+
+
+def new_state(cell: str) -> State:
+    """The state before the first commit."""
+    return State(cell=cell)

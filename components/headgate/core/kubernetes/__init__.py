@@ -1,0 +1,6 @@
+"""
+How Kubernetes counts and matches, without any state: quantities, conditions, selectors and tolerations.
+
+Used by: Everything in `core` and the machines call it.
+May import: events.
+"""

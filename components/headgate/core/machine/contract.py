@@ -1,0 +1,155 @@
+"""
+How a process thinks: stimuli in, commands out.
+
+Every process is a machine. Its `decide` takes one stimulus and returns the commands to carry out; it reads no clock,
+draws no randomness and does no I/O, so the same stimuli give the same commands. A small loop outside (see
+`headgate.processes.runtime.host`, and `headgate.testing.world` for the simulated one) feeds it:
+
+    commit read from the log     -> fold it into the machine's state, then decide(Committed)
+    nothing left to fold, and no append of ours is on its way -> decide(Settled)
+    an outside call has ended    -> decide(Completed)
+    the API server shows objects -> decide(Listed / Changed)      (informer bridge only)
+    or says how far nothing else has happened -> decide(Resumed / Progressed)
+
+and carries out what comes back. The promises of the loop, on which machines rely:
+
+- It folds every commit, in order, before the machine is told of it.
+- It asks for an append only by `Settled`, when the machine's own last append is folded. So a machine never decides
+  twice on knowledge that lacks its own last decision. At most one `Append` comes back, and it is acknowledged before
+  any `Call` that follows from it exists: calls are derived from folded state (durable before visible).
+- A call ends exactly once while the process lives. After a crash nobody reports: what has to happen is derived
+  again from the folded state, so each call must be safe to repeat.
+"""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from headgate.core.state.tables import State
+from headgate.events.commit import LoggedCommit, Position
+from headgate.events.ids import Seq, UnixMs
+from headgate.events.registry import Event
+
+# --- stimuli -------------------------------------------------------------------------------------------------------
+
+
+class Committed(msgspec.Struct, frozen=True, gc=False):
+    """A commit has just been folded into the state."""
+
+    logged: LoggedCommit
+
+
+class Settled(msgspec.Struct, frozen=True, gc=False):
+    """Everything read is folded and no append of this process is on its way: the moment to decide. Time is data."""
+
+    now_ms: UnixMs
+
+
+class Completed(msgspec.Struct, frozen=True, gc=False):
+    """An outside call has ended for good. `status` is the HTTP status, `body` the answer's bytes."""
+
+    call_id: str
+    status: int
+    body: bytes = b""
+
+
+class Listed(msgspec.Struct, frozen=True, gc=False):
+    """The API server's whole list of one resource (its plural name), as JSON objects."""
+
+    resource: str
+    objects: tuple[bytes, ...]
+    resource_version: str
+
+
+class Changed(msgspec.Struct, frozen=True, gc=False):
+    """One watch event of a resource. `kind` is ADDED, MODIFIED or DELETED."""
+
+    resource: str
+    kind: str
+    object: bytes
+    resource_version: str
+
+
+class Resumed(msgspec.Struct, frozen=True, gc=False):
+    """
+    The API server lets this resource's watch go on from the mark in the log (`State.resource_versions`).
+
+    Nothing was listed: what has happened since the mark follows as `Changed`. Should the server turn out to have
+    forgotten that version after all, a `Listed` follows instead.
+    """
+
+    resource: str
+    resource_version: str
+
+
+class Progressed(msgspec.Struct, frozen=True, gc=False):
+    """Everything of this resource up to this version was shown (a bookmark of its watch)."""
+
+    resource: str
+    resource_version: str
+
+
+Stimulus = Committed | Settled | Completed | Listed | Changed | Resumed | Progressed
+
+# --- commands ------------------------------------------------------------------------------------------------------
+
+
+class Append(msgspec.Struct, frozen=True, kw_only=True):
+    """Append these events as one commit, fenced. Only ever returned from `Settled`."""
+
+    events: tuple[Event, ...]
+    decided_at: Seq = Seq(0)
+    cause: Position | None = None
+
+
+APPLY_PATCH = "application/apply-patch+yaml"
+"""The media type of server-side apply. JSON is YAML."""
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    Ask the API server. Operating errors are retried outside; `Completed` brings the final answer.
+
+    `id` is unique among the calls under way. Calls with the same non-empty `lane` are carried out in order. `body` is
+    encoded as JSON. `content_type` "" means application/json.
+    """
+
+    id: str
+    method: str
+    path: str
+    query: dict[str, str] = {}
+    body: Any = None
+    content_type: str = ""
+    lane: str = ""
+
+
+class WakeAt(msgspec.Struct, frozen=True, gc=False):
+    """Send `Settled` at this time at the latest. A later `WakeAt` replaces an earlier one."""
+
+    at_ms: UnixMs
+
+
+class TakeSnapshot(msgspec.Struct, frozen=True, gc=False):
+    """Store a snapshot of the state as it is now, then send `Completed` with this id (snapshotter only)."""
+
+    call_id: str
+
+
+Command = Append | Call | WakeAt | TakeSnapshot
+
+
+class Machine(Protocol):
+    """
+    The pure part of a process.
+
+    It is made from a state (after a cold start: the newest snapshot with the tail folded in), works out from it what is
+    left to do, and from then on decides stimulus by stimulus. It reads the state and never writes it.
+    """
+
+    state: State
+
+    def decide(self, stimulus: Stimulus) -> list[Command]:
+        """The commands that follow from a stimulus."""
+        ...

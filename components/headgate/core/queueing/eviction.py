@@ -1,0 +1,338 @@
+"""
+Leaving: when a workload has to give up its place or its quota, and when it has.
+
+A workload finishes with its job. It is evicted when it is deactivated, when an admission check says Retry or
+Rejected, when its LocalQueue or ClusterQueue is drained, when its pods are not ready in time
+(`headgate.core.workload.pods_ready`), when its maximum execution time is over; it is released when its job has stopped.
+Each function looks at the state and answers for one workload, with Kueue's reasons and messages; asked again it gives
+the same until the answer has been folded.
+
+A queue that stops, or goes, cancels a reservation that is not yet an admission: no eviction, as in Kueue, for nothing
+has run.
+"""
+
+import json
+
+import msgspec
+
+from headgate.core.kubernetes import conditions
+from headgate.core.kubernetes.conditions import DEACTIVATED
+from headgate.core.state.tables import JobRecord, Stage, State, Workload, local_queue_of
+from headgate.core.status import foreign_conditions
+from headgate.core.workload import concurrent_admission, owners, pods_ready, slices
+from headgate.core.workload.injection import InjectionError, UpdateConflictError, injected
+from headgate.core.workload.owners import job_of
+from headgate.events.configuration import Configuration
+from headgate.events.ids import UnixMs
+from headgate.events.objects import CheckState, Condition, RequeueState
+from headgate.events.queueing import DeadlinePassed, QueueEvent, WorkloadEvicted, WorkloadFinished, WorkloadReleased
+
+_DEACTIVATED_MESSAGE = "The workload is deactivated"
+_REQUEUES = frozenset({"Preempted", "NodeFailures"})
+"""Evictions after which a workload may queue again at once; the others wait for what ended them to be over."""
+
+
+# --- finishing -----------------------------------------------------------------------------------------------------
+
+
+def finish(state: State, workload: Workload) -> WorkloadFinished | None:
+    """The end of a workload whose job is over or gone, or that was marked finished by others."""
+    if workload.observed_finished is not None:
+        observed = workload.observed_finished
+        return _finished(workload, observed.reason, observed.message)
+    end = slices.surplus_of(state, workload) or concurrent_admission.parent_end(state, workload)
+    if end is not None:
+        return _finished(workload, *end)
+    record = job_of(state, workload)
+    if record is not None:
+        if record.job.finished == "Complete":
+            return _finished(workload, "Succeeded", "Job finished successfully")
+        if record.job.finished == "Failed":
+            return _finished(workload, "Failed", record.job.message)
+        return _failed_to_start(state, workload, record)
+    if owners.is_gone(state, workload) and not workload.deleting:
+        return _finished(workload, "OwnerNotFound", "The workload's owner no longer exists")
+    return None
+
+
+def _failed_to_start(state: State, workload: Workload, record: JobRecord) -> WorkloadFinished | None:
+    """An admitted workload that its checks want in a way in which its job cannot be started: trying again is no use."""
+    if workload.stage is not Stage.ADMITTED or record.started_for == workload.uid or not record.job.suspended:
+        return None
+    if not any(check.pod_set_updates for check in workload.checks):
+        return None
+    try:
+        injected(state, workload)
+    except UpdateConflictError as error:
+        return _finished(workload, "FailedToStart", str(error))
+    except InjectionError:
+        return None
+    return None
+
+
+def _finished(workload: Workload, reason: str, message: str) -> WorkloadFinished:
+    return WorkloadFinished(workload=workload.key, uid=workload.uid, reason=reason, message=message)
+
+
+# --- deactivation --------------------------------------------------------------------------------------------------
+
+
+def is_deactivated(workload: Workload) -> bool:
+    """
+    Whether a workload is switched off: by its spec, or by an eviction that switches its spec off.
+
+    Until the API server has taken `spec.active: false`, the eviction's generation tells that nobody has switched it
+    on since.
+    """
+    if not workload.spec.active:
+        return True
+    evicted = conditions.find(workload.conditions, conditions.EVICTED)
+    return (
+        conditions.is_deactivation(evicted)
+        and evicted is not None
+        and (evicted.observed_generation or 0) == workload.generation
+    )
+
+
+def is_target(workload: Workload) -> bool:
+    """
+    Whether somebody asks for a workload to be switched off: by a DeactivationTarget condition that is True.
+
+    As in Kueue its spec is switched off first, and its eviction follows from that, with the condition's words.
+    """
+    target = workload.deactivation_target
+    return target is not None and target.status == "True" and workload.stage is not Stage.FINISHED
+
+
+def deactivation_message(workload: Workload) -> str:
+    """Why a workload is switched off, in the words of its eviction."""
+    evicted = conditions.find(workload.conditions, conditions.EVICTED)
+    if evicted is not None and conditions.is_deactivation(evicted):
+        return evicted.message
+    return _DEACTIVATED_MESSAGE
+
+
+def _deactivated(workload: Workload, cause: str = "", due_to: str = "") -> WorkloadEvicted:
+    message = f"{_DEACTIVATED_MESSAGE} due to {due_to}" if due_to else _DEACTIVATED_MESSAGE
+    cleared = RequeueState() if workload.requeue_state is not None else None
+    return _evicted(workload, DEACTIVATED, message, cause=cause, requeue_state=cleared)
+
+
+def _evicted(
+    workload: Workload, reason: str, message: str, *, cause: str = "", requeue_state: RequeueState | None = None
+) -> WorkloadEvicted:
+    return WorkloadEvicted(
+        workload=workload.key,
+        uid=workload.uid,
+        reason=reason,
+        message=message,
+        underlying_cause=cause,
+        requeue_state=requeue_state,
+    )
+
+
+# --- eviction ------------------------------------------------------------------------------------------------------
+
+
+def deadline_of(workload: Workload, configuration: Configuration) -> UnixMs | None:
+    """When an admitted workload has to leave, or to be looked at again: the first of its deadlines. None: never."""
+    slow = pods_ready.deadline(workload, configuration)
+    due = (_execution_deadline(workload), slow.at_ms if slow is not None else None)
+    return min((at_ms for at_ms in due if at_ms is not None), default=None)
+
+
+def _execution_deadline(workload: Workload) -> UnixMs | None:
+    """When an admitted workload has run for as long as it may, all its admissions together; None: for ever."""
+    allowed_s = workload.spec.maximum_execution_time_seconds
+    if workload.stage is not Stage.ADMITTED or allowed_s is None:
+        return None
+    return UnixMs(workload.admitted_at_ms + (allowed_s - (workload.past_execution_s or 0)) * 1000)
+
+
+def eviction(state: State, workload: Workload, now_ms: UnixMs) -> list[QueueEvent]:
+    """What drives a workload out now; nothing when it may stay. A pending one only leaves by deactivation."""
+    by_others = _by_others(state, workload)
+    if by_others:
+        return by_others
+    if not workload.spec.active and not conditions.is_true(workload.conditions, conditions.EVICTED):
+        # By whom, and for what, the one may have said who has asked for it (`is_target`).
+        target = workload.deactivation_target
+        return [_deactivated(workload, target.reason, target.message) if target else _deactivated(workload)]
+    if workload.stage is not Stage.RESERVED and workload.stage is not Stage.ADMITTED:
+        return []
+    driven_out = _by_checks(workload) or _by_local_queue(state, workload) or _by_cluster_queue(state, workload)
+    if driven_out is not None:
+        return [driven_out]
+    return _by_slow_pods(state, workload, now_ms) or _by_execution_time(workload, now_ms)
+
+
+def _by_others(state: State, workload: Workload) -> list[QueueEvent]:
+    """
+    What others have written into a holder's conditions: that it is evicted, or that its quota is given back.
+
+    Who runs the work himself is believed that it has stopped. A Job of ours has to stop first, as after an eviction.
+    """
+    evicted, given_back = foreign_conditions.eviction(state, workload), foreign_conditions.given_back(state, workload)
+    if workload.stage is Stage.RESERVED and given_back is not None and evicted is None:
+        return [_given_back(workload, given_back, cancelled=True)]
+    cause = evicted or (given_back if workload.stage is Stage.ADMITTED else None)
+    if cause is None:
+        return []
+    said: list[QueueEvent] = [_evicted(workload, cause.reason, cause.message)]
+    if given_back is not None and not owners.is_run_here(workload):
+        said.append(_given_back(workload, cause))
+    return said
+
+
+def _given_back(workload: Workload, why: Condition, *, cancelled: bool = False) -> WorkloadReleased:
+    return WorkloadReleased(
+        workload=workload.key,
+        uid=workload.uid,
+        requeued=why.reason in _REQUEUES,
+        reason=why.reason,
+        message=why.message,
+        cancelled=cancelled,
+    )
+
+
+def _by_slow_pods(state: State, workload: Workload, now_ms: UnixMs) -> list[QueueEvent]:
+    slow, waiting = pods_ready.deadline(workload, state.configuration), state.configuration.wait_for_pods_ready
+    if slow is None or waiting is None or slow.at_ms > now_ms:
+        return []
+    passed = DeadlinePassed(workload=workload.key, uid=workload.uid, deadline="PodsReady", at_ms=slow.at_ms)
+    strategy = waiting.requeuing_strategy
+    if pods_ready.is_limit_reached(workload, strategy):
+        due_to = "exceeding the maximum number of re-queuing retries"
+        return [passed, _deactivated(workload, cause=pods_ready.LIMIT_EXCEEDED, due_to=due_to)]
+    evicted = _evicted(
+        workload,
+        pods_ready.TIMEOUT,
+        f"Exceeded the PodsReady timeout {workload.key}",
+        cause=slow.cause,
+        requeue_state=pods_ready.requeue_state(workload, strategy, now_ms),
+    )
+    return [passed, evicted]
+
+
+def _by_execution_time(workload: Workload, now_ms: UnixMs) -> list[QueueEvent]:
+    deadline = _execution_deadline(workload)
+    if deadline is None or deadline > now_ms:
+        return []
+    due_to = "exceeding the maximum execution time"
+    return [
+        DeadlinePassed(workload=workload.key, uid=workload.uid, deadline="MaximumExecutionTime", at_ms=deadline),
+        _deactivated(workload, cause="MaximumExecutionTimeExceeded", due_to=due_to),
+    ]
+
+
+def _by_checks(workload: Workload) -> WorkloadEvicted | None:
+    rejected = [check for check in workload.checks if check.state == "Rejected"]
+    if rejected:
+        return _deactivated(workload, cause="AdmissionCheck", due_to=_checks_message(rejected, "Rejected"))
+    retry = [check for check in workload.checks if check.state == "Retry"]
+    if not retry:
+        return None
+    message = f"Evicted due to {_checks_message(retry, 'Retry')}"
+    return _evicted(workload, "AdmissionCheck", message, requeue_state=_backoff(workload, retry))
+
+
+def _checks_message(checks: list[CheckState], state: str) -> str:
+    named = [
+        f"{json.dumps(check.name)} ({check.message})" if check.message else json.dumps(check.name)
+        for check in sorted(checks, key=lambda check: check.name)
+    ]
+    return f"AdmissionCheck{'s' if len(checks) > 1 else ''} in {state} state: {'; '.join(named)}"
+
+
+def _backoff(workload: Workload, checks: list[CheckState]) -> RequeueState | None:
+    """The latest time that the checks ask to wait for; None when none asks. The count is that of slow pods alone."""
+    until = [
+        _transition_ms(check) + check.requeue_after_seconds * 1000
+        for check in checks
+        if check.requeue_after_seconds is not None
+    ]
+    if not until:
+        return None
+    # The API counts whole seconds: round up, so that nobody comes back early.
+    text = conditions.rfc3339(UnixMs(max(until) + 999))
+    return msgspec.structs.replace(workload.requeue_state or RequeueState(), requeue_at=text)
+
+
+def _transition_ms(check: CheckState) -> int:
+    try:
+        return conditions.parse_rfc3339(check.last_transition_time)
+    except ValueError:
+        return 0
+
+
+def _by_local_queue(state: State, workload: Workload) -> QueueEvent | None:
+    name = workload.spec.queue_name
+    queue = state.local_queues.get(local_queue_of(workload))
+    policy = queue.spec.stop_policy if queue is not None else _missing(state)
+    return _by_stop(workload, "LocalQueue", name, policy)
+
+
+def _by_cluster_queue(state: State, workload: Workload) -> QueueEvent | None:
+    queue = state.cluster_queues.get(workload.cluster_queue)
+    policy = queue.spec.stop_policy if queue is not None else _missing(state)
+    if queue is not None and queue.deleting:
+        policy = "Missing"
+    return _by_stop(workload, "ClusterQueue", workload.cluster_queue, policy)
+
+
+def _missing(state: State) -> str:
+    """The policy of a queue that is not in the state: while not every resource was shown, it may yet appear."""
+    return "None" if state.relisting else "Missing"
+
+
+def _by_stop(workload: Workload, kind: str, name: str, policy: str) -> QueueEvent | None:
+    """What a stop policy, or a queue that is not there, does to a holder of quota: evict it, or cancel what it has."""
+    if workload.stage is Stage.ADMITTED:
+        return _evicted(workload, f"{kind}Stopped", f"The {kind} is stopped") if policy == "HoldAndDrain" else None
+    if policy == "None":
+        return None
+    missing = policy == "Missing"
+    return WorkloadReleased(
+        workload=workload.key,
+        uid=workload.uid,
+        requeued=False,
+        reason="Misconfigured" if missing else "Suspended",
+        message=f"{kind} {name} is {'terminating or missing' if missing else 'stopped'}",
+        cancelled=True,
+    )
+
+
+# --- release -------------------------------------------------------------------------------------------------------
+
+
+def release(state: State, workload: Workload) -> WorkloadReleased | None:
+    """
+    The quota of an evicted workload back, once its job has stopped; None while the job may still have pods.
+
+    `started_for` says that the ungater has resumed the job and nobody has yet seen it suspended again. A Job that the
+    state does not have may run: nothing is released before it is shown, or proved to be no more. Of an owner that
+    Headgate does not run it is his word that counts: QuotaReserved=False.
+    """
+    if concurrent_admission.waits_for_parent(state, workload) or owners.unknown_job(state, workload) is not None:
+        return None
+    record = job_of(state, workload)
+    if record is not None:
+        job = record.job
+        if not job.suspended or job.active > 0 or record.started_for == workload.uid:
+            return None
+    elif _is_held_by_others(workload) and foreign_conditions.given_back(state, workload) is None:
+        return None
+    return released(workload)
+
+
+def _is_held_by_others(workload: Workload) -> bool:
+    return workload.admission is not None and not workload.followed and not owners.is_run_here(workload)
+
+
+def released(workload: Workload) -> WorkloadReleased:
+    """The quota of an evicted workload back, in the words of its eviction. Whoever asks knows that its work is over."""
+    evicted = conditions.find(workload.conditions, conditions.EVICTED)
+    reason, message = (evicted.reason, evicted.message) if evicted is not None else (DEACTIVATED, _DEACTIVATED_MESSAGE)
+    return WorkloadReleased(
+        workload=workload.key, uid=workload.uid, requeued=reason in _REQUEUES, reason=reason, message=message
+    )

@@ -1,0 +1,137 @@
+"""
+Activeness: may a ClusterQueue, a LocalQueue or an admission check be used right now, and if not, why.
+
+Nothing about it is stored: it follows from the specs in the state, so it can never be out of date. The scheduler takes
+heads of active ClusterQueues only, the queue manager offers none of inactive ones and words the conditions of workloads
+that wait for a queue, the binder writes the answer as the queue's Active condition.
+
+Reasons and messages are Kueue's (its ClusterQueue cache and its LocalQueue controller). Two are ours: Kueue leaves a
+ClusterQueue below a cycle of cohorts Ready and then never admits from it; here it says so. And a ClusterQueue that is
+set aside because those who decide about quota have failed over it (`headgate.core.fold.quarantine`) is not active: what
+runs in it runs on, and nobody is admitted.
+"""
+
+import msgspec
+
+from headgate.core.quota.cohorts import in_cycle
+from headgate.core.state.tables import State
+from headgate.events.base import Producer
+from headgate.events.ids import LocalQueueKey
+from headgate.events.objects import ClusterQueueSpec
+
+ACTIVE = "Active"
+"""The type of the condition that the answers here stand for."""
+
+CLUSTER_QUEUE = "ClusterQueue"
+COHORT = "Cohort"
+_DECIDE_QUOTA = frozenset({Producer.SCHEDULER.value, Producer.QUEUE_MANAGER.value})
+_READY = "Ready"
+
+
+class Activeness(msgspec.Struct, frozen=True, gc=False):
+    """An Active condition: whether, its reason and its message."""
+
+    active: bool
+    reason: str
+    message: str
+
+
+_CLUSTER_QUEUE_READY = Activeness(active=True, reason=_READY, message="Can admit new workloads")
+_LOCAL_QUEUE_READY = Activeness(active=True, reason=_READY, message="Can submit new workloads to localQueue")
+_TERMINATING = Activeness(
+    active=False, reason="Terminating", message="Can't admit new workloads; clusterQueue is terminating"
+)
+_NOT_FOUND = Activeness(active=False, reason="NotFound", message="ClusterQueue not found")
+_SET_ASIDE = Activeness(
+    active=False,
+    reason="SetAside",
+    message="Can't admit new workloads: a defect was found with it; see `headgate quarantine list`.",
+)
+
+
+def is_left_alone(state: State, kind: str, name: str) -> bool:
+    """Whether an object is set aside because the scheduler or the queue manager has failed over it."""
+    if not state.quarantine:
+        return False
+    record = state.quarantine.get(f"{kind}/{name}")
+    return record is not None and record.process in _DECIDE_QUOTA
+
+
+def cluster_queue_active(state: State, name: str) -> Activeness:
+    """
+    Whether a ClusterQueue admits workloads now.
+
+    When several things are wrong the reason is that of the first in Kueue's order, and the message names them all.
+    """
+    record = state.cluster_queues.get(name)
+    if record is None:
+        return _NOT_FOUND
+    if record.deleting:
+        return _TERMINATING
+    if is_left_alone(state, CLUSTER_QUEUE, name):
+        return _SET_ASIDE
+    problems = _problems(state, record.spec)
+    if not problems:
+        return _CLUSTER_QUEUE_READY
+    what = ", ".join(problem for _, problem in problems)
+    return Activeness(active=False, reason=problems[0][0], message=f"Can't admit new workloads: {what}.")
+
+
+def _problems(state: State, spec: ClusterQueueSpec) -> list[tuple[str, str]]:
+    """Each reason with its words, in Kueue's order."""
+    problems: list[tuple[str, str]] = []
+    if spec.stop_policy != "None":
+        problems.append(("Stopped", "is stopped"))
+    flavors = [quotas.name for group in spec.resource_groups for quotas in group.flavors]
+    if missing := [name for name in flavors if name not in state.flavors]:
+        problems.append(("FlavorNotFound", f"references missing ResourceFlavor(s): {','.join(missing)}"))
+    problems.extend(_check_problems(state, spec))
+    for name in dict.fromkeys(flavors):
+        flavor = state.flavors.get(name)
+        topology = flavor.spec.topology_name if flavor is not None else None
+        if topology is not None and topology not in state.topologies:
+            problems.append(("TopologyNotFound", f'there is no Topology "{topology}" for TAS flavor "{name}"'))
+    if spec.cohort_name and in_cycle(spec.cohort_name, state.cohorts):
+        problems.append(("CohortCycle", f'the parents of cohort "{spec.cohort_name}" form a cycle'))
+    return problems
+
+
+def _check_problems(state: State, spec: ClusterQueueSpec) -> list[tuple[str, str]]:
+    strategy = spec.admission_checks_strategy
+    names = sorted({rule.name for rule in strategy.admission_checks}) if strategy is not None else []
+    missing = [name for name in names if name not in state.admission_checks]
+    inactive = [name for name in names if name not in missing and not admission_check_active(state, name).active]
+    problems = []
+    if missing:
+        problems.append(("AdmissionCheckNotFound", f"references missing AdmissionCheck(s): {','.join(missing)}"))
+    if inactive:
+        problems.append(("AdmissionCheckInactive", f"references inactive AdmissionCheck(s): {','.join(inactive)}"))
+    return problems
+
+
+def local_queue_active(state: State, key: LocalQueueKey) -> Activeness:
+    """Whether a LocalQueue takes workloads now. One that does not exist has the reason NotFound."""
+    record = state.local_queues.get(key)
+    if record is None:
+        return Activeness(active=False, reason="NotFound", message="LocalQueue not found")
+    if record.spec.stop_policy != "None":
+        return Activeness(active=False, reason="Stopped", message="LocalQueue is stopped")
+    if record.spec.cluster_queue not in state.cluster_queues:
+        return _local_queue_inactive("ClusterQueueDoesNotExist")
+    if not cluster_queue_active(state, record.spec.cluster_queue).active:
+        return _local_queue_inactive("ClusterQueueIsInactive")
+    return _LOCAL_QUEUE_READY
+
+
+def _local_queue_inactive(reason: str) -> Activeness:
+    return Activeness(active=False, reason=reason, message="Can't submit new workloads to clusterQueue")
+
+
+def admission_check_active(state: State, name: str) -> Activeness:
+    """Whether the controller of an admission check says that it serves it."""
+    record = state.admission_checks.get(name)
+    if record is None:
+        return Activeness(active=False, reason="NotFound", message="AdmissionCheck not found")
+    if not record.active:
+        return Activeness(active=False, reason="Inactive", message="its controller does not serve it")
+    return Activeness(active=True, reason="Active", message="its controller serves it")

@@ -1,0 +1,638 @@
+"""
+The state: everything that the log says, as it stands at one position.
+
+`State` is filled by the fold (`headgate.core.fold`) and by nothing else; machines, the read side and the audit read it.
+Its tables are the state proper: they are what is encoded, hashed and stored in snapshots. Its indexes, held in
+`State.index`, answer questions quickly; they follow from the tables and are made anew when a snapshot is restored.
+
+Records are mutable, for the sake of folding a hundred thousand events a second, and belong to the fold. Specs inside
+them are the frozen objects of the facts.
+"""
+
+import enum
+from collections.abc import Collection
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from headgate.core.state.pending_queue import PendingQueue
+from headgate.core.state.sharing import Shared
+from headgate.events.base import Producer
+from headgate.events.configuration import Configuration
+from headgate.events.facts import Fact
+from headgate.events.identity import Keys, Signing
+from headgate.events.ids import (
+    Epoch,
+    JobKey,
+    LocalQueueKey,
+    PodKey,
+    Seq,
+    Shape,
+    Uid,
+    UnixMs,
+    WorkloadKey,
+)
+from headgate.events.objects import (
+    Admission,
+    AdmissionCheckSpec,
+    CheckState,
+    ClusterQueueSpec,
+    CohortSpec,
+    Condition,
+    EvictionStat,
+    Job,
+    Labels,
+    LimitRangeItem,
+    LocalQueueSpec,
+    Node,
+    OwnerReference,
+    Pod,
+    PodSetRequest,
+    PodSetUpdate,
+    PreemptionGateState,
+    ReclaimablePod,
+    RequeueState,
+    ResourceFlavorSpec,
+    ShownConditions,
+    TopologySpec,
+    WorkloadSpec,
+    WorkloadStatus,
+)
+from headgate.events.queueing import Needs, Wake
+
+
+class Stage(enum.StrEnum):
+    """
+    Where a workload stands in its life. `headgate.core.state.lifecycle` has the arrows between them.
+
+    The first five are pending in Kueue's sense; RESERVED, ADMITTED and EVICTED hold quota.
+    """
+
+    NEW = "New"
+    """Known, and the queue manager has not placed it yet."""
+    QUEUED = "Queued"
+    """In the pending queue of its ClusterQueue. Its shape may be asleep there, or the queue blocked."""
+    OFFERED = "Offered"
+    """Offered to the scheduler as a head to come."""
+    SKIPPED = "Skipped"
+    """Not admitted in a cycle; the queue manager has not yet said what it waits for."""
+    PARKED = "Parked"
+    """Set aside alone, with a wake-up condition."""
+    RESERVED = "QuotaReserved"
+    """Its quota is charged; admission checks are not all Ready."""
+    ADMITTED = "Admitted"
+    """Its job may run."""
+    EVICTED = "Evicted"
+    """Has to stop; its quota is charged until its job has."""
+    FINISHED = "Finished"
+    """Over. Its object may still exist."""
+
+
+PENDING = frozenset({Stage.NEW, Stage.QUEUED, Stage.OFFERED, Stage.SKIPPED, Stage.PARKED})
+HOLDS_QUOTA = frozenset({Stage.RESERVED, Stage.ADMITTED, Stage.EVICTED})
+
+
+class Record(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    """
+    Base of the mutable records in the state's tables.
+
+    A record names others by key and never holds one, so no cycle goes through it, and the cyclic collector need not
+    walk a hundred thousand workloads of fifty fields each.
+    """
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Base of the records that are replaced, never changed. They hold parts of events: trees, as those are."""
+
+
+class Parked(Note, frozen=True):
+    """Why something waits, and for what. `since` is the position that parked it, `decided_at` the verdict's."""
+
+    reason: str
+    message: str
+    wake: tuple[Wake, ...]
+    since: Seq
+    decided_at: Seq
+    since_ms: UnixMs = UnixMs(0)
+    by: WorkloadKey = WorkloadKey("")
+
+
+class Verdict(Note, frozen=True):
+    """
+    The last verdict of the scheduler on a workload that it did not admit.
+
+    `since` is the position that the first of its retries at once was decided at: quota that was freed after it may have
+    been overlooked by the scan over flavors that ended in this verdict.
+    """
+
+    status: str
+    requeue_reason: str
+    scope: str
+    reason: str
+    message: str
+    decided_at: Seq
+    at: Seq
+    short: tuple[str, ...] = ()
+    needs: Needs = ()
+    since: Seq = Seq(0)
+    targets: tuple[WorkloadKey, ...] = ()
+    until_ms: UnixMs = UnixMs(0)
+    claims: bool = True
+
+
+REFUSED_MAX = 8
+"""How many refused statuses of a workload are remembered: enough to end a loop, few enough to forget."""
+
+
+class Workload(Record):
+    """
+    One Workload and its life so far.
+
+    `cluster_queue` is the queue it stands in, or whose quota it holds. `priority`, `queued_at_ms` and `shape` are its
+    rank and kind there. `preemptor` says that it was the last of its ClusterQueue to preempt others, and is still
+    pending; `sticky` that it ranks first there for that (BestEffortFIFO). `offered_no` orders the offered heads.
+    `stale_checks` are check states from before an eviction that the API server still shows: they say nothing about the
+    next reservation. `past_execution_s` is for how long it was admitted before, by Kueue's count. `preemption_gates`
+    has the positions that count, `observed_gates`, `observed_pods_ready` and `deactivation_target` what others have
+    written; `injected` is what the checks of its last admission have had changed in its pods. `followed` says that it
+    runs on the quota of one of its variants, and holds none of its own. `evicted_at_ms` is when it was evicted, until
+    its quota is given back. `owner_gone` says that the Job it was made for
+    is proved to be no more (`headgate.core.workload.owners`). `applied` is the digest of the status that the API server
+    has, `refused` those of the ones that it has refused since, with the code of the last refusal; `applied_version` the
+    version that the object got with the former. `shown` has the conditions that others may have written since
+    (`headgate.core.workload.shown_conditions`). `taken_over` is the status that the object had when it was taken over,
+    until another one is written; `applied` is empty then. `arrival` orders those of equal creation seconds
+    (`headgate.core.workload.ordering.arrived`).
+    """
+
+    key: WorkloadKey
+    uid: Uid
+    created_ms: UnixMs
+    spec: WorkloadSpec
+    stage: Stage = Stage.NEW
+    first_seq: Seq = Seq(0)
+    last_seq: Seq = Seq(0)
+    generation: int = 0
+    labels: Labels = {}
+    annotations: Labels = {}
+    owner: OwnerReference | None = None
+    deleting: bool = False
+    finalizer: bool = False
+    cluster_queue: str = ""
+    priority: int = 0
+    queued_at_ms: UnixMs = UnixMs(0)
+    shape: Shape = Shape("")
+    preemptor: bool = False
+    sticky: bool = False
+    offered_no: int = 0
+    parked: Parked | None = None
+    verdict: Verdict | None = None
+    last_tried_flavors: tuple[dict[str, int], ...] = ()
+    admission: Admission | None = None
+    reserved_at_ms: UnixMs = UnixMs(0)
+    admitted_at_ms: UnixMs = UnixMs(0)
+    evicted_at_ms: UnixMs = UnixMs(0)
+    conditions: tuple[Condition, ...] = ()
+    checks: tuple[CheckState, ...] = ()
+    observed_checks: tuple[CheckState, ...] = ()
+    stale_checks: tuple[CheckState, ...] = ()
+    reclaimable_pods: tuple[ReclaimablePod, ...] = ()
+    observed_finished: Condition | None = None
+    observed_pods_ready: Condition | None = None
+    deactivation_target: Condition | None = None
+    injected: tuple[PodSetUpdate, ...] = ()
+    followed: bool = False
+    preemption_gates: tuple[PreemptionGateState, ...] = ()
+    observed_gates: tuple[PreemptionGateState, ...] = ()
+    requeue_state: RequeueState | None = None
+    resource_requests: tuple[PodSetRequest, ...] = ()
+    evictions: tuple[EvictionStat, ...] = ()
+    past_execution_s: int | None = None
+    applied: str = ""
+    refused: tuple[str, ...] = ()
+    refused_code: int = 0
+    owner_gone: bool = False
+    applied_version: int = 0
+    shown: ShownConditions | None = None
+    arrival: int = 0
+    taken_over: WorkloadStatus | None = None
+
+
+class NamespaceRecord(Note, frozen=True):
+    """A namespace's labels."""
+
+    labels: Labels = {}
+    terminating: bool = False
+
+
+class FlavorRecord(Note, frozen=True):
+    """A ResourceFlavor."""
+
+    spec: ResourceFlavorSpec
+    generation: int = 0
+    uid: Uid = Uid("")
+    deleting: bool = False
+    finalizer: bool = False
+
+
+class CohortRecord(Note, frozen=True):
+    """A Cohort object. A cohort that is only named by its members has no record."""
+
+    spec: CohortSpec
+    generation: int = 0
+
+
+class ClusterQueueRecord(Record):
+    """A ClusterQueue. What sleeps in its pending queue stands in `Tables.sleeps`."""
+
+    spec: ClusterQueueSpec
+    uid: Uid = Uid("")
+    generation: int = 0
+    deleting: bool = False
+    finalizer: bool = False
+
+
+class QueueSleep(Record):
+    """
+    What sleeps in one ClusterQueue's pending queue. Kept apart from its record: it outlives a deleted ClusterQueue.
+
+    `shapes` sleep because one of their kind did not fit. `blocked` is the wait of a head that nobody may pass, in a
+    StrictFIFO queue or while those that it preempted leave; `blocked_by` is its key.
+    A `None` means that the scheduler's verdict is in, and the queue manager has not yet said what would wake it.
+    """
+
+    shapes: dict[Shape, Parked | None] = {}
+    blocked_by: WorkloadKey = WorkloadKey("")
+    blocked: Parked | None = None
+
+
+class LocalQueueRecord(Note, frozen=True):
+    """A LocalQueue."""
+
+    spec: LocalQueueSpec
+    uid: Uid = Uid("")
+    generation: int = 0
+
+
+class UsageRecord(Record):
+    """
+    What admission fair sharing remembers of a LocalQueue: amounts in base units, exact to nine digits.
+
+    `consumed` is what its admitted workloads used, less and less of what is long ago, as it stood at `last_update_ms`.
+    `penalties` are those of reservations that are not admitted yet, by workload.
+    """
+
+    last_update_ms: UnixMs
+    consumed: dict[str, Decimal] = {}
+    penalties: dict[WorkloadKey, dict[str, Decimal]] = {}
+
+
+class Turnover(Note, frozen=True):
+    """What finished workloads have given back since `since_ms`, and in the window before, in base units."""
+
+    since_ms: UnixMs
+    freed: int
+    freed_before: int = 0
+
+
+class CheckRecord(Note, frozen=True):
+    """An AdmissionCheck; `active` as its controller says."""
+
+    spec: AdmissionCheckSpec
+    active: bool = False
+
+
+class PriorityClassRecord(Note, frozen=True):
+    """A Kubernetes PriorityClass."""
+
+    value: int
+    global_default: bool = False
+
+
+class JobRecord(Record):
+    """
+    A Job that names a queue.
+
+    `workload` is the Workload that was made for it, "" until then; `refused` why none could be. `started_for` is the
+    uid of the workload for whose admission it was resumed, `stopped_at` the position at which it was last suspended,
+    `action_refused` the API server's words when it refused either.
+    """
+
+    job: Job
+    workload: WorkloadKey = WorkloadKey("")
+    refused: str = ""
+    started_for: str = ""
+    stopped_at: Seq = Seq(0)
+    action_refused: str = ""
+    arrival: int = 0
+
+
+class PodRecord(Record):
+    """A pod that matters. `placed` is the node chosen for it, `bound` whether the API server has agreed."""
+
+    pod: Pod
+    placed: str = ""
+    bound: bool = False
+    refusals: int = 0
+
+
+class ProducerRecord(Record):
+    """
+    What the fold knows of a producer: its term, its count of commits, the hash and time of its last one.
+
+    `last_ms` is the time that the commit claims, which the log's time need not have followed.
+    """
+
+    epoch: Epoch = Epoch(0)
+    number: int = 0
+    last_hash: str = ""
+    last_seq: Seq = Seq(0)
+    last_ms: UnixMs = UnixMs(0)
+    holder: str = ""
+
+
+class RefusedEntry(Note, frozen=True):
+    """An entry of the log that was refused: where, on which subject, why, and the hash of its bytes."""
+
+    position: Seq
+    subject: str
+    why: str
+    hash: str
+
+
+class RefusedRecord(Record):
+    """The entries of the log that were refused (`headgate.core.log.refusal`): how many, and the newest of them."""
+
+    count: int = 0
+    newest: list[RefusedEntry] = []
+
+
+class SnapshotRecord(Note, frozen=True):
+    """The newest snapshot that the log speaks of."""
+
+    position: Seq
+    state_hash: str
+    log_hash: str
+    name: str
+
+
+class Branch(Note, frozen=True):
+    """From behind the position `after` on, the log is another than one that had the same beginning."""
+
+    after: Seq
+    token: str
+
+
+class Restoration(Note, frozen=True):
+    """The last time that the cell was continued from a backup; as `cell.restored` says it, at the position `at`."""
+
+    at: Seq
+    backup: str
+    position: Seq
+    lost_to: Seq = Seq(0)
+    why: str = ""
+
+
+class Identity(Record):
+    """Which cell this log is the memory of, as `cell.founded` says it, and what has changed since."""
+
+    cell: str
+    cluster: str
+    stream: str
+    log_id: str
+    keys: Keys = {}
+    signing: Signing = "off"
+    resumes: str = ""
+    founded_at: Seq = Seq(0)
+    restored: Restoration | None = None
+
+
+class QuarantineRecord(Record):
+    """
+    An object that a defect was found with, set aside so that it costs no other (`headgate.core.fold.quarantine`).
+
+    `key` is its name or `<namespace>/<name>`. The defect showed at `position` (event `index` of that commit, of type
+    `event`), in the fold or in the machine of `process`, in a Headgate of this `version`: `error` says what, `where`
+    in which line. `workload` is the record of a Workload as it was; it holds `charged` (by `<flavor>/<resource>`) of
+    `cluster_queue`. `fact` is the newest fact about the object that has not been folded. `generation` is that of the
+    object when it was set aside, where the log has it.
+    """
+
+    kind: str
+    key: str
+    uid: Uid = Uid("")
+    position: Seq = Seq(0)
+    index: int = 0
+    since_ms: UnixMs = UnixMs(0)
+    process: str = ""
+    event: str = ""
+    error: str = ""
+    where: str = ""
+    version: str = ""
+    cluster_queue: str = ""
+    charged: dict[str, int] = {}
+    workload: Workload | None = None
+    fact: Fact | None = None
+    generation: int = 0
+
+
+class Tables(Record):
+    """The state proper. Every table is keyed by name, or by `<namespace>/<name>`."""
+
+    position: Seq = Seq(0)
+    log_hash: str = ""
+    log_hashes: list[str] = []
+    """The log hashes of the newest positions, each at its position modulo the length
+    (`headgate.core.log.attestation`)."""
+    now_ms: UnixMs = UnixMs(0)
+    synced: bool = False
+    relisting: bool = False
+    """Whether a term of the informer bridge has begun that has not shown every resource yet: what is not in the state
+    may exist."""
+    cycle: int = 0
+    offers: int = 0
+    overtaken: int = 0
+    producers: dict[Producer, ProducerRecord] = {}
+    namespaces: dict[str, NamespaceRecord] = {}
+    nodes: dict[str, Node] = {}
+    flavors: dict[str, FlavorRecord] = {}
+    topologies: dict[str, TopologySpec] = {}
+    cohorts: dict[str, CohortRecord] = {}
+    cluster_queues: dict[str, ClusterQueueRecord] = {}
+    local_queues: dict[LocalQueueKey, LocalQueueRecord] = {}
+    workload_priority_classes: dict[str, int] = {}
+    priority_classes: dict[str, PriorityClassRecord] = {}
+    admission_checks: dict[str, CheckRecord] = {}
+    limit_ranges: dict[str, tuple[LimitRangeItem, ...]] = {}
+    runtime_classes: dict[str, dict[str, str | int | float]] = {}
+    workloads: dict[WorkloadKey, Workload] = {}
+    jobs: dict[JobKey, JobRecord] = {}
+    pods: dict[PodKey, PodRecord] = {}
+    sleeps: dict[str, QueueSleep] = {}
+    freed: dict[str, dict[str, Seq]] = {}
+    """Per cohort tree (`headgate.core.quota.cohorts`): the last position that freed or raised quota, by
+    `<flavor>/<resource>`; "*" for changes that may help any workload of the tree (a quota, flavor, check or namespace
+    changed)."""
+    configuration: Configuration = Configuration()
+    configuration_document: dict[str, Any] = {}
+    """The file that the configuration was read from, as `configuration.observed` has it."""
+    local_queue_usage: dict[LocalQueueKey, UsageRecord] = {}
+    """Those that have used anything, while admission fair sharing is on."""
+    turnover: dict[str, dict[str, Turnover]] = {}
+    """By quota tree and `<flavor>/<resource>`: what finished workloads have given back
+    (`headgate.core.quota.turnover`)."""
+    eviction_ms: dict[str, int] = {}
+    """By ClusterQueue: how long it takes until an evicted workload has given its quota back."""
+    snapshot: SnapshotRecord | None = None
+    refused: RefusedRecord | None = None
+    resource_versions: dict[str, str] = {}
+    """Per watched resource: the version up to which everything that matters is in the log, to resume a watch from."""
+    cluster_id: str = ""
+    """The cluster that gave those versions out (`headgate.core.api.decoding.cluster_id_of`)."""
+    reading: int = 0
+    """The rules by which the objects up to there were read (`headgate.core.api.decoding.READING`)."""
+    anchor: str = ""
+    """A change by which the history that those versions belong to is recognised
+    (`headgate.core.log.cluster_anchors`)."""
+    identity: Identity | None = None
+    """None as long as the cell is not founded, as in logs of versions that knew no identity."""
+    quarantine: dict[str, QuarantineRecord] = {}
+    """Objects that are set aside, by `<kind>/<key>`."""
+    retried: dict[str, str] = {}
+    """The last request to try again that was followed, by `<kind>/<key>`: each is followed once."""
+    set_aside: int = 0
+    """How many events have been set aside because they could not be folded."""
+
+    branches: tuple[Branch, ...] = ()
+    """Where the log does not go on as a former one did (`headgate.core.log.branches`), one for each restore."""
+    reconciling: Seq = Seq(0)
+    """The position of the `cell.restored` since which not everything was listed yet; 0 when there is none."""
+    unconfirmed: dict[WorkloadKey, None] = {}
+    """Those of whom nothing was shown since (`headgate.core.log.reconciliation`)."""
+
+
+FlavorResource = tuple[str, str]
+"""(flavor, resource)."""
+
+
+class Index:
+    """
+    Answers that follow from the tables. Kept current by the fold; `headgate.core.fold.restore` makes it anew.
+
+    `pending`: ClusterQueue -> its queue of QUEUED workloads. `offered`: ClusterQueue -> OFFERED workloads in the order
+    in which they were offered; `offers` has all of them in that order, by `Workload.offered_no`. `holders`:
+    ClusterQueue -> workloads that hold its quota. `usage`: ClusterQueue -> flavor-resource -> amount held; `usage_of`
+    the same by workload. `reserved`: RESERVED workloads. `by_owner`: uid of a job -> its workload. `trees`:
+    ClusterQueue -> cohort tree; `selecting`: cohort tree -> those of its ClusterQueues that have a namespace selector.
+    `in_local_queue`: LocalQueue -> its unfinished workloads. `preemptors`: ClusterQueue -> its workload that is
+    marked as `Workload.preemptor`.
+
+    `slices`: uid of an owner of several workloads -> all of them, of which `by_owner` has the one that stands for it;
+    `owned` has those of any owner.
+    `admitted_usage`: LocalQueue -> resource -> amount that its admitted workloads hold, with an entry as long as there
+    are any, also where they hold nothing; `admitted_count` how many they are; `admitted_in` what each holds, and for
+    which LocalQueue. `local_queue_usage`: LocalQueue -> its usage by weight, where it is not 0.
+
+    `standing`: cohort tree -> its ClusterQueues that a head blocks, `State.sleeps[...].blocked_by`: a StrictFIFO head
+    with a verdict, or a workload that waits for those it preempted. Those heads stand at their place in every cycle of
+    the tree, offered or not. A head that has just been woken stands here no longer: it is offered.
+
+    `set_aside_owners`: uid of the owner of a Workload in quarantine -> that Workload.
+
+    `changes` counts the changes to who holds quota and how much, `changed` has the number of the last one by
+    ClusterQueue, the newest last: who keeps something of it finds out what is out of date without looking at all.
+    """
+
+    __slots__ = (
+        "admitted_count",
+        "admitted_in",
+        "admitted_usage",
+        "by_owner",
+        "changed",
+        "changes",
+        "holders",
+        "in_local_queue",
+        "local_queue_usage",
+        "offered",
+        "offers",
+        "pending",
+        "preemptors",
+        "reserved",
+        "selecting",
+        "set_aside_owners",
+        "slices",
+        "standing",
+        "trees",
+        "usage",
+        "usage_of",
+    )
+
+    def __init__(self) -> None:
+        self.pending: dict[str, PendingQueue] = {}
+        self.offered: dict[str, dict[WorkloadKey, None]] = {}
+        self.offers: dict[int, WorkloadKey] = {}
+        self.holders: dict[str, dict[WorkloadKey, None]] = {}
+        self.usage: dict[str, dict[FlavorResource, int]] = {}
+        self.usage_of: dict[WorkloadKey, dict[FlavorResource, int]] = {}
+        self.reserved: dict[WorkloadKey, None] = {}
+        self.by_owner: dict[str, WorkloadKey] = {}
+        self.in_local_queue: dict[LocalQueueKey, dict[WorkloadKey, None]] = {}
+        self.trees: dict[str, str] = {}
+        self.selecting: dict[str, dict[str, None]] = {}
+        self.slices: dict[str, dict[WorkloadKey, None]] = {}
+        self.admitted_usage: dict[LocalQueueKey, dict[str, int]] = {}
+        self.admitted_count: dict[LocalQueueKey, int] = {}
+        self.admitted_in: dict[WorkloadKey, tuple[LocalQueueKey, dict[FlavorResource, int]]] = {}
+        self.local_queue_usage: dict[LocalQueueKey, float] = {}
+        self.preemptors: dict[str, WorkloadKey] = {}
+        self.standing: dict[str, dict[str, None]] = {}
+        self.set_aside_owners: dict[str, WorkloadKey] = {}
+        self.changes = 0
+        self.changed: dict[str, int] = {}
+
+    def owned(self, uid: str) -> Collection[WorkloadKey]:
+        """The workloads of an owner; a parent of variants is one too."""
+        several = self.slices.get(uid)
+        if several is not None:
+            return several
+        only = self.by_owner.get(uid)
+        return () if only is None else (only,)
+
+    def own(self, uid: str, key: WorkloadKey) -> None:
+        """Note that a workload is an owner's. Which of several stands for it is for `places.restand` to find out."""
+        several = self.slices.get(uid)
+        only = self.by_owner.setdefault(uid, key)
+        if several is not None:
+            several[key] = None
+        elif only != key:
+            self.slices[uid] = {only: None, key: None}
+
+    def disown(self, uid: str, key: WorkloadKey) -> None:
+        """Note that a workload is an owner's no more."""
+        several = self.slices.get(uid)
+        if several is not None:
+            several.pop(key, None)
+            if len(several) > 1:
+                return
+            del self.slices[uid]
+            self.by_owner[uid] = next(iter(several))
+        elif self.by_owner.get(uid) == key:
+            del self.by_owner[uid]
+
+
+class State(Tables, gc=True):
+    """
+    The tables of one position, with their indexes. Read it freely; only the fold writes it.
+
+    An index may hold its state (`headgate.core.quota.usage_order`): this is the one record that cycles go through.
+    """
+
+    cell: str = ""
+    index: Index = msgspec.field(default_factory=Index)
+    shared: Shared = msgspec.field(default_factory=Shared)
+
+
+def local_queue_of(workload: Workload) -> LocalQueueKey:
+    """The LocalQueue that a workload names."""
+    return LocalQueueKey(f"{workload.key.rpartition('/')[0]}/{workload.spec.queue_name}")

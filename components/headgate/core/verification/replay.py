@@ -1,0 +1,319 @@
+"""
+Replay: the proof that the same log gives the same state and the same state the same decisions.
+
+Here are the cycles of the scheduler and the hashes of snapshots; everything else that is recorded is compared by the
+checks of `headgate.core.verification`.
+
+A recorded cycle names the position it was decided at, but stands in the log later: others have appended in between.
+So a replay takes two passes. `Plan` looks over the log and notes at which positions there is something to check;
+`Replay` folds the log again, decides each cycle anew when the fold stands where the cycle was decided, keeps the
+decision until the recorded one comes by, and compares. State hashes are compared where snapshots have recorded them.
+
+What a cycle of an older release could not say yet is not compared: its verdicts name no `needs`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from headgate.core import fold
+from headgate.core.fold.quarantine import Treatments
+from headgate.core.log import refusal
+from headgate.core.log.authority import author_of
+from headgate.core.log.refusal import Gate
+from headgate.core.log.rules_version import CYCLES_SINCE, RULES, SNAPSHOTS_SINCE, WAITING_CYCLES_SINCE, decides_alike
+from headgate.core.machine.commits import election_of
+from headgate.core.state.tables import State
+from headgate.core.verification.check import NOTHING, Check, Difference, OtherRules, opens_term
+from headgate.events.base import Producer
+from headgate.events.commit import Commit, LoggedCommit, Position, decode_entry, encode_event
+from headgate.events.decisions import CycleDecided, WorkloadSkipped
+from headgate.events.effects import DivergenceFound, LeaderElected, ObjectQuarantined, ObjectReleased, SnapshotTaken
+from headgate.events.ids import Seq
+from headgate.events.registry import Event
+
+DecideCycle = Callable[[State], Sequence[Event] | None]
+"""The scheduler's decision on a state: the events of one cycle's commit, or nothing to decide."""
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What a replay did. `position` and the hashes are those of its end.
+
+    `compared` counts what else was decided or justified again, by its name; `passed_over` are the commits that a
+    process has decided by other rules than this release has (`headgate.core.log.rules_version`), which are not
+    compared; `other_rules` are the terms of such rules that the log has, with all their commits. `snapshots_alike` says
+    whether the last term of the snapshotter was one by the rules of this release.
+    """
+
+    position: int
+    commits: int
+    events: int
+    cycles: int
+    snapshots: int
+    state_hash: str
+    log_hash: str
+    differences: tuple[Difference, ...] = ()
+    compared: dict[str, int] = {}
+    passed_over: int = 0
+    other_rules: tuple[OtherRules, ...] = ()
+    snapshots_alike: bool = True
+
+
+class Plan:
+    """What is to be checked where. Feed it every commit that is not of the informer bridge; others are welcome."""
+
+    def __init__(self, checks: Sequence[Check] = (), gate: Gate | None = None) -> None:
+        self.checks = checks
+        self._gate = gate
+        self.cycles: dict[Seq, int] = {}
+        """Position decided at -> how many cycles were decided there."""
+        self.snapshots: dict[Seq, None] = {}
+
+    def feed(self, logged: LoggedCommit) -> None:
+        """
+        Note what a commit asks for.
+
+        Raises UnreadableCommitError.
+        """
+        if self._gate is not None and not self._gate.admits(logged):
+            return
+        for event in logged.commit.events:
+            if type(event) is CycleDecided:
+                self.cycles[event.decided_at] = self.cycles.get(event.decided_at, 0) + 1
+            elif type(event) is SnapshotTaken or type(event) is DivergenceFound:
+                self.snapshots[event.position] = None
+        for check in self.checks:
+            check.plan(logged)
+
+
+class Replay:
+    """
+    Folds a log again and compares, from position `first` on.
+
+    `state` is the state before the first commit that is fed, and belongs to the replay from then on. Cycles decided
+    before it cannot be checked and are passed over.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        plan: Plan,
+        decide: DecideCycle | None,
+        treatments: Treatments = fold.NO_TREATMENTS,
+        *,
+        first: int = 1,
+    ) -> None:
+        self.state = state
+        self._plan = plan
+        self._decide = decide
+        self._treatments = treatments
+        self._first = first
+        self._start = state.position
+        self._decided: dict[Seq, tuple[Event, ...]] = {}
+        self._names_needs = False
+        """Whether a recorded verdict has named what it needs: from then on all that should must."""
+        self._rules = RULES[Producer.SCHEDULER]
+        """The rules of the scheduler's term."""
+        self._terms: dict[Producer, LeaderElected] = {}
+        self._other_rules: dict[tuple[Producer, int, str], int] = {}
+        self._hashes: dict[Seq, tuple[str, str]] = {}
+        self._commits = self._events = self._cycles = self._snapshots = self._passed_over = 0
+        self.differences: list[Difference] = []
+        self._look()
+
+    def feed(self, logged: LoggedCommit) -> None:
+        """
+        Compare what a commit has recorded, then fold it; an entry that is refused has recorded nothing.
+
+        Raises what `headgate.core.fold.apply` raises.
+        """
+        why = refusal.refusal(self.state, logged)
+        if why:
+            self._pass_by(logged, why)
+            return
+        self._commits += 1
+        self._events += len(logged.commit.events)
+        version = self._note_term(logged.commit)
+        found = [*self._compare(logged)]
+        for check in self._plan.checks:
+            found += self._guarded(logged, lambda check=check: [*check.compare(self.state, logged)])  # type: ignore[misc]
+        fold.apply(self.state, logged, self._treatments)
+        found += self._guarded(logged, self._look)
+        for check in self._plan.checks:
+            found += self._guarded(logged, lambda check=check: check.look(self.state, logged))  # type: ignore[misc]
+        if logged.seq >= self._first:
+            self.differences += [msgspec.structs.replace(each, version=version) for each in found]
+
+    def _note_term(self, commit: Commit) -> str:
+        """By which version a commit was decided; "" when that is not known."""
+        producer = commit.producer
+        election = election_of(commit) or self._terms.get(producer)
+        if election is None:
+            return ""
+        self._terms[producer] = election
+        if election.rules != RULES[producer]:
+            term = producer, election.rules, election.version
+            self._other_rules[term] = self._other_rules.get(term, 0) + 1
+        return election.version
+
+    def _compares_snapshots(self) -> bool:
+        """Whether the term of the snapshotter is one by the rules of this release."""
+        election = self._terms.get(Producer.SNAPSHOTTER)
+        return election is None or decides_alike(Producer.SNAPSHOTTER, election.rules, SNAPSHOTS_SINCE)
+
+    def _pass_by(self, logged: LoggedCommit, why: str) -> None:
+        """An entry that is refused: nobody of the six has appended it. Others may have decided at its position."""
+        if logged.seq >= self._first:
+            what = f"an entry that no process of this cell has appended: {why}"
+            recorded = f"an entry on {logged.subject}"
+            self.differences.append(
+                Difference(what=what, position=Position(logged.seq), recorded=recorded, replayed=NOTHING)
+            )
+        fold.apply(self.state, logged, self._treatments)
+        nothing = decode_entry(logged.seq, logged.subject, b"")
+        self._guarded(nothing, self._look)
+        for check in self._plan.checks:
+            self._guarded(nothing, lambda check=check: check.look(self.state, nothing))  # type: ignore[misc]
+
+    def result(self) -> Replayed:
+        """What was found, and the hashes of the state as it is now."""
+        return Replayed(
+            position=self.state.position,
+            commits=self._commits,
+            events=self._events,
+            cycles=self._cycles,
+            snapshots=self._snapshots,
+            state_hash=fold.state_hash(self.state),
+            log_hash=self.state.log_hash,
+            differences=tuple(self.differences),
+            compared={name: count for check in self._plan.checks for name, count in check.counts.items()},
+            passed_over=self._passed_over + sum(check.passed_over for check in self._plan.checks),
+            other_rules=tuple(
+                OtherRules(producer=producer, rules=rules, version=version, commits=commits)
+                for (producer, rules, version), commits in sorted(self._other_rules.items())
+            ),
+            snapshots_alike=self._compares_snapshots(),
+        )
+
+    def _guarded(
+        self, logged: LoggedCommit, compare: Callable[[], Sequence[Difference] | None]
+    ) -> Sequence[Difference]:
+        """What a comparison finds. One that cannot be made is a difference: no process would have gone on there."""
+        try:
+            return compare() or ()
+        except Exception as error:  # noqa: BLE001 - whatever a log holds, the rest of it is to be compared
+            what = "what follows from this position, which cannot be decided again"
+            said = f"{type(error).__name__}: {error}"
+            return [Difference(what=what, position=Position(logged.seq), recorded=NOTHING, replayed=said)]
+
+    def _look(self) -> None:
+        """Where the fold stands now: decide what was decided here, hash what was hashed here."""
+        here = self.state.position
+        if self._decide is not None and here in self._plan.cycles:
+            self._decided[here] = tuple(self._decide(self.state) or ())
+        if here in self._plan.snapshots:
+            self._hashes[here] = (fold.state_hash(self.state), self.state.log_hash)
+
+    def _compare(self, logged: LoggedCommit) -> Iterator[Difference]:
+        election = opens_term(logged, Producer.SCHEDULER)
+        if election is not None:
+            self._rules = election.rules
+        elif logged.commit.producer is Producer.SCHEDULER:
+            yield from self._compare_cycle(logged)
+        for index, event in enumerate(logged.commit.events):
+            author = author_of(type(event))
+            if author is not None and author is not logged.commit.producer:
+                yield Difference(
+                    what=f"what the {logged.commit.producer.value} says for the {author.value}",
+                    position=Position(logged.seq, index),
+                    recorded=encode_event(event).decode(),
+                    replayed=f"an event of the {author.value}",
+                )
+            if type(event) is SnapshotTaken:
+                yield from self._compare_snapshot(Position(logged.seq, index), event)
+            elif type(event) is DivergenceFound:
+                yield from self._compare_divergence(Position(logged.seq, index), event)
+
+    def _compare_cycle(self, logged: LoggedCommit) -> Iterator[Difference]:
+        events = logged.commit.events
+        cycle = events[0] if events else None
+        recorded = tuple(map(encode_event, events))
+        if any(isinstance(event, ObjectQuarantined | ObjectReleased) for event in events):
+            return
+        if type(cycle) is not CycleDecided:
+            yield Difference(
+                what="a commit of the scheduler that is no cycle",
+                position=Position(logged.seq),
+                recorded=_at(recorded, 0),
+                replayed=NOTHING,
+            )
+            return
+        waits = self.state.configuration.preemption_waits
+        if not decides_alike(Producer.SCHEDULER, self._rules, WAITING_CYCLES_SINCE if waits else CYCLES_SINCE):
+            self._passed_over += 1
+            return
+        since = self.state.producers[Producer.SCHEDULER].last_seq
+        decided = self._decided.get(cycle.decided_at)
+        if cycle.decided_at < since or (decided is None and cycle.decided_at > self.state.position):
+            ground = "before its own last commit" if cycle.decided_at < since else "on what is not in the log yet"
+            yield Difference(
+                what=f"cycle {cycle.cycle}, decided at {cycle.decided_at}, {ground}",
+                position=Position(logged.seq),
+                recorded=_at(recorded, 0),
+                replayed=NOTHING,
+            )
+            return
+        if decided is None:
+            return
+        self._names_needs = self._names_needs or any(map(_names_needs, events))
+        left = self._plan.cycles[cycle.decided_at] - 1
+        self._plan.cycles[cycle.decided_at] = left
+        if not left:
+            del self._decided[cycle.decided_at]
+        self._cycles += 1
+        again = tuple(encode_event(each if self._names_needs else _without_needs(each)) for each in decided)
+        if again == recorded:
+            return
+        index = next(
+            (i for i, (one, other) in enumerate(zip(recorded, again, strict=False)) if one != other),
+            min(len(recorded), len(again)),
+        )
+        yield Difference(
+            what=f"cycle {cycle.cycle}, decided at {cycle.decided_at}",
+            position=Position(logged.seq, index),
+            recorded=_at(recorded, index),
+            replayed=_at(again, index),
+        )
+
+    def _compare_snapshot(self, at: Position, event: SnapshotTaken) -> Iterator[Difference]:
+        again = self._hashes.get(event.position)
+        if again is None:
+            return
+        if not self._compares_snapshots():
+            self._passed_over += 1
+            return
+        self._snapshots += 1
+        recorded = (event.state_hash, event.log_hash)
+        if again != recorded:
+            what = f"snapshot {event.name} of position {event.position} (state hash, log hash)"
+            yield Difference(what=what, position=at, recorded=" ".join(recorded), replayed=" ".join(again))
+
+    def _compare_divergence(self, at: Position, event: DivergenceFound) -> Iterator[Difference]:
+        again = self._hashes.get(event.position)
+        if again is not None and again[0] != event.refolded_hash and self._compares_snapshots():
+            what = f"the snapshotter's second fold up to position {event.position} (state hash)"
+            yield Difference(what=what, position=at, recorded=event.refolded_hash, replayed=again[0])
+
+
+def _names_needs(event: Event) -> bool:
+    return isinstance(event, WorkloadSkipped) and bool(event.needs)
+
+
+def _without_needs(event: Event) -> Event:
+    """A decision as a release without `WorkloadSkipped.needs` has recorded it."""
+    return msgspec.structs.replace(event, needs=()) if isinstance(event, WorkloadSkipped) else event
+
+
+def _at(encoded: tuple[bytes, ...], index: int) -> str:
+    return encoded[index].decode() if index < len(encoded) else NOTHING

@@ -1,0 +1,507 @@
+"""
+The story of one workload, read back from the log.
+
+`Explainer` folds a log commit by commit and notes, for one workload and its job, everything that moved it or kept it
+where it was: its own events, what happened to its job and pods, and what happened to its ClusterQueue on its behalf
+(its shape was put to sleep by another, its queue was blocked by a head in front of it, what woke them). Each line
+says where it stands in the log, who wrote it, why, and how long the workload had waited for it and for what. The
+story ends with how things stand and what would change that (`headgate.core.views.diagnosis`).
+
+The command line feeds it (`headgate explain`); it is pure, so an old log tells the same story for ever. A name is
+first looked up with `headgate.core.views.lookup`, in a pass of its own: a job's events precede those of the Workload
+that is made for it.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+import msgspec
+
+from headgate.core import fold
+from headgate.core.api.job_kinds import kind_name, shown_name, title
+from headgate.core.fold.quarantine import Treatments
+from headgate.core.fold.transitions import rank_of
+from headgate.core.state.lifecycle import next_stage
+from headgate.core.state.tables import Parked, Stage, State, Workload
+from headgate.core.views.descriptions import (
+    describe_admission,
+    describe_configuration,
+    describe_short,
+    describe_wake,
+    describe_wakes,
+    place_in_line,
+    sleep_of,
+)
+from headgate.core.views.diagnosis import Standing, standing
+from headgate.core.views.explain_jobs import JobNotes
+from headgate.core.views.lookup import Lookup, Target, UnknownWorkloadError
+from headgate.core.views.timeline import At, Line, Mark, Notes, Story, condensed
+from headgate.events import decisions, effects, facts, queueing
+from headgate.events.commit import LoggedCommit, Position
+from headgate.events.registry import Event
+
+
+class Explainer:
+    """
+    Follows one workload through the log.
+
+    It owns the state that it is made with and folds every commit it is fed into it; begin with the state before the
+    first commit, or the story begins where the state does.
+    """
+
+    def __init__(self, state: State, target: Target, treatments: Treatments = fold.NO_TREATMENTS) -> None:
+        self.state = state
+        self._target = target
+        self._treatments = treatments
+        self._notes = Notes(target.workload)
+        self._add = self._notes.add
+        self._jobs = JobNotes(state, target, self._notes)
+        self._stage: Stage | None = None
+        self._queue_wait: Mark | None = None
+        self._sleep: Mark | None = None
+        self._running: Mark | None = None
+
+    def feed(self, logged: LoggedCommit) -> None:
+        """
+        Fold a commit and note what it says about the workload.
+
+        Raises what `headgate.core.fold.apply` raises.
+        """
+        before = self._workload()
+        self._stage = before.stage if before is not None else None
+        stood = _Stood.of(before)
+        job_before = self.state.jobs.get(self._target.job)
+        job_was = job_before.job if job_before is not None else None
+        if not fold.apply(self.state, logged, self._treatments):
+            return
+        commit = logged.commit
+        for index, event in enumerate(commit.events):
+            at = At(Position(logged.seq, index), commit.time_ms, commit.producer.value)
+            if type(event) is facts.JobObserved:
+                if event.job == self._target.job:
+                    self._jobs.on_job(at, event, job_was)
+                    job_was = event.spec
+            else:
+                self._note(at, event, stood)
+
+    def story(self) -> Story:
+        """What was noted so far, and how things stand now."""
+        return Story(
+            workload=self._target.workload,
+            job=shown_name(self._target.job),
+            job_kind=kind_name(self._target.job) if self._target.job else "",
+            position=self.state.position,
+            now_ms=self.state.now_ms,
+            lines=tuple(self._notes.lines),
+            standing=standing(self.state, self._target.workload, self._target.job),
+            configuration=describe_configuration(self.state.configuration),
+        )
+
+    # --- what concerns us ------------------------------------------------------------------------------------------
+
+    def _workload(self) -> Workload | None:
+        return self.state.workloads.get(self._target.workload)
+
+    def _note(self, at: At, event: Event, stood: "_Stood") -> None:
+        match event:
+            case (
+                facts.WorkloadObserved()
+                | facts.WorkloadDeleted()
+                | queueing.WorkloadQueued()
+                | queueing.WorkloadEvicted()
+                | queueing.WorkloadReleased()
+                | queueing.WorkloadRequeued()
+                | queueing.WorkloadFinished()
+                | queueing.DeadlinePassed()
+                | queueing.WorkloadFollowed()
+                | queueing.PreemptionGateOpened()
+                | decisions.QuotaReserved()
+                | decisions.WorkloadAdmitted()
+                | effects.StatusApplied()
+                | effects.StatusRejected()
+                | effects.WorkloadCreated()
+                | effects.WorkloadCreateRejected()
+                | effects.JobStarted()
+                | effects.JobStartRejected()
+                | effects.JobStopped()
+                | effects.JobStopRejected()
+            ):
+                if event.workload == self._target.workload:
+                    self._own(at, event)
+            case effects.VariantChanged():
+                if self._target.workload in (event.variant, event.parent):
+                    self._variant_changed(at, event)
+            case queueing.WorkloadParked() | queueing.WorkloadWoken() | decisions.WorkloadSkipped():
+                if event.workload == self._target.workload:
+                    self._own(at, event)
+                else:
+                    self._other(at, event, stood)
+            case queueing.HeadsOffered():
+                if any(head.workload == self._target.workload for head in event.heads):
+                    self._offered(at, event)
+            case queueing.HeadsWithdrawn():
+                if stood.stage is Stage.OFFERED and stood.cluster_queue in event.cluster_queues:
+                    text = f"taken back from the scheduler into ClusterQueue {stood.cluster_queue}: {event.reason}"
+                    self._add(at, event, text, reason=event.reason, detail=True)
+            case decisions.WorkloadPreempted() | decisions.WorkloadMigrated() | decisions.WorkloadReplaced():
+                if event.workload == self._target.workload:
+                    self._own(at, event)
+                else:
+                    self._made_way(at, event)
+            case facts.ConfigurationObserved():
+                if stood.stage is not None:
+                    text = f"the configuration is now: {describe_configuration(event.configuration)}"
+                    self._add(at, event, text, about="configuration")
+            case facts.JobDeleted():
+                if event.job == self._target.job:
+                    text = "the Job was deleted" if event.gone else "the Job is gone, or names no queue any more"
+                    self._add(at, event, text, about=shown_name(event.job))
+            case facts.PodObserved() | facts.PodDeleted() | decisions.PodPlaced() | effects.PodBound():
+                self._jobs.on_pod(at, event)
+            case effects.PodBindRejected():
+                self._jobs.on_pod(at, event)
+            case _:
+                pass
+
+    def _overtaken(self, event: Event) -> bool:
+        """Whether the fold let the event pass without effect; keeps our idea of the stage in step with it."""
+        stage = self._stage
+        if stage is None:
+            return True
+        try:
+            end = next_stage(stage, type(event))
+        except LookupError:  # the fold has refused it already
+            return True
+        if end is None:
+            return True
+        match event:
+            case queueing.WorkloadParked() if event.scope != "workload":
+                end = Stage.QUEUED
+            case queueing.WorkloadWoken() if event.scope != "workload":
+                end = Stage.QUEUED
+            case decisions.WorkloadSkipped() if event.scope == "immediate":
+                end = stage
+            case _:
+                pass
+        self._stage = end
+        return False
+
+    # --- its own events --------------------------------------------------------------------------------------------
+
+    def _own(self, at: At, event: Event) -> None:
+        match event:
+            case facts.WorkloadObserved():
+                self._observed(at, event)
+            case facts.OwnerGone():
+                self._add(at, event, "the API server has no such owner of the Workload any more")
+            case facts.WorkloadDeleted():
+                self._add(at, event, "the Workload was deleted")
+            case queueing.PreemptionGateOpened():
+                self._add(at, event, f"it may preempt others from now on: its gate {event.gate} was opened")
+            case effects.WorkloadCreated():
+                self._add(at, event, f"the Workload was created for {title(event.job)}")
+            case effects.WorkloadCreateRejected():
+                text = f"the API server refused the Workload of {title(event.job)} ({event.code})"
+                self._add(at, event, text, reason=event.reason, message=event.message)
+            case effects.StatusApplied():
+                self._add(at, event, "its status was written to the API server", detail=True)
+            case effects.StatusRejected():
+                text = f"the API server refused its status ({event.code})"
+                self._add(at, event, text, reason=event.reason, message=event.message)
+            case effects.JobStarted():
+                self._add(
+                    at, event, f"{title(event.job)} was resumed", about=shown_name(event.job), waited=self._running
+                )
+            case effects.JobStartRejected() | effects.JobStopRejected():
+                verb = "resume" if isinstance(event, effects.JobStartRejected) else "suspend"
+                text = f"the API server refused to {verb} {title(event.job)} ({event.code})"
+                self._add(at, event, text, about=shown_name(event.job), reason=event.reason, message=event.message)
+            case effects.JobStopped():
+                self._add(
+                    at, event, f"{title(event.job)} was suspended", about=shown_name(event.job), reason=event.reason
+                )
+            case _:
+                if self._overtaken(event):
+                    text = "came too late and changed nothing: the workload had moved on before it"
+                    self._add(at, event, text, reason=getattr(event, "reason", ""), detail=True)
+                else:
+                    self._moved(at, event)
+
+    def _variant_changed(self, at: At, event: effects.VariantChanged) -> None:
+        verb = {"activated": "switched on", "deactivated": "switched off"}.get(event.change, event.change)
+        why = f": {event.why}" if event.why else ""
+        its_own = event.variant == self._target.workload
+        whose = f"as the variant of {event.parent}" if its_own else f"its variant {event.variant} was {verb}"
+        text = f"{verb} {whose} for flavor {event.flavor}" if its_own else f"{whose} for flavor {event.flavor}"
+        self._add(at, event, text + why)
+
+    def _observed(self, at: At, event: facts.WorkloadObserved) -> None:
+        if self._stage is None:
+            self._stage = Stage.NEW
+            pods = ", ".join(f"{each.count} x {each.name}" for each in event.spec.pod_sets) or "no pods"
+            text = f"first seen: asks LocalQueue {event.spec.queue_name or '(none)'} for {pods}"
+            taken = " (taken over with the status it had)" if event.taken_over is not None else ""
+            self._add(at, event, text + taken)
+            workload = self._workload()
+            if workload is not None:
+                self._stage = workload.stage
+            return
+        said = []
+        if event.finished is not None:
+            said.append(f"it is marked finished ({event.finished.reason})")
+        if not event.spec.active:
+            said.append("it is deactivated")
+        if event.deleting:
+            said.append("it is being deleted")
+        if event.deactivation_target is not None:
+            said.append(
+                f"DeactivationTarget is {event.deactivation_target.status}: {event.deactivation_target.message}"
+            )
+        said += [f"check {check.name} is {check.state}" for check in event.checks]
+        said += [f"{pods.count} pods of {pods.name} are done" for pods in event.reclaimable_pods]
+        self._add(at, event, f"changed: {', '.join(said) or 'its spec or metadata'}")
+
+    def _moved(self, at: At, event: Event) -> None:
+        match event:
+            case queueing.WorkloadQueued():
+                self._queued(at, event)
+            case queueing.WorkloadParked():
+                self._parked(at, event)
+            case queueing.WorkloadWoken():
+                self._woken(at, event, event.scope)
+            case decisions.WorkloadSkipped():
+                self._skipped(at, event)
+            case decisions.QuotaReserved():
+                self._reserved(at, event)
+            case decisions.WorkloadAdmitted():
+                text = f"admitted by ClusterQueue {event.cluster_queue}: its job may run"
+                self._add(at, event, text, message=event.message, waited=self._running)
+                self._running = Mark(at.position, at.time_ms, "its Job to be resumed")
+            case queueing.WorkloadFollowed():
+                text = f"admitted as its variant {event.variant} is, by ClusterQueue {event.cluster_queue}"
+                self._add(at, event, f"{text}: its job may run", waited=self._queue_wait)
+                self._queue_wait = None
+                self._running = Mark(at.position, at.time_ms, "its Job to be resumed")
+            case queueing.WorkloadEvicted():
+                cause = f" ({event.underlying_cause})" if event.underlying_cause else ""
+                self._add(at, event, f"evicted{cause}", reason=event.reason, message=event.message)
+                self._running = Mark(at.position, at.time_ms, "its Job to stop")
+            case decisions.WorkloadPreempted():
+                text = f"preempted by {event.preemptor}: its quota in ClusterQueue {event.cluster_queue} is needed"
+                self._lost(at, event, text, reason=event.reason)
+            case decisions.WorkloadMigrated():
+                text = f"evicted so that {event.by}, its variant in a better flavor, can take its place"
+                self._lost(at, event, text, reason="FlavorMigration")
+            case decisions.WorkloadReplaced():
+                text = f"its place was taken by {event.by}, a larger slice of the same job"
+                self._lost(at, event, text, reason="WorkloadSliceReplaced")
+                self._running = None
+            case queueing.WorkloadReleased():
+                again = "it may queue again" if event.requeued else "it does not queue again by itself"
+                text = "its reservation was cancelled" if event.cancelled else f"its quota was given back; {again}"
+                self._add(at, event, text, reason=event.reason, message=event.message, waited=self._running)
+                self._running = None
+            case queueing.WorkloadRequeued():
+                self._add(at, event, "may queue again", reason=event.reason, message=event.message)
+            case queueing.WorkloadFinished():
+                ran = self._running
+                waited = None if ran is None else Mark(ran.position, ran.time_ms, "its Job to finish")
+                self._add(at, event, "finished", reason=event.reason, message=event.message, waited=waited)
+            case queueing.DeadlinePassed():
+                self._add(at, event, f"a time was over: {event.deadline}", reason=event.deadline)
+            case _:
+                pass
+
+    def _queued(self, at: At, event: queueing.WorkloadQueued) -> None:
+        workload = self._workload()
+        waited, self._sleep = self._sleep, None
+        text = f"entered ClusterQueue {event.cluster_queue} with priority {event.priority}"
+        asleep: Parked | None = None
+        if workload is not None and workload.stage in (Stage.QUEUED, Stage.OFFERED):
+            place, of = place_in_line(self.state, workload)
+            text += f", at place {place} of {of}"
+            asleep = sleep_of(self.state, workload)
+        self._queue_wait = self._queue_wait or Mark(at.position, at.time_ms, f"quota in {event.cluster_queue}")
+        if asleep is not None:
+            waits = describe_wakes(asleep, self.state, event.cluster_queue)
+            text += f"; it joins those that sleep there, parked by {asleep.by or 'another'}, and waits for {waits}"
+            self._sleep = Mark(at.position, at.time_ms, waits)
+            self._add(at, event, text, reason=asleep.reason, message=asleep.message, waited=waited)
+        else:
+            self._add(at, event, text, waited=waited)
+
+    def _parked(self, at: At, event: queueing.WorkloadParked) -> None:
+        waits = ", or ".join(describe_wake(wake, self.state, event.cluster_queue) for wake in event.wake)
+        match event.scope:
+            case "workload":
+                text = f"set aside, waiting for {waits}"
+            case "shape":
+                text = f"put to sleep in ClusterQueue {event.cluster_queue} with all of its shape, waiting for {waits}"
+            case "queue":
+                text = f"keeps its place and blocks ClusterQueue {event.cluster_queue}, waiting for {waits}"
+            case _:
+                assert_never(event.scope)
+        self._add(at, event, text, reason=event.reason, message=event.message)
+        self._sleep = Mark(at.position, at.time_ms, waits)
+
+    def _woken(self, at: At, event: queueing.WorkloadWoken, scope: str) -> None:
+        ways = {"shape": " with all of its shape", "queue": ": its ClusterQueue is no longer blocked"}
+        with_whom = ways.get(scope, "")
+        text = f"woken{with_whom} by {event.by} (position {event.by_position})"
+        self._add(at, event, text, reason=event.by, waited=self._sleep)
+        self._sleep = None
+
+    def _skipped(self, at: At, event: decisions.WorkloadSkipped) -> None:
+        then = {
+            "immediate": "it stays first and is tried again",
+            "workload": "it is set aside",
+            "shape": "all of its shape sleep",
+            "queue": "its ClusterQueue waits behind it",
+        }[event.scope]
+        if event.targets:
+            then = f"it waits for {', '.join(event.targets)} to leave"
+        text = f"not admitted by ClusterQueue {event.cluster_queue}{describe_short(event.short)}; {then}"
+        self._add(at, event, text, reason=f"{event.reason}/{event.requeue_reason}", message=event.message)
+
+    def _reserved(self, at: At, event: decisions.QuotaReserved) -> None:
+        self._sleep = None
+        text = f"quota reserved in ClusterQueue {event.cluster_queue}: {describe_admission(event.admission)}"
+        pending = [check.name for check in event.checks if check.state != "Ready"]
+        if pending:
+            text += f"; checks to pass: {', '.join(pending)}"
+        self._add(at, event, text, message=event.message, waited=self._queue_wait)
+        self._queue_wait = None
+        waiting_for = f"checks {', '.join(pending)}" if pending else "the scheduler to admit it"
+        self._running = Mark(at.position, at.time_ms, waiting_for)
+
+    def _lost(
+        self,
+        at: At,
+        event: decisions.WorkloadPreempted | decisions.WorkloadMigrated | decisions.WorkloadReplaced,
+        text: str,
+        *,
+        reason: str,
+    ) -> None:
+        """Its quota goes to another from here on."""
+        self._add(at, event, text, reason=reason, message=event.message)
+        self._running = Mark(at.position, at.time_ms, "its Job to stop")
+
+    def _made_way(
+        self, at: At, event: decisions.WorkloadPreempted | decisions.WorkloadMigrated | decisions.WorkloadReplaced
+    ) -> None:
+        """Another goes on its behalf, or not."""
+        match event:
+            case decisions.WorkloadPreempted() if event.preemptor == self._target.workload:
+                text = f"preempts {event.workload} in ClusterQueue {event.cluster_queue}, and waits until it has left"
+                self._add(at, event, text, about=event.workload, reason=event.reason, message=event.message)
+            case decisions.WorkloadMigrated() if event.by == self._target.workload:
+                text = f"{event.workload}, its variant in another flavor, makes way for it"
+                self._add(at, event, text, about=event.workload, message=event.message)
+            case decisions.WorkloadReplaced() if event.by == self._target.workload:
+                text = f"takes the place of {event.workload}, a smaller slice of the same job"
+                self._add(at, event, text, about=event.workload, message=event.message)
+            case _:
+                pass
+
+    def _offered(self, at: At, event: queueing.HeadsOffered) -> None:
+        workload = self._workload()
+        if workload is None or workload.stage is not Stage.OFFERED:
+            text = "offered to the scheduler, too late: it had moved on"
+            self._add(at, event, text, detail=True)
+            return
+        place, _ = place_in_line(self.state, workload)
+        text = f"offered to the scheduler, at place {place} of ClusterQueue {workload.cluster_queue}"
+        if any(head.alone and head.workload == workload.key for head in event.heads):
+            text += "; there is enough for it, and its shape sleeps on"
+        self._stage = Stage.OFFERED
+        waited, self._sleep = self._sleep, None
+        self._add(at, event, text, waited=waited)
+
+    # --- what happened to others on its behalf ---------------------------------------------------------------------
+
+    def _other(
+        self,
+        at: At,
+        event: queueing.WorkloadParked | queueing.WorkloadWoken | decisions.WorkloadSkipped,
+        stood: "_Stood",
+    ) -> None:
+        if event.scope not in ("shape", "queue") or event.cluster_queue != stood.cluster_queue or not stood.waits:
+            return
+        if not self._shares(event, stood):
+            return
+        alike = "is of its shape" if event.scope == "shape" else "stands in front"
+        match event:
+            case decisions.WorkloadSkipped():
+                if stood.stage is Stage.OFFERED:
+                    text = f"taken back from the scheduler: {event.workload} {alike} and was not admitted"
+                    self._add(at, event, text, about=event.workload, reason=event.reason, message=event.message)
+            case queueing.WorkloadParked():
+                waits = ", or ".join(describe_wake(wake, self.state, event.cluster_queue) for wake in event.wake)
+                text = f"sleeps in ClusterQueue {event.cluster_queue}: {event.workload} {alike} and waits for {waits}"
+                self._add(at, event, text, about=event.workload, reason=event.reason, message=event.message)
+                self._sleep = Mark(at.position, at.time_ms, waits)
+            case queueing.WorkloadWoken():
+                if self._sleep is not None:
+                    self._woken(at, event, event.scope)
+            case _:
+                assert_never(event)
+
+    def _shares(
+        self, event: queueing.WorkloadParked | queueing.WorkloadWoken | decisions.WorkloadSkipped, stood: "_Stood"
+    ) -> bool:
+        """Whether a verdict on another covers ours: the same shape, or a blocked head in front of it."""
+        if event.scope == "shape":
+            if isinstance(event, queueing.WorkloadWoken):
+                return event.shape == stood.shape
+            other = self.state.workloads.get(event.workload)
+            return other is not None and other.shape == stood.shape
+        other = self.state.workloads.get(event.workload)
+        ours = self._workload()
+        if isinstance(event, queueing.WorkloadWoken):
+            return self._sleep is not None
+        return other is not None and ours is not None and rank_of(self.state, other) < rank_of(self.state, ours)
+
+
+class _Stood(msgspec.Struct, frozen=True):
+    """Where the workload stood before a commit."""
+
+    stage: Stage | None = None
+    cluster_queue: str = ""
+    shape: str = ""
+    waits: bool = False
+
+    @staticmethod
+    def of(workload: Workload | None) -> "_Stood":
+        if workload is None:
+            return _Stood()
+        waits = workload.stage in (Stage.QUEUED, Stage.OFFERED, Stage.SKIPPED)
+        return _Stood(workload.stage, workload.cluster_queue, workload.shape, waits)
+
+
+def explain(commits: Iterable[LoggedCommit], name: str, *, namespace: str = "", cell: str = "main") -> Story:
+    """
+    The story of a workload or job in a log that is at hand as a whole, from its first commit.
+
+    Raises UnknownWorkloadError, and what `headgate.core.fold.apply` raises.
+    """
+    whole = tuple(commits)
+    lookup = Lookup()
+    for logged in whole:
+        lookup.feed(logged)
+    explainer = Explainer(fold.new_state(cell), lookup.find(name, namespace))
+    for logged in whole:
+        explainer.feed(logged)
+    return explainer.story()
+
+
+__all__ = [
+    "Explainer",
+    "Line",
+    "Lookup",
+    "Standing",
+    "Story",
+    "Target",
+    "UnknownWorkloadError",
+    "condensed",
+    "explain",
+]

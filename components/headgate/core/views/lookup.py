@@ -1,0 +1,95 @@
+"""
+Whom a name means: a Workload or a job, by `<namespace>/<name>`, by the name alone, or by the whole reference to a job.
+
+A pass over the log of its own, before a story is told (`headgate.core.views.explain`): a job's events precede those of
+the Workload that is made for it, so one must know both names before reading.
+"""
+
+import difflib
+
+import msgspec
+
+from headgate.core.api.job_kinds import owner_key, shown_name
+from headgate.core.workload.owners import is_job
+from headgate.events import facts
+from headgate.events.commit import LoggedCommit
+from headgate.events.ids import JobKey, WorkloadKey, split_key
+
+NEAR_MATCHES_MAX = 5
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom a story is about. `workload` is "" while a job has none, `job` for a Workload without one."""
+
+    workload: WorkloadKey = WorkloadKey("")
+    job: JobKey = JobKey("")
+
+
+class UnknownWorkloadError(Exception):
+    """Raised when no workload or job has the name, or several have; the message offers what comes near."""
+
+
+class Lookup:
+    """
+    Finds whom a name means: a Workload or a Job, `<namespace>/<name>` or the name alone.
+
+    Feed it the log, then ask. A job's newest Workload is meant when it had several.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[JobKey, WorkloadKey] = {}
+        self._workloads: dict[WorkloadKey, JobKey] = {}
+
+    def feed(self, logged: LoggedCommit) -> None:
+        """Note the names in a commit."""
+        for event in logged.commit.events:
+            if type(event) is facts.JobObserved:
+                self._jobs.setdefault(event.job, WorkloadKey(""))
+            elif type(event) is facts.WorkloadObserved:
+                owner = event.owner
+                job = JobKey("")
+                if owner is not None and is_job(owner):
+                    job = owner_key(split_key(event.workload)[0], owner)
+                    self._jobs[job] = event.workload
+                self._workloads[event.workload] = job
+
+    def find(self, name: str, namespace: str = "") -> Target:
+        """
+        Whom a name means.
+
+        Raises UnknownWorkloadError.
+        """
+        found = self._named(name, namespace)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            spaces = sorted({split_key(each.workload or shown_name(each.job))[0] for each in found})
+            if len(spaces) > 1:
+                where = ", ".join(spaces)
+                raise UnknownWorkloadError(f"{name!r} is in several namespaces ({where}): choose one with --namespace")
+            which = ", ".join(sorted(each.job or each.workload for each in found))
+            raise UnknownWorkloadError(f"{name!r} is the name of several objects: choose one of {which}")
+        known = [*map(shown_name, self._jobs), *self._workloads]
+        wanted = name if "/" in name else f"{namespace}/{name}" if namespace else name
+        near = difflib.get_close_matches(wanted, known, n=NEAR_MATCHES_MAX, cutoff=0.6) or difflib.get_close_matches(
+            name, [split_key(key)[1] for key in known], n=NEAR_MATCHES_MAX, cutoff=0.6
+        )
+        hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else " (the log knows none like it)"
+        raise UnknownWorkloadError(f"no workload or job {wanted!r} in this log{hint}")
+
+    def _named(self, name: str, namespace: str) -> list[Target]:
+        found: dict[str, Target] = {}
+        for job, workload in self._jobs.items():
+            if name == job or _is_named(shown_name(job), name, namespace):
+                found[job] = Target(workload=workload, job=job)
+        for workload, job in self._workloads.items():
+            if _is_named(workload, name, namespace):
+                found.setdefault(job or workload, Target(workload=workload, job=job))
+        return list(found.values())
+
+
+def _is_named(key: str, name: str, namespace: str) -> bool:
+    if "/" in name:
+        return key == name
+    its_namespace, its_name = split_key(key)
+    return its_name == name and (not namespace or namespace == its_namespace)

@@ -1,0 +1,170 @@
+"""
+Injection: what admission puts into a Job's pods, and how it is taken out again.
+
+When a workload is admitted, its Job's pod template gets the node labels and tolerations of its flavors, what its
+admission checks ask for, and Kueue's labels and annotation; with partial admission its parallelism becomes what was
+admitted. When the Job has to stop, all of that is restored from the Workload's spec, which is what the user gave. This
+is Kueue's podset.FromAssignment, Merge and RestorePodSpec (pkg/podset), as JSON merge patches: maps are merged key by
+key, a key to remove is null, lists are replaced.
+
+A patch names every key that it wants, and null for every other that an admission may have left behind, because the Job
+that the log knows may be older than the Job that is patched. So patches can be repeated, and follow in any order.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from headgate.core.api.decoding import WORKLOAD_ANNOTATION
+from headgate.core.api.job_kinds import title
+from headgate.core.jobs.integration import Directives, Json, LeftBehind, PodSetState
+from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL, PODSET_LABEL
+from headgate.core.jobs.registry import integration_of
+from headgate.core.state.tables import State, Workload
+from headgate.core.workload.slices import ELASTIC_GATE, is_elastic
+from headgate.events.ids import JobKey, split_key
+from headgate.events.objects import Job, PodSet, PodSetAssignment, Toleration
+
+_LABEL_VALUE_LEN_MAX: Final = 63
+
+
+class InjectionError(Exception):
+    """Raised when a workload cannot be started as it was admitted: a flavor is gone, or its Job has no such pod set."""
+
+
+class UpdateConflictError(InjectionError):
+    """
+    Raised when admission checks want pods otherwise than the user, a flavor or another check does.
+
+    It is for good: the workload is finished as FailedToStart (Kueue's ErrInvalidPodSetUpdate).
+    """
+
+    def __init__(self, field: str, key: str, have: str, want: str) -> None:
+        super().__init__(
+            f"invalid admission check PodSetUpdate: conflict for {field}: "
+            f"conflict for key={key}, value1={have}, value2={want}"
+        )
+
+
+def original(pod_set: PodSet) -> Directives:
+    """What the user gave."""
+    template = pod_set.template
+    return Directives(
+        labels=dict(template.metadata.labels),
+        annotations=dict(template.metadata.annotations),
+        node_selector=dict(template.spec.node_selector),
+        tolerations=list(template.spec.tolerations),
+    )
+
+
+def injected(state: State, workload: Workload) -> dict[str, tuple[Directives, int]]:
+    """
+    What the templates of an admitted workload's pod sets become, and how many pods of each were admitted, by name.
+
+    What the user gave wins over flavors; admission checks may only add. Raises InjectionError, and the
+    UpdateConflictError among them when a check wants something else.
+    """
+    assignments = workload.admission.pod_set_assignments if workload.admission is not None else ()
+    by_name = {each.name: each for each in assignments}
+    if by_name.keys() != {each.name for each in workload.spec.pod_sets}:
+        raise InjectionError(f"the admission of {workload.key} has other pod sets than its spec")
+    return {
+        pod_set.name: (_injected(state, workload, pod_set, by_name[pod_set.name]), by_name[pod_set.name].count)
+        for pod_set in workload.spec.pod_sets
+    }
+
+
+def _injected(state: State, workload: Workload, pod_set: PodSet, assignment: PodSetAssignment) -> Directives:
+    directives = original(pod_set)
+    for flavor in dict.fromkeys(assignment.flavors.values()):
+        record = state.flavors.get(flavor)
+        if record is None:
+            raise InjectionError(f'resourceflavors.kueue.x-k8s.io "{flavor}" not found')
+        _keep_first(directives.node_selector, record.spec.node_labels)
+        _extend(directives.tolerations, record.spec.tolerations)
+    for check in workload.checks:
+        for update in check.pod_set_updates:
+            if update.name == pod_set.name:
+                _add("annotations", directives.annotations, update.annotations)
+                _add("labels", directives.labels, update.labels)
+                _add("nodeSelector", directives.node_selector, update.node_selector)
+                _extend(directives.tolerations, update.tolerations)
+    queues = {CLUSTER_QUEUE_LABEL: workload.cluster_queue, LOCAL_QUEUE_LABEL: workload.spec.queue_name}
+    for label, value in ({PODSET_LABEL: pod_set.name} | queues).items():
+        # A name that is too long for a label's value is left out, as Kueue does.
+        if value and len(value) <= _LABEL_VALUE_LEN_MAX:
+            directives.labels[label] = value
+    directives.annotations[WORKLOAD_ANNOTATION] = split_key(workload.key)[1]
+    return directives
+
+
+def _keep_first(into: dict[str, str], more: Mapping[str, str]) -> None:
+    for key, value in more.items():
+        into.setdefault(key, value)
+
+
+def _add(field: str, into: dict[str, str], more: Mapping[str, str]) -> None:
+    for key, value in sorted(more.items()):
+        if into.setdefault(key, value) != value:
+            raise UpdateConflictError(field, key, into[key], value)
+
+
+def _extend(tolerations: list[Toleration], more: Iterable[Toleration]) -> None:
+    tolerations.extend(toleration for toleration in dict.fromkeys(more) if toleration not in tolerations)
+
+
+# --- patches -------------------------------------------------------------------------------------------------------
+
+
+def start_patch(state: State, key: JobKey, workload: Workload, job: Job) -> Json:
+    """
+    The merge patch that resumes an admitted workload's job on its flavors.
+
+    Raises InjectionError.
+    """
+    pod_sets = [
+        PodSetState(name, count, directives, _left_behind(state, workload))
+        for name, (directives, count) in injected(state, workload).items()
+    ]
+    integration = integration_of(key)
+    if len(integration.pod_counts(job)) != len(pod_sets):
+        raise InjectionError(f"{title(key)} has another number of pod sets than its Workload {workload.key}")
+    gate = ELASTIC_GATE if is_elastic(state.configuration, workload.annotations) else ""
+    return integration.start_patch(job, pod_sets, gate)
+
+
+def restore_patch(state: State, key: JobKey, workload: Workload, job: Job) -> Json:
+    """The merge patch that gives a stopped job back the templates and counts that its user gave."""
+    pod_sets = [
+        PodSetState(each.name, each.count, original(each), _left_behind(state, workload))
+        for each in workload.spec.pod_sets
+    ]
+    return integration_of(key).restore_patch(job, pod_sets)
+
+
+def needs_restoring(key: JobKey, workload: Workload, job: Job) -> bool:
+    """Whether a stopped job still carries what an admission has put into it."""
+    integration = integration_of(key)
+    return (
+        job.suspended
+        and job.active == 0
+        and job.finished is None
+        and len(integration.pod_counts(job)) == len(workload.spec.pod_sets)
+        and integration.carries_injection(job)
+        and not any(WORKLOAD_ANNOTATION in each.template.metadata.annotations for each in workload.spec.pod_sets)
+    )
+
+
+def _left_behind(state: State, workload: Workload) -> LeftBehind:
+    """By the flavors of the ClusterQueue, and what the checks of the last admission have asked for."""
+    record = state.cluster_queues.get(workload.cluster_queue)
+    groups = record.spec.resource_groups if record is not None else ()
+    flavors = [state.flavors.get(quotas.name) for group in groups for quotas in group.flavors]
+    injected = workload.injected
+    return LeftBehind(
+        labels=tuple(key for update in injected for key in update.labels),
+        annotations=tuple(key for update in injected for key in update.annotations),
+        node_selector=(
+            *(label for flavor in flavors if flavor is not None for label in flavor.spec.node_labels),
+            *(key for update in injected for key in update.node_selector),
+        ),
+    )

@@ -1,0 +1,193 @@
+"""
+The Workload of a Job: what Kueue's batch/v1 Job integration makes of a Job that asks for a queue.
+
+`workload_of` composes the object that the informer bridge posts. It follows Kueue's job framework
+(pkg/controller/jobframework: ConstructWorkload, prepareWorkload), so that clients that look a Workload up by name,
+label or owner find it. Its pod template is the Job's, whole: images, environment and all. The log keeps only what
+scheduling depends on, so the Job is given as the API server has it.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from headgate.core.api import job_kinds
+from headgate.core.api.decoding import ELASTIC_JOB, FINALIZER, GATED_BY, KUEUE
+from headgate.core.config import feature_gates
+from headgate.core.config.feature_gates import enabled
+from headgate.core.jobs.registry import integration_of
+from headgate.core.state.tables import PENDING, State, Workload
+from headgate.core.workload import slices
+from headgate.events.ids import JobKey, JobRef, WorkloadKey, split_key
+from headgate.events.objects import Job, PriorityClassRef
+
+_PROVISIONING_PREFIX = "provreq.kueue.x-k8s.io/"
+"""Annotations of a Job that its Workload carries on, for the ProvisioningRequest check."""
+
+_NAME_LEN_MAX = 253
+_HASH_LEN = 5
+
+
+class NoSuchPriorityClassError(Exception):
+    """Raised when a Job names a priority class that does not exist; the Workload can be made once it does."""
+
+    def __init__(self, resource: str, name: str) -> None:
+        super().__init__(f'{resource} "{name}" not found')
+        self.resource = resource
+        self.name = name
+
+
+def workload_name(job: JobRef, job_uid: str, generation: int = 0) -> str:
+    """
+    The name of a job's Workload, as Kueue's GetWorkloadNameForOwnerWithGVK gives it.
+
+    `<kind in lower case>-<name>-<hash>`, the hash being the first five hex digits of the SHA-1 of kind, group, name and
+    uid, one a line.
+    An elastic Job has several in its life: the generation that each was made of comes behind.
+    """
+    parts = [job.kind, job.group, job.name, job_uid, *([str(generation)] if generation else [])]
+    hashed = hashlib.sha1("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
+    prefix = f"{job.kind.lower()}-{job.name}"[: _NAME_LEN_MAX - 1 - _HASH_LEN]
+    return f"{prefix}-{hashed[:_HASH_LEN]}"
+
+
+def workload_key(key: JobKey, job: Job) -> WorkloadKey:
+    """The key of a Job's Workload; of an elastic one, that which its present generation would get."""
+    return WorkloadKey(f"{JobRef.parse(key).namespace}/{workload_name(JobRef.parse(key), job.uid, job.generation)}")
+
+
+class _JobMeta(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class _RawJob(msgspec.Struct, frozen=True):
+    metadata: _JobMeta = _JobMeta()
+
+
+def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]:
+    """
+    The Workload object of a Job, ready to be posted. `raw` is the JSON of the Job that `job` was read from.
+
+    Raises NoSuchPriorityClassError.
+    """
+    ref, kind = JobRef.parse(key), job_kinds.kind_of(key)
+    priority, reference = _priority(state, job)
+    whole = msgspec.json.decode(raw, type=_RawJob)
+    pod_sets = integration_of(key).pod_sets(job, raw)
+    spec: dict[str, Any] = {"queueName": job.queue_name, "podSets": pod_sets, "priority": priority}
+    if reference is not None:
+        spec["priorityClassRef"] = msgspec.to_builtins(reference)
+    if job.max_execution_time_seconds is not None:
+        spec["maximumExecutionTimeSeconds"] = job.max_execution_time_seconds
+    annotations = {KUEUE + "job-owner-gvk": kind.gvk, KUEUE + "job-owner-name": ref.name}
+    given = whole.metadata.annotations or {}
+    annotations |= {key: value for key, value in given.items() if key.startswith(_PROVISIONING_PREFIX)}
+    if job.gated_by:
+        annotations[GATED_BY] = job.gated_by
+    if is_sliced(state, job):
+        annotations |= _slice_annotations(state, key, job)
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {
+            "name": workload_name(ref, job.uid, job.generation),
+            "namespace": ref.namespace,
+            "labels": {KUEUE + "job-uid": job.uid},
+            "annotations": annotations,
+            "finalizers": [FINALIZER],
+            "ownerReferences": [
+                {
+                    "apiVersion": kind.api_version,
+                    "kind": kind.kind,
+                    "name": ref.name,
+                    "uid": job.uid,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": spec,
+    }
+
+
+def is_sliced(state: State, job: Job) -> bool:
+    """Whether a Job that is scaled gets workload slices."""
+    return job.elastic and enabled(state.configuration, feature_gates.ELASTIC_JOBS)
+
+
+def wanted_slice(state: State, key: JobKey, job: Job) -> slices.Wanted:
+    """What an elastic Job of its present size needs of its slices."""
+    return slices.wanted(slices.slices_of(state, job.uid), integration_of(key).pod_counts(job))
+
+
+def _slice_annotations(state: State, key: JobKey, job: Job) -> dict[str, str]:
+    """The marks of a slice: whose place it takes, and the first of its chain (Kueue's prepareWorkloadSlice)."""
+    replaced = wanted_slice(state, key, job).selected
+    if replaced is None:
+        return {ELASTIC_JOB: "true", slices.SLICE_NAME: split_key(workload_key(key, job))[1]}
+    return {
+        ELASTIC_JOB: "true",
+        slices.SLICE_NAME: slices.slice_name(replaced),
+        slices.REPLACEMENT_FOR: replaced.key,
+    }
+
+
+def resize_patch(workload: Workload, counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The JSON patch that gives an elastic Job's Workload these pod counts, and changes nothing else."""
+    patch: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": workload.uid}]
+    for number, pod_set in enumerate(workload.spec.pod_sets):
+        path = f"/spec/podSets/{number}"
+        patch.append({"op": "test", "path": f"{path}/name", "value": pod_set.name})
+        patch.append({"op": "replace", "path": f"{path}/count", "value": counts[pod_set.name]})
+    return patch
+
+
+def workload_changes(state: State, job: Job, workload: Workload) -> dict[str, Any]:
+    """
+    What of an unfinished Workload has to change to follow its Job, as a merge patch without the uid; empty: nothing.
+
+    The class that the Job's label names (once that exists); and while it is pending its queue, and what holds the Job
+    back. A Workload whose priority comes from its pods' class does not follow the label, and one that has reserved
+    quota without a class gets none any more (Kueue's UpdateWorkloadPriority). A class whose value changes is no news.
+    """
+    is_pending = workload.stage in PENDING
+    spec: dict[str, Any] = {}
+    if is_pending and job.queue_name != workload.spec.queue_name:
+        spec["queueName"] = job.queue_name
+    before = workload.spec.priority_class_ref
+    follows = is_pending if before is None else before.kind == "WorkloadPriorityClass"
+    if follows and job.priority_class != (before.name if before is not None else ""):
+        try:
+            priority, reference = _priority(state, job)
+        except NoSuchPriorityClassError:
+            priority, reference = workload.spec.priority or 0, before
+        if reference != before:
+            spec |= {"priority": priority, "priorityClassRef": msgspec.to_builtins(reference)}
+    changes = {"spec": spec} if spec else {}
+    if is_pending and job.gated_by != workload.annotations.get(GATED_BY, ""):
+        changes["metadata"] = {"annotations": {GATED_BY: job.gated_by or None}}
+    return changes
+
+
+def _priority(state: State, job: Job) -> tuple[int, PriorityClassRef | None]:
+    """The Job's WorkloadPriorityClass, else its pods' PriorityClass, else the cluster's default one, else 0."""
+    if job.priority_class:
+        value = state.workload_priority_classes.get(job.priority_class)
+        if value is None:
+            raise NoSuchPriorityClassError("workloadpriorityclasses.kueue.x-k8s.io", job.priority_class)
+        reference = PriorityClassRef(group="kueue.x-k8s.io", kind="WorkloadPriorityClass", name=job.priority_class)
+        return value, reference
+    name = job.template.spec.priority_class_name
+    if not name:
+        defaults = [(record.value, each) for each, record in state.priority_classes.items() if record.global_default]
+        if not defaults:
+            return 0, None
+        # Of several defaults Kubernetes takes the one with the lowest value.
+        value, name = min(defaults)
+    elif name in state.priority_classes:
+        value = state.priority_classes[name].value
+    else:
+        raise NoSuchPriorityClassError("priorityclasses.scheduling.k8s.io", name)
+    return value, PriorityClassRef(group="scheduling.k8s.io", kind="PriorityClass", name=name)

@@ -1,0 +1,88 @@
+"""
+Ordering: the priority of a workload and the time that it ranks by, as Kueue reads them from its object.
+
+Everybody who ranks workloads asks here: the queue manager for a place in a heap, the cycle for the order of its
+entries, the preemption search for who may preempt whom. Both follow from the workload and the configuration alone.
+Times of conditions have the API's resolution of one second.
+"""
+
+import re
+
+from headgate.core.config import feature_gates
+from headgate.core.kubernetes import conditions
+from headgate.core.state.tables import Workload
+from headgate.events.configuration import Configuration
+from headgate.events.ids import Seq, UnixMs
+from headgate.events.objects import Condition
+
+PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
+"""The annotation whose number is added to the priority (gate PriorityBoost)."""
+
+RECLAIMED_WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
+"""The reason of a preemption by a workload that borrows itself."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,64}")
+_INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
+
+
+def priority_of(workload: Workload, configuration: Configuration) -> int:
+    """The effective priority of a workload: its spec's, or 0, and the boost of its annotation where that is on."""
+    priority = workload.spec.priority or 0
+    boost = workload.annotations.get(PRIORITY_BOOST)
+    return priority if boost is None else priority + _boost(boost, configuration)
+
+
+def _boost(text: str, configuration: Configuration) -> int:
+    """The number of a boost; 0 when it is none of 32 bits: Kueue's webhook refuses such, its scheduler ignores it."""
+    if not feature_gates.enabled(configuration, feature_gates.PRIORITY_BOOST) or not _INTEGER.fullmatch(text):
+        return 0
+    boost = int(text)
+    return boost if _INT32_MIN <= boost <= _INT32_MAX else 0
+
+
+_PLACES = 1 << 16
+"""More than a commit has facts."""
+
+
+def arrived(seq: Seq, place: int) -> int:
+    """
+    The order of arrival of what appears at a place of a commit: smaller is earlier.
+
+    Creation times have whole seconds; users, and clients written for Kueue, expect the order in which they have made
+    things, and the log has it. 0 where the log does not say: of objects that appeared before it did, the uid decides.
+    """
+    return seq * _PLACES + place if place else 0
+
+
+def queued_at(workload: Workload, configuration: Configuration) -> UnixMs:
+    """
+    Kueue's queue-order timestamp: the creation, or what sent the workload to the end of the queue.
+
+    That is an eviction by an admission check; one by slow pods unless `requeuingStrategy.timestamp` is Creation; and,
+    without the gate PrioritySortingWithinCohort, a preemption by one that borrowed, 1 ms on, so that a preemptor that
+    was created in that second still ranks before it.
+    """
+    if not workload.conditions:
+        return workload.created_ms
+    evicted = conditions.find(workload.conditions, conditions.EVICTED)
+    if evicted is not None and evicted.status == "True":
+        by_timeout = evicted.reason == "PodsReadyTimeout" and _ranks_by_eviction(configuration)
+        if by_timeout or evicted.reason == "AdmissionCheck":
+            return _since(evicted, workload.created_ms)
+    if not feature_gates.enabled(configuration, feature_gates.PRIORITY_SORTING_WITHIN_COHORT):
+        preempted = conditions.find(workload.conditions, conditions.PREEMPTED)
+        if preempted is not None and preempted.status == "True" and preempted.reason == RECLAIMED_WHILE_BORROWING:
+            return UnixMs(_since(preempted, UnixMs(workload.created_ms - 1)) + 1)
+    return workload.created_ms
+
+
+def _ranks_by_eviction(configuration: Configuration) -> bool:
+    wait = configuration.wait_for_pods_ready
+    return wait is None or wait.requeuing_strategy.timestamp == "Eviction"
+
+
+def _since(condition: Condition, default: UnixMs) -> UnixMs:
+    try:
+        return conditions.parse_rfc3339(condition.last_transition_time)
+    except ValueError:
+        return default

@@ -1,0 +1,107 @@
+"""
+Owners: who runs the work of a workload, and what the log knows of that.
+
+Headgate runs two sorts of owners: jobs of the kinds in `headgate.core.api.job_kinds`, and parents whose variants are
+Workloads themselves. The work of all others is run by somebody else: another controller, a script, a person. Such a
+workload keeps its quota after an eviction until its owner says that the work has stopped
+(`headgate.core.status.foreign_conditions`), because nobody else can know.
+
+That an owner is not in the state proves nothing: its fact may come later than that of what it owns, since each resource
+has a watch of its own, and an object that cannot be read counts as absent. `is_gone` holds only after proof: the Job
+was seen to be deleted or replaced by another of its name, a list lacked it, or the API server has answered a question
+about it (`workload.owner_gone`). Everything that ends a workload for want of its owner asks here.
+
+An owner is who it is by group, kind, namespace, name and uid, all of them: objects of two groups may share the rest.
+"""
+
+from typing import Final
+
+from headgate.core.api import job_kinds
+from headgate.core.api.job_kinds import JobKind
+from headgate.core.state.tables import JobRecord, State, Workload
+from headgate.core.workload.slices import standing
+from headgate.core.workload.variants import is_variant
+from headgate.events.ids import JobKey, split_key
+from headgate.events.objects import OwnerReference
+
+JOB_UID: Final = "kueue.x-k8s.io/job-uid"
+"""The label that names the job a workload was made for, also when the owner reference is gone."""
+
+_OWNER_GVK: Final = "kueue.x-k8s.io/job-owner-gvk"
+_OWNER_NAME: Final = "kueue.x-k8s.io/job-owner-name"
+
+
+def is_job(owner: OwnerReference | None) -> bool:
+    """Whether an owner is a job that Headgate runs. One of another group or kind is somebody else's."""
+    return job_kinds.of_owner(owner) is not None
+
+
+def job_key(workload: Workload) -> JobKey | None:
+    """The job that a workload was made for, whether it is there or not; None when Headgate does not run its owner."""
+    named = _job_named(workload)
+    return named[0] if named is not None else None
+
+
+def workload_of(state: State, key: JobKey, uid: str) -> Workload | None:
+    """The Workload that stands for a job; None when it has none."""
+    listed = state.index.by_owner.get(uid)
+    found = state.workloads.get(listed) if listed is not None else None
+    if found is None or job_key(found) == key:
+        return found
+    # Somebody has made a Workload that names this uid for an object of another kind or name.
+    return standing(state, uid, lambda each: job_key(each) == key)
+
+
+def is_run_here(workload: Workload) -> bool:
+    """Whether Headgate starts and stops the work of a workload, and so sees by itself when it has stopped."""
+    return is_job(workload.owner) or is_variant(workload) or _kind_made_for(workload) is not None
+
+
+def job_of(state: State, workload: Workload) -> JobRecord | None:
+    """The job that owns a workload, when the state has it."""
+    named = _job_named(workload)
+    if named is None:
+        return None
+    key, uid = named
+    record = state.jobs.get(key)
+    return record if record is not None and record.job.uid == uid else None
+
+
+def owner_uid(workload: Workload) -> str:
+    """The uid of the Job that a workload was made for; "" when it was made for none."""
+    named = _job_named(workload)
+    return named[1] if named is not None else ""
+
+
+def unknown_job(state: State, workload: Workload) -> tuple[JobKey, str] | None:
+    """Key and uid of the Job that a workload was made for, when the state has no such Job, nor the proof of its end."""
+    named = _job_named(workload)
+    if named is None or workload.owner_gone or job_of(state, workload) is not None:
+        return None
+    return named
+
+
+def is_gone(state: State, workload: Workload) -> bool:
+    """Whether the Job that a workload was made for is proved to be no more."""
+    return workload.owner_gone and _job_named(workload) is not None and job_of(state, workload) is None
+
+
+def _job_named(workload: Workload) -> tuple[JobKey, str] | None:
+    namespace, owner = split_key(workload.key)[0], workload.owner
+    if owner is not None:
+        return (job_kinds.owner_key(namespace, owner), owner.uid) if is_job(owner) else None
+    kind = _kind_made_for(workload)
+    if kind is None:
+        return None
+    return kind.ref(namespace, workload.annotations[_OWNER_NAME]).key, workload.labels[JOB_UID]
+
+
+def _kind_made_for(workload: Workload) -> JobKind | None:
+    """
+    The kind of job that a workload without an owner says itself it was made for: that has been deleted without it.
+
+    The label alone does not say it: any job has a uid, and only of known kinds can the API server be asked here.
+    """
+    if workload.owner is not None or not workload.labels.get(JOB_UID) or not workload.annotations.get(_OWNER_NAME):
+        return None
+    return job_kinds.of_gvk(workload.annotations.get(_OWNER_GVK, ""))

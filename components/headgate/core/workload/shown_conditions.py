@@ -1,0 +1,47 @@
+"""
+Which conditions that a Workload's object shows may have been written by others.
+
+The fold and the informer bridge ask `differing`: only what may be foreign becomes a fact, and is kept in
+`Workload.shown`. Whether it certainly is foreign depends on what Headgate has yet to write, and is decided where
+statuses are known (`headgate.core.status.foreign_conditions`).
+"""
+
+from headgate.core.kubernetes import conditions
+from headgate.core.state.tables import HOLDS_QUOTA, Stage, Workload
+from headgate.events.objects import Condition, ShownConditions
+
+
+def differing(workload: Workload, shown: ShownConditions | None) -> ShownConditions | None:
+    """What of an object's conditions may be somebody else's; None where it is what the state says, or older."""
+    if shown is None or workload.stage is Stage.FINISHED or shown.version <= workload.applied_version:
+        return None
+    return shown if _differs(workload, shown) else None
+
+
+def _differs(workload: Workload, shown: ShownConditions) -> bool:
+    return gave_back(workload, shown) or evicts(workload, shown) or requeues(workload, shown) is not None
+
+
+def gave_back(workload: Workload, shown: ShownConditions) -> bool:
+    """Whether an object shows that the quota which a workload holds was given back."""
+    reserved = shown.quota_reserved
+    return workload.stage in HOLDS_QUOTA and workload.admission is not None and _is(reserved, "False")
+
+
+def evicts(workload: Workload, shown: ShownConditions) -> bool:
+    """Whether an object shows an eviction that the state does not have."""
+    return _is(shown.evicted, "True") and not conditions.is_true(workload.conditions, conditions.EVICTED)
+
+
+def requeues(workload: Workload, shown: ShownConditions) -> Condition | None:
+    """The Requeued condition of an object where it says other than the state; None where it says nothing new."""
+    before = conditions.find(workload.conditions, conditions.REQUEUED)
+    after = shown.requeued
+    if after is None or after.status == "Unknown" or (before is not None and before.status == after.status):
+        return None
+    # That a workload may queue which nothing keeps from it is no news.
+    return after if before is not None or after.status == "False" else None
+
+
+def _is(condition: Condition | None, status: str) -> bool:
+    return condition is not None and condition.status == status

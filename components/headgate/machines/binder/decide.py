@@ -1,0 +1,129 @@
+"""
+The binder's machine: what was decided appears in the API server.
+
+It has seven tasks, each in a module of its own: Workload statuses (`workload_statuses`), `spec.active: false` for
+workloads that were evicted for good (`deactivations`), the statuses of ClusterQueues and LocalQueues
+(`queue_statuses`), finalizers (`finalizers`), the end of what was kept long enough (`retention`), nodes for the pods
+that Headgate schedules itself (`pod_placement`), and Kubernetes Events (`events`). Beside them `set_aside` tells of
+objects in quarantine. This module hands stimuli to them and puts what comes back into one commit.
+
+All but the Events follow from the folded state, so a binder that starts anew finds what is left to do; each call bears
+repetition. Events tell what happens while the binder leads, and nothing of before.
+"""
+
+from typing import Final
+
+from headgate.core.engine.budget import Load
+from headgate.core.fold.quarantine import about_event, is_about_aside
+from headgate.core.machine.contract import (
+    Append,
+    Changed,
+    Command,
+    Committed,
+    Completed,
+    Listed,
+    Progressed,
+    Resumed,
+    Settled,
+    Stimulus,
+    WakeAt,
+)
+from headgate.core.state.tables import State
+from headgate.events.base import Producer
+from headgate.events.commit import Position
+from headgate.events.ids import UnixMs
+from headgate.events.registry import Event
+from headgate.machines.binder.deactivations import Deactivations
+from headgate.machines.binder.events import Events, Told
+from headgate.machines.binder.finalizers import Finalizers
+from headgate.machines.binder.pod_placement import PodPlacement
+from headgate.machines.binder.queue_statuses import QueueStatuses
+from headgate.machines.binder.retention import Retention
+from headgate.machines.binder.set_aside import SetAside
+from headgate.machines.binder.workload_statuses import WorkloadStatuses
+
+EVENTS_MAX: Final = 2000
+"""The most events of one commit. The rest follows in the next."""
+
+
+class Binder:
+    """The machine of the binder. See the module's text."""
+
+    def __init__(self, state: State, told: Told = "summary") -> None:
+        self.state = state
+        self._effects: list[Event] = []
+        load = Load()
+        self._finalizers = Finalizers(state)
+        self._workloads = WorkloadStatuses(state, load, self._finalizers)
+        self._deactivations = Deactivations(state)
+        self._queues = QueueStatuses(state, load)
+        self._retention = Retention(state)
+        self._pods = PodPlacement(state)
+        self.events = Events(state, load, told)
+        self._set_aside = SetAside(state, told)
+
+    def decide(self, stimulus: Stimulus) -> list[Command]:
+        """The commands that follow from a stimulus."""
+        match stimulus:
+            case Committed():
+                commit = stimulus.logged.commit
+                for index, event in enumerate(commit.events):
+                    if is_about_aside(self.state, event, Producer.BINDER):
+                        # It may be over, or be gone by its finalizer alone.
+                        self._set_aside.on_event(event)
+                        continue
+                    with about_event(event):
+                        self._workloads.on_event(event)
+                        self._deactivations.on_event(event)
+                        self._queues.on_event(event)
+                        self._finalizers.on_event(event)
+                        self._retention.on_event(event)
+                        self._pods.on_event(event)
+                        self._set_aside.on_event(event)
+                        self.events.on_event(event, Position(stimulus.logged.seq, index), commit.time_ms)
+                return []
+            case Completed():
+                done_with = self._finalizers.on_completed(stimulus)
+                if done_with is not None:
+                    self._workloads.on_finalizer(done_with, self._effects)
+                self._workloads.on_completed(stimulus, self._effects)
+                self._deactivations.on_completed(stimulus)
+                self._queues.on_completed(stimulus)
+                self._retention.on_completed(stimulus)
+                self.events.on_completed(stimulus)
+                self._set_aside.on_completed(stimulus)
+                self._pods.on_completed(stimulus, self._effects)
+                return []
+            case Settled():
+                return self._settle(stimulus.now_ms)
+            case Listed() | Changed() | Resumed() | Progressed():
+                return []
+
+    def _settle(self, now_ms: UnixMs) -> list[Command]:
+        events = self._effects[:EVENTS_MAX]
+        del self._effects[:EVENTS_MAX]
+        calls: list[Command] = []
+        wakes = (
+            self._workloads.settle(now_ms, calls),
+            self._deactivations.settle(now_ms, calls),
+            self._finalizers.settle(now_ms, calls),
+            self._queues.settle(now_ms, calls),
+            self._retention.settle(now_ms, calls),
+            self._pods.settle(now_ms, EVENTS_MAX - len(events), events, calls),
+            self._tell(now_ms, calls),
+        )
+        self._set_aside.settle(calls)
+        commands: list[Command] = []
+        if events:
+            commands.append(Append(events=tuple(events), decided_at=self.state.position))
+        commands.extend(calls)
+        due = [wake for wake in wakes if wake is not None]
+        if due:
+            commands.append(WakeAt(min(due)))
+        return commands
+
+    def _tell(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
+        for deleted in self._retention.deleted:
+            self.events.on_deleted(deleted, now_ms)
+        self._retention.deleted.clear()
+        return self.events.settle(now_ms, calls)

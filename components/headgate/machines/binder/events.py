@@ -1,0 +1,475 @@
+"""
+The binder's Kubernetes Events: what `kubectl describe` shows under a Workload and a Job, in Kueue's words.
+
+Events are for people who look at one object, and each costs the API server a quarter of an admission. So they are
+derived from the log as it is folded, and bounded three ways. What is told: `summary` leaves out what the conditions say
+anyway or another Event implies (QuotaReserved before Admitted in one breath, CreatedWorkload, FinishedWorkload), `all`
+is what Kueue writes, `off` is nothing. How often: the same reason about the same object once in REPEAT_MS, and why a
+workload waits only when it still waits after DELAY_MS. How many: a budget that shrinks under load; of what waits for it
+at most WAITING_MAX are kept, the newest, and `dropped` counts the others.
+
+What happens again is counted, as Kubernetes' recorders do: Events of one reason about one object, each within SERIES_MS
+of the one before, are one Event with a series. It keeps its first note; its count is brought up to date at the second
+time and then each REFRESH_MS.
+
+An Event's name is that of its object and the position of what it tells in the log, so that a repeated one is answered
+409 and stays the one it was. Positions from before this binder led are not told: a restart writes no Event again. What
+the API server refuses is left: nothing depends on an Event.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final, Literal, NamedTuple, assert_never
+
+import msgspec
+
+from headgate.core.api.job_kinds import kind_of, shown_name
+from headgate.core.engine.budget import Budget, BudgetSettings, Load
+from headgate.core.kubernetes import conditions
+from headgate.core.machine.api_results import is_success
+from headgate.core.machine.contract import MERGE_PATCH, Call, Command, Completed
+from headgate.core.preemption import preempted_event_message, preemptor_event_message
+from headgate.core.state.tables import PENDING, Stage, State, Workload
+from headgate.core.status import event_messages
+from headgate.core.status.event_messages import JOB_KEPT, WORKLOAD_KEPT
+from headgate.core.status.rendering import API_VERSION, Json
+from headgate.core.workload.concurrent_admission import NO_VARIANT, VARIANT_EVICTED
+from headgate.core.workload.owners import is_job, job_key, owner_uid
+from headgate.core.workload.slices import SLICE_REPLACED
+from headgate.core.workload.unadmitted_reasons import shown_reason
+from headgate.core.workload.variants import GATE
+from headgate.events import decisions, effects, facts, queueing
+from headgate.events.commit import Position
+from headgate.events.ids import JobKey, JobRef, UnixMs, WorkloadKey, split_key
+from headgate.events.registry import Event
+from headgate.machines.binder.retention import Deleted
+
+Told = Literal["off", "summary", "all"]
+"""How much is told."""
+
+WAITING_MAX: Final = 500
+"""The most Events that wait for the budget. Beyond it the oldest are dropped."""
+
+SAID_MAX: Final = 10_000
+"""How many reasons about objects are remembered, so that they are not repeated."""
+
+DELAY_MS: Final = 1_000
+"""How long a workload has waited before an Event says why."""
+
+REPEAT_MS: Final = 300_000
+"""How long a reason to wait stands before another Event tells it again."""
+
+SERIES_MS: Final = 360_000
+"""How long after the last time the same belongs to a series still: that of Kubernetes' recorders."""
+
+REFRESH_MS: Final = 10_000
+"""How often the count of a series is written at most, after the second time."""
+
+SERIES_MAX: Final = 10_000
+"""How many Events are remembered that may become a series."""
+
+CALLS_MAX: Final = 16
+"""The most Events that are being created at a time."""
+
+BUDGETS: Final = {
+    "off": BudgetSettings(rate_max=1, rate_min=1, burst=1),
+    "summary": BudgetSettings(rate_max=20, rate_min=0.5, burst=100),
+    "all": BudgetSettings(rate_max=100, rate_min=5, burst=500),
+}
+
+_TOLD_EACH_TIME: Final = frozenset({"UpdatedAdmissionCheck", "CreatedVariant", "DeletedVariant"})
+"""Reasons whose notes say something else each time."""
+
+_DEACTIVATED: Final = "The workload is deactivated"
+_COMPONENT: Final = "headgate"
+_NAME_LEN_MAX: Final = 253
+_AFTERWARDS: Final = 99
+"""The number of an Event about what was done after a position, behind those about what stands there."""
+
+
+class Telling(NamedTuple):
+    """One Event to create."""
+
+    kind: str
+    key: str
+    uid: str
+    type: Literal["Normal", "Warning"]
+    reason: str
+    note: str
+    at: Position
+    at_ms: UnixMs
+    due_ms: UnixMs
+    nth: int = 0
+    """Of those about the same position."""
+    api_version: str = API_VERSION
+    """The API group and version of `kind`."""
+
+
+class _Series(msgspec.Struct):
+    """An Event that was created, how often it has happened since, and what of that is written."""
+
+    path: str
+    count: int
+    last_ms: UnixMs
+    written: int = 1
+    due_ms: UnixMs = UnixMs(0)
+
+
+_What = tuple[str, str, str]
+"""What one series is of: uid of the object, type, reason."""
+
+
+class Events:
+    """The Events that are still to be created. The binder's machine hands on what concerns them."""
+
+    def __init__(self, state: State, load: Load, told: Told) -> None:
+        self.dropped = 0
+        """Events that were never created because too many were waiting."""
+        self._state = state
+        self._told = told
+        self._budget = Budget(BUDGETS[told], load)
+        self._waiting: deque[Telling] = deque()
+        self._calls: dict[str, None] = {}
+        self._said: OrderedDict[tuple[str, str], UnixMs] = OrderedDict()
+        self._series: OrderedDict[_What, _Series] = OrderedDict()
+        """By what it is of, the one that happened last at the end."""
+        self._grown: dict[_What, None] = {}
+        """Those whose count is to be written."""
+        self._patches: dict[str, _What] = {}
+
+    def on_event(self, event: Event, at: Position, at_ms: UnixMs) -> None:
+        """Derive what is to be told about something that has just been folded."""
+        if self._told == "off":
+            return
+        for nth, told in enumerate(self._derive(event, at, at_ms)):
+            self._wait(told._replace(nth=nth))
+
+    def _wait(self, told: Telling) -> None:
+        if len(self._waiting) >= WAITING_MAX:
+            self._waiting.popleft()
+            self.dropped += 1
+        self._waiting.append(told)
+
+    def on_deleted(self, deleted: Deleted, now_ms: UnixMs) -> None:
+        """An object was kept for as long as it had to be. Its deletion has no position but where the log is now."""
+        if self._told == "off":
+            return
+        at = Position(self._state.position)
+        if deleted.what == "job":
+            told = _about_job(JobKey(deleted.key), deleted.uid, "Deleted", JOB_KEPT, at, now_ms)
+        else:
+            told = Telling("Workload", deleted.key, deleted.uid, "Normal", "Deleted", WORKLOAD_KEPT, at, now_ms, now_ms)
+        self._wait(told._replace(nth=_AFTERWARDS))
+
+    def on_completed(self, completed: Completed) -> None:
+        """Created, there already, or refused: it is over."""
+        self._calls.pop(completed.call_id, None)
+        what = self._patches.pop(completed.call_id, None)
+        if what is not None and not is_success(completed):
+            # It has expired: what happens again is told anew.
+            self._series.pop(what, None)
+            self._grown.pop(what, None)
+
+    def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
+        """Create and count what the budget allows. Returns when to look again."""
+        counted_at = self._count(now_ms, calls)
+        created_at = self._create(now_ms, calls)
+        return min((at_ms for at_ms in (counted_at, created_at) if at_ms is not None), default=None)
+
+    def _count(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
+        """Bring the counts of series up to date. Returns when to look again."""
+        for what in list(self._grown):
+            series = self._series[what]
+            if series.due_ms > now_ms:
+                continue
+            if len(self._calls) >= CALLS_MAX:
+                return None
+            if not self._budget.take(now_ms):
+                return self._budget.ready_at(now_ms)
+            del self._grown[what]
+            series.written, series.due_ms = series.count, UnixMs(now_ms + REFRESH_MS)
+            call = _recount(series)
+            self._calls[call.id], self._patches[call.id] = None, what
+            calls.append(call)
+        return min((self._series[what].due_ms for what in self._grown), default=None)
+
+    def _belongs_to_series(self, told: Telling, now_ms: UnixMs) -> bool:
+        """Whether something has happened before, lately; it is counted then. What is new may become a series."""
+        if told.due_ms != told.at_ms or told.reason in _TOLD_EACH_TIME:
+            # So is why a workload waits, for its numbers change.
+            return False
+        what = (told.uid, told.type, told.reason)
+        series = self._series.get(what)
+        if series is None or now_ms > series.last_ms + SERIES_MS:
+            self._grown.pop(what, None)
+            self._series.pop(what, None)
+            self._series[what] = _Series(path=_path(told), count=1, last_ms=now_ms)
+            while len(self._series) > SERIES_MAX:
+                oldest, _ = self._series.popitem(last=False)
+                self._grown.pop(oldest, None)
+            return False
+        series.count, series.last_ms = series.count + 1, now_ms
+        self._series.move_to_end(what)
+        self._grown[what] = None
+        return True
+
+    def _create(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
+        """Create Events. Returns when to look again."""
+        while self._waiting and len(self._calls) < CALLS_MAX:
+            told = self._waiting[0]
+            if told.due_ms > now_ms:
+                return told.due_ms
+            if self._is_over(told, now_ms):
+                self._waiting.popleft()
+                continue
+            if self._budget.ready_at(now_ms) > now_ms:
+                return self._budget.ready_at(now_ms)
+            self._waiting.popleft()
+            if self._belongs_to_series(told, now_ms):
+                continue
+            self._budget.take(now_ms)
+            self._remember(told, now_ms)
+            call = _call(told)
+            self._calls[call.id] = None
+            calls.append(call)
+        return None
+
+    # --- what is worth telling --------------------------------------------------------------------------------------
+
+    def _is_over(self, told: Telling, now_ms: UnixMs) -> bool:
+        """Whether a reason to wait no longer stands, or was told lately."""
+        if told.kind != "Workload" or told.type != "Warning" or told.due_ms == told.at_ms:
+            return False
+        workload = self._state.workloads.get(WorkloadKey(told.key))
+        if workload is None or workload.uid != told.uid or workload.stage not in PENDING:
+            return True
+        said_ms = self._said.get((told.uid, told.reason))
+        return said_ms is not None and now_ms < said_ms + REPEAT_MS
+
+    def _remember(self, told: Telling, now_ms: UnixMs) -> None:
+        if told.due_ms != told.at_ms:
+            self._say((told.uid, told.reason), now_ms)
+
+    def _say(self, what: tuple[str, str], now_ms: UnixMs) -> None:
+        self._said[what] = now_ms
+        self._said.move_to_end(what)
+        if len(self._said) > SAID_MAX:
+            self._said.popitem(last=False)
+
+    # --- what the log says ------------------------------------------------------------------------------------------
+
+    def _derive(self, event: Event, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
+        match event:
+            case effects.WorkloadCreated():
+                if self._told == "all":
+                    note = f"Created Workload: {event.workload}"
+                    yield _about_job(event.job, event.job_uid, "CreatedWorkload", note, at, at_ms)
+            case effects.WorkloadCreateRejected():
+                about = _about_job(event.job, event.job_uid, "ErrWorkloadCompose", event.message, at, at_ms)
+                yield about._replace(type="Warning")
+            case effects.VariantChanged():
+                yield from self._about_variant(event, at, at_ms)
+            case effects.JobStarted():
+                workload = self._state.workloads.get(event.workload)
+                queue = workload.cluster_queue if workload is not None else ""
+                note = f"Admitted by clusterQueue {queue}"
+                yield _about_job(event.job, event.job_uid, "Started", note, at, at_ms)
+            case effects.JobStopped():
+                yield _about_job(event.job, event.job_uid, "Stopped", self._why_stopped(event), at, at_ms)
+            case _:
+                key: WorkloadKey | None = getattr(event, "workload", None)
+                workload = self._state.workloads.get(key) if key else None
+                if workload is not None and workload.uid == getattr(event, "uid", ""):
+                    yield from self._about_workload(event, workload, at, at_ms)
+
+    def _about_variant(self, event: effects.VariantChanged, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
+        """Kueue tells of a variant that was made or deleted about its parent."""
+        its_own = Telling("Workload", event.variant, event.uid, "Normal", "", "", at, at_ms, at_ms)
+        of_parent = its_own._replace(key=event.parent, uid=event.parent_uid)
+        match event.change:
+            case "created":
+                if self._told == "all":
+                    yield of_parent._replace(
+                        reason="CreatedVariant", note=f'Variant Workload "{event.variant}" created'
+                    )
+            case "deleted":
+                note = f'Variant Workload "{event.variant}" deleted; flavor "{event.flavor}" no longer in ClusterQueue'
+                yield of_parent._replace(reason="DeletedVariant", note=note)
+            case "activated":
+                yield its_own._replace(reason="ActivatedVariant", note=f"Variant Workload activated due to {event.why}")
+            case "deactivated":
+                yield its_own._replace(
+                    reason="DeactivatedVariant", note=f"Variant Workload deactivated due to {event.why}"
+                )
+            case _:
+                assert_never(event.change)
+
+    def _why_stopped(self, event: effects.JobStopped) -> str:
+        """Kueue's words: those of the eviction, else of why the Job may not run."""
+        workload = self._state.workloads.get(event.workload)
+        evicted = conditions.find(workload.conditions, conditions.EVICTED) if workload is not None else None
+        if evicted is not None and event.reason == "WorkloadEvicted":
+            return evicted.message
+        return {"WorkloadDeleted": "Workload is deleted", "NoMatchingWorkload": "No matching Workload"}.get(
+            event.reason, "Not admitted by cluster queue"
+        )
+
+    def _about_workload(self, event: Event, workload: Workload, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
+        def normal(reason: str, note: str) -> Telling:
+            return Telling("Workload", workload.key, workload.uid, "Normal", reason, note, at, at_ms, at_ms)
+
+        def warning(reason: str, note: str, delay_ms: int = 0) -> Telling:
+            return normal(reason, note)._replace(type="Warning", due_ms=UnixMs(at_ms + delay_ms))
+
+        match event:
+            case facts.WorkloadObserved() if workload.stage is Stage.RESERVED:
+                yield from self._about_checks(workload, at, at_ms)
+            case decisions.QuotaReserved():
+                if self._told == "all" or event.checks:
+                    yield normal("QuotaReserved", event_messages.quota_reserved(workload, event, at_ms))
+            case decisions.WorkloadAdmitted():
+                yield normal("Admitted", event_messages.admitted(workload, event, at_ms))
+            case decisions.WorkloadSkipped() if event.status != "nominated":
+                reason = shown_reason(self._state.configuration, event.reason)
+                yield warning(reason, event.message, 1 if self._told == "all" else DELAY_MS)
+            case queueing.WorkloadParked() if event.reason == "AdmissionGated":
+                yield normal("AdmissionGated", "Workload a" + event.message.removeprefix("A"))
+            case queueing.WorkloadQueued() if self._told == "all":
+                reserved = conditions.find(workload.conditions, conditions.QUOTA_RESERVED)
+                if reserved is not None and reserved.message == conditions.GATE_CLEARED:
+                    yield normal("AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
+            case queueing.DeadlinePassed() if event.deadline == "MaximumExecutionTime":
+                allowed_s = workload.spec.maximum_execution_time_seconds
+                yield warning("MaximumExecutionTimeExceeded", f"The maximum execution time ({allowed_s}s) exceeded")
+            case queueing.PreemptionGateOpened() if self._told == "all" and event.gate == GATE:
+                note = f'Opened preemption gate for variant workload "{workload.key}"'
+                yield normal("PreemptionUngatedVariant", note)
+            case queueing.WorkloadEvicted() if event.reason in (VARIANT_EVICTED, NO_VARIANT):
+                # Kueue tells of the variant's eviction only.
+                return
+            case queueing.WorkloadEvicted() if workload.admission is not None:
+                if event.underlying_cause == "AdmissionCheck":
+                    yield warning("AdmissionCheckRejected", event.message.replace(_DEACTIVATED, "Deactivated", 1))
+                yield normal(event_messages.evicted_reason(event), event.message)
+            case decisions.WorkloadPreempted():
+                yield from self._about_preemption(event, workload, at, at_ms)
+            case decisions.WorkloadMigrated():
+                yield normal(event_messages.MIGRATED, event.message)
+            case decisions.WorkloadReplaced():
+                yield normal(SLICE_REPLACED, event.message)
+            case queueing.WorkloadFinished() if self._told == "all" and is_job(workload.owner):
+                note = f"Workload '{workload.key}' is declared finished"
+                yield _about_owner(workload, "FinishedWorkload", note, at, at_ms)
+            case _:
+                pass
+
+    def _about_checks(self, workload: Workload, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
+        """What pending checks say while a Job waits for them, about the Job; Kueue repeats it, here it is news once."""
+        owner, note = workload.owner, event_messages.checks_pending(workload)
+        if not note or owner is None or not is_job(owner):
+            return
+        said_ms = self._said.get((owner.uid, note))
+        if said_ms is None or at_ms >= said_ms + REPEAT_MS:
+            self._say((owner.uid, note), at_ms)
+            yield _about_owner(workload, "UpdatedAdmissionCheck", note, at, at_ms)
+
+    def _about_preemption(
+        self, event: decisions.WorkloadPreempted, victim: Workload, at: Position, at_ms: UnixMs
+    ) -> Iterator[Telling]:
+        """What Kueue tells of a preemption: about the preempted workload, and about the one that takes its place."""
+        preempted = event_messages.PREEMPTED
+        about = Telling("Workload", victim.key, victim.uid, "Normal", preempted, event.message, at, at_ms, at_ms)
+        if self._told == "all":
+            yield about._replace(reason=event_messages.EVICTED_BY_PREEMPTION)
+        preemptor = self._state.workloads.get(event.preemptor)
+        if preemptor is None or preemptor.uid != event.preemptor_uid:
+            yield about
+            return
+        configuration = self._state.configuration
+        yield about._replace(note=preempted_event_message(event.message, preemptor, victim, configuration))
+        note = preemptor_event_message(preemptor, victim, event.cluster_queue, configuration)
+        yield about._replace(key=preemptor.key, uid=preemptor.uid, reason=event_messages.PREEMPTED_WORKLOAD, note=note)
+
+
+def _about_job(job: JobKey, uid: str, reason: str, note: str, at: Position, at_ms: UnixMs) -> Telling:
+    told = Telling(JobRef.parse(job).kind, shown_name(job), uid, "Normal", reason, note, at, at_ms, at_ms)
+    return told._replace(api_version=kind_of(job).api_version)
+
+
+def _about_owner(workload: Workload, reason: str, note: str, at: Position, at_ms: UnixMs) -> Telling:
+    job = job_key(workload)
+    assert job is not None
+    return _about_job(job, owner_uid(workload), reason, note, at, at_ms)
+
+
+def _name(told: Telling) -> str:
+    suffix = f".{told.at.seq:x}.{told.at.index:x}" + (f".{told.nth}" if told.nth else "")
+    return split_key(told.key)[1][: _NAME_LEN_MAX - len(suffix)] + suffix
+
+
+def _path(told: Telling) -> str:
+    return f"/apis/events.k8s.io/v1/namespaces/{split_key(told.key)[0]}/events/{_name(told)}"
+
+
+def _recount(series: _Series) -> Call:
+    body = {"series": {"count": series.count, "lastObservedTime": _micro_time(series.last_ms)}}
+    call_id = f"series/{series.path}"
+    return Call(id=call_id, method="PATCH", path=series.path, body=body, content_type=MERGE_PATCH, lane=series.path)
+
+
+def _micro_time(at_ms: UnixMs) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+_API_VERSIONS: Final = {
+    "Pod": "v1",
+    "Node": "v1",
+    "Namespace": "v1",
+    "LimitRange": "v1",
+    "PriorityClass": "scheduling.k8s.io/v1",
+    "RuntimeClass": "node.k8s.io/v1",
+}
+"""Of the kinds that are not Kueue's."""
+
+
+def quarantined_event(kind: str, key: str, uid: str, note: str, at: Position, at_ms: UnixMs) -> Call:
+    """The Event that an object has been set aside. That of a cluster-scoped object stands in the namespace default."""
+    told = Telling(kind, key, uid, "Warning", "Quarantined", note, at, at_ms, at_ms)
+    told = told._replace(api_version=_API_VERSIONS.get(kind, API_VERSION))
+    if kind == "Job":
+        told = _about_job(JobKey(key), uid, "Quarantined", note, at, at_ms)._replace(type="Warning")
+    call = _call(told._replace(nth=_AFTERWARDS))
+    namespace = split_key(told.key)[0]
+    body: Json = call.body
+    if not namespace:
+        del body["regarding"]["namespace"]
+        body["metadata"]["namespace"] = "default"
+        call = msgspec.structs.replace(call, path="/apis/events.k8s.io/v1/namespaces/default/events")
+    return msgspec.structs.replace(call, id=f"quarantined/{kind}/{key}")
+
+
+def _call(told: Telling) -> Call:
+    namespace, name = split_key(told.key)
+    body: Json = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": namespace, "name": _name(told)},
+        "eventTime": _micro_time(told.at_ms),
+        "reportingController": _COMPONENT,
+        "reportingInstance": f"{_COMPONENT}-binder",
+        "action": told.reason,
+        "reason": told.reason,
+        "type": told.type,
+        "note": event_messages.cut(told.note),
+        "regarding": {
+            "apiVersion": told.api_version,
+            "kind": told.kind,
+            "namespace": namespace,
+            "name": name,
+            "uid": told.uid,
+        },
+    }
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    # What counts it, if it happens again, must not come before it.
+    return Call(id=f"event/{told.at}.{told.nth}", method="POST", path=path, body=body, lane=_path(told))

@@ -1,0 +1,210 @@
+"""
+The binder's fourth task: pods whose scheduler is `headgate` get a node.
+
+First the choice, then the act: a pod that waits is placed on the first node that it fits on
+(`headgate.core.placement.node_info`), which is an event; when that is folded, the API server is asked to bind it. Room
+counts as taken from the choice on.
+
+Pods that fit nowhere wait by kind and cost nothing until a node or pod changes. A pod whose binding was refused waits
+longer each time before it is placed anew.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+
+from headgate.core.api.decoding import SCHEDULER_NAME
+from headgate.core.engine.work_queue import backoff_ms
+from headgate.core.fold.quarantine import is_aside
+from headgate.core.machine.api_results import CONFLICT, Refusal, is_success, refusal
+from headgate.core.machine.contract import Call, Command, Completed
+from headgate.core.placement.node_info import Ask, Room, ask_of
+from headgate.core.state.attribution import about
+from headgate.core.state.tables import PodRecord, State
+from headgate.events import decisions, effects, facts
+from headgate.events.base import Producer
+from headgate.events.ids import PodKey, Uid, UnixMs, split_key
+from headgate.events.registry import Event
+
+BINDINGS_MAX: Final = 256
+"""The most bindings under way at a time."""
+
+
+class _Binding(msgspec.Struct, frozen=True):
+    pod: PodKey
+    uid: Uid
+    node: str
+
+
+class PodPlacement:
+    """The working set of pods to place and to bind. The binder's machine hands on what concerns them."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._room = Room()
+        self._kind_of: dict[PodKey, Ask] = {}
+        self._waiting: dict[Ask, OrderedDict[PodKey, None]] = {}
+        self._look = False
+        self._to_bind: OrderedDict[PodKey, None] = OrderedDict()
+        self._bindings: dict[str, _Binding] = {}
+        self._busy: dict[PodKey, None] = {}
+        self._refused: list[PodKey] = []
+        self._retry_at: dict[PodKey, UnixMs] = {}
+        for name in state.nodes:
+            with about("Node", name):
+                self._observe_node(name)
+        for key in state.pods:
+            with about("Pod", key):
+                self._refresh(key)
+
+    # --- what the log says -----------------------------------------------------------------------------------------
+
+    def on_event(self, event: Event) -> None:
+        """Note what may let a pod be placed or bound."""
+        match event:
+            case facts.NodeObserved() | facts.NodeDeleted():
+                self._observe_node(event.name)
+                self._look = True
+            case facts.PodObserved() | facts.PodDeleted() | decisions.PodPlaced():
+                self._refresh(event.pod)
+            case effects.PodBound():
+                self._busy.pop(event.pod, None)
+                self._refresh(event.pod)
+            case effects.PodBindRejected():
+                self._busy.pop(event.pod, None)
+                self._refused.append(event.pod)
+                self._refresh(event.pod)
+            case _:
+                pass
+
+    def _observe_node(self, name: str) -> None:
+        """Nothing is placed on a node that is set aside."""
+        aside = is_aside(self._state, "Node", name, Producer.BINDER)
+        self._room.observe_node(name, None if aside else self._state.nodes.get(name))
+
+    def _refresh(self, key: PodKey) -> None:
+        """Bring room and working sets up to a pod's record."""
+        record = self._state.pods.get(key) if not is_aside(self._state, "Pod", key, Producer.BINDER) else None
+        if self._room.observe_pod(key, record):
+            self._look = True
+        self._wait_no_more(key)
+        if record is None:
+            self._retry_at.pop(key, None)
+            return
+        if record.pod.spec.scheduler_name != SCHEDULER_NAME or record.bound or record.pod.deleting:
+            return
+        if record.placed:
+            self._to_bind[key] = None
+        elif not record.pod.spec.scheduling_gates:
+            kind = self._kind_of[key] = ask_of(record.pod.spec)
+            self._waiting.setdefault(kind, OrderedDict())[key] = None
+            self._look = True
+
+    def _wait_no_more(self, key: PodKey) -> None:
+        kind = self._kind_of.pop(key, None)
+        if kind is None:
+            return
+        pods = self._waiting[kind]
+        del pods[key]
+        if not pods:
+            del self._waiting[kind]
+
+    # --- placing ---------------------------------------------------------------------------------------------------
+
+    def settle(self, now_ms: UnixMs, room_for: int, out: list[Event], calls: list[Command]) -> UnixMs | None:
+        """
+        Place at most `room_for` pods (into `out`) and bind those that were placed.
+
+        Returns when to look again.
+        """
+        self._back_off(now_ms)
+        if self._look and self._state.synced:
+            self._look = self._place(room_for, out)
+        while self._to_bind and len(self._bindings) < BINDINGS_MAX:
+            key = self._to_bind.popitem(last=False)[0]
+            with about("Pod", key):
+                self._bind(key, calls)
+        return min(self._retry_at.values(), default=None)
+
+    def _back_off(self, now_ms: UnixMs) -> None:
+        for key in self._refused:
+            record = self._state.pods.get(key)
+            if record is not None:
+                self._retry_at[key] = UnixMs(now_ms + backoff_ms(record.refusals, key))
+        self._refused.clear()
+        for key in [key for key, at_ms in self._retry_at.items() if at_ms <= now_ms]:
+            del self._retry_at[key]
+            self._look = True
+
+    def _place(self, room_for: int, out: list[Event]) -> bool:
+        """Place what fits, kind by kind. True when there was no room for more events."""
+        for kind, pods in list(self._waiting.items()):
+            placed: list[PodKey] = []
+            for key in pods:
+                if key in self._retry_at:
+                    continue
+                if len(placed) >= room_for:
+                    break
+                record = self._state.pods[key]
+                with about("Pod", key):
+                    node = self._room.first_fit(record.pod.spec, kind)
+                if not node:
+                    break
+                self._room.hold(key, node, kind)
+                placed.append(key)
+                out.append(decisions.PodPlaced(pod=key, uid=Uid(record.pod.uid), node=node))
+            for key in placed:
+                self._wait_no_more(key)
+            room_for -= len(placed)
+            if room_for == 0:
+                return True
+        return False
+
+    # --- binding ---------------------------------------------------------------------------------------------------
+
+    def _bind(self, key: PodKey, calls: list[Command]) -> None:
+        record = self._state.pods.get(key)
+        if record is None or record.bound or not record.placed or record.pod.deleting or key in self._busy:
+            return
+        call_id = f"bind/{key}"
+        self._busy[key] = None
+        self._bindings[call_id] = _Binding(key, Uid(record.pod.uid), record.placed)
+        calls.append(_binding_call(call_id, key, record))
+
+    def on_completed(self, completed: Completed, out: list[Event]) -> None:
+        """The effect of a binding that has ended. Its pod stays busy until the effect is folded."""
+        binding = self._bindings.pop(completed.call_id, None)
+        if binding is None:
+            return
+        said = refusal(completed)
+        if is_success(completed) or _is_echo(said, binding.node):
+            out.append(effects.PodBound(pod=binding.pod, uid=binding.uid, node=binding.node))
+            return
+        out.append(
+            effects.PodBindRejected(
+                pod=binding.pod,
+                uid=binding.uid,
+                node=binding.node,
+                code=said.code,
+                reason=said.reason,
+                message=said.message,
+            )
+        )
+
+
+def _is_echo(said: Refusal, node: str) -> bool:
+    """Whether a refusal says that the pod is where we want it: the binding was repeated after a crash."""
+    return said.code == CONFLICT and said.message.rstrip(".").endswith(f'already assigned to node "{node}"')
+
+
+def _binding_call(call_id: str, key: PodKey, record: PodRecord) -> Call:
+    namespace, name = split_key(key)
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "namespace": namespace, "uid": record.pod.uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": record.placed},
+    }
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
+    return Call(id=call_id, method="POST", path=path, body=body, lane=key)

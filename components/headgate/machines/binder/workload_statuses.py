@@ -1,0 +1,481 @@
+"""
+The binder's first task: each Workload's status in the API server is the one that the state gives.
+
+Level-triggered: a workload that something happened to is looked at again; when the digest of its status is neither that
+of the last one applied nor of the last one refused, it is written, one write a workload at a time. What happens while a
+write is under way leads to one more write with all of it.
+
+Not every change is worth a write of its own. What somebody acts upon (quota reserved, admitted, released, finished) is
+written at once, and what has happened by then goes with it. An eviction goes with the release that follows it, which
+is soon where a Job has to stop, and is written alone when none has come after WAITING_DELAY_MS: until then nobody but
+Headgate itself, which has it from the log, does anything about it. To an owner that Headgate does not run it is told at
+once. Why a workload waits is for people: it is
+written when it has stood for WAITING_DELAY_MS, so that nobody pays for a wait that ends in the same breath; with the
+same reason only each REPEAT_MS, since the numbers in its message change with every other workload; and within a budget
+that shrinks under load. What a running Job's counters say (PodsReady, reclaimable pods) is read by people and tools,
+while what Headgate itself does about it follows from the log: it is written when it has stood for RUNNING_DELAY_MS,
+within a budget of its own, and goes with the end of a Job that is over before. The last state is always written in the
+end. Of a workload that somebody else has marked finished nothing is written any more.
+
+A conflict (the object was made anew under its name, or the controller of an admission check has answered meanwhile) is
+tried again later with the state of then; any other refusal is final until the status changes, but for one: a
+reservation that was refused is written once more after a status without it, since it may go and not change.
+
+An eviction resets the admission checks, and when the workload has quota again before that was written, the API server
+still has the answers to the reservation before: they would refuse our write for ever. So after a conflict over checks
+the object is read, and what an eviction has reset is taken, at exactly the version that was read: an answer that is
+given meanwhile makes it a conflict again. It is read by a patch that changes nothing, which needs no further right.
+
+The last status of a finished workload is told to the log together with its finalizer, which goes right behind it: so
+the finalizer's going is no fact of its own, and a restart does not ask for it again.
+"""
+
+import heapq
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+
+from headgate.core.engine.budget import Budget, BudgetSettings, Load
+from headgate.core.engine.work_queue import backoff_ms
+from headgate.core.fold.quarantine import QUARANTINED
+from headgate.core.machine.api_results import CONFLICT, INVALID, field_conflicts, is_success, refusal
+from headgate.core.machine.contract import APPLY_PATCH, MERGE_PATCH, Call, Command, Completed
+from headgate.core.state.attribution import about
+from headgate.core.state.tables import PENDING, State, Workload
+from headgate.core.status.rendering import (
+    ADMISSION_MANAGER,
+    Json,
+    answered_checks,
+    applied_digest,
+    apply_query,
+    forces,
+    is_empty,
+    left_behind,
+    removal_patch,
+    status_digest,
+    status_patch,
+    status_path,
+    version_in,
+    without_reservation,
+    workload_status,
+)
+from headgate.core.workload.concurrent_admission import relatives
+from headgate.core.workload.owners import is_run_here, workload_of
+from headgate.core.workload.variants import is_parent
+from headgate.events import decisions, effects, facts, queueing
+from headgate.events.ids import Uid, UnixMs, WorkloadKey
+from headgate.events.objects import WorkloadStatus
+from headgate.events.registry import Event
+from headgate.machines.binder.finalizers import Finalizers
+from headgate.machines.binder.set_aside import lifted
+
+WRITES_MAX: Final = 256
+"""The most writes of Workload statuses under way at a time."""
+
+WAITING_DELAY_MS: Final = 500
+"""How long a workload has waited before why is written."""
+
+RUNNING_DELAY_MS: Final = 2_000
+"""
+How long a Job's counters have stood before what they say is written: longer than the second for which the Job
+controller gathers changes of pods, so that a short Job's PodsReady goes with its end.
+"""
+
+REPEAT_MS: Final = 30_000
+"""How long a reason stands before it is written again with another message."""
+
+WAITING_BUDGET: Final = BudgetSettings(rate_max=50, rate_min=1, burst=100, share=2.0)
+"""Writes of why workloads wait."""
+
+RUNNING_BUDGET: Final = BudgetSettings(rate_max=100, rate_min=4, burst=200)
+"""Writes of what the counters of running Jobs say."""
+
+_URGENT: Final = (
+    queueing.WorkloadReleased,
+    queueing.WorkloadRequeued,
+    queueing.WorkloadFinished,
+    decisions.QuotaReserved,
+    decisions.WorkloadAdmitted,
+    queueing.WorkloadFollowed,
+    queueing.PreemptionGateOpened,
+    decisions.WorkloadReplaced,
+)
+_PATIENT: Final = (
+    facts.WorkloadObserved,
+    facts.WorkloadDeleted,
+    queueing.WorkloadQueued,
+    queueing.WorkloadParked,
+    queueing.WorkloadWoken,
+    queueing.DeadlinePassed,
+    queueing.WorkloadEvicted,
+    decisions.WorkloadSkipped,
+    decisions.WorkloadPreempted,
+    decisions.WorkloadMigrated,
+)
+WORKLOAD_EVENTS: Final = (*_URGENT, *_PATIENT)
+"""The events after which a single workload's record is another one than before."""
+
+
+class _Write(msgspec.Struct, frozen=True):
+    workload: WorkloadKey
+    uid: Uid
+    digest: str
+    status: Json
+    version: int = 0
+    """The version that the object got by it, once it is answered."""
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """Why a workload waits, as it was last written, and when."""
+
+    reason: str
+    at_ms: UnixMs
+
+
+class WorkloadStatuses:
+    """The working set of Workload statuses. The binder's machine hands on what concerns them."""
+
+    def __init__(self, state: State, load: Load, finalizers: Finalizers) -> None:
+        self._state = state
+        self._load = load
+        self._finalizers = finalizers
+        self._budget = Budget(WAITING_BUDGET, load)
+        self._running_budget = Budget(RUNNING_BUDGET, load)
+        self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict()
+        """To be looked at now."""
+        self._news: dict[WorkloadKey, None] = {}
+        """To be looked at when it has stood for a while."""
+        for key, workload in state.workloads.items():
+            (self._news if workload.stage in PENDING else self._dirty)[key] = None
+        self._soon: OrderedDict[WorkloadKey, UnixMs] = OrderedDict()
+        """Those that do not wait for quota, with when to look at them; in that order."""
+        self._counted: dict[WorkloadKey, None] = {}
+        """Those whose Job has been observed, to be looked at when it has stood for a while."""
+        self._running: OrderedDict[WorkloadKey, UnixMs] = OrderedDict()
+        """Those of them that do not wait for quota, with when to look at them; in that order."""
+        self._due: dict[WorkloadKey, UnixMs] = {}
+        """Those that do, with when to say why."""
+        self._line: list[tuple[UnixMs, int, WorkloadKey]] = []
+        """A heap over `_due`; may hold times that no longer count."""
+        self._count = 0
+        self._told: dict[WorkloadKey, _Told] = {}
+        self._writes: dict[str, _Write] = {}
+        self._removals: list[Command] = []
+        self._busy: dict[WorkloadKey, bool] = {}
+        """Workloads with a write under way, and whether another has to follow at once."""
+        self._unreported: dict[WorkloadKey, _Write] = {}
+        """Writes that have succeeded and are told to the log with what becomes of the workload's finalizer."""
+        self._taken: dict[WorkloadKey, str] = {}
+        """
+        Workloads of whose status others hold fields that are ours: the next write takes them.
+
+        With the only resource version at which it may, "" for any.
+        """
+        self._reads: dict[str, WorkloadKey] = {}
+        """Reads under way of workloads whose checks refuse our write."""
+        self._conflicts: dict[WorkloadKey, int] = {}
+        self._retry_at: dict[WorkloadKey, UnixMs] = {}
+        self._to_retry: list[WorkloadKey] = []
+
+    def on_event(self, event: Event) -> None:
+        """Note what may have changed a status."""
+        if isinstance(event, _URGENT):
+            if event.workload in self._busy:
+                self._busy[event.workload] = True
+            self._dirty[event.workload] = None
+        elif isinstance(event, _PATIENT):
+            (self._dirty if self._is_waited_for(event) else self._news)[event.workload] = None
+        elif isinstance(event, effects.StatusApplied):
+            self._conflicts.pop(event.workload, None)
+            if self._busy.pop(event.workload, True):
+                self._dirty[event.workload] = None
+        elif isinstance(event, effects.StatusRejected):
+            self._busy.pop(event.workload, None)
+            self._conflicts.pop(event.workload, None)
+            self._dirty[event.workload] = None
+        elif isinstance(event, facts.JobObserved):
+            # A Job's counters give its Workload's reclaimable pods, and say whether the pods are ready.
+            workload = workload_of(self._state, event.job, event.spec.uid)
+            if workload is not None:
+                self._counted[workload.key] = None
+                self._note_variants(workload.key)
+        elif isinstance(event, facts.ClusterQueueObserved):
+            # With its list of admission checks those of its workloads may have changed.
+            self._news |= self._state.index.holders.get(event.name, {})
+        if isinstance(event, queueing.WorkloadFollowed | facts.WorkloadObserved):
+            self._note_variants(event.workload)
+
+    def _is_waited_for(self, event: Event) -> bool:
+        """Whether an eviction has to be told at once: the owner, whom Headgate does not run, is to stop the work."""
+        if not isinstance(event, queueing.WorkloadEvicted | decisions.WorkloadPreempted):
+            return False
+        workload = self._state.workloads.get(event.workload)
+        return workload is not None and not is_run_here(workload)
+
+    def _note_variants(self, key: WorkloadKey) -> None:
+        """The variants of a workload show whether its pods are ready, as it does."""
+        workload = self._state.workloads.get(key)
+        if workload is not None and is_parent(workload) and self._state.configuration.wait_for_pods_ready is not None:
+            self._news.update((each.key, None) for each in relatives(self._state, workload))
+
+    def on_completed(self, completed: Completed, out: list[Event]) -> None:
+        """The effect of a write that has ended. Its workload stays busy until the effect is folded."""
+        read = self._reads.pop(completed.call_id, None)
+        if read is not None:
+            with about("Workload", read):
+                self._on_read(read, completed)
+        write = self._writes.pop(completed.call_id, None)
+        if write is not None:
+            with about("Workload", write.workload):
+                self._on_written(write, completed, out)
+
+    def _on_written(self, write: _Write, completed: Completed, out: list[Event]) -> None:
+        if is_success(completed):
+            if QUARANTINED.encode() in completed.body:
+                # It is back from quarantine, or nobody would write its status.
+                self._removals.append(lifted(write.workload, write.uid))
+            write = msgspec.structs.replace(write, version=version_in(completed.body))
+            left = left_behind(write.status, completed.body)
+            if left and not completed.call_id.endswith(_REMOVAL):
+                self._remove(write, left)
+                return
+            if self._finalizers.is_busy_with(write.workload):
+                self._unreported[write.workload] = write
+            else:
+                out.append(self._applied(write))
+        elif completed.status == CONFLICT:
+            fields = field_conflicts(completed)
+            if any(not field.startswith(".status.admissionChecks") for field in fields):
+                self._taken[write.workload] = ""
+            elif fields:
+                self._read(write)
+            del self._busy[write.workload]
+            self._to_retry.append(write.workload)
+        else:
+            said = refusal(completed)
+            out.append(
+                effects.StatusRejected(
+                    workload=write.workload,
+                    uid=write.uid,
+                    digest=write.digest,
+                    code=said.code,
+                    reason=said.reason,
+                    message=said.message,
+                )
+            )
+
+    def _read(self, write: _Write) -> None:
+        """Ask what the checks of a workload say, if it may be what an eviction has reset."""
+        workload = self._state.workloads.get(write.workload)
+        if workload is None or not workload.stale_checks:
+            return
+        call_id = f"status/{write.workload}{_READ}"
+        self._reads[call_id] = write.workload
+        self._removals.append(
+            Call(
+                id=call_id,
+                method="PATCH",
+                path=status_path(write.workload),
+                query={"fieldManager": ADMISSION_MANAGER},
+                body=removal_patch(write.uid, ()),
+                content_type=MERGE_PATCH,
+                lane=write.workload,
+            )
+        )
+
+    def _on_read(self, key: WorkloadKey, completed: Completed) -> None:
+        workload = self._state.workloads.get(key)
+        if workload is None or not is_success(completed):
+            return
+        version = version_in(completed.body)
+        others = [each for each in answered_checks(completed.body) if each not in workload.checks]
+        if version and others and all(each in workload.stale_checks for each in others):
+            self._taken[key] = str(version)
+
+    def on_finalizer(self, key: WorkloadKey, out: list[Event]) -> None:
+        """The effect of a write behind which the workload's finalizer was removed: both are told in one event."""
+        if key in self._unreported:
+            out.append(self._applied(self._unreported.pop(key)))
+
+    def _applied(self, write: _Write) -> Event:
+        removed = self._finalizers.has_removed(write.workload, write.uid)
+        return effects.StatusApplied(
+            workload=write.workload,
+            uid=write.uid,
+            digest=write.digest,
+            finalizer_removed=removed,
+            version=write.version,
+        )
+
+    def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
+        """Write what has to be written, as far as there is room for calls. Returns when to look again."""
+        for key in self._to_retry:
+            self._conflicts[key] = self._conflicts.get(key, 0) + 1
+            self._retry_at[key] = UnixMs(now_ms + backoff_ms(self._conflicts[key], key))
+        self._to_retry.clear()
+        for key in [key for key, at_ms in self._retry_at.items() if at_ms <= now_ms]:
+            del self._retry_at[key]
+            self._dirty[key] = None
+        calls += self._removals
+        self._removals.clear()
+        self._sort_news(now_ms)
+        while self._soon and next(iter(self._soon.values())) <= now_ms:
+            self._dirty[self._soon.popitem(last=False)[0]] = None
+        begun = len(self._writes)
+        while self._dirty and len(self._writes) < WRITES_MAX:
+            self._look_at(self._dirty.popitem(last=False)[0], calls, now_ms)
+        self._load.note(now_ms, len(self._writes) - begun, len(self._writes))
+        self._look_at_running(now_ms, calls)
+        self._look_at_waiting(now_ms, calls)
+        soon = list(self._soon.values())[:1]
+        running = [max(due_ms, self._running_budget.ready_at(now_ms)) for due_ms in list(self._running.values())[:1]]
+        return min([*self._retry_at.values(), *soon, *running, *self._next_due(now_ms)], default=None)
+
+    # --- what can wait ---------------------------------------------------------------------------------------------
+
+    def _sort_news(self, now_ms: UnixMs) -> None:
+        for key in self._counted:
+            workload = self._state.workloads.get(key)
+            if workload is not None and workload.stage in PENDING:
+                self._news[key] = None
+            else:
+                self._running.setdefault(key, UnixMs(now_ms + RUNNING_DELAY_MS))
+        self._counted.clear()
+        due_ms = UnixMs(now_ms + WAITING_DELAY_MS)
+        for key in self._news:
+            workload = self._state.workloads.get(key)
+            if workload is None or workload.stage not in PENDING:
+                self._soon.setdefault(key, due_ms)
+            elif key not in self._due and (workload.conditions or workload.applied or workload.taken_over):
+                self._wait(key, due_ms)
+        self._news.clear()
+
+    def _look_at_running(self, now_ms: UnixMs, calls: list[Command]) -> None:
+        while self._running and len(self._writes) < WRITES_MAX:
+            if next(iter(self._running.values())) > now_ms or self._running_budget.ready_at(now_ms) > now_ms:
+                return
+            begun = len(self._writes)
+            self._look_at(self._running.popitem(last=False)[0], calls, now_ms)
+            if len(self._writes) > begun:
+                self._running_budget.take(now_ms)
+
+    def _look_at_waiting(self, now_ms: UnixMs, calls: list[Command]) -> None:
+        while self._line and len(self._writes) < WRITES_MAX:
+            due_ms, _, key = self._line[0]
+            if self._due.get(key) != due_ms:
+                heapq.heappop(self._line)
+                continue
+            if due_ms > now_ms or self._budget.ready_at(now_ms) > now_ms:
+                return
+            heapq.heappop(self._line)
+            del self._due[key]
+            self._look_at(key, calls, now_ms, waiting=True)
+
+    def _wait(self, key: WorkloadKey, due_ms: UnixMs) -> None:
+        self._due[key] = due_ms
+        self._count += 1
+        heapq.heappush(self._line, (due_ms, self._count, key))
+
+    def _next_due(self, now_ms: UnixMs) -> list[UnixMs]:
+        while self._line and self._due.get(self._line[0][2]) != self._line[0][0]:
+            heapq.heappop(self._line)
+        return [max(self._line[0][0], self._budget.ready_at(now_ms))] if self._line else []
+
+    def _is_told(self, workload: Workload, status: WorkloadStatus, now_ms: UnixMs) -> bool:
+        """Whether a workload's reason to wait was written so lately that its new words have to wait."""
+        told = self._told.get(workload.key)
+        reason = _reason(status)
+        if told is not None and told.reason == reason and now_ms < told.at_ms + REPEAT_MS:
+            self._wait(workload.key, UnixMs(told.at_ms + REPEAT_MS))
+            return True
+        self._budget.take(now_ms)
+        return False
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def _look_at(self, key: WorkloadKey, calls: list[Command], now_ms: UnixMs, *, waiting: bool = False) -> None:
+        with about("Workload", key):
+            self._bring_up_to_date(key, calls, now_ms, waiting=waiting)
+
+    def _bring_up_to_date(self, key: WorkloadKey, calls: list[Command], now_ms: UnixMs, *, waiting: bool) -> None:
+        workload = self._state.workloads.get(key)
+        if workload is None:
+            for table in (self._retry_at, self._conflicts, self._told, self._taken, self._due):
+                table.pop(key, None)
+            return
+        self._soon.pop(key, None)
+        self._running.pop(key, None)
+        self._due.pop(key, None)
+        if key in self._busy:
+            if waiting:
+                self._news[key] = None
+            else:
+                # The write under way may be older than what it was to be looked at for.
+                self._busy[key] = True
+            return
+        if key in self._retry_at or workload.observed_finished is not None:
+            return
+        status = workload_status(self._state, workload)
+        applied = applied_digest(workload)
+        if is_empty(status) and not applied:
+            return
+        digest = status_digest(status)
+        between = digest in workload.refused and workload.refused_code == INVALID and status.admission is not None
+        if between:
+            # Perhaps the API server still has another reservation, which may only go, not change.
+            status = without_reservation(status)
+            digest = status_digest(status)
+        if digest in (applied, *workload.refused):
+            return
+        if workload.stage not in PENDING:
+            self._told.pop(key, None)
+        elif waiting and self._is_told(workload, status, now_ms):
+            return
+        else:
+            self._told[key] = _Told(_reason(status), now_ms)
+        self._busy[key] = between
+        calls.append(self._write(workload, digest, status))
+
+    def _write(self, workload: Workload, digest: str, status: WorkloadStatus) -> Call:
+        call_id = f"status/{workload.key}"
+        body = status_patch(workload, status)
+        self._writes[call_id] = _Write(workload.key, workload.uid, digest, body["status"])
+        version = self._taken.pop(workload.key, None)
+        force = version is not None or forces(status)
+        if version:
+            body["metadata"]["resourceVersion"] = version
+        return Call(
+            id=call_id,
+            method="PATCH",
+            path=status_path(workload.key),
+            query=apply_query(force=force, manager=ADMISSION_MANAGER),
+            body=body,
+            content_type=APPLY_PATCH,
+            lane=workload.key,
+        )
+
+    def _remove(self, write: _Write, fields: list[str]) -> None:
+        """Remove by name what others had written into a status and what is over now."""
+        call_id = f"status/{write.workload}{_REMOVAL}"
+        self._writes[call_id] = write
+        self._removals.append(
+            Call(
+                id=call_id,
+                method="PATCH",
+                path=status_path(write.workload),
+                query={"fieldManager": ADMISSION_MANAGER},
+                body=removal_patch(write.uid, fields),
+                content_type=MERGE_PATCH,
+                lane=write.workload,
+            )
+        )
+
+
+_REMOVAL: Final = "/removal"
+_READ: Final = "/read"
+
+
+def _reason(status: WorkloadStatus) -> str:
+    """Why a workload waits, without the numbers."""
+    return ", ".join(f"{each.type}={each.status}/{each.reason}" for each in status.conditions)

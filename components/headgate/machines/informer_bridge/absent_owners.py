@@ -1,0 +1,131 @@
+"""
+The bridge's questions after owners: is the Job of a Workload, that no watch has shown, really no more.
+
+Each resource has a watch of its own, and one may run behind another; a log may be older than the cluster, and a Job
+may have ceased to name a queue. So a Job that is absent from the state proves nothing, and nobody finishes its Workload
+for that. When all that was shown of Jobs is in the log and one is still missing, the API server is asked for it: a
+single read is answered with what is, never from a cache. Not found, or another Job under the name, is the proof, and
+goes into the log (`workload.owner_gone`). A Job that is there is waited for; it is asked for again when its Workload
+changes, when a Job of its name is deleted, and after each list of Jobs.
+
+Level-triggered on the state. What was answered is kept here until then, at most one entry a Workload.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+
+from headgate.core.api.job_kinds import path_of
+from headgate.core.machine.api_results import NOT_FOUND, is_success
+from headgate.core.machine.contract import Call, Command, Completed
+from headgate.core.state.tables import Stage, State
+from headgate.core.workload import owners
+from headgate.events import facts
+from headgate.events.ids import JobKey, Uid, WorkloadKey
+from headgate.events.registry import Event
+
+CALLS_MAX: Final = 64
+"""The most questions under way at a time."""
+
+
+class _Question(msgspec.Struct, frozen=True):
+    workload: WorkloadKey
+    uid: Uid
+    job: JobKey
+    job_uid: str
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _Found(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+class AbsentOwners:
+    """The Workloads whose Job is unknown. The bridge's machine hands on what concerns them."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict.fromkeys(state.workloads)
+        self._calls: dict[str, _Question] = {}
+        self._known: dict[WorkloadKey, _Question] = {}
+        """Whose Jobs the API server has been asked for, and did not say that they are gone."""
+        self._again: dict[WorkloadKey, None] = {}
+        """Something has happened to them while they were being asked for."""
+        self.effects: list[Event] = []
+
+    def on_event(self, event: Event) -> None:
+        """Note after what a Workload may have lost its Job."""
+        match event:
+            case facts.WorkloadObserved() | facts.WorkloadDeleted() | facts.OwnerGone():
+                self._known.pop(event.workload, None)
+                self._dirty[event.workload] = None
+            case facts.JobDeleted():
+                self._dirty.update((key, None) for key in self._state.index.owned(event.uid))
+                self.on_deletion(event.job)
+            case _:
+                pass
+
+    def on_deletion(self, job: JobKey) -> None:
+        """A Job of this name is no more: whoever waits for one of that name is asked for again."""
+        self._again |= {each.workload: None for each in self._calls.values() if each.job == job}
+        for key, question in list(self._known.items()):
+            if question.job == job:
+                del self._known[key]
+                self._dirty[key] = None
+
+    def on_list(self) -> None:
+        """All Jobs were listed: what was answered before may be over."""
+        self._dirty.update(dict.fromkeys(self._known))
+        self._known.clear()
+
+    def settle(self, calls: list[Command]) -> None:
+        """Ask, as far as there is room for calls."""
+        while self._dirty and len(self._calls) < CALLS_MAX:
+            self._look_at(self._dirty.popitem(last=False)[0], calls)
+
+    def _look_at(self, key: WorkloadKey, calls: list[Command]) -> None:
+        workload = self._state.workloads.get(key)
+        is_open = workload is not None and workload.stage is not Stage.FINISHED
+        unknown = owners.unknown_job(self._state, workload) if workload is not None and is_open else None
+        if workload is None or unknown is None:
+            self._known.pop(key, None)
+            return
+        job, job_uid = unknown
+        question = _Question(key, workload.uid, job, job_uid)
+        call_id = f"owner/{key}"
+        if call_id in self._calls:
+            self._again[key] = None
+            return
+        if self._known.get(key) == question:
+            return
+        self._calls[call_id] = question
+        calls.append(Call(id=call_id, method="GET", path=path_of(job), lane=job))
+
+    def on_completed(self, completed: Completed) -> None:
+        """A question was answered."""
+        question = self._calls.pop(completed.call_id, None)
+        if question is None:
+            return
+        # Not asked again for nothing; the proof is an event about this Workload, after which it is looked at anew.
+        self._known[question.workload] = question
+        found = _uid_in(completed.body) if is_success(completed) else ""
+        if completed.status == NOT_FOUND or (found and found != question.job_uid):
+            owner_uid = Uid(question.job_uid)
+            self._again.pop(question.workload, None)
+            self.effects.append(facts.OwnerGone(workload=question.workload, uid=question.uid, owner_uid=owner_uid))
+        if question.workload in self._again:
+            del self._again[question.workload]
+            del self._known[question.workload]
+            self._dirty[question.workload] = None
+
+
+def _uid_in(body: bytes) -> str:
+    """The uid of an object that was read; "" when the answer cannot be read."""
+    try:
+        return msgspec.json.decode(body, type=_Found).metadata.uid
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""

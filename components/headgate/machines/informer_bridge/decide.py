@@ -1,0 +1,661 @@
+"""
+The informer bridge's machine: what the API server shows becomes facts, and Jobs that ask for a queue get a Workload.
+
+Watch events arrive in bursts, and most of them say nothing new. So the newest object of each key waits, raw, in
+`_waiting` (one entry a key: its bound is the number of objects there are) until the machine is settled; then it is
+read, compared with the state, and what is news goes into one commit of at most FACTS_MAX facts, configuration first,
+then Workloads, then Jobs and pods. What an own effect has caused comes back as an object that the state describes
+already.
+
+A list stands for a whole resource: whatever the state has and the list lacks is gone. When every resource was listed
+since the start, or its watch resumed, and all of it is in the log, `informers.synced` follows in the same commit as the
+last fact.
+
+The first event in a log is `cell.founded`, with what the process has found out about cell, cluster and stream; a log
+that lacks it gets it with the next commit.
+
+`informers.synced` also marks how far each resource has come (`headgate.machines.informer_bridge.marks`).
+
+Effects. A Job with a queue and without Workload gets one (POST; the name follows from the Job's uid, so that a repeated
+POST is answered 409 and does no harm). It carries the Job's whole pod template, which the log does not have: the Job's
+JSON is kept from when it was shown until its Workload is made, and asked for where it was not shown since the start.
+A pending Workload follows its Job to another queue or priority class, and the slices of an elastic Job its size.
+Variants are made by `variant_maker`. All of this follows from the state and the objects shown, and is found again
+after a crash.
+
+Objects that cannot be read are kept in `problems` for the process to log; they count as absent.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from headgate.core.api import job_kinds
+from headgate.core.api.decoding import (
+    CLUSTER_NAMESPACE,
+    ELASTIC_JOB,
+    RESOURCES,
+    UnreadableObjectError,
+    cluster_id_of,
+    key_of,
+    read,
+    version_of,
+)
+from headgate.core.config.reader import ConfigurationError, read_document
+from headgate.core.fold import diff, quarantine
+from headgate.core.fold.quarantine import KIND_OF, about_event, has_workload_aside, is_about_aside, is_aside, retry_of
+from headgate.core.jobs.registry import integration_of
+from headgate.core.kubernetes.selectors import matches_labels
+from headgate.core.log.reconciliation import releases_first
+from headgate.core.machine.api_results import CONFLICT, NOT_FOUND, is_success, refusal
+from headgate.core.machine.contract import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    Append,
+    Call,
+    Changed,
+    Command,
+    Committed,
+    Completed,
+    Listed,
+    Progressed,
+    Resumed,
+    Settled,
+    Stimulus,
+)
+from headgate.core.state.attribution import about
+from headgate.core.state.tables import JobRecord, Stage, State
+from headgate.core.status.rendering import workload_path
+from headgate.core.workload import owners
+from headgate.core.workload.job_workload import (
+    NoSuchPriorityClassError,
+    is_sliced,
+    resize_patch,
+    wanted_slice,
+    workload_changes,
+    workload_key,
+    workload_of,
+)
+from headgate.events import effects, facts, queueing
+from headgate.events.base import Producer
+from headgate.events.configuration import Configuration
+from headgate.events.identity import CellFounded
+from headgate.events.ids import JobKey, JobRef, Uid, UnixMs, WorkloadKey, split_key
+from headgate.events.objects import Job
+from headgate.events.registry import Event
+from headgate.machines.informer_bridge.absent_owners import AbsentOwners
+from headgate.machines.informer_bridge.marks import Marks
+from headgate.machines.informer_bridge.variant_maker import VariantMaker
+
+FACTS_MAX: Final = 2000
+"""The most facts of one commit. The rest follows in the next."""
+
+CALLS_MAX: Final = 256
+"""The most calls under way at a time."""
+
+PROBLEMS_MAX: Final = 1000
+"""The most unreadable objects that are kept for the process to log; beyond it the oldest are dropped."""
+
+_JOBS: Final = tuple(kind.resource for kind in job_kinds.JOB_KINDS)
+"""The resources that hold jobs."""
+
+_TO_COMPOSE: Final = ("namespaces", "workloadpriorityclasses", "priorityclasses", *_JOBS, "workloads")
+"""What has to be known before a Workload can be made of a Job."""
+
+_ARRIVING: Final = frozenset({*_JOBS, "workloads"})
+"""What queues, in the order in which it arrives where creation times are equal."""
+
+_GONE: Final = b""
+_COMPOSE_ERROR: Final = "ErrWorkloadCompose"
+
+
+class _Creation(msgspec.Struct, frozen=True):
+    """A POST under way: of which Job, which Workload."""
+
+    job: JobKey
+    job_uid: Uid
+    workload: WorkloadKey
+
+
+class InformerBridge:
+    """
+    The machine of the informer bridge. See the module's text.
+
+    `problems` are the unreadable objects since it was last emptied; `synced` says whether everything was listed and
+    appended since the start.
+
+    `founding` is appended first where the log says of no cell that it is its own.
+
+    A `configuration` that differs from the log's is appended first. Without one the file in the log counts: a restart
+    without the file changes nothing, and a version with other defaults appends what is in effect now. `unread` says why
+    this version cannot read that file; the configuration in the log stays then. A log that has no file keeps its
+    configuration; a file that holds no more than apiVersion and kind gives it Kueue's defaults. A log in which nothing
+    was ever observed gets `new_log`.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        configuration: facts.ConfigurationObserved | None = None,
+        *,
+        new_log: facts.ConfigurationObserved | None = None,
+        founding: CellFounded | None = None,
+    ) -> None:
+        self.state = state
+        self.founding = founding
+        self.unread = ""
+        if configuration is None and state.configuration_document:
+            try:
+                configuration = read_document(state.configuration_document)
+            except ConfigurationError as error:
+                self.unread = str(error)
+        elif configuration is None and not state.synced and state.configuration == Configuration():
+            configuration = new_log
+        self._configuration = configuration
+        self.synced = False
+        self.problems: deque[UnreadableObjectError] = deque(maxlen=PROBLEMS_MAX)
+        self._waiting: dict[str, OrderedDict[str, bytes]] = {resource: OrderedDict() for resource in RESOURCES}
+        self._followed: dict[str, None] = {}
+        self._unswept: dict[str, None] = {}
+        self._marks = Marks(state, lambda resource: bool(self._waiting[resource]))
+        self._raw: dict[JobKey, bytes] = {}
+        """The JSON of Jobs that have no Workload yet, as they were last shown. At most one a Job."""
+        self._effects: list[Event] = []
+        self._jobs: OrderedDict[JobKey, None] = OrderedDict.fromkeys(state.jobs)
+        self._creating: dict[str, _Creation] = {}
+        self._created: dict[Uid, None] = {}
+        self._updating: dict[str, None] = {}
+        self._asked: dict[Uid, object] = {}
+        self._variants = VariantMaker(state)
+        self._absent_owners = AbsentOwners(state)
+        self._shown: dict[str, None] = {}
+        """The resources of which all that was there when they were first followed in this term is in the log."""
+        self._reading: dict[str, _Creation] = {}
+        """GETs of Jobs under way, for the Workload that is to be made."""
+
+    def decide(self, stimulus: Stimulus) -> list[Command]:
+        """The commands that follow from a stimulus."""
+        match stimulus:
+            case Listed():
+                self._on_listed(stimulus)
+                return []
+            case Changed():
+                self._on_changed(stimulus)
+                return []
+            case Resumed():
+                self._on_resumed(stimulus)
+                return []
+            case Progressed():
+                self._marks.reached(stimulus.resource, stimulus.resource_version)
+                return []
+            case Committed():
+                for event in stimulus.logged.commit.events:
+                    if not is_about_aside(self.state, event, Producer.INFORMER_BRIDGE):
+                        with about_event(event):
+                            self._on_event(event)
+                return []
+            case Completed():
+                self._on_completed(stimulus)
+                return []
+            case Settled():
+                return self._settle(stimulus.now_ms)
+
+    # --- what the API server shows ---------------------------------------------------------------------------------
+
+    def _on_listed(self, listed: Listed) -> None:
+        """The list replaces whatever of its resource was waiting: the watch that led to it is older."""
+        waiting: OrderedDict[str, bytes] = OrderedDict()
+        for raw in _by_version(listed) if listed.resource in _ARRIVING else listed.objects:
+            key = self._key_of(listed.resource, raw)
+            if key is not None:
+                waiting[key] = raw
+        self._waiting[listed.resource] = waiting
+        self._unswept[listed.resource] = None
+        self._followed[listed.resource] = None
+        self._marks.listed(listed.resource, listed.resource_version)
+        if job_kinds.of_resource(listed.resource) is not None:
+            self._look_at(self.state.jobs)
+            self._absent_owners.on_list()
+        if listed.resource == "workloads":
+            # A Workload that was made and deleted before we saw it never shows: its Job may need a new one.
+            self._created.clear()
+            self._look_at(self.state.jobs)
+
+    def _on_resumed(self, resumed: Resumed) -> None:
+        self._followed[resumed.resource] = None
+        self._marks.resumed(resumed.resource, resumed.resource_version)
+        if job_kinds.of_resource(resumed.resource) is not None:
+            self._look_at(self.state.jobs)
+
+    def _on_changed(self, changed: Changed) -> None:
+        self._marks.changed(changed.resource, changed.resource_version, changed.kind, changed.object)
+        key = self._key_of(changed.resource, changed.object)
+        if key is None:
+            return
+        # What changes once more keeps its place: who was shown first is told first.
+        self._waiting[changed.resource][key] = _GONE if changed.kind == "DELETED" else changed.object
+        if job_kinds.of_resource(changed.resource) is not None and changed.kind == "DELETED":
+            self._absent_owners.on_deletion(JobKey(key))
+
+    def _key_of(self, resource: str, raw: bytes) -> str | None:
+        try:
+            key = key_of(resource, raw)
+            if key == CLUSTER_NAMESPACE and resource == "namespaces":
+                self._marks.meet_cluster(cluster_id_of(raw))
+        except UnreadableObjectError as error:
+            self.problems.append(error)
+            return None
+        return key
+
+    # --- facts -----------------------------------------------------------------------------------------------------
+
+    def _settle(self, now_ms: UnixMs) -> list[Command]:
+        rewound = self._marks.rewound()
+        self._note_shown()
+        self._sweep()
+        calls: list[Command] = []
+        if self.state.synced and self._has_shown(*_TO_COMPOSE):
+            # Before, a Workload may exist of which the state does not know, or a class of a priority.
+            self._create_workloads(calls)
+            self._variants.settle(calls)
+        events: list[Event] = []
+        if self.founding is not None and self.state.identity is None:
+            events.append(self.founding)
+        if self._configuration is not None and self._is_news(self._configuration):
+            # Before anything that is decided by it.
+            events.append(self._configuration)
+        effects_now = self._effects[: FACTS_MAX - len(events)]
+        del self._effects[: len(effects_now)]
+        events += effects_now
+        known = len(events)
+        self._take_facts(events)
+        if self._has_shown(*_JOBS) and len(events) == known:
+            # All that was shown of Jobs is in the state; otherwise it will be when these facts are.
+            self._absent_owners.settle(calls)
+        resources: tuple[str, ...] = ()
+        if not self.synced and self._all_is_appended():
+            self.synced = True
+            resources = RESOURCES
+            self._look_at(self.state.jobs)
+        mark = self._marks.mark(now_ms, is_synced=self.synced, resources=resources, rewound=rewound)
+        if mark is not None and not any(isinstance(each, effects.ObjectReleased) for each in events):
+            # It comes last: a commit that is too large is appended in parts, in order.
+            events.append(mark)
+        elif self.synced:
+            calls += self._marks.wake(now_ms)
+        if not events:
+            return calls
+        return [Append(events=tuple(events), decided_at=self.state.position), *calls]
+
+    def _note_shown(self) -> None:
+        """Only when a decision is asked for does the state hold all that we have appended."""
+        for resource in self._followed:
+            if not self._waiting[resource] and resource not in self._unswept:
+                self._shown[resource] = None
+
+    def _has_shown(self, *resources: str) -> bool:
+        return all(resource in self._shown for resource in resources)
+
+    def _is_news(self, observed: facts.ConfigurationObserved) -> bool:
+        """Whether the log has another configuration, and has not found before that it cannot be folded."""
+        state = self.state
+        if (observed.configuration, observed.document) == (state.configuration, state.configuration_document):
+            return False
+        record = state.quarantine.get(quarantine.CONFIGURATION)
+        return record is None or record.fact != observed
+
+    def _sweep(self) -> None:
+        """
+        Find what a list lacks.
+
+        Only now does the state hold all that we have appended, and nothing of the list, or of what came after it, has
+        been taken yet.
+        """
+        for resource in self._unswept:
+            waiting = self._waiting[resource]
+            for key in diff.known_keys(self.state, resource):
+                waiting.setdefault(key, _GONE)
+        if self._unswept and self.state.unconfirmed:
+            self._waiting["workloads"] = releases_first(self._waiting["workloads"])
+        self._unswept.clear()
+
+    def _take_facts(self, events: list[Event]) -> None:
+        """Move news from what waits into a commit, until it is full. Effects before us count towards its bound."""
+        for resource in RESOURCES:
+            waiting = self._waiting[resource]
+            while waiting and len(events) < FACTS_MAX:
+                key, raw = waiting.popitem(last=False)
+                with about(KIND_OF[resource], key):
+                    fact = self._fact(resource, key, raw)
+                if fact is not None:
+                    events.append(self._numbered(fact, len(events) + 1))
+            if waiting:
+                return
+
+    def _numbered(self, fact: facts.Fact, place: int) -> facts.Fact:
+        """A fact about a Job or a Workload that appears says at which place of its commit it does."""
+        match fact:
+            case facts.JobObserved():
+                job = self.state.jobs.get(fact.job)
+                is_new = job is None or job.job.uid != fact.spec.uid
+            case facts.WorkloadObserved():
+                workload = self.state.workloads.get(fact.workload)
+                is_new = workload is None or workload.uid != fact.uid or fact.workload in self.state.unconfirmed
+            case _:
+                return fact
+        return msgspec.structs.replace(fact, arrival=place) if is_new else fact
+
+    def _fact(self, resource: str, key: str, raw: bytes) -> facts.Fact | None:
+        if self.state.quarantine and self._is_left_alone(resource, key, raw):
+            return None
+        if raw == _GONE:
+            self._raw.pop(JobKey(key), None)
+            return diff.deleted(self.state, resource, key, gone=True)
+        try:
+            seen = read(resource, raw)
+        except UnreadableObjectError as error:
+            self.problems.append(error)
+            return diff.deleted(self.state, resource, key)
+        if isinstance(seen.fact, facts.JobObserved):
+            self._keep(seen.fact, raw)
+        if seen.fact is None:
+            return diff.deleted(self.state, resource, key)
+        return diff.news(self.state, seen.fact)
+
+    def _is_left_alone(self, resource: str, key: str, raw: bytes) -> bool:
+        """
+        Whether an object is in quarantine because it cannot be read. It is released when its annotation asks for it.
+
+        The resource is listed then.
+        """
+        record = self.state.quarantine.get(f"{KIND_OF[resource]}/{key}")
+        if record is None:
+            return False
+        ours = record.process == Producer.INFORMER_BRIDGE.value
+        request = "" if raw == _GONE else retry_of(raw)
+        is_gone = ours and raw == _GONE and diff.deleted(self.state, resource, key) is None
+        if is_gone or (request and request != self.state.retried.get(f"{record.kind}/{key}", "")):
+            why = "it is gone" if is_gone else "somebody has asked for it"
+            released = effects.ObjectReleased(kind=record.kind, name=key, uid=record.uid, why=why, request=request)
+            self._effects += (released, quarantine.shown_again(resource))
+        return ours and raw != _GONE
+
+    def _keep(self, fact: facts.JobObserved, raw: bytes) -> None:
+        """Keep the JSON of a Job as long as a Workload may have to be made of it."""
+        has_workload = owners.workload_of(self.state, fact.job, fact.spec.uid) is not None
+        if fact.spec.finished is None and (fact.spec.elastic or not has_workload):
+            self._raw[fact.job] = raw
+        else:
+            self._raw.pop(fact.job, None)
+
+    def _all_is_appended(self) -> bool:
+        """Whether everything that was shown is in this commit or in the log."""
+        return len(self._followed) == len(RESOURCES) and not any(self._waiting.values())
+
+    # --- what the log says -----------------------------------------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        self._variants.on_event(event)
+        self._absent_owners.on_event(event)
+        match event:
+            case facts.JobObserved():
+                self._asked.pop(Uid(event.spec.uid), None)
+                self._look_at((event.job,))
+            case facts.JobDeleted():
+                self._asked.pop(event.uid, None)
+            case queueing.WorkloadReleased():
+                self._look_at(self._job_of(event.workload))
+            case facts.WorkloadObserved():
+                if event.owner is not None:
+                    self._asked.pop(Uid(event.owner.uid), None)
+                    self._asked.pop(event.uid, None)
+                    if ELASTIC_JOB in event.annotations:
+                        # Its Job may need another one when it is scaled again.
+                        self._created.pop(Uid(event.owner.uid), None)
+                    self._raw.pop(job_kinds.owner_key(split_key(event.workload)[0], event.owner), None)
+                    self._look_at(self._job_of(event.workload))
+            case facts.WorkloadDeleted():
+                record = self.state.jobs.get(event.job)
+                if record is not None:
+                    self._created.pop(Uid(record.job.uid), None)
+                    self._look_at((event.job,))
+            case effects.WorkloadCreated() | effects.WorkloadCreateRejected():
+                self._creating.pop(_creation_id(event.job, event.job_uid), None)
+            case facts.WorkloadPriorityClassObserved() | facts.PriorityClassObserved():
+                self._look_at(key for key, record in self.state.jobs.items() if _COMPOSE_ERROR in record.refused)
+            case facts.NamespaceObserved():
+                if self.state.configuration.managed_jobs_namespace_selector is not None:
+                    self._look_at(key for key in self.state.jobs if JobRef.parse(key).namespace == event.name)
+            case facts.ConfigurationObserved():
+                self._look_at(self.state.jobs)
+            case _:
+                pass
+
+    def _job_of(self, key: WorkloadKey) -> tuple[JobKey, ...]:
+        """The job that a Workload was made for, if the state has both."""
+        workload = self.state.workloads.get(key)
+        job = owners.job_key(workload) if workload is not None else None
+        return (job,) if job is not None and job in self.state.jobs else ()
+
+    def _look_at(self, jobs: Iterable[JobKey]) -> None:
+        for key in jobs:
+            self._jobs[key] = None
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+
+    def _create_workloads(self, calls: list[Command]) -> None:
+        while self._jobs and not self._is_full():
+            key = self._jobs.popitem(last=False)[0]
+            record = self.state.jobs.get(key)
+            if is_aside(self.state, "Job", key, Producer.INFORMER_BRIDGE):
+                continue
+            if record is not None and has_workload_aside(self.state, record.job.uid):
+                continue
+            with about("Job", key):
+                self._create(key, calls)
+                self._update(key, calls)
+
+    def _is_full(self) -> bool:
+        return len(self._creating) + len(self._reading) + len(self._updating) >= CALLS_MAX
+
+    def _create(self, key: JobKey, calls: list[Command]) -> None:
+        """Make a Job's Workload if it needs one."""
+        record = self.state.jobs.get(key)
+        if record is None or not self._needs_workload(key, record):
+            return
+        creation = _Creation(key, Uid(record.job.uid), workload_key(key, record.job))
+        call_id = _creation_id(creation.job, creation.job_uid)
+        job, raw = self._whole(key, record)
+        if job is None:
+            self._ask_for_job(creation, calls)
+            return
+        try:
+            body = workload_of(self.state, key, job, raw)
+        except NoSuchPriorityClassError as error:
+            if not record.refused:
+                self._creating[call_id] = creation
+                self._effects.append(_rejected(creation, 404, _COMPOSE_ERROR, str(error)))
+            return
+        self._creating[call_id] = creation
+        path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{JobRef.parse(key).namespace}/workloads"
+        calls.append(Call(id=call_id, method="POST", path=path, body=body, lane=key))
+
+    def _whole(self, key: JobKey, record: JobRecord) -> tuple[Job | None, bytes]:
+        """A Job as the API server has shown it, read and as JSON; None when that is not at hand."""
+        resource = job_kinds.kind_of(key).resource
+        raw = self._raw.get(key) or self._waiting[resource].get(key, _GONE)
+        if raw == _GONE:
+            return None, raw
+        try:
+            fact = read(resource, raw).fact
+        except UnreadableObjectError as error:
+            self.problems.append(error)
+            return None, raw
+        if not isinstance(fact, facts.JobObserved) or fact.spec.uid != record.job.uid:
+            return None, raw
+        return fact.spec, raw
+
+    def _ask_for_job(self, creation: _Creation, calls: list[Command]) -> None:
+        """After a resume, a Job that does not change is not shown. One that is to be listed will be."""
+        call_id = f"read/{creation.job}/{creation.job_uid}"
+        if call_id in self._reading or job_kinds.kind_of(creation.job).resource not in self._followed:
+            return
+        self._reading[call_id] = creation
+        calls.append(Call(id=call_id, method="GET", path=job_kinds.path_of(creation.job), lane=creation.job))
+
+    def _on_job_read(self, creation: _Creation, completed: Completed) -> None:
+        """What a watch has shown meanwhile counts. A Job that is gone or another one is told by its watch."""
+        record = self.state.jobs.get(creation.job)
+        if record is None or record.job.uid != creation.job_uid or completed.status == NOT_FOUND:
+            return
+        if not is_success(completed):
+            said = refusal(completed)
+            self._creating[_creation_id(creation.job, creation.job_uid)] = creation
+            self._effects.append(_rejected(creation, said.code, said.reason, said.message))
+            return
+        self._raw.setdefault(creation.job, completed.body)
+        if self._whole(creation.job, record)[0] is not None:
+            self._look_at((creation.job,))
+        else:
+            self._raw.pop(creation.job, None)
+
+    def _update(self, key: JobKey, calls: list[Command]) -> None:
+        """
+        Let a Workload follow its Job.
+
+        What was asked for once is not asked for again until either of the two has changed.
+        """
+        record = self.state.jobs.get(key)
+        if record is not None and is_sliced(self.state, record.job):
+            self._resize(key, record, calls)
+        workload = owners.workload_of(self.state, key, record.job.uid) if record is not None else None
+        if record is None or workload is None or workload.stage is Stage.FINISHED or workload.deleting:
+            return
+        uid, call_id = Uid(record.job.uid), f"update/{workload.key}"
+        changes = workload_changes(self.state, record.job, workload)
+        if not changes or call_id in self._updating or self._asked.get(uid) == changes:
+            return
+        self._asked[uid] = changes
+        self._updating[call_id] = None
+        calls.append(
+            Call(
+                id=call_id,
+                method="PATCH",
+                path=workload_path(workload.key),
+                body={**changes, "metadata": {"uid": workload.uid, **changes.get("metadata", {})}},
+                content_type=MERGE_PATCH,
+                lane=key,
+            )
+        )
+
+    def _resize(self, key: JobKey, record: JobRecord, calls: list[Command]) -> None:
+        """Give a slice of an elastic Job the Job's size: it holds no quota yet, or the Job was scaled down."""
+        wanted = wanted_slice(self.state, key, record.job)
+        slice_ = wanted.selected
+        if slice_ is None or not wanted.resize or slice_.deleting or record.job.finished is not None:
+            return
+        body, call_id = resize_patch(slice_, integration_of(key).pod_counts(record.job)), f"resize/{slice_.key}"
+        asked = {"resize": body}
+        if call_id in self._updating or self._asked.get(slice_.uid) == asked:
+            return
+        self._asked[slice_.uid] = asked
+        self._updating[call_id] = None
+        calls.append(
+            Call(
+                id=call_id,
+                method="PATCH",
+                path=workload_path(slice_.key),
+                body=body,
+                content_type=JSON_PATCH,
+                lane=key,
+            )
+        )
+
+    def _needs_workload(self, key: JobKey, record: JobRecord) -> bool:
+        job, uid = record.job, Uid(record.job.uid)
+        if not self._is_managed(JobRef.parse(key).namespace):
+            return False
+        if job.finished is not None or job.deleting or uid in self._created:
+            return False
+        if owners.workload_of(self.state, key, uid) is not None and not self._needs_slice(key, job):
+            return False
+        if _creation_id(key, uid) in self._creating:
+            return False
+        if record.workload and (not self.synced or record.workload in self._waiting["workloads"]):
+            # It was made before, and may be among what has not been read yet.
+            return False
+        return not record.refused or _COMPOSE_ERROR in record.refused
+
+    def _needs_slice(self, key: JobKey, job: Job) -> bool:
+        """Whether a Job that has a Workload was scaled up while that holds quota."""
+        if not is_sliced(self.state, job) or workload_key(key, job) in self.state.workloads:
+            return False
+        return wanted_slice(self.state, key, job).replace
+
+    def _is_managed(self, namespace: str) -> bool:
+        """Whether Jobs of a namespace get Workloads. One that was not seen yet is looked at again when it is."""
+        selector = self.state.configuration.managed_jobs_namespace_selector
+        record = self.state.namespaces.get(namespace)
+        return selector is None or (record is not None and matches_labels(selector, record.labels))
+
+    # --- outcomes --------------------------------------------------------------------------------------------------
+
+    def _on_completed(self, completed: Completed) -> None:
+        self._variants.on_completed(completed)
+        self._effects += self._variants.effects
+        self._variants.effects.clear()
+        self._absent_owners.on_completed(completed)
+        self._effects += self._absent_owners.effects
+        self._absent_owners.effects.clear()
+        creation = self._creating.get(completed.call_id)
+        if creation is not None:
+            self._on_created(creation, completed)
+        if completed.call_id in self._updating:
+            # Done or refused, the Workload and the Job show what there is to do next.
+            del self._updating[completed.call_id]
+        reading = self._reading.pop(completed.call_id, None)
+        if reading is not None:
+            self._on_job_read(reading, completed)
+
+    def _on_created(self, creation: _Creation, completed: Completed) -> None:
+        """The outcome stays among the calls under way until its event is folded."""
+        record = self.state.jobs.get(creation.job)
+        if record is None or record.job.uid != creation.job_uid:
+            del self._creating[completed.call_id]
+            return
+        if is_success(completed) or completed.status == CONFLICT:
+            seen = self.state.workloads.get(creation.workload)
+            if seen is None or seen.owner is None or seen.owner.uid != creation.job_uid:
+                # Until it shows. A watch may well be faster than the answer to the POST.
+                self._created[creation.job_uid] = None
+            self._effects.append(
+                effects.WorkloadCreated(workload=creation.workload, job=creation.job, job_uid=creation.job_uid)
+            )
+            return
+        said = refusal(completed)
+        self._effects.append(_rejected(creation, said.code, said.reason, said.message))
+
+
+def _by_version(listed: Listed) -> list[bytes]:
+    """What was listed by name, in the order of the objects' last changes: nothing else tells who came first."""
+    return sorted(listed.objects, key=version_of)
+
+
+def _creation_id(job: JobKey, uid: Uid) -> str:
+    return f"create/{job}/{uid}"
+
+
+def _rejected(creation: _Creation, code: int, reason: str, message: str) -> effects.WorkloadCreateRejected:
+    return effects.WorkloadCreateRejected(
+        workload=creation.workload,
+        job=creation.job,
+        job_uid=creation.job_uid,
+        code=code,
+        reason=reason,
+        message=message,
+    )
+
+
+__all__ = ["CALLS_MAX", "FACTS_MAX", "PROBLEMS_MAX", "RESOURCES", "InformerBridge"]

@@ -1,0 +1,203 @@
+"""
+The queue manager, deciding again what another one has decided (`headgate.core.verification.machines`).
+
+It is the same machine. But a queue manager also goes by when it was asked before and had nothing to say, and that is
+not in the log. Two things follow from it, and are taken from the record here:
+
+- **The order in which it comes to workloads and ClusterQueues.** It has noted them in some order, and has forgotten
+  what it had nothing to say about. Here those that the record speaks of come first, in its order. Nobody is added.
+- **Whose turn it is, of those who may wake.** Who was tried in vain is tried again only when something has changed. So
+  those wake who have woken in the record, if what they wait for has come true: if there is enough for them, or what
+  they wait for has changed. Who did not wake in the record sleeps on.
+
+Everything else has to be the same: who is queued where, parked and for what, offered, evicted, released, finished.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from itertools import islice
+from sys import intern
+from typing import TypeVar
+
+from headgate.core.log.rules_version import QUEUE_DECISIONS_SINCE
+from headgate.core.queueing.enqueueing import by_verdict
+from headgate.core.queueing.wake_conditions import Sleeper, Woken
+from headgate.core.state.tables import Parked, Stage, State, Workload
+from headgate.core.verification.machines import MachineCheck, Order
+from headgate.events.base import Producer
+from headgate.events.ids import Shape, UnixMs, WorkloadKey
+from headgate.events.queueing import Head, HeadsOffered, HeadsWithdrawn, WorkloadParked, WorkloadQueued, WorkloadWoken
+from headgate.events.registry import Event
+from headgate.machines.queue_manager.decide import QueueManager
+from headgate.machines.queue_manager.draft import Draft
+from headgate.machines.queue_manager.sleeping import Awake, Sleeping
+from headgate.machines.queue_manager.wake_policy import WakePass
+
+_K = TypeVar("_K", bound=str)
+
+
+class RecordedOrder:
+    """In which order recorded events come to workloads and ClusterQueues, and who wakes in them."""
+
+    __slots__ = ("_looks", "_offered", "_withdrawn", "alone", "going_on", "queued", "sleepers", "woken", "workloads")
+
+    def __init__(self) -> None:
+        self.workloads: dict[WorkloadKey, None] = {}
+        self.woken: dict[WorkloadKey, None] = {}
+        """Those in whose name something wakes."""
+        self.going_on: dict[WorkloadKey, None] = {}
+        """Those of them who are not set aside again behind that."""
+        self.sleepers: dict[Sleeper, None] = {}
+        """The shapes and ClusterQueues that wake."""
+        self.alone: list[Head] = []
+        """Those who are offered though their shape sleeps on."""
+        self.queued: dict[WorkloadKey, Shape] = {}
+        """Those who come into line, with their shapes."""
+        self._offered: dict[str, None] = {}
+        self._withdrawn: dict[str, None] = {}
+        self._looks = False
+        """Whether it has come to workloads: what sleeps is woken before that."""
+
+    def add(self, events: tuple[Event, ...]) -> None:
+        """See `Order`."""
+        for event in events:
+            match event:
+                case HeadsOffered():
+                    self._offered.update((intern(head.cluster_queue), None) for head in event.heads)
+                    self.alone += (head for head in event.heads if head.alone)
+                case HeadsWithdrawn():
+                    self._withdrawn.update((intern(name), None) for name in event.cluster_queues)
+                case WorkloadWoken() if event.scope != "workload":
+                    self.woken[event.workload] = self.going_on[event.workload] = None
+                    if not self._looks:
+                        self.sleepers[Sleeper(event.cluster_queue, shape=event.shape)] = None
+                    # It may have woken before the queue manager came to its workload.
+                    self.workloads.setdefault(event.workload, None)
+                case _:
+                    self._looks = True
+                    self._come_to(event)
+
+    def _come_to(self, event: Event) -> None:
+        key = WorkloadKey(intern(getattr(event, "workload", "")))
+        if key:
+            self.workloads.pop(key, None)
+            self.workloads[key] = None
+        if isinstance(event, WorkloadWoken):
+            self.woken[key] = self.going_on[key] = None
+        elif isinstance(event, WorkloadParked):
+            self.going_on.pop(key, None)
+        elif isinstance(event, WorkloadQueued):
+            self.queued[key] = event.shape
+
+    @property
+    def cluster_queues(self) -> dict[str, None]:
+        """The ClusterQueues in the order of their offers; last those whose offer was only taken back."""
+        return {**self._offered, **self._withdrawn}
+
+
+class SleepingAgain(Sleeping):
+    """What sleeps, and of it that wakes which has woken in the record, if it may."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self.order = RecordedOrder()
+
+    def wake(self, draft: Draft, now_ms: UnixMs, wake_pass: WakePass, events_max: int) -> Awake:  # noqa: ARG002
+        """See `Sleeping`."""
+        self._notice_freed()
+        awake = Awake([], [])
+        ready = self._ready(wake_pass, awake)
+        self._due = {}
+        for sleeper in self.order.sleepers:
+            parked, woken = self._come_true(sleeper, wake_pass)
+            if parked is not None and woken is not None:
+                ready.pop(sleeper, None)
+                awake.cluster_queues.append(sleeper.cluster_queue)
+                draft.say(self._woken(sleeper, parked.by, woken.by, woken.at))
+        for sleeper, count in self._alone().items():
+            parked, woken = self._come_true(sleeper, wake_pass)
+            if parked is not None and woken is not None:
+                awake.cluster_queues.append(sleeper.cluster_queue)
+                self._wake_some(draft, sleeper, count)
+                ready[sleeper] = parked, woken
+        for sleeper, (parked, _) in ready.items():
+            self._sleep_on(sleeper, parked, wake_pass)
+        awake.parked.extend(key for key in self.order.woken if self._is_parked_by_verdict(key))
+        return awake
+
+    def may_go_on(self, workload: Workload, woken: Woken, wake_pass: WakePass) -> bool:  # noqa: ARG002
+        """See `Sleeping`."""
+        return workload.key in self.order.going_on
+
+    def _come_true(self, sleeper: Sleeper, wake_pass: WakePass) -> tuple[Parked | None, Woken | None]:
+        parked = self._what_sleeps(sleeper)
+        return parked, wake_pass.sleeper_came_true(sleeper, parked) if parked is not None else None
+
+    def _alone(self) -> dict[Sleeper, int]:
+        """Of each sleeping shape how many are offered alone who were not on offer before."""
+        found: dict[Sleeper, int] = {}
+        for head in self.order.alone:
+            workload = self._state.workloads.get(head.workload)
+            is_new = head.workload not in self._state.index.offered.get(head.cluster_queue, {})
+            if workload is not None and is_new and head.workload not in self.order.woken:
+                shape = self.order.queued.get(head.workload, workload.shape)
+                sleeper = Sleeper(head.cluster_queue, shape=shape)
+                found[sleeper] = found.get(sleeper, 0) + 1
+        return found
+
+    def _wake_some(self, draft: Draft, sleeper: Sleeper, count: int) -> None:
+        pending = self._state.index.pending.get(sleeper.cluster_queue)
+        members = pending.members(sleeper.shape) if pending is not None else iter(())
+        for key in islice((key for key in members if key not in self.order.woken), count):
+            draft.wake_alone(self._state.workloads[key])
+
+    def _is_parked_by_verdict(self, key: WorkloadKey) -> bool:
+        workload = self._state.workloads.get(key)
+        if workload is None or workload.stage is not Stage.PARKED or workload.parked is None:
+            return False
+        return by_verdict(workload.parked)
+
+
+class QueueManagerAgain(QueueManager):
+    """See the module's text."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._order = RecordedOrder()
+
+    def _new_sleeping(self) -> Sleeping:
+        self._again = SleepingAgain(self.state)
+        return self._again
+
+    def follow(self, order: Order) -> None:
+        """See `DecidesAgain`."""
+        assert isinstance(order, RecordedOrder)
+        self._order = self._again.order = order
+
+    def _inactive_with_offers(self) -> tuple[str, ...]:
+        self._touched = _ordered(self._touched, self._order.cluster_queues)
+        return super()._inactive_with_offers()
+
+    def _look_at_workloads(self, draft: Draft, now_ms: UnixMs, wake_pass: WakePass) -> None:
+        self._look = OrderedDict.fromkeys(_ordered(self._look, self._order.workloads))
+        super()._look_at_workloads(draft, now_ms, wake_pass)
+
+    def _offer(self, draft: Draft) -> None:
+        self._touched = _ordered(self._touched, self._order.cluster_queues)
+        super()._offer(draft)
+
+
+def _ordered(noted: dict[_K, None], first: Iterable[_K]) -> dict[_K, None]:
+    """What was noted: those of the record first, in its order."""
+    return dict.fromkeys((*(key for key in first if key in noted), *noted))
+
+
+def queue_manager_check() -> MachineCheck:
+    """What the queue manager has decided, decided again."""
+    return MachineCheck(
+        Producer.QUEUE_MANAGER,
+        QueueManagerAgain,
+        RecordedOrder,
+        counted="queue decisions",
+        since=QUEUE_DECISIONS_SINCE,
+    )

@@ -1,0 +1,88 @@
+"""
+The wake policy: which pending workloads that a cycle set aside are tried again, and when.
+
+A policy is an optimisation: it decides how many scheduling cycles are spent, not what a cycle decides. The queue
+manager finds out what has changed (`sleeping`) and asks its policy about each sleeper for which that may matter.
+`headgate.wakePolicy` in the configuration names the policy, and the configuration is in the log:
+
+- `Bounded` (default, `headgate.machines.queue_manager.bounded`) wakes a workload only when enough quota for it may be
+  available, and only as many as there is quota for.
+- `CohortTree` (`headgate.machines.queue_manager.cohort_tree`) wakes every workload of a cohort tree whenever anything
+  in the tree is freed, as Kueue does (`QueueInadmissibleWorkloads`).
+
+Both must keep one promise: a workload that a cycle could admit, or for which it could preempt, does not sleep on. Extra
+wakes cost cycles; a missing wake costs a workload its turn. `docs/concepts/waking.md` has an example.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from headgate.core.queueing.wake_conditions import Sleeper, Woken
+from headgate.core.quota.cache import Forest
+from headgate.core.state.tables import Parked, Workload
+from headgate.events.commit import Commit
+from headgate.events.ids import Seq, UnixMs, WorkloadKey
+from headgate.events.queueing import QuotaFreed, Wake
+
+
+class WakePass(Protocol):
+    """One decision of the queue manager, as far as its policy is concerned. Made anew for each decision."""
+
+    def came_true(self, wakes: tuple[Wake, ...], since: Seq, workload: Workload) -> Woken | None:
+        """Whether something that a workload waits for has happened after position `since`; None when it has not."""
+        ...
+
+    def sleeper_came_true(self, sleeper: Sleeper, parked: Parked) -> Woken | None:
+        """The same of a shape or a blocked ClusterQueue."""
+        ...
+
+    def in_order(self, due: Iterable[Sleeper]) -> Iterator[Sleeper]:
+        """The sleepers in the order in which they are to be asked about. May name one several times."""
+        ...
+
+    def may_wake(self, sleeper: Sleeper, woken: Woken) -> bool:
+        """Whether a sleeper wakes now. If not, it is asked about again when something happens in its group."""
+        ...
+
+    def may_go_on(self, workload: Workload, woken: Woken) -> bool:
+        """The same of a workload that a cycle has just skipped, before it is set aside."""
+        ...
+
+    def next_of(self, sleeper: Sleeper, woken: Woken) -> Workload | None:
+        """The workload to offer of a shape that sleeps on (`WakePolicy.offers_one`); None when it has none."""
+        ...
+
+    def group_of(self, cluster_queue: str) -> str:
+        """The cohort tree, or the ClusterQueue, within which sleepers wait for each other."""
+        ...
+
+
+class WakePolicy(Protocol):
+    """Kept as long as the queue manager's machine, and told of every commit."""
+
+    def watched(self, wake: QuotaFreed, cluster_queue: str) -> tuple[str, ...]:
+        """The flavor-resources whose being freed may make a condition come true; empty means any."""
+        ...
+
+    def note_commit(self, commit: Commit, concerned: Iterable[str]) -> Iterable[Sleeper]:
+        """
+        Take note of a folded commit. Returns sleepers that were held back and are to be asked about again.
+
+        `concerned`: the ClusterQueues that its events, except `retries.VAIN`, are about.
+        """
+        ...
+
+    def holds_back(self, sleeper: Sleeper, head: WorkloadKey, woken: Woken) -> bool:
+        """Whether a sleeper sleeps on although something has come true. `head`: the workload that it is parked by."""
+        ...
+
+    def offers_one(self, sleeper: Sleeper, woken: Woken) -> bool:
+        """Whether one workload of a shape is offered while the shape sleeps on, instead of waking all of it."""
+        ...
+
+    def begin(self, now_ms: UnixMs, forest: Callable[[], Forest]) -> WakePass:
+        """Begin a decision. `forest` gives the quota trees, which are made when they are first asked for."""
+        ...
+
+
+__all__ = ["WakePass", "WakePolicy"]

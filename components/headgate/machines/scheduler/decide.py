@@ -1,0 +1,75 @@
+"""
+The scheduler's machine: one commit per cycle.
+
+Reads: heads that the queue manager has offered, reserved workloads whose admission checks have become Ready, and the
+whole state of queues and quota. Appends: `cycle.decided` with its `workload.quota_reserved`, `workload.admitted` and
+`workload.skipped`. It has no effect outside and makes no calls.
+
+The decision itself is `headgate.core.cycle.decide_cycle`, a function of the state alone; the commit names the position
+of that state. What the machine keeps besides are shortcuts that change no answer: the catalog of what follows from
+specs, and which reserved workloads may have become ready. A machine that starts on a folded state looks at all of them
+once, so it resumes where a crashed one stopped.
+
+It decides on every `Settled`, so cycles follow each other as fast as commits are acknowledged, and stop when no active
+ClusterQueue has an offered head: the queue manager offers only what may have changed its chances.
+"""
+
+from headgate.core.cycle import decide_cycle, is_ready
+from headgate.core.flavors.catalog import STRUCTURAL, Catalog
+from headgate.core.fold.quarantine import about_event, is_about_aside
+from headgate.core.machine.contract import Append, Command, Committed, Settled, Stimulus
+from headgate.core.state.tables import Stage, State
+from headgate.events.base import Producer
+from headgate.events.decisions import QuotaReserved
+from headgate.events.facts import ClusterQueueObserved, WorkloadObserved
+from headgate.events.ids import WorkloadKey
+from headgate.events.registry import Event
+
+
+class Scheduler:
+    """Decides cycles. `state` is read only; the host folds commits into it before it tells."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._catalog: Catalog | None = None
+        self._reserved: dict[WorkloadKey, None] = dict.fromkeys(state.index.reserved)
+        """Reserved workloads that may be ready for admission; at most those that hold quota."""
+
+    def decide(self, stimulus: Stimulus) -> list[Command]:
+        """At most one `Append`, and only on `Settled`."""
+        match stimulus:
+            case Committed(logged):
+                for event in logged.commit.events:
+                    if not is_about_aside(self.state, event, Producer.SCHEDULER):
+                        with about_event(event):
+                            self._note(event)
+                return []
+            case Settled():
+                return self._cycle()
+            case _:
+                raise AssertionError(f"the scheduler asks for nothing that could bring {type(stimulus).__name__}")
+
+    def _note(self, event: Event) -> None:
+        """Keep what a commit makes worth looking at; drop what it puts out of date."""
+        if type(event) in STRUCTURAL:
+            if self._catalog is not None:
+                self._catalog.change(event)
+            if isinstance(event, ClusterQueueObserved):
+                # Its list of admission checks may have become shorter.
+                self._reserved |= self.state.index.reserved
+        elif isinstance(event, QuotaReserved | WorkloadObserved):
+            workload = self.state.workloads.get(event.workload)
+            if workload is not None and workload.stage is Stage.RESERVED:
+                self._reserved[event.workload] = None
+
+    def _cycle(self) -> list[Command]:
+        state = self.state
+        if not state.synced:
+            return []
+        self._reserved = {key: None for key in self._reserved if is_ready(state, key)}
+        if not self._reserved and not any(state.index.offered.values()):
+            return []
+        if self._catalog is None:
+            self._catalog = Catalog(state)
+        events = decide_cycle(state, self._catalog, self._reserved)
+        return [Append(events=events, decided_at=state.position)] if events else []

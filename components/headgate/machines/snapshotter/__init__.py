@@ -1,0 +1,6 @@
+"""
+The snapshotter's machine: when a snapshot is taken, and what the log says about it.
+
+Used by: the process `snapshotter`, the simulated world.
+May import: core, events.
+"""

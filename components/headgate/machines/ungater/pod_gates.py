@@ -1,0 +1,169 @@
+"""
+The ungater's second task: pods of elastic Jobs lose their scheduling gate, as many as their slice is admitted for.
+
+A Job that is scaled up makes its new pods at once; they carry the gate `kueue.x-k8s.io/elastic-job` and wait behind it
+until the slice that they belong to is admitted. How many may run is the pod count of the Job's admitted slice, less
+those that have no gate any more; the lowest names go first, as in Kueue.
+
+Level-triggered on the state: a pod whose gate was removed shows it through the watch, and until then its call, or the
+answer to it, is kept here. A pod that could not be patched is tried again later; one that is gone is forgotten.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from headgate.core.api.job_kinds import owner_key
+from headgate.core.engine.work_queue import WorkQueue
+from headgate.core.fold.quarantine import is_aside
+from headgate.core.machine.api_results import NOT_FOUND, is_success
+from headgate.core.machine.contract import MERGE_PATCH, Call, Command, Completed
+from headgate.core.state.attribution import about
+from headgate.core.state.tables import PodRecord, Stage, State
+from headgate.core.workload.owners import workload_of
+from headgate.core.workload.slices import ELASTIC_GATE
+from headgate.events import facts
+from headgate.events.base import Producer
+from headgate.events.ids import PodKey, UnixMs, split_key
+from headgate.events.objects import OwnerReference
+from headgate.events.registry import Event
+
+CALLS_MAX: Final = 256
+"""The most pods that are being patched at a time."""
+
+
+class PodGates:
+    """The pods of elastic Jobs. The ungater's machine hands on what concerns them."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._pods: dict[str, dict[PodKey, None]] = {}
+        """Uid of an elastic Job -> its pods. Bounded by the pods there are."""
+        self._owner_of: dict[PodKey, str] = {}
+        self._jobs: WorkQueue[str] = WorkQueue(CALLS_MAX)
+        """Jobs of whose pods some may run, by uid."""
+        self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX)
+        """Pods that are being patched, and those that are to be tried again."""
+        self._calls: dict[str, PodKey] = {}
+        self._ungated: dict[PodKey, str] = {}
+        """Pods whose gate the API server has removed, by uid, until the watch shows it."""
+        for key in state.pods:
+            with about("Pod", key):
+                self._see(key)
+
+    # --- what the log says -----------------------------------------------------------------------------------------
+
+    def on_event(self, event: Event) -> None:
+        """Note what may let a pod run."""
+        match event:
+            case facts.PodObserved() | facts.PodDeleted():
+                self._see(event.pod)
+            case _:
+                pass
+
+    def look_at(self, job_uid: str) -> None:
+        """Something has happened to a Job or its workloads."""
+        if job_uid in self._pods:
+            self._jobs.add(job_uid)
+
+    def _see(self, key: PodKey) -> None:
+        record = self._state.pods.get(key)
+        owner = self._owner_of.get(key, "")
+        if record is None or is_aside(self._state, "Pod", key, Producer.UNGATER):
+            self._forget(key, owner)
+        elif record.pod.owner is not None and (is_gated(record) or self._is_elastic(key, record.pod.owner)):
+            owner = self._owner_of[key] = record.pod.owner.uid
+            self._pods.setdefault(owner, {})[key] = None
+            if not is_gated(record) or self._ungated.get(key, record.pod.uid) != record.pod.uid:
+                self._ungated.pop(key, None)
+        if owner:
+            self._jobs.add(owner)
+
+    def _is_elastic(self, key: PodKey, owner: OwnerReference) -> bool:
+        job = self._state.jobs.get(owner_key(split_key(key)[0], owner))
+        return job is not None and job.job.uid == owner.uid and job.job.elastic
+
+    def _forget(self, key: PodKey, owner: str) -> None:
+        self._queue.forget(key)
+        self._ungated.pop(key, None)
+        self._owner_of.pop(key, None)
+        pods = self._pods.get(owner, {})
+        pods.pop(key, None)
+        if not pods:
+            self._pods.pop(owner, None)
+
+    # --- deciding --------------------------------------------------------------------------------------------------
+
+    def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
+        """Remove the gates that are due. Returns when the next is tried again."""
+        for key in self._queue.ready(now_ms):
+            self.look_at(self._owner_of.get(key, ""))
+        if self._queue.has_room():
+            for job_uid in self._jobs.ready(now_ms):
+                self._ungate(job_uid, calls)
+                if not self._queue.has_room():
+                    break
+        return self._queue.next_at(now_ms)
+
+    def _ungate(self, job_uid: str, calls: list[Command]) -> None:
+        """Remove the gates of as many of a Job's pods as may run besides those that run already."""
+        pods = {key: self._state.pods[key] for key in sorted(self._pods.get(job_uid, {}))}
+        room = self._granted(job_uid, pods) - sum(
+            not is_gated(record) or self._queue.is_in_flight(key) or key in self._ungated
+            for key, record in pods.items()
+        )
+        for key, record in pods.items():
+            if room <= 0 or not self._queue.has_room():
+                break
+            if not is_gated(record) or record.pod.deleting or key in self._ungated or self._queue.is_in_flight(key):
+                continue
+            room -= 1
+            if not self._queue.is_backing_off(key) and not is_aside(self._state, "Pod", key, Producer.UNGATER):
+                with about("Pod", key):
+                    calls.append(self._call(key, record))
+
+    def _granted(self, job_uid: str, pods: Mapping[PodKey, PodRecord]) -> int:
+        owned = ((key, pod.pod.owner) for key, pod in pods.items())
+        job = next((owner_key(split_key(key)[0], owner) for key, owner in owned if owner is not None), None)
+        workload = workload_of(self._state, job, job_uid) if job is not None else None
+        if workload is None or workload.stage is not Stage.ADMITTED:
+            return 0
+        return sum(pod_set.count for pod_set in workload.spec.pod_sets)
+
+    def _call(self, key: PodKey, record: PodRecord) -> Call:
+        gates = [gate for gate in record.pod.spec.scheduling_gates if gate.name != ELASTIC_GATE]
+        namespace, name = split_key(key)
+        call_id = f"ungate/{key}"
+        self._queue.begin(key)
+        self._calls[call_id] = key
+        return Call(
+            id=call_id,
+            method="PATCH",
+            path=f"/api/v1/namespaces/{namespace}/pods/{name}",
+            body={
+                "metadata": {"uid": record.pod.uid},
+                "spec": {"schedulingGates": [msgspec.to_builtins(gate) for gate in gates] or None},
+            },
+            content_type=MERGE_PATCH,
+            lane=key,
+        )
+
+    def on_completed(self, completed: Completed) -> None:
+        """A call has ended. What was not done is tried again, later each time."""
+        key = self._calls.pop(completed.call_id, None)
+        if key is None:
+            return
+        record = self._state.pods.get(key)
+        if is_success(completed) and record is not None and is_gated(record):
+            self._ungated[key] = record.pod.uid
+        if is_success(completed) or completed.status == NOT_FOUND:
+            self._queue.done(key)
+        else:
+            self._queue.retry(key)
+        self.look_at(self._owner_of.get(key, ""))
+
+
+def is_gated(record: PodRecord) -> bool:
+    """Whether a pod waits behind the gate of elastic Jobs."""
+    return any(gate.name == ELASTIC_GATE for gate in record.pod.spec.scheduling_gates)

@@ -1,0 +1,223 @@
+"""
+From reflectors to stimuli: each resource that matters is listed and watched, for as long as a term lasts.
+
+A reflector tells a list page by page; the machine compares whole lists, so the pages of one list are put together here.
+Everything on the way is bounded: the stream between reflectors and here, and the machine's own queue of stimuli. When
+the log is slow, the machine is; then these fill up, and the connections to the API server are no longer read.
+
+What the log has a mark of (`State.resource_versions`) is not listed: its watch goes on from there. That holds only if
+the marks were given out by this cluster, and the objects read by the rules of this program, and if the history of the
+cluster still is the one that the marks belong to, which the anchor in the log proves
+(`headgate.core.log.cluster_anchors`): one request. Otherwise, and for what the server has forgotten or never reached,
+all is listed as at the first start.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Final, assert_never
+
+import anyio
+import msgspec
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from headgate.adapters.jetstream.health import Dependency
+from headgate.adapters.kubernetes.client import KubeClient
+from headgate.adapters.kubernetes.errors import ApiError, KubernetesError, is_operating_error
+from headgate.adapters.kubernetes.messages import Bookmark, Changes, Message, ObjectMeta
+from headgate.adapters.kubernetes.messages import Listed as ListedPage
+from headgate.adapters.kubernetes.messages import Resumed as ResumedWatch
+from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
+from headgate.adapters.kubernetes.resources import NAMESPACES, Resource
+from headgate.adapters.kubernetes.retry import Backoff, Health, RateLimiter, Repeats, Sleep
+from headgate.adapters.kubernetes.transport import Transport
+from headgate.core.api.decoding import CLUSTER_NAMESPACE, READING, UnreadableObjectError, cluster_id_of
+from headgate.core.log.cluster_anchors import Anchor, anchor_of, parse_anchor, within
+from headgate.core.machine.contract import Changed, Listed, Progressed, Resumed
+from headgate.core.state.tables import State
+from headgate.processes.runtime.leadership import Offer
+
+_LOG: Final = logging.getLogger(__name__)
+
+MESSAGES_MAX: Final = 64
+"""Messages between all reflectors and the machine's queue; each holds a page or a burst of changes."""
+
+ANCHOR_S_MAX: Final = 10.0
+"""How long the change that proves the history is waited for. It is there at once or not at all."""
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _Versioned(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+
+
+def _anchor_in(line: bytes, plural: str) -> Anchor | None:
+    """The anchor that a line of a watch is; None for anything else, such as an ERROR."""
+    try:
+        said = msgspec.json.decode(line, type=_Line)
+        meta = msgspec.json.decode(said.object, type=_Versioned).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return anchor_of(plural, meta.resource_version, said.type, bytes(said.object))
+
+
+class Watching:
+    """
+    The feeder of the informer bridge. One for the process; its reflectors begin anew with each term.
+
+    With `resumes` False every term begins with lists. `limiter` bounds how fast lists and watches are begun.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        resources: Mapping[str, Resource],
+        names: Sequence[str],
+        *,
+        page_items: int,
+        resumes: bool = True,
+        sleep: Sleep = anyio.sleep,
+        limiter: RateLimiter | None = None,
+    ) -> None:
+        self._client = KubeClient(transport, limiter)
+        self._resources = [resources[name] for name in names]
+        self._settings = ReflectorSettings(page_items=page_items)
+        self._resumes = resumes
+        self._sleep = sleep
+        self._reflectors: list[Reflector] = []
+        # How it goes with what is asked before the reflectors begin.
+        self._asking = Health()
+        # By resource and what happened, in terms that are over.
+        self._counted: Counter[tuple[str, str]] = Counter()
+
+    async def __call__(self, state: State, offer: Offer) -> None:
+        """Follow every resource until cancelled: from its mark in the log, or beginning with a list."""
+        # Read before anything of this term is appended: later marks come from these very watches.
+        cluster_id, marks = state.cluster_id, dict(state.resource_versions)
+        is_readable = self._resumes and state.reading == READING and cluster_id != ""
+        if not (marks and is_readable and await self._ask_cluster_id() == cluster_id):
+            marks = {}
+        if marks:
+            anchor = parse_anchor(state.anchor)
+            proven = anchor is not None and await self._is_shown(anchor)
+            marks = {name: within(mark, anchor) for name, mark in marks.items()} if anchor and proven else {}
+        _LOG.info("resuming the watches of %d of %d resources", len(marks), len(self._resources))
+        send, receive = anyio.create_memory_object_stream[Message](MESSAGES_MAX)
+        self._counted += self._counts_of_term()
+        # What one says of a server that is away holds for all.
+        repeats = Repeats()
+        self._reflectors = [
+            Reflector(self._client, resource, settings=self._settings, repeats=repeats) for resource in self._resources
+        ]
+        async with send, receive, anyio.create_task_group() as tasks:
+            for reflector in self._reflectors:
+                tasks.start_soon(partial(reflector.run, send, resume_rv=marks.get(reflector.resource.plural, "")))
+            await self._pass_on(receive, offer)
+
+    async def _ask_cluster_id(self) -> str:
+        """Which cluster this is; "" when it does not tell."""
+        found = await self._answered(lambda: self._client.get(NAMESPACES, CLUSTER_NAMESPACE), "which cluster this is")
+        try:
+            return "" if found is None else cluster_id_of(found)
+        except UnreadableObjectError as error:
+            _LOG.warning("which cluster this is cannot be told: %s", error)
+            return ""
+
+    async def _is_shown(self, anchor: Anchor) -> bool:
+        """Whether the server's history has the change of the anchor."""
+        resource = next((each for each in self._resources if each.plural == anchor.resource), None)
+        if resource is None:
+            return False
+        query = {"watch": "true", "resourceVersion": str(anchor.version - 1), "timeoutSeconds": str(int(ANCHOR_S_MAX))}
+
+        async def ask() -> bytes:
+            # A server that is behind the version has nothing to say.
+            with anyio.move_on_after(ANCHOR_S_MAX):
+                async with self._client.stream(resource.path(), query=query, read_timeout_s=None) as lines:
+                    return await anext(lines, b"")
+            return b""
+
+        line = await self._answered(ask, "whether the history is the one of the marks")
+        if line is not None and anchor == _anchor_in(line, resource.plural):
+            return True
+        # Forgotten, as after each restart of an API server, or another history: all is listed in either case.
+        _LOG.info("the API server does not show %s %s as the log has it", resource.plural, anchor.version)
+        return False
+
+    async def _answered(self, ask: Callable[[], Awaitable[bytes]], what: str) -> bytes | None:
+        """The answer, waited for as long as it takes; None when the server refuses it for good."""
+        # Jitter needs no cryptography.
+        backoff = Backoff(first_s=0.5, max_s=10.0, random=Random())  # noqa: S311
+        while True:
+            try:
+                answer = await ask()
+            except KubernetesError as error:
+                if isinstance(error, ApiError) and not is_operating_error(error):
+                    _LOG.warning("%s cannot be told: %s", what, error)
+                    self._asking = Health()
+                    return None
+                since_s = self._asking.failing_since or time.time()
+                self._asking = Health(failing_since=since_s, error=str(error))
+                delay_s = backoff.next_s(error.retry_after if isinstance(error, ApiError) else None)
+                _LOG.warning("%s; asking again in %.1f s", error, delay_s)
+                await self._sleep(delay_s)
+            else:
+                self._asking = Health()
+                return answer
+
+    async def _pass_on(self, messages: MemoryObjectReceiveStream[Message], offer: Offer) -> None:
+        pages: dict[str, list[bytes]] = {}
+        async for message in messages:
+            name = message.resource.plural
+            match message:
+                case ListedPage():
+                    whole = pages.setdefault(name, [])
+                    if message.page == 0:
+                        whole.clear()
+                    whole.extend(bytes(item) for item in message.items)
+                    if message.complete:
+                        await offer(Listed(name, tuple(pages.pop(name)), message.resource_version))
+                case Changes():
+                    for change in message.changes:
+                        await offer(Changed(name, change.type.value, bytes(change.object), change.resource_version))
+                case ResumedWatch():
+                    await offer(Resumed(name, message.resource_version))
+                case Bookmark():
+                    await offer(Progressed(name, message.resource_version))
+                case _:
+                    assert_never(message)
+
+    def counts(self) -> Iterable[tuple[float, Mapping[str, str]]]:
+        """What the watches went through since the process began, by resource."""
+        counted = self._counted + self._counts_of_term()
+        return ((count, {"resource": resource, "what": what}) for (resource, what), count in counted.items())
+
+    def _counts_of_term(self) -> Counter[tuple[str, str]]:
+        return Counter(
+            {
+                (reflector.resource.plural, what): count
+                for reflector in self._reflectors
+                for what, count in msgspec.structs.asdict(reflector.counters).items()
+            }
+        )
+
+    def probe(self, started_ms: int) -> Dependency:
+        """Whether the API server is heard; the resource that has failed for longest is named."""
+        if not self._asking.ok:
+            since_ms = int((self._asking.failing_since or 0.0) * 1000)
+            return Dependency(name="kubernetes watch", ok=False, since_ms=since_ms, error=self._asking.error)
+        failing = [
+            (reflector.health.failing_since, reflector) for reflector in self._reflectors if not reflector.health.ok
+        ]
+        if not failing:
+            return Dependency(name="kubernetes watch", ok=True, since_ms=started_ms)
+        since_s, reflector = min(failing, key=lambda each: each[0] or 0.0)
+        error = f"{reflector.resource.plural}: {reflector.health.error}"
+        return Dependency(name="kubernetes watch", ok=False, since_ms=int((since_s or 0.0) * 1000), error=error)

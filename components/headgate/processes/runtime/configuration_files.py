@@ -1,0 +1,84 @@
+"""
+Files of Kueue's Configuration: found among what `--config` names, read, and every mistake told in one line.
+
+`--config` may be given twice: once for the settings of the processes (`headgate.processes.runtime.settings`), once for
+the Configuration that decides who is admitted (`headgate.core.config.reader`). They are told apart by their apiVersion,
+which settings do not have. The informer bridge puts the latter into the log, from where every process has it; so no
+other process takes one.
+
+Who names none gets what Kueue does without (`KUEUES_DEFAULTS`), from the first event of a new log on; a log that exists
+keeps what it has.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from headgate.adapters.yaml_text import check_depth
+from headgate.core.config.reader import V1BETA2, ConfigurationError, read_configuration, read_document
+from headgate.events.configuration import Configuration
+from headgate.events.facts import ConfigurationObserved
+from headgate.processes.runtime.settings import SettingsError
+
+KUEUES_DOCUMENT: Final = {"apiVersion": V1BETA2, "kind": "Configuration"}
+KUEUES_DEFAULTS: Final = read_configuration(KUEUES_DOCUMENT)
+"""What a Configuration of Kueue that says nothing means: for one, pods have half an hour to become ready."""
+
+
+class ConfigFiles(msgspec.Struct, frozen=True):
+    """What `--config` names: the file of settings and that of Kueue's Configuration; None: not given."""
+
+    settings: str | None = None
+    configuration: str | None = None
+
+
+def sort_files(paths: Sequence[str]) -> ConfigFiles:
+    """
+    Which of the files are which.
+
+    Raises SettingsError when one cannot be read, or when two are of one kind. Settings are read by their own loader.
+    """
+    found: dict[str, str] = {}
+    for path in paths:
+        document = _read(Path(path))
+        kind = "configuration" if isinstance(document, dict) and "apiVersion" in document else "settings"
+        if kind in found:
+            what = "Kueue's Configuration" if kind == "configuration" else "settings"
+            raise SettingsError(f"--config {path}: {found[kind]} holds {what} already; name one file of them")
+        found[kind] = path
+    return ConfigFiles(found.get("settings"), found.get("configuration"))
+
+
+def load_configuration(path: str | Path) -> Configuration:
+    """The Configuration of a file, in either API version. Raises SettingsError, whose message is one line."""
+    return load_document(path).configuration
+
+
+def load_document(path: str | Path) -> ConfigurationObserved:
+    """As `load_configuration`, with the file itself."""
+    document = _read(Path(path))
+    if not isinstance(document, dict):
+        raise SettingsError(f"{path}: the file must hold a Configuration of config.kueue.x-k8s.io")
+    try:
+        return read_document(document)
+    except ConfigurationError as error:
+        raise SettingsError(f"{path}: {error}") from error
+
+
+def _read(file: Path) -> Any:
+    try:
+        text = file.read_text()
+        check_depth(text)
+        documents = [each for each in yaml.safe_load_all(text) if each is not None]
+    except FileNotFoundError:
+        raise SettingsError(f"{file}: there is no such file; name another with --config") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{file}: this is not YAML: {' '.join(str(error).split())}") from error
+    if len(documents) > 1:
+        raise SettingsError(f"{file}: it holds {len(documents)} documents; put each into a file of its own")
+    return documents[0] if documents else {}

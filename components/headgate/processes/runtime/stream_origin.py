@@ -1,0 +1,58 @@
+"""
+Where the log's stream comes from, for a process that opens it: grown by itself, restored from a backup, or begun anew.
+
+`headgate restore` and `headgate rebuild` leave a marker at the stream. What it says has to be in the log before anybody
+acts: the informer bridge puts `cell.restored` in front of its first term, and the others wait for it; or it founds the
+cell once more, in the place of the log that was given up. Asked by the gate of each process
+(`headgate.processes.runtime.cell_identity`).
+"""
+
+import msgspec
+
+from headgate.adapters.jetstream.refill import Marker, marker_of
+from headgate.adapters.jetstream.stream import StreamInfo, identity_of
+from headgate.core.log import branches, reconciliation
+from headgate.core.state.tables import State
+from headgate.events.base import Producer
+from headgate.events.identity import CellRestored
+from headgate.events.ids import Seq
+
+UNRECORDED = "the log was restored from a backup: waiting for the informer bridge to append cell.restored"
+"""What a process says of itself that waits for the bridge."""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """What the stream says of itself; without a marker it has grown. `stream` is its identity."""
+
+    stream: str
+    marker: Marker | None = None
+
+    @property
+    def is_rebuilt(self) -> bool:
+        """Whether a new log is to begin here in the place of one that was given up."""
+        return self.marker is not None and self.marker.kind == "rebuilt"
+
+    def unrecorded(self, state: State, *, lost_to: int = 0) -> CellRestored | None:
+        """The restore of which the log does not tell yet; None when there is none. `lost_to` is what else is known."""
+        marker = self.marker
+        if marker is None or marker.kind != "restored":
+            return None
+        event = CellRestored(
+            backup=marker.backup,
+            position=Seq(marker.position),
+            stream=self.stream,
+            lost_to=Seq(max(lost_to, marker.position) if lost_to else 0),
+            why=marker.why,
+        )
+        return None if branches.is_recorded(state.branches, event) else event
+
+    def waits_for(self, state: State, producer: Producer) -> str:
+        """What has to be in the log before this process may lead; "" when nothing is missing."""
+        if producer is not Producer.INFORMER_BRIDGE and self.unrecorded(state) is not None:
+            return UNRECORDED
+        return "" if reconciliation.is_open(state, producer) else reconciliation.WAITING
+
+
+def origin_of(info: StreamInfo) -> Origin:
+    """The origin of a stream."""
+    return Origin(stream=identity_of(info), marker=marker_of(info))

@@ -1,0 +1,6 @@
+"""
+What the simulated API server stores: objects, their metadata and versions, kept on disk if asked.
+
+Used by: the simulated cluster and its controllers.
+May import: validation.
+"""
