@@ -202,9 +202,9 @@ def unsendable() -> Any:
     """A call for the one has a body that no JSON can be made of."""
 
     def make(sound: Callable[..., Any]) -> Any:
-        def broken(state: Any, workload: Any, *more: Any) -> Any:
-            body = sound(state, workload, *more)
-            return {**body, "oops": DefectError} if is_of(BAD_JOB, workload.key) else body
+        def broken(state: Any, key: Any, *more: Any) -> Any:
+            body = sound(state, key, *more)
+            return {**body, "oops": DefectError} if is_of(BAD_JOB, key) else body
 
         return broken
 
