@@ -1,16 +1,18 @@
 """
-The queue manager, deciding again what another one has decided (`headgate.core.verification.machines`).
+The queue manager for verification: decides again what a recorded one has decided.
 
-It is the same machine. But a queue manager also goes by when it was asked before and had nothing to say, and that is
-not in the log. Two things follow from it, and are taken from the record here:
+See `headgate.core.verification.machines`. It is the same machine. But the decisions of a queue manager also depend on
+earlier calls that produced no event, and those are not in the log. Two things depend on them and are taken from the
+record here:
 
-- **The order in which it comes to workloads and ClusterQueues.** It has noted them in some order, and has forgotten
-  what it had nothing to say about. Here those that the record speaks of come first, in its order. Nobody is added.
-- **Whose turn it is, of those who may wake.** Who was tried in vain is tried again only when something has changed. So
-  those wake who have woken in the record, if what they wait for has come true: if there is enough for them, or what
-  they wait for has changed. Who did not wake in the record sleeps on.
+- **The order in which workloads and ClusterQueues are examined.** The recorded machine examined them in some order,
+  and forgot those that needed no event. Here those named in the record come first, in its order. None is added.
+- **Which of the sleepers that may wake do so.** A sleeper that was tried without success is tried again only after a
+  change. So those wake that woke in the record, if their wake condition holds: enough is free for them, or what they
+  wait for has changed. A sleeper that did not wake in the record sleeps on.
 
-Everything else has to be the same: who is queued where, parked and for what, offered, evicted, released, finished.
+Everything else has to be equal: where each workload is queued, parked and on what condition, offered, evicted,
+released, finished.
 """
 
 from collections import OrderedDict
@@ -37,26 +39,26 @@ _K = TypeVar("_K", bound=str)
 
 
 class RecordedOrder:
-    """In which order recorded events come to workloads and ClusterQueues, and who wakes in them."""
+    """The order in which recorded events reach workloads and ClusterQueues, and the sleepers that wake in them."""
 
     __slots__ = ("_looks", "_offered", "_withdrawn", "alone", "going_on", "queued", "sleepers", "woken", "workloads")
 
     def __init__(self) -> None:
         self.workloads: dict[WorkloadKey, None] = {}
         self.woken: dict[WorkloadKey, None] = {}
-        """Those in whose name something wakes."""
+        """The workloads in whose name something wakes."""
         self.going_on: dict[WorkloadKey, None] = {}
-        """Those of them who are not set aside again behind that."""
+        """Those of them that are not set aside again later in the record."""
         self.sleepers: dict[Sleeper, None] = {}
         """The shapes and ClusterQueues that wake."""
         self.alone: list[Head] = []
-        """Those who are offered though their shape sleeps on."""
+        """The workloads that are offered while their shape sleeps on."""
         self.queued: dict[WorkloadKey, Shape] = {}
-        """Those who come into line, with their shapes."""
+        """The workloads that are queued, with their shapes."""
         self._offered: dict[str, None] = {}
         self._withdrawn: dict[str, None] = {}
         self._looks = False
-        """Whether it has come to workloads: what sleeps is woken before that."""
+        """Whether the record has reached workloads: sleepers are woken before that."""
 
     def add(self, events: tuple[Event, ...]) -> None:
         """See `Order`."""
@@ -71,7 +73,7 @@ class RecordedOrder:
                     self.woken[event.workload] = self.going_on[event.workload] = None
                     if not self._looks:
                         self.sleepers[Sleeper(event.cluster_queue, shape=event.shape)] = None
-                    # It may have woken before the queue manager came to its workload.
+                    # It may have woken before the queue manager examined its workload.
                     self.workloads.setdefault(event.workload, None)
                 case _:
                     self._looks = True
@@ -91,12 +93,12 @@ class RecordedOrder:
 
     @property
     def cluster_queues(self) -> dict[str, None]:
-        """The ClusterQueues in the order of their offers; last those whose offer was only taken back."""
+        """The ClusterQueues in the order of their offers; last those whose offer was only withdrawn."""
         return {**self._offered, **self._withdrawn}
 
 
 class SleepingAgain(Sleeping):
-    """What sleeps, and of it that wakes which has woken in the record, if it may."""
+    """The sleepers; of these, those wake that woke in the record, if they may."""
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
@@ -134,7 +136,7 @@ class SleepingAgain(Sleeping):
         return parked, wake_pass.sleeper_came_true(sleeper, parked) if parked is not None else None
 
     def _alone(self) -> dict[Sleeper, int]:
-        """Of each sleeping shape how many are offered alone who were not on offer before."""
+        """Of each sleeping shape, how many workloads are offered alone that were not offered before."""
         found: dict[Sleeper, int] = {}
         for head in self.order.alone:
             workload = self._state.workloads.get(head.workload)
@@ -159,7 +161,7 @@ class SleepingAgain(Sleeping):
 
 
 class QueueManagerAgain(QueueManager):
-    """See the module's text."""
+    """See the module's docstring."""
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
@@ -188,12 +190,12 @@ class QueueManagerAgain(QueueManager):
 
 
 def _ordered(noted: dict[_K, None], first: Iterable[_K]) -> dict[_K, None]:
-    """What was noted: those of the record first, in its order."""
+    """The recorded entries: those named in the record first, in its order."""
     return dict.fromkeys((*(key for key in first if key in noted), *noted))
 
 
 def queue_manager_check() -> MachineCheck:
-    """What the queue manager has decided, decided again."""
+    """Decides again what the queue manager has decided."""
     return MachineCheck(
         Producer.QUEUE_MANAGER,
         QueueManagerAgain,

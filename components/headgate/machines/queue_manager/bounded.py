@@ -1,14 +1,14 @@
 """
 The wake policy `Bounded`: a workload wakes when enough quota for it may be free, and as many as there is quota for.
 
-Three questions, each answered from the state in its own module:
+Three questions, each answered from the state in a separate module:
 
 - Is there enough (`headgate.core.queueing.wake_conditions.Unused`, with `headgate.core.preemption.bound` where
-workloads may be preempted)? A
-  verdict says what a workload needs at once (`needs`). This is a necessary condition: without it no cycle admits it.
-- Whose turn is it (`turns`)? Where there is enough for each of several workloads and not for all of them, those wake
-  first that the next cycles would come to first.
-- Is it only the end of a claim (`retries`)? That wakes a sleeper once, not again and again.
+  workloads may be preempted)? A verdict lists what a workload needs at the same time (`needs`). This is a necessary
+  condition: without it no cycle admits the workload.
+- Which is next (`turns`)? Where there is enough for each of several workloads and not for all of them, those wake
+  first that the next cycles would decide first.
+- Is it only the end of a claim (`retries`)? That wakes a sleeper once, not repeatedly.
 
 `docs/concepts/waking.md` has an example.
 """
@@ -41,11 +41,11 @@ class BoundedPolicy:
         return self._retries.note(commit, concerned)
 
     def holds_back(self, sleeper: Sleeper, head: WorkloadKey, woken: Woken) -> bool:
-        """See `WakePolicy`: when only claims have ended since it was last woken by the end of one."""
+        """See `WakePolicy`: true when only claims have ended since it was last woken by the end of one."""
         return self._retries.hold_back(sleeper, head, woken)
 
     def offers_one(self, sleeper: Sleeper, woken: Woken) -> bool:
-        """See `WakePolicy`: when it is known what there is enough of."""
+        """See `WakePolicy`: true when the free amount is known."""
         return bool(sleeper.shape and woken.needs) and not self._retries.by_a_claim(sleeper, woken)
 
     def begin(self, now_ms: UnixMs, forest: Callable[[], Forest]) -> Turns:

@@ -1,8 +1,8 @@
 """
-The wake policy `CohortTree`: whatever is freed in a cohort tree wakes every workload that was set aside in it.
+The wake policy `CohortTree`: anything freed in a cohort tree wakes every workload that was set aside in it.
 
-This is Kueue's rule (`QueueInadmissibleWorkloads`, pkg/cache/queue/manager.go). It asks for nothing but the position at
-which something was last freed, so it is simple, and its decisions are those of the recordings. It costs a vain cycle
+This is Kueue's rule (`QueueInadmissibleWorkloads`, pkg/cache/queue/manager.go). It needs only the position at which
+something was last freed, so it is simple, and its decisions equal those of the recordings. It costs a fruitless cycle
 for each shape of the tree whenever anything in the tree is freed.
 """
 
@@ -18,7 +18,7 @@ from headgate.events.queueing import QuotaFreed, TimePassed, Wake
 
 
 class CohortTreePolicy:
-    """See `headgate.machines.queue_manager.wake_policy.WakePolicy`. It keeps nothing."""
+    """See `headgate.machines.queue_manager.wake_policy.WakePolicy`. It has no state."""
 
     def __init__(self, state: State) -> None:
         self._state = state

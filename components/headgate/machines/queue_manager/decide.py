@@ -1,21 +1,21 @@
 """
-The queue manager's machine: where each pending workload stands, why, what it waits for, and which come next.
+The queue manager's machine: the place of each pending workload, the reason, its wake condition, and the next heads.
 
-Reads: facts, the scheduler's decisions, what became of jobs. Appends: the events of `headgate.events.queueing`. It
-has no effect outside and makes no calls.
+Reads: facts, the scheduler's decisions, the outcomes of jobs. Appends: the events of `headgate.events.queueing`. It has
+no effect outside and makes no calls.
 
-Everything follows from the state. `placing` and `leaving` answer for one workload, `sleeping` and `turns` for what
-sleeps, `offering` for one ClusterQueue, and each says nothing when nothing is left to say. This module only keeps track
-of where to look: what a commit touched is looked at again at the next `Settled`, and nothing else is. A new machine
-looks at everything once, so one that crashed, at whatever instant, is resumed by the next.
+Everything follows from the state. `placing` and `leaving` decide for one workload, `sleeping` and `turns` for sleeping
+workloads, `offering` for one ClusterQueue; each returns nothing when the state is up to date. This module only tracks
+what to examine: whatever a commit touched is examined at the next `Settled`, and nothing else is. A new machine
+examines everything once, so it resumes the work of one that crashed at any instant.
 
-Nothing is said before the informers are in sync: until then a LocalQueue that is not there may only not be known yet.
-The same holds for what follows from an object being absent while a later term of the informer bridge has not shown
-every resource (`State.relisting`): whoever was looked at meanwhile is looked at again when it has.
+Nothing is appended before the informers are in sync: until then a missing LocalQueue may only not be listed yet. The
+same holds for conclusions from an absent object while a later term of the informer bridge has not listed every resource
+(`State.relisting`): workloads examined meanwhile are examined again when the relist is complete.
 
-One commit carries what one `Settled` finds, up to `EVENTS_PER_COMMIT_MAX`; the rest stays noted and follows when that
-commit is folded. Offers have a budget of their own, so that neither a flood of arrivals starves the scheduler nor
-offers the placing; ClusterQueues take turns in the order in which they were touched.
+One commit carries the findings of one `Settled`, up to `EVENTS_PER_COMMIT_MAX`; the rest is kept and follows when that
+commit is folded. Offers have a separate budget, so that a flood of arrivals does not starve the scheduler and offers do
+not starve placing. ClusterQueues are served in the order in which they were touched.
 """
 
 import heapq
@@ -67,7 +67,7 @@ SAMPLES_PER_COMMIT_MAX = 2000
 """LocalQueues whose usage one commit brings up to date. The rest follows when it is folded."""
 
 HEADS_PER_COMMIT_MAX = 2000
-"""Heads offered in one commit, besides. One ClusterQueue's offer stays together."""
+"""Heads offered in one commit, in addition. One ClusterQueue's offer stays together."""
 
 _QUEUE_FACTS = (
     facts.ClusterQueueObserved,
@@ -81,10 +81,10 @@ _QUEUE_FACTS = (
     facts.AdmissionCheckObserved,
     facts.AdmissionCheckDeleted,
 )
-"""What a ClusterQueue's activeness follows from."""
+"""Facts from which the activeness of a ClusterQueue follows."""
 
 _SILENT = (effects.StatusApplied, effects.StatusRejected)
-"""Events that name a workload and change nothing here, but when to believe what others have written."""
+"""Events that name a workload and change nothing here except when events of other writers take effect."""
 
 _FREQUENT = (
     facts.WorkloadObserved,
@@ -96,46 +96,49 @@ _FREQUENT = (
     WorkloadWoken,
     WorkloadFinished,
 )
-"""Events about one workload of which there are so many that they are not asked what else they could be."""
+"""Events about one workload that are too frequent to be matched against all other cases."""
 
 Standing = tuple[bool, str]
 """Whether a ClusterQueue is active, and its stop policy."""
 
 
 class QueueManager:
-    """Decides queue life. `state` is read only; the host folds commits into it before it tells."""
+    """Decides queue life. `state` is read only; the host folds commits into it before it delivers a stimulus."""
 
     def __init__(self, state: State) -> None:
         self.state = state
         self._look: OrderedDict[WorkloadKey, None] = OrderedDict(
             (key, None) for key, workload in state.workloads.items() if workload.stage is not Stage.FINISHED
         )
-        """Workloads to look at, first noted first. Ordered, because a plain dict is slow to empty from its front."""
+        """
+        Workloads to examine, oldest entry first. An OrderedDict, because removing from the front of a plain dict is
+        slow.
+        """
         self._touched: dict[str, None] = dict.fromkeys((*state.index.pending, *state.index.offered, *state.sleeps))
-        """ClusterQueues whose offers to look at."""
+        """ClusterQueues whose offers are to be examined."""
         self._sleeping = self._new_sleeping()
         self._forest: Forest | None = None
-        """The quota trees, kept until a spec changes."""
+        """The quota trees, cached until a spec changes."""
         self._standings: dict[str, Standing] = {}
         self._queues_changed = True
         self._unproven: dict[WorkloadKey, None] = {}
-        """Workloads that were looked at while something that is absent may only not have been shown yet."""
+        """Workloads that were examined while an absent object may only not have been listed yet."""
         self._stood_in: dict[WorkloadKey, str] = {}
         """
-        The ClusterQueue in which a workload was last offered: what a deletion no longer tells. One entry a workload.
+        The ClusterQueue in which a workload was last offered; a deletion does not contain it. One entry per workload.
         """
         self._limits: dict[str, Limits] = {}
         self._deadlines: list[tuple[UnixMs, WorkloadKey]] = []
-        """A heap; may hold times that no longer count."""
+        """A heap; may contain obsolete times."""
         self._deadline_of: dict[WorkloadKey, UnixMs] = {}
         """The latest time in the heap of each workload."""
         self._sample_at: UnixMs | None = None
-        """When the next LocalQueue's usage is to be sampled, at the earliest; None when that was not worked out yet."""
+        """The earliest time of the next sample of a LocalQueue's usage; None when it is not computed yet."""
         self._cause: Position | None = None
         self._start()
 
     def _new_sleeping(self) -> Sleeping:
-        """What sleeps, under the policy of the configuration."""
+        """The tracker of sleepers, with the wake policy of the configuration."""
         return Sleeping(self.state)
 
     def _start(self) -> None:
@@ -180,7 +183,7 @@ class QueueManager:
         self._sleeping.note_commit(logged.commit, concerned)
 
     def _concerned(self, event: Event) -> Iterable[str]:
-        """The ClusterQueues in which a workload that an event is about stood, or stands."""
+        """The ClusterQueues in which the workload of an event was or is queued."""
         key: WorkloadKey | None = getattr(event, "workload", None)
         if key:
             workload = self.state.workloads.get(key)
@@ -189,18 +192,18 @@ class QueueManager:
             yield from filter(None, queues)
 
     def _note(self, event: Event) -> None:
-        """Where an event makes it worth looking."""
+        """Record what an event makes necessary to examine."""
         match event:
             case _ if isinstance(event, _FREQUENT):
                 self._note_workload(event.workload, event)
             case _ if isinstance(event, _SILENT):
                 if (workload := self.state.workloads.get(event.workload)) is not None and workload.shown is not None:
-                    # What others have written counts when nothing of ours is left to be written.
+                    # Events of other writers take effect when none of ours is left to be written.
                     self._look[event.workload] = None
             case _ if isinstance(event, _QUEUE_FACTS):
                 self._queues_changed = True
                 if isinstance(event, facts.ClusterQueueObserved):
-                    # Its order may be of another kind.
+                    # Its ordering may have changed.
                     self._touched[event.name] = None
             case LocalQueuesSampled():
                 self._sample_at = None
@@ -212,7 +215,7 @@ class QueueManager:
                     self._sleeping = self._new_sleeping()
                     self._start()
                 self._touched.update(dict.fromkeys(self.state.index.offered))
-                # Deadlines may be others than before, and so may everything that a workload's place follows from.
+                # Deadlines may have changed, and with them everything that a workload's place follows from.
                 self._look.update(
                     (key, None) for key, each in self.state.workloads.items() if each.stage is not Stage.FINISHED
                 )
@@ -264,9 +267,10 @@ class QueueManager:
 
     def _has_been_placed(self, workload: Workload, event: Event) -> bool:
         """
-        Whether an event of ours has put a workload where it was found to belong, so that it would be found there again.
+        Whether our latest event put a workload where it belongs, so that another examination would find no change.
 
-        What has happened in between is noted by itself. Others of its family or its owner may go by where it stands.
+        Changes in between are recorded on their own. Other workloads of its family or its owner may depend on its
+        place.
         """
         if workload.stage is not Stage.QUEUED or is_parent(workload) or is_variant(workload):
             return False
@@ -281,7 +285,7 @@ class QueueManager:
                 return False
 
     def _remember(self, key: WorkloadKey, cluster_queue: str, parked: Parked) -> None:
-        """Keep what wakes a workload that is parked alone where its coming true will be noticed."""
+        """Register the wake condition of a workload that is parked alone."""
         for wake in parked.wake:
             if isinstance(wake, TimePassed):
                 self._await(key, wake.at_ms)
@@ -297,11 +301,11 @@ class QueueManager:
         self._look.update(self.state.index.in_local_queue.get(queue, {}))
 
     def _look_at_owned(self, uid: str) -> None:
-        """All Workloads of a job, also one that another made beside that which stands for it."""
+        """All Workloads of a job, including a second one beside the Workload that represents the job."""
         self._look.update(dict.fromkeys(self.state.index.owned(uid)))
 
     def _look_at_slices(self, uid: str) -> None:
-        """The slices of an elastic Job: whether one still has a reason to be follows from the Job's other Workloads."""
+        """The slices of an elastic Job: whether one is still needed follows from the Job's other Workloads."""
         if len(self.state.index.owned(uid)) > 1:
             slices = slices_of(self.state, uid)
             self._look.update(
@@ -369,13 +373,13 @@ class QueueManager:
             draft.say(LocalQueuesSampled(queues=queues[:SAMPLES_PER_COMMIT_MAX]))
 
     def _touch_usage_of(self, queue: LocalQueueKey) -> None:
-        """The order of its ClusterQueue may be another one now."""
+        """The order of its ClusterQueue may have changed."""
         record = self.state.local_queues.get(queue)
         if record is not None and orders_by_usage(self.state, record.spec.cluster_queue):
             self._touched[record.spec.cluster_queue] = None
 
     def _look_at_queues(self) -> None:
-        """Look at the workloads of ClusterQueues that came, went, or became active or inactive."""
+        """Examine the workloads of ClusterQueues that were created, deleted, or became active or inactive."""
         standings: dict[str, Standing] = {}
         for name, record in self.state.cluster_queues.items():
             with about("ClusterQueue", name):
@@ -429,7 +433,7 @@ class QueueManager:
                 self._touched[cluster_queue] = None
 
     def _step(self, workload: Workload, now_ms: UnixMs, wake_pass: WakePass) -> Iterable[QueueEvent]:
-        """What is to be said about a workload now."""
+        """The events that a workload needs now."""
         state = self.state
         if state.relisting:
             self._unproven[workload.key] = None

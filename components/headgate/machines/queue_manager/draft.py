@@ -1,9 +1,9 @@
 """
-The draft: the events of the commit that is being made, and the pending queues as they will be once it is folded.
+The draft: the events of the commit in progress, and the pending queues as they will be once it is folded.
 
-The queue manager offers, in the same commit, workloads that it queues or wakes in it. The state does not show those
-yet, so the draft keeps what its own events change in the line of each ClusterQueue: who enters, who leaves, which
-shapes wake. It is thrown away when the commit is made.
+The queue manager offers, in the same commit, workloads that it queues or wakes in it. The state does not contain those
+yet, so the draft tracks what its own events change in the pending queue of each ClusterQueue: which workloads enter and
+leave, which shapes wake. It is discarded when the commit is complete.
 """
 
 import heapq
@@ -39,13 +39,16 @@ class Draft:
         self._awake: dict[str, dict[Shape, None]] = {}
         self._unblocked: dict[str, None] = {}
         self._alone: dict[str, dict[Rank, Shape]] = {}
-        """Who may be offered though its shape sleeps, in the name of this shape; of none if it is meant itself."""
+        """
+        The workloads that may be offered while their shape sleeps, by this shape; no shape if the workload itself is
+        meant.
+        """
 
     def __len__(self) -> int:
         return len(self.events)
 
     def say(self, event: QueueEvent) -> None:
-        """Add an event and what it changes in the line of its ClusterQueue."""
+        """Add an event and its changes to the pending queue of its ClusterQueue."""
         self.events.append(event)
         match event:
             case WorkloadQueued():
@@ -79,11 +82,11 @@ class Draft:
             )
 
     def wake_alone(self, workload: Workload) -> None:
-        """Let a workload be offered though its shape sleeps, or one of its shape that comes into line before it."""
+        """Allow one workload to be offered while its shape sleeps, or one of its shape that is queued before it."""
         self._alone.setdefault(workload.cluster_queue, {})[rank_of(self._state, workload)] = workload.shape
 
     def is_asleep(self, cluster_queue: str, key: WorkloadKey) -> bool:
-        """Whether the shape of a workload that stands in the line of a ClusterQueue will sleep."""
+        """Whether the shape of a workload in the pending queue of a ClusterQueue will sleep."""
         queue = self._state.index.pending.get(cluster_queue, _NOBODY)
         entering = self._entering.get(cluster_queue, {}).get(key)
         shape = entering[1] if entering is not None else self._state.workloads[key].shape
@@ -94,7 +97,7 @@ class Draft:
         return orders_by_usage(self._state, cluster_queue)
 
     def outstanding(self, cluster_queue: str) -> list[Rank]:
-        """The ranks of the heads that stay offered, in the order in which they were."""
+        """The ranks of the heads that stay offered, in the order of their offers."""
         return [
             rank_of(self._state, self._state.workloads[key])
             for key in self._state.index.offered.get(cluster_queue, ())
@@ -102,7 +105,7 @@ class Draft:
         ]
 
     def ahead(self, cluster_queue: str) -> Iterator[Rank]:
-        """Who may be offered next in a ClusterQueue, best first, once the events so far are folded. Lazy."""
+        """The workloads that may be offered next in a ClusterQueue, best first, after the events so far. Lazy."""
         queue = self._state.index.pending.get(cluster_queue, _NOBODY)
         awake = self._awake.get(cluster_queue, {})
         unblocked = cluster_queue in self._unblocked
@@ -120,7 +123,7 @@ class Draft:
         return heapq.merge(standing, entering, alone) if entering or alone else standing
 
     def _may_go_alone(self, cluster_queue: str, coming: list[tuple[Rank, Shape]]) -> Iterator[Rank]:
-        """Of each sleeping shape the best, as many as were let: of those and of who comes into line now."""
+        """Of each sleeping shape the best, as many as were allowed: of those and of newly queued ones."""
         let: dict[Shape, list[Rank]] = {}
         for rank, shape in self._alone.get(cluster_queue, {}).items():
             if self.is_asleep(cluster_queue, rank[-1]):

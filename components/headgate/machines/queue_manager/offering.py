@@ -1,15 +1,15 @@
 """
 Offering: which workloads the scheduler may take next.
 
-Each active ClusterQueue has up to `OFFER_DEPTH` heads on offer, in queue order. The scheduler takes the first of each
-in a cycle; several are offered so that no cycle waits for a round trip. The outcome is to be that of one head per
-queue per cycle, so an offer never stands against queue order: when somebody of higher rank than a head on offer may
-go, the whole offer of that ClusterQueue is taken back and made anew in the same commit.
+Each active ClusterQueue has up to `OFFER_DEPTH` offered heads, in queue order. The scheduler takes the first of each in
+a cycle; several are offered so that no cycle waits for a round trip. The outcome has to equal that of one head per
+queue per cycle, so an offer never contradicts queue order: when a workload of higher rank than an offered head becomes
+eligible, the whole offer of that ClusterQueue is withdrawn and made anew in the same commit.
 
-Of a shape that sleeps only those are offered for whom there is enough quota (`turns`).
+Of a sleeping shape only as many workloads are offered as there is quota for (`turns`).
 
-Where workloads are ordered by the usage of their LocalQueues each admission changes the order, so there one head is on
-offer at a time.
+Where workloads are ordered by the usage of their LocalQueues each admission changes the order, so there one head is
+offered at a time.
 """
 
 from itertools import islice
@@ -21,15 +21,15 @@ from headgate.machines.queue_manager.draft import Draft
 
 OFFER_DEPTH = 6
 """
-How many heads of a ClusterQueue are on offer at most. Topped up when fewer than half are left.
+How many heads of a ClusterQueue are offered at most. Topped up when fewer than half are left.
 
-A cycle takes one, and the queue manager's answer takes about as long as two cycles, so this is enough. More would be in
-vain: whoever comes in ahead of them has them all taken back and offered anew, and each is folded by six processes.
+A cycle takes one, and the queue manager's response takes about as long as two cycles, so this is enough. More would be
+wasted: a workload that arrives ahead of them has them all withdrawn and offered anew, and six processes fold each.
 """
 
 
 class Offer:
-    """What is to be said about the heads of one ClusterQueue: whether its offer is taken back, and the new heads."""
+    """The change to the heads of one ClusterQueue: whether its offer is withdrawn, and the new heads."""
 
     __slots__ = ("heads", "withdrawn")
 
@@ -39,7 +39,7 @@ class Offer:
 
 
 def offer(draft: Draft, cluster_queue: str) -> Offer:
-    """What to offer of an active ClusterQueue now, as it will stand after the draft's events."""
+    """The offer of an active ClusterQueue now, given the draft's events."""
     depth = 1 if draft.orders_by_usage(cluster_queue) else OFFER_DEPTH
     outstanding = draft.outstanding(cluster_queue)
     ahead = draft.ahead(cluster_queue)

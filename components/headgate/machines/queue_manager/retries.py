@@ -1,16 +1,15 @@
 """
-Retries after the end of a claim, in the policy `Bounded`: once, until something else happens.
+Retries after the end of a claim, in the policy `Bounded`: once, until something else changes.
 
-A head that blocks its ClusterQueue reserves quota in every cycle and uses none: a claim. When the claim ends,
-workloads behind it may be admitted, so they wake as if quota had been freed
-(`headgate.core.fold.transitions.end_claim`). Kueue does not wake them. A workload that wakes may claim quota in turn
-and so change the verdict on that head, which ends its claim once more; both could go on without end while nothing is
-admitted. So the end of a claim wakes each sleeper once, and then not until something has happened in its cohort tree: a
-workload left or was changed, quota was taken or given back, a spec has changed. Sleepers that were held back are due
-again then.
+A head that blocks its ClusterQueue reserves quota in every cycle and uses none: a claim. When the claim ends, workloads
+behind it may be admitted, so they wake as if quota had been freed (`headgate.core.fold.transitions.end_claim`). Kueue
+does not wake them. A workload that wakes may claim quota in turn and so change the verdict on that head, which ends its
+claim once more; this could repeat without end while nothing is admitted. So the end of a claim wakes each sleeper once,
+and then not until the next change in its cohort tree: a workload left or was changed, quota was taken or returned, a
+spec has changed. Sleepers that were held back are due again then.
 
-Working memory, read from the log. A queue manager that starts anew has none and wakes each sleeper at most once more.
-It holds at most one entry for each sleeper, and for each that was woken since something has happened.
+Working memory, derived from the log. A new queue manager has none and wakes each sleeper at most once more. It holds at
+most one entry for each sleeper, and for each that was woken since the last change.
 """
 
 from collections.abc import Iterable
@@ -42,11 +41,11 @@ VAIN = (
     WorkloadQueued,
     WorkloadWoken,
 )
-"""Events after which everybody holds what he held before, and is in line: all that ends with them is a claim."""
+"""Events after which all quota is held as before and all workloads are still queued: they can only end claims."""
 
 
 class Retries:
-    """Who was woken by the end of a claim, and who was held back, since something has happened in the cohort tree."""
+    """The sleepers woken by the end of a claim, and those held back, since the last change in the cohort tree."""
 
     __slots__ = ("_happened", "_held_back", "_noted_until", "_started_at", "_state", "_woken")
 
@@ -54,15 +53,15 @@ class Retries:
         self._state = state
         self._started_at = self._noted_until = state.position
         self._happened: dict[str, Seq] = {}
-        """By tree, when something has last happened. Only what was freed there after that is certainly a claim."""
+        """The position of the last change, by tree. Only what was freed there after that is certainly a claim."""
         self._woken: dict[str, dict[Sleeper, None]] = {}
         self._held_back: dict[str, dict[Sleeper, None]] = {}
 
     def note(self, commit: Commit, concerned: Iterable[str]) -> list[Sleeper]:
         """
-        Take note of a commit that is folded; of its events but the `VAIN`, these ClusterQueues are concerned.
+        Process a folded commit; its events except the `VAIN` concern these ClusterQueues.
 
-        Returns who was held back and is due again.
+        Returns the sleepers that were held back and are due again.
         """
         state = self._state
         for event in commit.events:
@@ -84,9 +83,9 @@ class Retries:
 
     def hold_back(self, sleeper: Sleeper, head: WorkloadKey, woken: Woken) -> bool:
         """
-        Whether a sleeper, in whose name its first would be woken, shall sleep on instead.
+        Whether a sleeper, in whose name its first would be woken, has to sleep on instead.
 
-        So it is when the end of a claim has woken it before, does so again, and nothing has happened since.
+        True when the end of a claim has woken it before, does so again, and nothing has changed since.
         """
         tree = tree_in(self._state, sleeper.cluster_queue)
         before = self._woken.get(tree, {})
@@ -96,11 +95,11 @@ class Retries:
         return True
 
     def by_a_claim(self, sleeper: Sleeper, woken: Woken) -> bool:
-        """Whether what wakes a sleeper may be nothing but the end of a claim."""
+        """Whether the only reason to wake a sleeper may be the end of a claim."""
         return self._ended_a_claim(tree_in(self._state, sleeper.cluster_queue), woken.at)
 
     def _ended_a_claim(self, tree: str, at: Seq) -> bool:
-        """Whether what was freed in a tree at this position was freed since something has happened there."""
+        """Whether what was freed in a tree at this position was freed after the last change there."""
         return at > self._happened.get(tree, self._started_at)
 
     def _freed_in(self) -> Iterable[str]:
@@ -112,5 +111,5 @@ class Retries:
 
 
 def _named(cluster_queue: str, shape: Shape, workload: WorkloadKey) -> Sleeper:
-    """A sleeper as its waking names it: another head that blocks the same ClusterQueue is another one."""
+    """The key of a sleeper in its wake event: another head that blocks the same ClusterQueue has another key."""
     return Sleeper(cluster_queue, shape=shape) if shape else Sleeper(cluster_queue, workload=workload)

@@ -1,14 +1,14 @@
 """
-Sleeping: which shapes and queues sleep, for which of them something has come true, and who of them goes.
+Sleepers: which shapes and queues sleep, which of their wake conditions may hold, and which of them wake.
 
-`decide` passes on what has happened and asks, once in a `Settled`, what to wake. Whether something wakes is the
-policy's decision (`wake_policy`). This module keeps track of where to look: a sleeper is due when something that it
-waits for was freed, and one that may not wake yet is due again when something has happened in its cohort tree.
+`decide` passes on each commit and requests, once per `Settled`, what to wake. The policy (`wake_policy`) decides
+whether a sleeper wakes. This module tracks what to examine: a sleeper is due when something in its wake condition was
+freed, and one that may not wake yet is due again after the next change in its cohort tree.
 
-All of it is a hint that follows from the log: a new one looks at everything that sleeps once.
+All of it is a hint that follows from the log: a new instance examines every sleeper once.
 
-Work on a workload that is parked alone is about that one, work on a shape or a blocked queue is about the ClusterQueue
-(`headgate.core.state.attribution`). Of one that is set aside nothing wakes; it stays due.
+Work on a workload that is parked alone is attributed to that workload, work on a shape or a blocked queue to the
+ClusterQueue (`headgate.core.state.attribution`). Nothing of a quarantined one wakes; it stays due.
 """
 
 import heapq
@@ -32,7 +32,7 @@ from headgate.machines.queue_manager.wake_policy import WakePass, WakePolicy
 
 
 class Awake(NamedTuple):
-    """What to look at: ClusterQueues whose offers may change, and workloads that are parked alone."""
+    """What to examine: ClusterQueues whose offers may change, and workloads that are parked alone."""
 
     cluster_queues: list[str]
     parked: list[WorkloadKey]
@@ -50,26 +50,26 @@ def policy_of(state: State) -> WakePolicy:
 
 
 class Sleeping:
-    """What sleeps, and what may have come true. `state` is read only. Made anew when the policy changes."""
+    """All sleepers, and which may be due. `state` is read only. Created anew when the policy changes."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.policy_name = state.configuration.wake_policy
         self._policy = policy_of(state)
         self._due: dict[Sleeper, None] = {}
-        """What may have come true for."""
+        """Sleepers whose wake condition may hold."""
         self._behind: dict[str, dict[Sleeper, None]] = {}
-        """By cohort tree, or by ClusterQueue: those for whom there was enough, had not others been ahead."""
+        """By cohort tree, or by ClusterQueue: sleepers that have enough quota but have others ahead of them."""
         self._moved: dict[str, None] = {}
-        """ClusterQueues in which something has happened that may make it the turn of those who are `_behind`."""
+        """ClusterQueues with a change after which the sleepers in `_behind` may be next."""
         self._unsaid: dict[str, None] = dict.fromkeys(state.sleeps)
-        """ClusterQueues in which a verdict may sleep whose workload is gone before it was carried out."""
+        """ClusterQueues in which a verdict may sleep whose workload was deleted before the verdict was carried out."""
         self._freed_until = Seq(0)
-        """`State.freed` has been looked at up to here."""
+        """`State.freed` has been examined up to this position."""
         self._timed: list[tuple[UnixMs, Sleeper]] = []
-        """A heap: until when shapes and queues sleep that wait for a time, too. Some of them sleep no longer."""
+        """A heap of the deadlines of shapes and queues that also wait for a time. It may contain obsolete entries."""
         self._until: dict[Sleeper, UnixMs] = {}
-        """What stands there last of each."""
+        """The latest heap entry of each."""
         self._sleepers = Sleepers()
         for sleeper, parked in sleepers_of(state):
             if not self._is_aside(sleeper):
@@ -82,7 +82,7 @@ class Sleeping:
         return is_left_alone(self._state, CLUSTER_QUEUE, sleeper.cluster_queue)
 
     def add(self, sleeper: Sleeper, parked: Parked) -> None:
-        """Keep what wakes a sleeper where its coming true will be noticed."""
+        """Register a sleeper under everything that its wake condition depends on."""
         self._sleepers.add(sleeper, parked, self._state, self._policy.watched)
         for wake in parked.wake:
             if isinstance(wake, TimePassed) and not sleeper.workload and self._until.get(sleeper) != wake.at_ms:
@@ -91,25 +91,25 @@ class Sleeping:
 
     @property
     def wake_at_ms(self) -> UnixMs | None:
-        """The next time that something sleeps until."""
+        """The earliest deadline of a sleeper."""
         return self._timed[0][0] if self._timed else None
 
     # --- noting ----------------------------------------------------------------------------------------------------
 
     def note_commit(self, commit: Commit, concerned: Iterable[str]) -> None:
-        """Take note of a commit whose events, but those that end in vain, concern these ClusterQueues."""
+        """Process a commit whose events, except fruitless attempts, concern these ClusterQueues."""
         self._due.update(dict.fromkeys(self._policy.note_commit(commit, concerned)))
 
     def note_moves(self, cluster_queues: Iterable[str]) -> None:
-        """In these it may be somebody else's turn now."""
+        """In these ClusterQueues another sleeper may be next now."""
         self._moved.update(dict.fromkeys(cluster_queues))
 
     def note_unsaid(self, cluster_queues: Iterable[str]) -> None:
-        """In these a verdict may sleep that nobody will carry out."""
+        """In these ClusterQueues a verdict may sleep that will never be carried out."""
         self._unsaid.update({name: None for name in cluster_queues if name in self._state.sleeps})
 
     def note(self, event: Event, workload: Workload | None, cluster_queues: tuple[str, ...]) -> None:
-        """Take note of an event about a workload, if it is still there, that stood or stands in these ClusterQueues."""
+        """Process an event about a workload, if it still exists, that was or is queued in these ClusterQueues."""
         if self._moves_on(workload, event):
             self.note_moves(cluster_queues)
         self.note_unsaid(cluster_queues)
@@ -118,10 +118,11 @@ class Sleeping:
 
     def _moves_on(self, workload: Workload | None, event: Event) -> bool:
         """
-        Whether an event may make it the turn of somebody else.
+        Whether another sleeper may be next after an event.
 
-        It does not when one more comes into line behind another of its shape, when a shape goes to sleep whose verdict
-        was told before, nor when a fact is about somebody who is in line no more: what comes of that is an event, too.
+        Not so when one more workload is queued behind another of its shape, when a shape goes to sleep whose verdict
+        was already recorded, or when a fact is about a workload that is no longer queued: its consequence is an event,
+        too.
         """
         match event:
             case WorkloadQueued() if workload is not None:
@@ -155,9 +156,9 @@ class Sleeping:
 
     def wake(self, draft: Draft, now_ms: UnixMs, wake_pass: WakePass, events_max: int) -> Awake:
         """
-        Wake the shapes and queues for which something has come true and which may wake, as the draft has room.
+        Wake the shapes and queues whose wake condition holds and that may wake, as far as the draft has room.
 
-        The others sleep on. Those that may not wake yet are due again when something happens in their tree.
+        The others sleep on. Those that may not wake yet are due again after the next change in their tree.
         """
         self._notice_freed()
         while self._timed and self._timed[0][0] <= now_ms:
@@ -188,7 +189,7 @@ class Sleeping:
         return awake
 
     def may_go_on(self, workload: Workload, woken: Woken, wake_pass: WakePass) -> bool:
-        """Whether one that was skipped, or is parked by a verdict, may go on at once with what has come true."""
+        """Whether a workload that was skipped, or is parked by a verdict, may be retried with what is now free."""
         sleeper = _sleeps_as(workload)
         if self._policy.holds_back(sleeper, workload.key, woken):
             return False
@@ -196,10 +197,10 @@ class Sleeping:
 
     def say_unsaid(self, draft: Draft) -> list[str]:
         """
-        Wake what a verdict put to sleep when its workload is gone before the queue manager could say what it waits for.
+        Wake what a verdict put to sleep if its workload was deleted before its wake condition was recorded.
 
-        The verdicts of workloads that are still there have been carried out by now: in the state or in this draft.
-        Returns the ClusterQueues whose offers may change.
+        The verdicts of workloads that still exist have been carried out by now: in the state or in this draft. Returns
+        the ClusterQueues whose offers may change.
         """
         touched: list[str] = []
         said = {
@@ -219,7 +220,7 @@ class Sleeping:
         return touched
 
     def _without_condition(self, cluster_queue: str) -> list[Sleeper]:
-        """What sleeps in a ClusterQueue without anything to wake it."""
+        """The sleepers of a ClusterQueue that have no wake condition."""
         sleep = self._state.sleeps.get(cluster_queue)
         if sleep is None or self._is_aside(Sleeper(cluster_queue)):
             return []
@@ -229,7 +230,7 @@ class Sleeping:
         return asleep
 
     def _ready(self, wake_pass: WakePass, awake: Awake) -> dict[Sleeper, tuple[Parked, Woken]]:
-        """Those that are due and for which something has come true, with what. Workloads parked alone go to `awake`."""
+        """The due sleepers whose wake condition holds, with what made it hold. Workloads parked alone go to `awake`."""
         ready: dict[Sleeper, tuple[Parked, Woken]] = {}
         for sleeper in sorted(self._due):
             if self._is_aside(sleeper):
@@ -251,7 +252,7 @@ class Sleeping:
 
     def _notice_freed(self) -> None:
         """
-        Find who may be due by what was freed since the last time, or by what became of those ahead.
+        Find the sleepers that may be due because of what was freed, or because those ahead of them were decided.
 
         The fold keeps the trees in which quota was freed last at the end.
         """
@@ -269,12 +270,12 @@ class Sleeping:
         self._moved = {}
 
     def _sleep_on(self, sleeper: Sleeper, parked: Parked, wake_pass: WakePass) -> None:
-        """It is due again when something has happened in its tree: those ahead of it will have been decided."""
+        """It is due again after a change in its tree: those ahead of it will have been decided."""
         self.add(sleeper, parked)
         self._behind.setdefault(wake_pass.group_of(sleeper.cluster_queue), {})[sleeper] = None
 
     def _is_parked(self, sleeper: Sleeper) -> bool:
-        """Whether a workload is still parked alone. If so it is due again with the next that comes true."""
+        """Whether a workload is still parked alone. If so, it is due again with the next change of its condition."""
         workload = self._state.workloads.get(sleeper.workload)
         if workload is None or workload.stage is not Stage.PARKED or workload.parked is None:
             return False
@@ -288,7 +289,7 @@ class Sleeping:
         return sleep.shapes.get(sleeper.shape) if sleeper.shape else sleep.blocked
 
     def _woken(self, sleeper: Sleeper, key: WorkloadKey, by: str, at: Seq) -> WorkloadWoken:
-        """The end of a shape's sleep or a queue's block, in the name of whoever was skipped, or of one of its kind."""
+        """The end of a shape's sleep or a queue's block, in the name of the skipped workload or of one of its shape."""
         if sleeper.shape and not self._is_of(key, sleeper):
             pending = self._state.index.pending.get(sleeper.cluster_queue)
             key = next(pending.members(sleeper.shape), key) if pending is not None else key
@@ -319,7 +320,7 @@ def _about(sleeper: Sleeper) -> about:
 
 
 def _sleeps_as(workload: Workload) -> Sleeper:
-    """What of its ClusterQueue sleeps with a workload that was skipped, or is parked by a verdict."""
+    """What sleeps in its ClusterQueue with a workload that was skipped, or is parked by a verdict."""
     scope = workload.verdict.scope if workload.verdict is not None and workload.stage is Stage.SKIPPED else "workload"
     match scope:
         case "shape":

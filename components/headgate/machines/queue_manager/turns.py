@@ -1,33 +1,32 @@
 """
-The order of waking in the policy `Bounded`: of those that may wake, which wake now.
+The wake order of the policy `Bounded`: which of the sleepers that may wake do so now.
 
-When quota comes free there may be enough for each of a dozen sleeping shapes, and not for two of them. Waking all
-would cost a vain cycle for each but the first. The order in which cycles would decide them is known: one of each
-ClusterQueue at a time, in queue order, and of those the one that borrows from nearer, has the higher priority, has
-queued longer (Kueue's classical order). A workload wakes if enough is unused after those that come before it in the
-cohort tree and are awake. Otherwise it is asked about again when they are decided. With fair sharing each admission
-changes the shares that decide which ClusterQueue comes next, so there only workloads of the same ClusterQueue wait
-for each other.
+Freed quota may be enough for each of a dozen sleeping shapes, but not for two of them. Waking all would cost a
+fruitless cycle for each but the first. The order in which cycles would decide them is known: one per ClusterQueue at a
+time, in queue order; among those, first the one that borrows from nearer, then the higher priority, then the longer
+queueing time (Kueue's classical order). A workload wakes if enough is unused after the awake workloads before it in the
+cohort tree. Otherwise it is examined again when they are decided. With fair sharing each admission changes the shares
+that decide which ClusterQueue comes next, so there only workloads of the same ClusterQueue wait for each other.
 
-**Of a shape as many wake as there is quota for**, one round of cycles after the other, and the rest sleeps on: these
-are offered alone (`headgate.events.queueing.Head`). Waking all of them would cost a cycle each time to find that
-there is nothing for the next. A shape wakes as a whole when it is not known how much there is: after a change of
-specs or the end of a claim.
+**Of one shape, as many workloads wake as quota suffices for**, one per round of cycles; the rest sleeps on. They are
+offered alone (`headgate.events.queueing.Head`). Waking all of them would cost one cycle each time to find that nothing
+is left for the next. A shape wakes as a whole when the free amount is not known: after a change of specs or the end of
+a claim.
 
-What those ahead would take is read from the needs of their last verdicts; one without a verdict takes nothing here.
-So the answer follows from the state.
+The demand of workloads ahead is read from the needs of their last verdicts; one without a verdict counts as zero. So
+the answer follows from the state.
 
-**Preemption.** Workloads that could only be admitted by preempting others wake one at a time in a ClusterQueue. None
+**Preemption.** Workloads that can only be admitted by preempting others wake one at a time in a ClusterQueue. None
 wakes behind a head that blocks its ClusterQueue, because none may pass it.
 
 **Nominal quota before borrowing.** A workload that borrows is preempted when another ClusterQueue of its cohort
 reclaims its nominal quota. So workloads that fill the nominal quota of a ClusterQueue that reclaims come before all
 that borrow, including those that are too many to be offered now. The gate HeadgatePreemptionWaits turns this off.
 
-**Freed by preemption.** The workload that preempted wakes first, in any order of sharing, and one that would not find
-enough after it sleeps until it has been decided. Otherwise a workload that borrows less could take what was freed,
-the victim would come back and reclaim it, and so on without end. Kueue has the same order, because the workload that
-preempted stays in the heap and others come back a second later (`requeueBatchPeriod`).
+**Freed by preemption.** The preemptor wakes first, in any order of sharing. A workload that would not find enough after
+it sleeps until the preemptor has been decided. Otherwise a workload that borrows less could take the freed quota, the
+victim would be queued again and reclaim it, and so on without end. Kueue has the same order, because the preemptor
+stays in the heap and others return a second later (`requeueBatchPeriod`).
 """
 
 import heapq
@@ -47,14 +46,14 @@ from headgate.machines.queue_manager.offering import OFFER_DEPTH
 
 Place = tuple[bool, int, int, int, UnixMs, int, str, WorkloadKey]
 """
-Where its turn comes.
+The position in the wake order.
 
-Whether its quota may be taken back, how many of its ClusterQueue come before it, borrowing level, then Kueue's order.
+Whether its quota may be reclaimed, how many of its ClusterQueue come before it, borrowing level, then Kueue's order.
 """
 
 
 class _Offered(NamedTuple):
-    """A head that is decided in the next cycles, and what it needs; with `claims` it sleeps, and cycles keep that."""
+    """A head of the next cycles, and its needs; with `claims` it sleeps, and cycles reserve quota for it."""
 
     place: Place
     cluster_queue: str
@@ -65,7 +64,7 @@ class _Offered(NamedTuple):
 
 class Turns:
     """
-    One pass over those that may wake, in the order of `in_order`. Made anew for each decision.
+    One pass over the sleepers that may wake, in the order of `in_order`. Created for each decision.
 
     It is the pass of the bounded policy (`headgate.machines.queue_manager.wake_policy.WakePass`).
     """
@@ -94,26 +93,28 @@ class Turns:
         self._unused = unused
         self._now_ms = now_ms
         self._left = Unused(state, forest)
-        """What is left of unused quota after those ahead in the group that the pass has come to."""
+        """The unused quota that remains after those ahead in the current group of the pass."""
         self._at = ""
         self._heads: dict[Sleeper, Workload | None] = {}
         self._members: dict[Sleeper, Iterator[WorkloadKey]] = {}
-        """Those of a sleeping shape who have not been come to."""
+        """The workloads of a sleeping shape that the pass has not reached."""
         self._line: list[tuple[bool, str, Place, Sleeper]] = []
-        """A heap: those whom the pass has not come to."""
+        """A heap of the sleepers that the pass has not reached."""
         self._places: dict[Sleeper, Place] = {}
         self._offers: list[_Offered] = []
-        """Its heads on offer, in the order in which cycles come to them; `_next` is the first not yet come to."""
+        """
+        Its offered heads, in the order in which cycles decide them; `_next` is the first that the pass has not reached.
+        """
         self._next = 0
         self._preempts: dict[str, None] = {}
-        """ClusterQueues in which somebody ahead may have to preempt."""
+        """ClusterQueues in which a workload ahead may have to preempt."""
         self._first: dict[str, list[Workload]] | None = None
-        """By cohort tree, those who have preempted and do not sleep, or are woken in this pass."""
+        """By cohort tree, the preemptors that do not sleep or are woken in this pass."""
         self._blocked: dict[str, Rank | None] = {}
-        """The rank that nobody behind it may pass, of the ClusterQueues that the pass has come to."""
+        """The rank that no workload behind it may pass, of the ClusterQueues that the pass has reached."""
 
     def group_of(self, cluster_queue: str) -> str:
-        """Those who wait for each other: the cohort tree, or with fair sharing the ClusterQueue alone."""
+        """The scope in which sleepers wait for each other: the cohort tree, or with fair sharing the ClusterQueue."""
         is_fair = self._state.configuration.fair_sharing is not None
         return cluster_queue if is_fair else tree_of(cluster_queue, self._state)
 
@@ -132,9 +133,9 @@ class Turns:
 
     def in_order(self, due: Iterable[Sleeper]) -> Iterator[Sleeper]:
         """
-        Those who have preempted, then group by group, in the order in which cycles come to them.
+        Preemptors first, then group by group, in the order in which cycles decide them.
 
-        Before all of them those of which nobody is there any more. Whoever stands in line again comes in the same pass.
+        Sleepers whose workload is gone come before all others. One that is queued again is reached in the same pass.
         """
         lines: dict[str, list[tuple[Rank, Sleeper, Workload]]] = {}
         gone: list[Sleeper] = []
@@ -161,14 +162,14 @@ class Turns:
             yield heapq.heappop(self._line)[-1]
 
     def next_of(self, sleeper: Sleeper, woken: Woken) -> Workload | None:
-        """See `WakePass`. With enough quota for it, the workload behind it stands in line as the shape's first."""
+        """See `WakePass`. If quota suffices for it, the workload behind it becomes the shape's first."""
         workload = self.first(sleeper)
         if workload is not None and not woken.preempts:
             self._stand_again(sleeper)
         return workload
 
     def _stand_again(self, sleeper: Sleeper) -> None:
-        """Its first has woken alone: the next of its shape comes one round of cycles later, if there is one."""
+        """Its first workload has woken alone: the next of its shape, if any, comes one round of cycles later."""
         _, nth, *_ = self._places[sleeper]
         workload = self._heads[sleeper] = self._next_of(sleeper)
         if workload is None:
@@ -183,9 +184,9 @@ class Turns:
 
     def _keep(self, sleeper: Sleeper, needs: Needs) -> None:
         """
-        Keep unused quota for the others of a shape that would not borrow, though they are not offered yet.
+        Reserve unused quota for the other workloads of a shape that would not borrow, before they are offered.
 
-        Whoever borrowed it meanwhile would be preempted for them as soon as they are.
+        A workload that borrowed it meanwhile would be preempted as soon as they are offered.
         """
         cluster_queue = sleeper.cluster_queue
         if not needs or not self._reclaims(cluster_queue):
@@ -195,12 +196,12 @@ class Turns:
                 return
 
     def may_wake(self, sleeper: Sleeper, woken: Woken) -> bool:
-        """Whether there is enough for it after those ahead of it. If so, those behind it find less."""
+        """Whether enough is free after those ahead of it. If so, its demand is subtracted for those behind it."""
         place, workload = self._places.get(sleeper), self.first(sleeper)
         return place is None or workload is None or self._may_wake(sleeper, workload, place, woken)
 
     def may_go_on(self, workload: Workload, woken: Woken) -> bool:
-        """The same of one that a cycle has just skipped: it may go on instead of being set aside with others."""
+        """The same for a workload that a cycle has just skipped: it may be retried instead of being set aside."""
         verdict, cluster_queue = workload.verdict, workload.cluster_queue
         assert verdict is not None, f"{workload.key} was skipped without a verdict"
         rank = self._rank(workload)
@@ -231,7 +232,7 @@ class Turns:
         return True
 
     def first(self, sleeper: Sleeper) -> Workload | None:
-        """The first who would wake; None when nobody is there."""
+        """The first workload that would wake; None when there is none."""
         if sleeper not in self._heads:
             self._heads[sleeper] = self._look_up(sleeper)
         return self._heads[sleeper]
@@ -253,7 +254,7 @@ class Turns:
     # --- those ahead -----------------------------------------------------------------------------------------------
 
     def _first_in(self, tree: str) -> list[Workload]:
-        """Those who have preempted in a cohort tree and do not sleep."""
+        """The preemptors in a cohort tree that do not sleep."""
         if self._first is None:
             self._first = {}
             for cluster_queue, key in sorted(self._state.index.preemptors.items()):
@@ -288,7 +289,7 @@ class Turns:
         return True
 
     def _try(self, ahead: _Offered) -> None:
-        """A head that is decided earlier takes what it needs, or claims it, or will look for others to preempt."""
+        """A head that is decided earlier takes or claims what it needs, or will search for preemption targets."""
         if ahead.claims:
             self._left.claim(ahead.cluster_queue, ahead.needs)
         elif not self._left.take(ahead.cluster_queue, ahead.needs):
@@ -311,7 +312,7 @@ class Turns:
         return found if claim is None else [*found, claim]
 
     def _claim_in(self, cluster_queue: str) -> _Offered | None:
-        """The head that blocks a ClusterQueue, where each cycle of its tree keeps quota for it while it waits."""
+        """The head that blocks a ClusterQueue, where each cycle of its tree reserves quota for it while it waits."""
         sleep = self._state.sleeps.get(cluster_queue)
         head = self._state.workloads.get(sleep.blocked_by) if sleep is not None else None
         if head is None or head.verdict is None or not self._state.configuration.preemption_waits:
@@ -323,7 +324,7 @@ class Turns:
         return _Offered(place, cluster_queue, rank_of(self._state, head), verdict.needs, claims=True)
 
     def _needed_by(self, workload: Workload) -> Needs:
-        """What its last verdict says, or that on its shape, which sleeps while it is offered alone."""
+        """The needs of its last verdict, or of the verdict on its shape, which sleeps while it is offered alone."""
         if workload.verdict is not None:
             return workload.verdict.needs
         return self._needs_of(Sleeper(workload.cluster_queue, shape=workload.shape))
@@ -360,7 +361,7 @@ class Turns:
         )
 
     def _reclaims(self, cluster_queue: str) -> bool:
-        """Whether a ClusterQueue gets back by preemption what it has lent to its cohort, and that is to be avoided."""
+        """Whether a ClusterQueue reclaims lent quota by preemption, and such preemptions are to be avoided."""
         queue = self._state.cluster_queues.get(cluster_queue)
         avoided = self._state.configuration.preemption_waits
         return avoided and queue is not None and queue.spec.preemption.reclaim_within_cohort != "Never"
@@ -375,5 +376,5 @@ class Turns:
 
 
 def _has_preempted(sleeper: Sleeper, workload: Workload) -> bool:
-    """Whether it waits for those whom it has preempted, and its whole ClusterQueue with it."""
+    """Whether it waits for its preemption victims to leave, and its whole ClusterQueue with it."""
     return workload.preemptor and not sleeper.shape

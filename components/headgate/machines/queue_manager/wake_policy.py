@@ -26,26 +26,26 @@ from headgate.events.queueing import QuotaFreed, Wake
 
 
 class WakePass(Protocol):
-    """One decision of the queue manager, as far as its policy is concerned. Made anew for each decision."""
+    """One decision of the queue manager, as far as its policy is concerned. Created for each decision."""
 
     def came_true(self, wakes: tuple[Wake, ...], since: Seq, workload: Workload) -> Woken | None:
         """Whether something that a workload waits for has happened after position `since`; None when it has not."""
         ...
 
     def sleeper_came_true(self, sleeper: Sleeper, parked: Parked) -> Woken | None:
-        """The same of a shape or a blocked ClusterQueue."""
+        """The same for a shape or a blocked ClusterQueue."""
         ...
 
     def in_order(self, due: Iterable[Sleeper]) -> Iterator[Sleeper]:
-        """The sleepers in the order in which they are to be asked about. May name one several times."""
+        """The sleepers in the order in which they are to be examined. May name one several times."""
         ...
 
     def may_wake(self, sleeper: Sleeper, woken: Woken) -> bool:
-        """Whether a sleeper wakes now. If not, it is asked about again when something happens in its group."""
+        """Whether a sleeper wakes now. If not, it is examined again after the next change in its group."""
         ...
 
     def may_go_on(self, workload: Workload, woken: Woken) -> bool:
-        """The same of a workload that a cycle has just skipped, before it is set aside."""
+        """The same for a workload that a cycle has just skipped, before it is set aside."""
         ...
 
     def next_of(self, sleeper: Sleeper, woken: Woken) -> Workload | None:
@@ -58,30 +58,30 @@ class WakePass(Protocol):
 
 
 class WakePolicy(Protocol):
-    """Kept as long as the queue manager's machine, and told of every commit."""
+    """Lives as long as the queue manager's machine and receives every commit."""
 
     def watched(self, wake: QuotaFreed, cluster_queue: str) -> tuple[str, ...]:
-        """The flavor-resources whose being freed may make a condition come true; empty means any."""
+        """The flavor-resources that may fulfil a condition when they are freed; empty means any."""
         ...
 
     def note_commit(self, commit: Commit, concerned: Iterable[str]) -> Iterable[Sleeper]:
         """
-        Take note of a folded commit. Returns sleepers that were held back and are to be asked about again.
+        Process a folded commit. Returns sleepers that were held back and are to be examined again.
 
         `concerned`: the ClusterQueues that its events, except `retries.VAIN`, are about.
         """
         ...
 
     def holds_back(self, sleeper: Sleeper, head: WorkloadKey, woken: Woken) -> bool:
-        """Whether a sleeper sleeps on although something has come true. `head`: the workload that it is parked by."""
+        """Whether a sleeper sleeps on although its condition holds. `head`: the workload that it is parked by."""
         ...
 
     def offers_one(self, sleeper: Sleeper, woken: Woken) -> bool:
-        """Whether one workload of a shape is offered while the shape sleeps on, instead of waking all of it."""
+        """Whether one workload of a shape is offered while the shape sleeps on, instead of waking the whole shape."""
         ...
 
     def begin(self, now_ms: UnixMs, forest: Callable[[], Forest]) -> WakePass:
-        """Begin a decision. `forest` gives the quota trees, which are made when they are first asked for."""
+        """Begin a decision. `forest` returns the quota trees, which are built on first use."""
         ...
 
 

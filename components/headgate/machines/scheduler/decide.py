@@ -6,12 +6,12 @@ whole state of queues and quota. Appends: `cycle.decided` with its `workload.quo
 `workload.skipped`. It has no effect outside and makes no calls.
 
 The decision itself is `headgate.core.cycle.decide_cycle`, a function of the state alone; the commit names the position
-of that state. What the machine keeps besides are shortcuts that change no answer: the catalog of what follows from
-specs, and which reserved workloads may have become ready. A machine that starts on a folded state looks at all of them
+of that state. Everything else that the machine holds is a cache that changes no answer: the catalog derived from specs,
+and the reserved workloads that may have become ready. A machine that starts on a folded state examines all of them
 once, so it resumes where a crashed one stopped.
 
 It decides on every `Settled`, so cycles follow each other as fast as commits are acknowledged, and stop when no active
-ClusterQueue has an offered head: the queue manager offers only what may have changed its chances.
+ClusterQueue has an offered head: the queue manager offers only workloads whose chances may have changed.
 """
 
 from headgate.core.cycle import decide_cycle, is_ready
@@ -27,7 +27,7 @@ from headgate.events.registry import Event
 
 
 class Scheduler:
-    """Decides cycles. `state` is read only; the host folds commits into it before it tells."""
+    """Decides cycles. `state` is read only; the host folds commits into it before it delivers a stimulus."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -50,7 +50,7 @@ class Scheduler:
                 raise AssertionError(f"the scheduler asks for nothing that could bring {type(stimulus).__name__}")
 
     def _note(self, event: Event) -> None:
-        """Keep what a commit makes worth looking at; drop what it puts out of date."""
+        """Record what a commit makes necessary to examine; drop what it makes obsolete."""
         if type(event) in STRUCTURAL:
             if self._catalog is not None:
                 self._catalog.change(event)

@@ -1,6 +1,5 @@
 """
-The snapshotter's machine: when a snapshot is taken, and what the log says about it.
+The snapshotter's machine: when a snapshot is taken, and which events record it.
 
-Used by: the process `snapshotter`, the simulated world.
-May import: core, events.
+Used by: the process `snapshotter`, the simulated world. May import: core, events.
 """

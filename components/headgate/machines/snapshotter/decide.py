@@ -1,16 +1,16 @@
 """
-The snapshotter's machine: when to take a snapshot, and what the log is told about it.
+The snapshotter's machine: when to take a snapshot, and which events record it.
 
-A snapshot is taken after `commits` commits, `every_ms` after the last one if anything has happened since, and once
-nothing has happened for `idle_ms`: so a start folds a bounded tail, and a quiet cell folds next to none. Commits of the
-snapshotter itself do not count, or each snapshot would be a reason for the next. Commits that only mark how far the
-watches have come (`informers.synced`) count among the `commits`, but do not disturb the quiet.
+A snapshot is taken after `commits` commits, `every_ms` after the last one if there was a commit since, and after
+`idle_ms` without commits: so a start folds a bounded tail, and in a quiet cell almost none. Commits of the snapshotter
+itself do not count, or each snapshot would be a reason for the next. Commits that only mark the progress of the watches
+(`informers.synced`) count among the `commits`, but do not restart the idle period.
 
-The loop stores what `TakeSnapshot` asks for and answers with `Completed`: status 200 and a `Stored` as its body,
+The process stores what `TakeSnapshot` requests and answers with `Completed`: status 200 and a `Stored` as its body,
 whereupon `snapshot.taken` is appended. Later, when the log between the snapshot before and this one has been folded
-again, a second `Completed` comes, of the id `verify/<position>`, with a `Verified`; where that gave another state,
-`divergence.found` is appended. All of it follows from the log and from time; after a crash the next snapshot comes when
-it is due.
+again, a second `Completed` follows, with the id `verify/<position>` and a `Verified`; where the result was another
+state, `divergence.found` is appended. All of it follows from the log and from time; after a crash the next snapshot is
+taken when it is due.
 """
 
 import msgspec
@@ -38,7 +38,7 @@ from headgate.events.ids import Seq, UnixMs
 from headgate.events.registry import Event
 
 VERIFY = "verify/"
-"""Ids of completions that report a verification start so."""
+"""The prefix of the ids of completions that report a verification."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,15 +68,15 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshotter:
-    """The machine of the snapshotter. See the module's text."""
+    """The machine of the snapshotter. See the module's docstring."""
 
     def __init__(self, state: State, rules: Rules = Rules()) -> None:  # noqa: B008  (frozen)
         self.state = state
         self._rules = rules
         taken = state.snapshot.position if state.snapshot is not None else Seq(0)
-        # What was folded before this term is not looked at again; it counts by its positions.
+        # Commits folded before this term are not examined again; they count by their positions.
         self._commits = max(state.position - taken - 1, 0)
-        # What could not be folded is costly to come past: nobody else has to, once there is a snapshot behind it.
+        # Commits that cannot be folded are costly to skip: with a snapshot behind them, no other process has to.
         failed = max((each.position for each in state.quarantine.values() if each.process == FOLD), default=Seq(0))
         self._is_urgent = failed > taken
         self._is_quiet = not self._commits
@@ -107,7 +107,7 @@ class Snapshotter:
                 return []
 
     def _note(self, event: Event) -> None:
-        """Whatever is more than a mark of the watches disturbs the quiet."""
+        """Any event other than a progress mark of the watches restarts the idle period."""
         if not isinstance(event, InformersSynced):
             self._is_quiet = False
             self._changed_ms = self.state.now_ms
