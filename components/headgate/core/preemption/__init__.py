@@ -1,13 +1,13 @@
 """
-Preemption: which workloads have to go so that another one fits.
+Preemption: which workloads have to be evicted so that another one fits.
 
-The cycle asks `find_targets` for the workloads to preempt, flavor assignment asks a `SnapshotOracle` whether anybody
-could be for one flavor-resource. Both search on a `headgate.core.preemption.what_if.Snapshot`, take workloads out of it
-and leave it as they found it. With `fairSharing` configured the search is `fair`, else `classical`; both are Kueue's
-(`kueue-semantics` section 6; KEP-1337, KEP-1714, KEP-79), and answer in the order in which Kueue does.
+The cycle calls `find_targets` for the workloads to preempt. Flavor assignment uses a `SnapshotOracle` to find out
+whether any candidate exists for one flavor-resource. Both search on a `headgate.core.preemption.what_if.Snapshot`,
+remove workloads from it and restore it. With `fairSharing` configured the search is `fair`, else `classical`; both are
+Kueue's (`kueue-semantics` section 6; KEP-1337, KEP-1714, KEP-79), and answer in Kueue's order.
 
-The answer follows from the state alone: every order ends in the workload's uid and key, every choice among equal
-ClusterQueues and cohorts in their names.
+The answer follows from the state alone: every order ends with the workload's uid and key, every choice among equal
+ClusterQueues and cohorts with their names.
 """
 
 from headgate.core.preemption.messages import (

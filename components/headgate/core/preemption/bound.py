@@ -1,19 +1,19 @@
 """
-Reach: whether preempting others could ever make room for a workload, as things stand.
+Reach: an upper bound of what preemption could free for a workload in the current state.
 
-A pending workload whose ClusterQueue may preempt can be admitted without anybody leaving of himself: a cycle finds
-others to evict. Kueue finds out by trying it anew whenever anything is freed in the cohort tree; most of those tries
-are in vain. `Reach` answers beforehand and never too strictly: what it denies, no cycle can do. It takes away at once
-all that the workload could be allowed to preempt, whatever the order, and leaves out the limits that only a search
-knows (`headgate.core.preemption` decides whom and in which order; Kueue's classical and fair preemption).
+A pending workload whose ClusterQueue may preempt can be admitted without any other workload finishing: a cycle finds
+victims. Kueue finds out by retrying whenever anything is freed in the cohort tree, and most of these retries fail.
+`Reach` gives the answer in advance and is never too strict: what it denies, no cycle can do. It removes at once all
+that the workload could be allowed to preempt, regardless of order, and ignores the limits that only a search can check
+(`headgate.core.preemption` decides which workloads and in which order; Kueue's classical and fair preemption).
 
-- Of its own ClusterQueue: everybody of lower priority, or of the same where the policy speaks of newer ones.
-- Of others in the tree: those that borrow, when their workloads' priority allows it. Without a say in borrowing (no
-  `borrowWithinCohort`, no fair sharing, a flat cohort) only what keeps its own ClusterQueue within its nominal quota
-  can be reclaimed from them; then how much they would give back is not asked.
+- Of its own ClusterQueue: all workloads of lower priority, or of the same where the policy includes newer ones.
+- Of others in the tree: those that borrow, when their workloads' priority allows it. When borrowing while preempting is
+  not possible (no `borrowWithinCohort`, no fair sharing, a flat cohort) only what keeps its own ClusterQueue within its
+  nominal quota can be reclaimed from them; then how much they would release is not checked.
 
-`waking` asks it, for one state at a time. It costs a look at those who hold quota in the ClusterQueue, and, where
-others may be reclaimed from, at each ClusterQueue of the tree once.
+Used by waking, for one state at a time. It costs a pass over the holders of quota in the ClusterQueue, and, where
+others may be reclaimed from, over each ClusterQueue of the tree once.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ NEVER: Final = "Never"
 
 
 def may_preempt(state: State, cluster_queue: str) -> bool:
-    """Whether a ClusterQueue has a policy by which its pending workloads can preempt anybody."""
+    """Whether a ClusterQueue has a policy by which its pending workloads can preempt any others."""
     record = state.cluster_queues.get(cluster_queue)
     if record is None:
         return False
@@ -38,7 +38,7 @@ def may_preempt(state: State, cluster_queue: str) -> bool:
 
 
 class Reach:
-    """The answers for one state. Throw it away when usage has changed."""
+    """The answers for one state. Discard it when usage has changed."""
 
     __slots__ = ("_borrowers", "_holders", "_lowest", "_state")
 
@@ -51,9 +51,9 @@ class Reach:
 
     def has(self, ledger: Ledger, node: Node, workload: Workload, way: Mapping[FlavorResource, int]) -> bool:
         """
-        Whether a ClusterQueue might take all of this way after preempting for a workload.
+        Whether a ClusterQueue might get all of this alternative after preempting for a workload.
 
-        `ledger` is charged with what is used now, and is the same afterwards.
+        `ledger` has the current usage, and is unchanged afterwards.
         """
         spec = self._state.cluster_queues[node.name].spec
         preemption = spec.preemption
@@ -80,7 +80,7 @@ class Reach:
     def _own(
         self, cluster_queue: str, priority: int, policy: str, way: Mapping[FlavorResource, int]
     ) -> dict[FlavorResource, int]:
-        """What of this way its own ClusterQueue would get back from all that it may preempt there."""
+        """What of this alternative its own ClusterQueue would regain from all that the workload may preempt there."""
         back: dict[FlavorResource, int] = {}
         if policy == NEVER:
             return back
@@ -93,7 +93,7 @@ class Reach:
         return back
 
     def _others(self, ledger: Ledger, node: Node, priority: int, policy: str, contested: list[FlavorResource]) -> bool:
-        """Whether another ClusterQueue of the tree borrows what is contested, and has somebody who may be preempted."""
+        """Whether another ClusterQueue of the tree borrows what is contested, and has a preemptible workload."""
         for fr in contested:
             for name in self._borrowing(ledger, fr):
                 if name == node.name:

@@ -1,13 +1,13 @@
 """
-Classical preemption: by priority within the ClusterQueue, and of quota that others have borrowed, by how near it is.
+Classical preemption: by priority within the ClusterQueue, and of quota that others have borrowed, by distance.
 
 Candidates are of three kinds. *Own*: of the preemptor's ClusterQueue, by `withinClusterQueue`. *Hierarchical*: in other
-ClusterQueues, using quota of a subtree whose quota would be enough for the request, and which is the preemptor's but
-not theirs: they go whatever their priority, as far as `reclaimWithinCohort` allows. *By priority*: other borrowers;
-unless `borrowWithinCohort` allows more, they go only when the preemptor does not borrow itself.
+ClusterQueues, using quota of a subtree that has enough quota for the request and contains the preemptor but not them;
+they are preempted regardless of priority, as far as `reclaimWithinCohort` allows. *By priority*: other borrowers;
+unless `borrowWithinCohort` allows more, they are preempted only when the preemptor does not borrow itself.
 
-Candidates are taken out one by one, those who are going anyway first, until the workload fits; then whoever is not
-needed after all is put back. The heuristic is Kueue's (KEP-1337 preemption, KEP-79 hierarchical cohorts).
+Candidates are removed one by one, already evicted ones first, until the workload fits; then those that turn out to be
+unnecessary are restored. The heuristic is Kueue's (KEP-1337 preemption, KEP-79 hierarchical cohorts).
 """
 
 import heapq
@@ -31,7 +31,11 @@ class _Region(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """`common` is None for one of the own ClusterQueue; `always` says that it may go even if the preemptor borrows."""
+    """
+    A candidate. `common` is None for one of the own ClusterQueue.
+
+    `always` means that it may be preempted even if the preemptor borrows.
+    """
 
     holder: Holder
     common: Node | None
@@ -40,7 +44,7 @@ class _Candidate(NamedTuple):
 
 
 def classical_search(search: Search) -> Found:
-    """Whom to preempt; nobody when that is not enough."""
+    """The workloads to preempt; none when preempting all candidates is not enough."""
     candidates = _Candidates(search)
     for borrowing in candidates.attempts():
         for candidate in candidates.in_order():
@@ -55,7 +59,7 @@ def classical_search(search: Search) -> Found:
 
 
 def _still_valid(search: Search, candidate: _Candidate, *, borrowing: bool) -> bool:
-    """Whether a candidate may go in this attempt, now that those before it are gone."""
+    """Whether a candidate may be preempted in this attempt, after the removal of those before it."""
     if candidate.common is None:
         return True
     if borrowing and not candidate.always:
@@ -71,9 +75,9 @@ def _still_valid(search: Search, candidate: _Candidate, *, borrowing: bool) -> b
 
 class _Candidates:
     """
-    All candidates of a search as it stands at first, and the order in which they have to go.
+    All candidates of a search in its initial state, and their preemption order.
 
-    Which ClusterQueues they come from is found out at once; the candidates themselves are looked at as far as needed.
+    Which ClusterQueues they come from is determined at once; the candidates themselves are read as far as needed.
     """
 
     __slots__ = ("_by_priority", "_hierarchical", "_own", "_search")
@@ -91,7 +95,7 @@ class _Candidates:
         self._own = _Kind(_Candidate(holder, None, IN_CLUSTER_QUEUE, True) for holder in own)
 
     def attempts(self) -> tuple[bool, ...]:
-        """Whether to let the preemptor borrow: in the first attempt, and in the second when there are two."""
+        """Whether the preemptor may borrow: in the first attempt, and in the second when there are two."""
         hierarchical = self._hierarchical.has_any()
         forbidden = self._may_not_borrow()
         if not (hierarchical or self._by_priority.has_any()) or (forbidden and not self._search.below_nominal()):
@@ -99,7 +103,7 @@ class _Candidates:
         return (False, True) if forbidden and not hierarchical else (True, False)
 
     def in_order(self) -> Iterator[_Candidate]:
-        """Those who are evicted anyway before all others; in each half hierarchical, by priority, then own ones."""
+        """Already evicted ones before all others; in each half hierarchical, by priority, then own ones."""
         kinds = (self._hierarchical, self._by_priority, self._own)
         for kind in kinds:
             yield from kind.evicted()
@@ -125,7 +129,7 @@ class _Candidates:
                 yield _Candidate(holder, above, IN_COHORT_RECLAMATION, False)
 
     def _goes_for_borrower(self, holder: Holder) -> bool:
-        """Whether `borrowWithinCohort` lets a preemptor that borrows take this one's place."""
+        """Whether `borrowWithinCohort` allows a borrowing preemptor to preempt this one."""
         borrow = self._search.queue.spec.preemption.borrow_within_cohort
         if borrow is None or borrow.policy == NEVER or holder.priority >= self._search.preemptor.priority:
             return False
@@ -133,10 +137,10 @@ class _Candidates:
 
     def _find_regions(self, hierarchical: list[_Region], by_priority: list[_Region]) -> None:
         """
-        Go up from the preemptor, and note who borrows below each cohort, but not below the ones before.
+        Go up from the preemptor, and collect the borrowers below each cohort, but not below the previous ones.
 
-        From the first subtree on whose quota, less what is used of it, is enough for what is left of the request, the
-        preemptor has the advantage over all who borrow from farther away.
+        From the first subtree whose quota minus usage is enough for the rest of the request, the preemptor has the
+        advantage over all that borrow from farther away.
         """
         search = self._search
         advantage, remaining = _fits_in_quota(search, search.node, search.requests)
@@ -149,7 +153,7 @@ class _Candidates:
 
 
 def _borrowers(search: Search, cohort: Node, skipped: Node) -> Iterator[Node]:
-    """The ClusterQueues below a cohort that use more than their quota, in cohorts that all do, but for a subtree."""
+    """The ClusterQueues below a cohort, except a subtree, that use more than their quota, in cohorts that all do."""
     left = [cohort]
     while left:
         at = left.pop()
@@ -162,7 +166,7 @@ def _borrowers(search: Search, cohort: Node, skipped: Node) -> Iterator[Node]:
 def _fits_in_quota(
     search: Search, node: Node, requests: Mapping[FlavorResource, int]
 ) -> tuple[bool, dict[FlavorResource, int]]:
-    """Whether requests fit in the quota of a node's subtree, and what of them would have to come from above it."""
+    """Whether requests fit in the quota of a node's subtree, and what part of them would have to come from above it."""
     ledger, fits = search.ledger, True
     remaining: dict[FlavorResource, int] = {}
     for fr, value in requests.items():
@@ -174,9 +178,9 @@ def _fits_in_quota(
 
 def _merged(streams: Iterable[Iterator[Holder]]) -> Iterator[Holder]:
     """
-    The holders of several ClusterQueues, always the one that would go first among those that are first in theirs.
+    The holders of several ClusterQueues merged: always the best in preemption order among the first ones of each.
 
-    `heapq.merge` does the same, and needs much longer to begin with thousands of streams.
+    `heapq.merge` does the same, but its start is much slower with thousands of streams.
     """
     heads = [(first.rank, first, stream) for stream in streams if (first := next(stream, None)) is not None]
     heapq.heapify(heads)
@@ -191,7 +195,7 @@ def _merged(streams: Iterable[Iterator[Holder]]) -> Iterator[Holder]:
 
 
 class _Kind:
-    """Candidates of one kind in their order, the evicted ones first, looked at as far as needed and only once."""
+    """Candidates of one kind in their order, the evicted ones first, read as far as needed and only once."""
 
     __slots__ = ("_left", "_seen")
 
@@ -204,7 +208,7 @@ class _Kind:
         return bool(self._seen) or self._look_on()
 
     def evicted(self) -> Iterator[_Candidate]:
-        """Those who are evicted anyway."""
+        """The already evicted ones."""
         return self._from(0, lambda candidate: candidate.holder.evicted)
 
     def rest(self) -> Iterator[_Candidate]:

@@ -1,18 +1,19 @@
 """
-Fair preemption: borrowed quota goes back to those whose share is smaller.
+Fair preemption: borrowed quota is returned to nodes with a smaller share.
 
-The preemptor's usage is counted as if it ran already. From the root down, the search goes into the child with the
-largest share that still has candidates and borrows, until it comes to a ClusterQueue. Its candidates may go if the
-preemptor's own ClusterQueue it is, or needs no more than its nominal quota; otherwise the shares of the two children
-of the lowest cohort above both are compared, by the strategies that are configured (KEP-1714, rules S2-a and S2-b):
+The preemptor's usage is counted as if it ran already. From the root down, the search descends into the child with the
+largest share that still has candidates and borrows, until it reaches a ClusterQueue. Its candidates may be preempted if
+it is the preemptor's own ClusterQueue, or if the preemptor's needs no more than its nominal quota; otherwise the shares
+of the two children of the lowest common cohort are compared, by the configured strategies (KEP-1714, rules S2-a and
+S2-b):
 
     LessThanOrEqualToFinalShare   the preemptor's share is at most the other's after the candidate has gone
     LessThanInitialShare          the preemptor's share is less than the other's before
 
-The first strategy is applied candidate by candidate. When it does not make enough room and LessThanInitialShare is the
-second, those that it had turned down are looked at once more, one of each ClusterQueue. At last whoever is not needed
-is put back. Among equal shares a cohort comes before a ClusterQueue, ClusterQueues in the order of their candidates,
-and of cohorts the last by name (Kueue takes the last of an unordered set; the recordings, of a sorted one).
+The first strategy is applied candidate by candidate. When it does not free enough and LessThanInitialShare is the
+second, the candidates that it rejected are checked again, one of each ClusterQueue. Finally, unnecessary targets are
+restored. Among equal shares a cohort comes before a ClusterQueue, ClusterQueues in the order of their candidates, and
+of cohorts the last by name (Kueue takes the last of an unordered set; the recordings, of a sorted one).
 """
 
 import heapq
@@ -32,7 +33,7 @@ LESS_THAN_INITIAL_SHARE = "LessThanInitialShare"
 
 
 def fair_search(search: Search) -> Found:
-    """Whom to preempt; nobody when that is not enough."""
+    """The workloads to preempt; none when preempting all candidates is not enough."""
     candidates = _candidates(search)
     if not any(candidates.values()):
         return []
@@ -62,7 +63,7 @@ def _candidates(search: Search) -> dict[int, list[Holder]]:
 
 
 def _first(search: Search, targets: "_Targets", strategy: str) -> tuple[bool, dict[int, list[Holder]]]:
-    """Whether the workload fits by the first strategy, and whom it has turned down."""
+    """Whether the workload fits by the first strategy, and the candidates that it rejected."""
     turned_down: dict[int, list[Holder]] = {}
     configuration = search.snapshot.configuration
     entitled = (
@@ -86,10 +87,10 @@ def _first(search: Search, targets: "_Targets", strategy: str) -> tuple[bool, di
 
 
 def _first_allowed(targets: "_Targets", cluster_queue: Node, strategy: str, refused: list[Holder]) -> Holder | None:
-    """The first candidate of a ClusterQueue that a strategy lets go; those before it are refused."""
+    """The first candidate of a ClusterQueue that a strategy allows; those before it are rejected."""
     ours, theirs = targets.compared(cluster_queue)
     our_share, their_share = targets.share(ours).key, targets.share(theirs).key
-    # An infinite share is above every finite one, and no candidate that goes makes another's share grow.
+    # An infinite share is above every finite one, and removing a candidate never raises another's share.
     hopeless = our_share[0] and not their_share[0]
     while targets.has_any(cluster_queue):
         holder = targets.pop(cluster_queue)
@@ -106,7 +107,7 @@ def _first_allowed(targets: "_Targets", cluster_queue: Node, strategy: str, refu
 
 
 def _second(search: Search, targets: "_Targets") -> bool:
-    """Whether it fits by rule S2-b among those turned down: one of each ClusterQueue, whichever it is."""
+    """Whether it fits by rule S2-b among the rejected candidates: one of each ClusterQueue, whichever comes first."""
     for cluster_queue in targets:
         ours, theirs = targets.compared(cluster_queue)
         holder = targets.pop(cluster_queue)
@@ -123,12 +124,12 @@ Order = tuple[bool, float, bool, tuple[object, ...]]
 
 class _Targets:
     """
-    The ClusterQueues to take candidates from, each time the one that is next by its share.
+    The ClusterQueues to take candidates from, each time the next one by share.
 
-    Whoever iterates must take a candidate of the ClusterQueue that is given, or drop it. Nodes that will not give
-    candidates any more are left out: usage only becomes less, so who does not borrow any more never will again. By
-    taking a candidate only the shares of its ClusterQueue and of the cohorts above it change: those are put in their
-    new places among their siblings, the others keep theirs.
+    The caller must take a candidate of the returned ClusterQueue, or drop it. Nodes without further candidates are left
+    out: usage only decreases, so a node that does not borrow any more never will again. Taking a candidate changes only
+    the shares of its ClusterQueue and of the cohorts above it: those are moved among their siblings, the others keep
+    their places.
     """
 
     __slots__ = ("_above_preemptor", "_children", "_left", "_orders", "_search", "_shares", "_without")
@@ -142,7 +143,7 @@ class _Targets:
         self._children: dict[int, list[Node]] = {}
         """By the index of a cohort: its children with candidates below them."""
         self._orders: dict[int, list[tuple[Order, Node]]] = {}
-        """By the index of a cohort, once it was looked into: the heap of its children, the next one first."""
+        """By the index of a cohort, once it was visited: the heap of its children, the next one first."""
         listed: set[int] = set()
         for index in self._left:
             at = search.ledger.tree.nodes[index]
@@ -184,14 +185,14 @@ class _Targets:
     # --- shares ------------------------------------------------------------------------------------------------------
 
     def share(self, node: Node) -> Share:
-        """A node's share as things stand."""
+        """A node's current share."""
         share = self._shares.get(node.index)
         if share is None:
             share = self._shares[node.index] = share_of(self._search.ledger, node)
         return share
 
     def share_without(self, node: Node, holder: Holder) -> Share:
-        """What the share of a node above a candidate would be if that were gone; the same for all of one size."""
+        """The share of a node above a candidate without that candidate; the same for all of one size."""
         key = (node.index, holder.node.index, holder.size)
         share = self._without.get(key)
         if share is None:
@@ -208,7 +209,7 @@ class _Targets:
             self._shares.pop(cohort.index, None)
 
     def compared(self, cluster_queue: Node) -> tuple[Node, Node]:
-        """The nodes whose shares count: the preemptor's and the other's, just below the lowest cohort above both."""
+        """The nodes whose shares are compared: the preemptor's and the other's, just below the lowest common cohort."""
         theirs = cluster_queue
         while theirs.parent is not None and theirs.parent.index not in self._above_preemptor:
             theirs = theirs.parent
@@ -221,7 +222,7 @@ class _Targets:
     # --- the way down ------------------------------------------------------------------------------------------------
 
     def _next_below(self, cohort: Node) -> Node | None:
-        """The ClusterQueue to take from next; None after a turn in which a cohort was left out instead."""
+        """The ClusterQueue to take from next; None after a step in which a cohort was left out instead."""
         at = cohort
         while at.is_cohort:
             order = self._order(at)
@@ -243,7 +244,7 @@ class _Targets:
         return order
 
     def _reorder(self, cluster_queue: Node) -> None:
-        """Put a ClusterQueue and the cohorts above it, the first of their siblings so far, where they belong now."""
+        """Move a ClusterQueue and the cohorts above it, each the first of its siblings so far, to their new places."""
         at = cluster_queue
         while at.parent is not None:
             order = self._orders[at.parent.index]
@@ -254,7 +255,7 @@ class _Targets:
             at = at.parent
 
     def _stays(self, node: Node) -> bool:
-        """Whether a node may still give candidates."""
+        """Whether a node may have further candidates."""
         if node.is_cohort:
             return node.index in self._above_preemptor or self.share(node).borrowing
         return self.has_any(node) and (node is self._search.node or self.share(node).borrowing)
@@ -263,8 +264,8 @@ class _Targets:
         """
         A node's place among its siblings, smaller ones first: the larger share, then a cohort before a ClusterQueue.
 
-        Of equal cohorts the last by name comes first, as Kueue lets a later one win; siblings stand by name in the
-        tree. Equal ClusterQueues come in the order of their first candidates: those evicted anyway before all others,
+        Of equal cohorts the last by name comes first, as in Kueue a later one wins; siblings are ordered by name in the
+        tree. Equal ClusterQueues come in the order of their first candidates: already evicted ones before all others,
         those of other ClusterQueues before the preemptor's own, then by their rank.
         """
         infinite, value = self.share(node).key

@@ -1,4 +1,4 @@
-"""Why a workload was preempted, as Kueue writes it: reason and message of its conditions, and both sides' Events."""
+"""Preemption messages in Kueue's wording: reason and message of the conditions, and the Events of both sides."""
 
 from headgate.core.quota.tree import Node
 from headgate.core.state.tables import Workload
@@ -26,7 +26,7 @@ def path_of(node: Node) -> str:
 
 
 def preempted_message(preemptor: Workload, reason: str, preemptor_at: Node, preemptee_at: Node) -> str:
-    """The message of the conditions Evicted and Preempted, and the start of the Event on the one that was preempted."""
+    """The message of the conditions Evicted and Preempted, and the start of the Event on the preempted workload."""
     job_uid = preemptor.labels.get(JOB_UID) or "UNKNOWN"
     return (
         f"Preempted to accommodate a workload (UID: {preemptor.uid or 'UNKNOWN'}, JobUID: {job_uid}) due to "
@@ -37,14 +37,14 @@ def preempted_message(preemptor: Workload, reason: str, preemptor_at: Node, pree
 def preempted_event_message(
     message: str, preemptor: Workload, preemptee: Workload, configuration: Configuration
 ) -> str:
-    """The Event with reason Preempted, on the workload that has to go. `message` is that of its conditions."""
+    """The Event with reason Preempted, on the preempted workload. `message` is that of its conditions."""
     return f"{message}; {_priorities(preemptor, preemptee, configuration)}"
 
 
 def preemptor_event_message(
     preemptor: Workload, preemptee: Workload, cluster_queue: str, configuration: Configuration
 ) -> str:
-    """The Event with reason PreemptedWorkload, on the one that it goes for. `cluster_queue` is the preemptee's."""
+    """The Event with reason PreemptedWorkload, on the preemptor. `cluster_queue` is the preemptee's."""
     return (
         f"Preempted workload {preemptee.key} (UID: {preemptee.uid}) in ClusterQueue {cluster_queue}; "
         f"{_priorities(preemptor, preemptee, configuration)}"

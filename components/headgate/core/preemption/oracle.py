@@ -1,8 +1,9 @@
 """
-The oracle: whether somebody could be preempted for one flavor-resource of a workload (Kueue's preemption oracle).
+The oracle: whether preemption is possible for one flavor-resource of a workload (Kueue's preemption oracle).
 
-Flavor assignment asks it for each flavor-resource that lacks unused quota, to tell flavors apart in which only
-borrowers would have to go from those in which somebody of the own ClusterQueue would, and from hopeless ones.
+Flavor assignment calls it for each flavor-resource that lacks unused quota. The answer separates flavors in which only
+borrowers would be preempted from those in which workloads of the own ClusterQueue would be, and from those without
+candidates.
 """
 
 from headgate.core.flavors import Grade
@@ -24,7 +25,7 @@ class SnapshotOracle:
         self._incoming = incoming
 
     def simulate(self, node: Node, fr: FlavorResource, value: int) -> tuple[Grade, int]:
-        """NO_CANDIDATES, PREEMPT or RECLAIM, and how far up the request borrows when the targets are gone."""
+        """NO_CANDIDATES, PREEMPT or RECLAIM, and the borrowing level of the request after the targets have gone."""
         snapshot = self._snapshot
         targets = find_targets(snapshot, self._queue, self._incoming, {fr: value}, frozenset((fr,)))
         if not targets:

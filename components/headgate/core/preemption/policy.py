@@ -1,4 +1,4 @@
-"""Policies: whom a ClusterQueue's `preemption` lets its workloads preempt."""
+"""Policies: which workloads a ClusterQueue's `preemption` allows its workloads to preempt."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,12 +13,12 @@ LOWER_PRIORITY, LOWER_OR_NEWER_EQUAL_PRIORITY = "LowerPriority", "LowerOrNewerEq
 
 
 def can_always_reclaim(queue: Queue) -> bool:
-    """Whether a ClusterQueue gets back from everybody what it has lent, so that lending is no risk to it."""
+    """Whether a ClusterQueue can reclaim from all borrowers what it has lent, so that lending is no risk."""
     return queue.spec.preemption.reclaim_within_cohort == ANY
 
 
 class Preemptor:
-    """A workload that may preempt others: its rank, and whom of some candidates a policy lets it preempt."""
+    """A workload that may preempt others: its rank, and which of given candidates a policy allows it to preempt."""
 
     __slots__ = ("_configuration", "priority", "queued_at_ms")
 
@@ -29,10 +29,10 @@ class Preemptor:
 
     def among(self, candidates: Iterable[Holder], policy: str, *, by_priority: bool) -> Iterator[Holder]:
         """
-        Those whom a policy lets it preempt, in their order.
+        The candidates that a policy allows it to preempt, in their order.
 
-        `by_priority` says that among those who are not evicted that order is one of ascending priority: then nobody is
-        looked at behind the first whose priority is too high.
+        `by_priority` means that the not evicted ones are in ascending order of priority: then the iteration stops at
+        the first whose priority is too high.
         """
         if policy == ANY:
             yield from candidates

@@ -1,4 +1,4 @@
-"""What both kinds of search share: the question, taking candidates out until the workload fits, filling back."""
+"""What both searches share: the query, removing candidates until the workload fits, restoring unnecessary ones."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,7 +14,7 @@ Found = list[tuple[Holder, str]]
 
 
 class Search:
-    """One question: whom to preempt for these requests of an incoming workload at a ClusterQueue."""
+    """One query: which workloads to preempt for these requests of an incoming workload at a ClusterQueue."""
 
     __slots__ = (
         "_asked",
@@ -59,7 +59,7 @@ class Search:
             else:
                 lacks = value > max(0, ledger.available(node, fr))
             if lacks:
-                if i:  # What lacked is asked for first the next time: it is the likeliest to lack again.
+                if i:  # Check first next time what lacked now: it is the likeliest to lack again.
                     self._asked.insert(0, self._asked.pop(i))
                 return False
         return True
@@ -75,24 +75,24 @@ class Search:
             self.ledger.remove(self.node, fr, value)
 
     def fits_when_charged(self) -> bool:
-        """Whether the workload, whose usage is counted, would fit if it were not yet."""
+        """Whether the workload, whose usage is counted, would fit if it were not counted yet."""
         self.uncharge()
         fits = self.fits(borrowing=True)
         self.charge()
         return fits
 
     def preempt(self, holder: Holder, reason: str) -> None:
-        """Take a candidate out."""
+        """Remove a candidate."""
         self.snapshot.take_out(holder)
         self.found.append((holder, reason))
 
     def fill_back(self, *, borrowing: bool) -> None:
         """
-        Put those back without whom it fits as well, from the last but one to the first.
+        Restore those without whose removal it fits as well, from the last but one to the first.
 
-        The last one stays: it was the one with whom it fitted. Whoever is put back leaves their place to the last of
-        the list, as Kueue does; so the order of the answer is Kueue's, too. Where one had to go, all of that size in
-        its ClusterQueue have to: there is never more room than there was.
+        The last one stays removed: with it the workload fitted. The place of a restored one is taken by the last of the
+        list, as in Kueue; so the order of the answer is Kueue's, too. When one was necessary, all of that size in its
+        ClusterQueue are: the free quota never grows during the pass.
         """
         found = self.found
         needed: set[tuple[int, Size]] = set()
@@ -109,14 +109,14 @@ class Search:
                 needed.add((holder.node.index, holder.size))
 
     def put_back(self) -> Found:
-        """Leave the snapshot as it was; gives what was found."""
+        """Restore the snapshot; returns what was found."""
         found, self.found = self.found, []
         for holder, _ in found:
             self.snapshot.put_back(holder)
         return found
 
     def candidates(self, node: Node, policy: str) -> Iterator[Holder]:
-        """The candidates of a ClusterQueue whom a policy lets the incoming workload preempt, in their order."""
+        """The candidates of a ClusterQueue that a policy allows the incoming workload to preempt, in their order."""
         if policy == NEVER:
             return iter(())
         candidates = self.snapshot.candidates(node.name, self.contested)

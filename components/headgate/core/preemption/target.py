@@ -1,4 +1,4 @@
-"""Targets: the answer of a preemption search, and the way in."""
+"""Targets: the result of a preemption search, and its entry point."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -17,7 +17,7 @@ from headgate.events.ids import Uid, WorkloadKey
 
 class Target(msgspec.Struct, frozen=True, gc=False):
     """
-    A workload that has to go, and the reason of its Preempted condition.
+    A workload to evict, and the reason of its Preempted condition.
 
     One without reason is the workload slice that the incoming workload replaces: it is finished, not evicted.
     """
@@ -40,9 +40,10 @@ def find_targets(
     """
     The workloads to preempt so that an incoming workload of `queue` fits; none when no allowed choice is enough.
 
-    `requests` is all that it would be charged (of a workload slice: what it needs beyond the one that it replaces),
-    `contested` those of its flavor-resources that lack unused quota: only who was assigned one of them is preempted.
-    `replaced`, the slice, comes first among the targets when there are any. The snapshot is as it was before.
+    `requests` is all that it would be charged (for a workload slice: what it needs beyond the one that it replaces),
+    `contested` those of its flavor-resources that lack unused quota: only workloads that were assigned one of them are
+    preempted. `replaced`, the slice, comes first among the targets when there are any. The snapshot is unchanged
+    afterwards.
     """
     if not may_preempt(snapshot.state, queue.name):
         return ()
@@ -53,5 +54,5 @@ def find_targets(
 
 
 def replaced_target(replaced: Workload) -> Target:
-    """The workload slice that an incoming one replaces, as a target that costs nobody anything."""
+    """The workload slice that an incoming one replaces, as a target without eviction."""
     return Target(replaced.key, replaced.uid, replaced.cluster_queue, "")

@@ -1,12 +1,12 @@
 """
-Snapshot: one quota tree for the time of a cycle, and what would be if some workloads were gone.
+Snapshot: one quota tree for the duration of a cycle, for simulations without some of its workloads.
 
-The cycle makes one for each tree that it decides on. Flavor assignment asks its ledger what is available; the
-preemption search takes workloads out of it, looks what that frees, and puts them back; the cycle leaves out the
-victims of the entries that it has processed. Charges of entries go through `ledger` itself.
+The cycle makes one for each tree that it decides on. Flavor assignment reads from its ledger what is available; the
+preemption search removes workloads, checks what that frees, and restores them; the cycle removes the victims of the
+processed entries. Charges of entries go to `ledger` directly.
 
-Making one costs nothing: usage is copied flavor-resource by flavor-resource when it is first asked for, and who holds
-quota is looked up in the catalog's rankings. A snapshot never changes the state, and is good for that one position.
+Making one costs nothing: usage is copied per flavor-resource on first use, and the holders of quota are looked up in
+the catalog's rankings. A snapshot never changes the state, and is valid for that one position.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ from headgate.events.ids import WorkloadKey
 
 
 class Snapshot:
-    """The tree of this name, whose cohorts must not form a cycle. `ledger` has its usage, to be charged freely."""
+    """The tree of this name, whose cohorts must not form a cycle. `ledger` has its usage, free to be charged."""
 
     __slots__ = ("_removed", "_using", "by_priority", "catalog", "configuration", "ledger", "state", "tree")
 
@@ -42,7 +42,7 @@ class Snapshot:
 
     def holders(self, cluster_queue: str) -> Sequence[Workload]:
         """
-        The workloads that hold quota of a ClusterQueue, and are not taken out; the first to be preempted first.
+        The workloads that hold quota of a ClusterQueue and are not removed, in preemption order.
 
         An inactive ClusterQueue has none: its workloads keep their quota, and cannot be preempted.
         """
@@ -52,10 +52,10 @@ class Snapshot:
         return [holder.workload for holder in ranked if holder.key not in self._removed]
 
     def candidates(self, cluster_queue: str, contested: frozenset[FlavorResource]) -> Iterator[Holder]:
-        """Those of its holders that have been assigned one of these flavor-resources, the first to go first."""
+        """The holders that have been assigned one of these flavor-resources, in preemption order."""
         by_queue = self._using.get(contested)
         if by_queue is None:
-            # Where LocalQueues' usage counts, which changes otherwise than what they hold, nothing is known before.
+            # Where LocalQueues' usage counts, which changes independently of what they hold, nothing is cached.
             by_queue = self._using[contested] = self.catalog.rankings.using(contested) if self.by_priority else {}
         using = by_queue.get(cluster_queue)
         if using is None:
@@ -81,20 +81,20 @@ class Snapshot:
     # --- simulation --------------------------------------------------------------------------------------------------
 
     def is_removed(self, key: WorkloadKey) -> bool:
-        """Whether a workload is taken out."""
+        """Whether a workload is removed."""
         return key in self._removed
 
     def remove(self, key: WorkloadKey) -> None:
-        """Take a workload that holds quota out: its usage is free, and it is no candidate. It must not be out yet."""
+        """Remove a workload that holds quota: its usage is free, and it is no candidate. It must not be removed yet."""
         self.take_out(self.holder(key))
 
     def restore(self, key: WorkloadKey) -> None:
-        """Put a workload back that was taken out."""
+        """Restore a removed workload."""
         self.put_back(self.holder(key))
 
     @contextmanager
     def without(self, keys: Iterable[WorkloadKey]) -> Iterator[None]:
-        """As it would be if these workloads were gone; those that already are stay so."""
+        """The snapshot without these workloads; those that are removed already stay removed."""
         gone = [self.holder(key) for key in dict.fromkeys(keys) if key not in self._removed]
         for holder in gone:
             self.take_out(holder)
@@ -105,14 +105,14 @@ class Snapshot:
                 self.put_back(holder)
 
     def take_out(self, holder: Holder) -> None:
-        """`remove` for those who have the holder at hand."""
+        """`remove` for callers that have the holder."""
         assert holder.key not in self._removed, f"{holder.key} is taken out already"
         self._removed[holder.key] = holder
         for fr, value in holder.usage.items():
             self.ledger.remove(holder.node, fr, value)
 
     def put_back(self, holder: Holder) -> None:
-        """`restore` for those who have the holder at hand."""
+        """`restore` for callers that have the holder."""
         del self._removed[holder.key]
         for fr, value in holder.usage.items():
             self.ledger.add(holder.node, fr, value)

@@ -1,14 +1,14 @@
 """
-Placing: where a workload that waits for quota belongs now.
+Enqueueing: where a pending workload belongs now.
 
-`place_of` looks at the state and gives one of two answers: a place in the heap of a ClusterQueue, or what keeps the
-workload out of every queue, with Kueue's words for it and the conditions that will bring it back. `steps` compares
-that with where the workload stands and gives the events that take it from one to the other; none when it stands where
-it belongs. So it may be asked at any time, of any pending workload, and asked again after a crash it gives the same.
+`place_of` reads the state and returns one of two answers: a place in the heap of a ClusterQueue, or what keeps the
+workload out of every queue, with Kueue's wording and the conditions that bring the workload back. `steps` compares this
+with the workload's current place and returns the events that move it; none when it is already where it belongs. So it
+may be called at any time, for any pending workload, and returns the same after a crash.
 
 One choice differs from Kueue, where the workloads of an inactive ClusterQueue stay in its heap and are never popped:
-here each is parked, with Kueue's condition, until the ClusterQueue is active. `Workload.cluster_queue` still names
-it, and since rank depends on priority and creation only, each comes back to the very place that it had.
+here each is parked, with Kueue's condition, until the ClusterQueue is active. `Workload.cluster_queue` still names it,
+and since rank depends on priority and creation only, each returns to its former position.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What keeps a workload out of every heap. Kueue writes it into the status, except what is `silent`."""
+    """What keeps a workload out of every heap. Written into the status in Kueue's words, except when `silent`."""
 
     reason: str
     message: str
@@ -72,11 +72,15 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     cluster_queue: str = ""
     silent: bool = False
     by_absence: bool = False
-    """It is held because something is not in the state."""
+    """The workload is held because something is missing from the state."""
 
 
 def requeue_at(workload: Workload) -> UnixMs | None:
-    """When the backoff of a workload ends, as the log has it; None when it has none. An unreadable time has passed."""
+    """
+    When the backoff of a workload ends, according to the log; None without one.
+
+    An unreadable time counts as past.
+    """
     if workload.requeue_state is None or workload.requeue_state.requeue_at is None:
         return None
     try:
@@ -89,10 +93,10 @@ IsActive = Callable[[str], bool]
 """Whether a ClusterQueue that exists is active."""
 
 CameTrue = Callable[[tuple[Wake, ...], Seq, Workload], Woken | None]
-"""Which of the conditions that a workload waits for has come true after a position; None when none has."""
+"""Which of the conditions that a workload waits for has come true after a log position; None when none has."""
 
 MayGoOn = Callable[[Workload, Woken], bool]
-"""Whether a workload for which something has come true may go on: whether it is its turn."""
+"""Whether a workload whose condition came true may continue now."""
 
 
 def place_of(state: State, workload: Workload, now_ms: UnixMs, limits: Limits, is_active: IsActive) -> Entry | Held:
@@ -138,7 +142,7 @@ def place_of(state: State, workload: Workload, now_ms: UnixMs, limits: Limits, i
 
 
 def stands_at(workload: Workload, entry: Entry) -> bool:
-    """Whether a workload stands, or stood when it was set aside, at this very place."""
+    """Whether a workload is, or was when it was parked, at this place."""
     return (
         workload.cluster_queue == entry.cluster_queue
         and workload.shape == entry.shape
@@ -148,7 +152,7 @@ def stands_at(workload: Workload, entry: Entry) -> bool:
 
 
 def by_verdict(parked: Parked) -> bool:
-    """Whether a cycle's verdict parked it. The queue manager's own parking is decided where it is written."""
+    """Whether a verdict of a cycle parked it. The queue manager's own parking is decided where it is written."""
     return parked.decided_at != parked.since
 
 
@@ -162,11 +166,11 @@ def steps(
     may_go_on: MayGoOn,
 ) -> list[QueueEvent]:
     """
-    What has to be said so that a pending workload stands where it belongs. Nothing when it does.
+    The events that move a pending workload to where it belongs. None when it is already there.
 
-    `came_true` is asked whether what a parked workload waits for is there; `may_go_on` whether it is the turn of one
-    that a cycle has set aside, and that has been overtaken by what it waits for. While the informers have not shown
-    every resource, nothing is said for want of a queue.
+    `came_true` returns whether the condition of a parked workload is met; `may_go_on` whether a workload that a cycle
+    parked may continue after its condition came true. Until the informers have shown every resource, no event is
+    emitted because a queue is missing.
     """
     by_others = foreign_conditions.requeueing(state, workload)
     if by_others is not None:
@@ -184,7 +188,7 @@ def steps(
 
 
 def _said_by_others(workload: Workload, requeued: Condition) -> list[QueueEvent]:
-    """Others keep a workload out of the queues by its Requeued condition, or let it in again."""
+    """Another controller keeps a workload out of the queues by its Requeued condition, or lets it in again."""
     may, reason, message = requeued.status == "True", requeued.reason, requeued.message
     said: list[QueueEvent] = []
     if workload.stage is not Stage.PARKED and (not may or workload.stage is not Stage.NEW):
@@ -269,7 +273,7 @@ def _queued(workload: Workload, entry: Entry) -> WorkloadQueued:
 
 
 def _replaced(state: State, workload: Workload, entry: Entry) -> list[QueueEvent]:
-    """Out of the place it has and into the one where it belongs now, in one commit."""
+    """Move a workload from its current place to the one where it belongs now, in one commit."""
     message = f"It belongs elsewhere now: ClusterQueue {entry.cluster_queue}, priority {entry.priority}"
     wake = (ObjectChanged(kind="Workload", name=workload.key),)
     return [
@@ -287,7 +291,7 @@ def _replaced(state: State, workload: Workload, entry: Entry) -> list[QueueEvent
 
 
 def _requeued(workload: Workload) -> list[QueueEvent]:
-    """What is over when an evicted workload queues again: its backoff, its stop."""
+    """What ends when an evicted workload queues again: its backoff, its stop."""
     said: list[QueueEvent] = []
     until = requeue_at(workload)
     if until is not None:
@@ -301,7 +305,7 @@ def _requeued(workload: Workload) -> list[QueueEvent]:
 
 
 def _after_verdict(state: State, workload: Workload, came_true: CameTrue, may_go_on: MayGoOn) -> QueueEvent:
-    """Carry out the scheduler's verdict; or wake what it covers, when it has been overtaken by what it waits for."""
+    """Carry out the scheduler's verdict; or wake what it covers, when a condition came true in the meantime."""
     verdict = workload.verdict
     assert verdict is not None, f"{workload.key} was skipped without a verdict"
     wake = wakes_for(verdict, workload.key, workload.cluster_queue, state)

@@ -1,14 +1,14 @@
 """
-Leaving: when a workload has to give up its place or its quota, and when it has.
+Eviction: when a workload has to give up its place or its quota, and when it has done so.
 
-A workload finishes with its job. It is evicted when it is deactivated, when an admission check says Retry or
-Rejected, when its LocalQueue or ClusterQueue is drained, when its pods are not ready in time
-(`headgate.core.workload.pods_ready`), when its maximum execution time is over; it is released when its job has stopped.
-Each function looks at the state and answers for one workload, with Kueue's reasons and messages; asked again it gives
-the same until the answer has been folded.
+A workload finishes with its job. It is evicted when it is deactivated, when an admission check is Retry or Rejected,
+when its LocalQueue or ClusterQueue is drained, when its pods are not ready in time
+(`headgate.core.workload.pods_ready`), or when its maximum execution time is over. It is released when its job has
+stopped. Each function reads the state and answers for one workload, with Kueue's reasons and messages. The answer stays
+the same until it has been folded.
 
-A queue that stops, or goes, cancels a reservation that is not yet an admission: no eviction, as in Kueue, for nothing
-has run.
+A queue that is stopped or deleted cancels a reservation that is not yet an admission. As in Kueue this is no eviction,
+because nothing has run.
 """
 
 import json
@@ -29,14 +29,14 @@ from headgate.events.queueing import DeadlinePassed, QueueEvent, WorkloadEvicted
 
 _DEACTIVATED_MESSAGE = "The workload is deactivated"
 _REQUEUES = frozenset({"Preempted", "NodeFailures"})
-"""Evictions after which a workload may queue again at once; the others wait for what ended them to be over."""
+"""Evictions after which a workload may queue again at once. After the others, the cause has to be over first."""
 
 
 # --- finishing -----------------------------------------------------------------------------------------------------
 
 
 def finish(state: State, workload: Workload) -> WorkloadFinished | None:
-    """The end of a workload whose job is over or gone, or that was marked finished by others."""
+    """The end of a workload whose job is over or gone, or that another controller marked finished."""
     if workload.observed_finished is not None:
         observed = workload.observed_finished
         return _finished(workload, observed.reason, observed.message)
@@ -56,7 +56,11 @@ def finish(state: State, workload: Workload) -> WorkloadFinished | None:
 
 
 def _failed_to_start(state: State, workload: Workload, record: JobRecord) -> WorkloadFinished | None:
-    """An admitted workload that its checks want in a way in which its job cannot be started: trying again is no use."""
+    """
+    An admitted workload whose admission checks require changes with which its job cannot be started.
+
+    Retrying does not help.
+    """
     if workload.stage is not Stage.ADMITTED or record.started_for == workload.uid or not record.job.suspended:
         return None
     if not any(check.pod_set_updates for check in workload.checks):
@@ -79,10 +83,10 @@ def _finished(workload: Workload, reason: str, message: str) -> WorkloadFinished
 
 def is_deactivated(workload: Workload) -> bool:
     """
-    Whether a workload is switched off: by its spec, or by an eviction that switches its spec off.
+    Whether a workload is deactivated: by its spec, or by an eviction that deactivates its spec.
 
-    Until the API server has taken `spec.active: false`, the eviction's generation tells that nobody has switched it
-    on since.
+    Until the API server has accepted `spec.active: false`, the generation in the eviction proves that nothing has
+    reactivated it since.
     """
     if not workload.spec.active:
         return True
@@ -96,16 +100,16 @@ def is_deactivated(workload: Workload) -> bool:
 
 def is_target(workload: Workload) -> bool:
     """
-    Whether somebody asks for a workload to be switched off: by a DeactivationTarget condition that is True.
+    Whether deactivation is requested, by a DeactivationTarget condition that is True.
 
-    As in Kueue its spec is switched off first, and its eviction follows from that, with the condition's words.
+    As in Kueue its spec is deactivated first. Its eviction follows from that, with the message of the condition.
     """
     target = workload.deactivation_target
     return target is not None and target.status == "True" and workload.stage is not Stage.FINISHED
 
 
 def deactivation_message(workload: Workload) -> str:
-    """Why a workload is switched off, in the words of its eviction."""
+    """Why a workload is deactivated, as the message of its eviction."""
     evicted = conditions.find(workload.conditions, conditions.EVICTED)
     if evicted is not None and conditions.is_deactivation(evicted):
         return evicted.message
@@ -135,14 +139,14 @@ def _evicted(
 
 
 def deadline_of(workload: Workload, configuration: Configuration) -> UnixMs | None:
-    """When an admitted workload has to leave, or to be looked at again: the first of its deadlines. None: never."""
+    """When an admitted workload has to leave, or to be checked again: its first deadline. None without one."""
     slow = pods_ready.deadline(workload, configuration)
     due = (_execution_deadline(workload), slow.at_ms if slow is not None else None)
     return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
 
 def _execution_deadline(workload: Workload) -> UnixMs | None:
-    """When an admitted workload has run for as long as it may, all its admissions together; None: for ever."""
+    """When an admitted workload reaches its maximum execution time, over all its admissions; None without a limit."""
     allowed_s = workload.spec.maximum_execution_time_seconds
     if workload.stage is not Stage.ADMITTED or allowed_s is None:
         return None
@@ -150,12 +154,12 @@ def _execution_deadline(workload: Workload) -> UnixMs | None:
 
 
 def eviction(state: State, workload: Workload, now_ms: UnixMs) -> list[QueueEvent]:
-    """What drives a workload out now; nothing when it may stay. A pending one only leaves by deactivation."""
+    """The eviction that is due now; None when the workload may stay. A pending one is evicted by deactivation only."""
     by_others = _by_others(state, workload)
     if by_others:
         return by_others
     if not workload.spec.active and not conditions.is_true(workload.conditions, conditions.EVICTED):
-        # By whom, and for what, the one may have said who has asked for it (`is_target`).
+        # The author of the DeactivationTarget condition (`is_target`) may have given the requester and the reason.
         target = workload.deactivation_target
         return [_deactivated(workload, target.reason, target.message) if target else _deactivated(workload)]
     if workload.stage is not Stage.RESERVED and workload.stage is not Stage.ADMITTED:
@@ -168,9 +172,10 @@ def eviction(state: State, workload: Workload, now_ms: UnixMs) -> list[QueueEven
 
 def _by_others(state: State, workload: Workload) -> list[QueueEvent]:
     """
-    What others have written into a holder's conditions: that it is evicted, or that its quota is given back.
+    What other controllers have written into a holder's conditions: that it is evicted, or that its quota is released.
 
-    Who runs the work himself is believed that it has stopped. A Job of ours has to stop first, as after an eviction.
+    For work that another controller runs, its condition is proof that the work has stopped. A Job that Headgate runs
+    has to stop first, as after an eviction.
     """
     evicted, given_back = foreign_conditions.eviction(state, workload), foreign_conditions.given_back(state, workload)
     if workload.stage is Stage.RESERVED and given_back is not None and evicted is None:
@@ -245,7 +250,7 @@ def _checks_message(checks: list[CheckState], state: str) -> str:
 
 
 def _backoff(workload: Workload, checks: list[CheckState]) -> RequeueState | None:
-    """The latest time that the checks ask to wait for; None when none asks. The count is that of slow pods alone."""
+    """The latest retry time of the admission checks; None without one. The count is that of slow pods alone."""
     until = [
         _transition_ms(check) + check.requeue_after_seconds * 1000
         for check in checks
@@ -253,7 +258,7 @@ def _backoff(workload: Workload, checks: list[CheckState]) -> RequeueState | Non
     ]
     if not until:
         return None
-    # The API counts whole seconds: round up, so that nobody comes back early.
+    # The API has whole seconds: round up, so that no workload returns early.
     text = conditions.rfc3339(UnixMs(max(until) + 999))
     return msgspec.structs.replace(workload.requeue_state or RequeueState(), requeue_at=text)
 
@@ -281,12 +286,12 @@ def _by_cluster_queue(state: State, workload: Workload) -> QueueEvent | None:
 
 
 def _missing(state: State) -> str:
-    """The policy of a queue that is not in the state: while not every resource was shown, it may yet appear."""
+    """The policy of a queue that is not in the state: until every resource was shown, it may still appear."""
     return "None" if state.relisting else "Missing"
 
 
 def _by_stop(workload: Workload, kind: str, name: str, policy: str) -> QueueEvent | None:
-    """What a stop policy, or a queue that is not there, does to a holder of quota: evict it, or cancel what it has."""
+    """The effect of a stop policy, or of a missing queue, on a holder of quota: eviction, or cancelled reservation."""
     if workload.stage is Stage.ADMITTED:
         return _evicted(workload, f"{kind}Stopped", f"The {kind} is stopped") if policy == "HoldAndDrain" else None
     if policy == "None":
@@ -307,11 +312,11 @@ def _by_stop(workload: Workload, kind: str, name: str, policy: str) -> QueueEven
 
 def release(state: State, workload: Workload) -> WorkloadReleased | None:
     """
-    The quota of an evicted workload back, once its job has stopped; None while the job may still have pods.
+    Release the quota of an evicted workload, once its job has stopped; None while the job may still have pods.
 
-    `started_for` says that the ungater has resumed the job and nobody has yet seen it suspended again. A Job that the
-    state does not have may run: nothing is released before it is shown, or proved to be no more. Of an owner that
-    Headgate does not run it is his word that counts: QuotaReserved=False.
+    `started_for` means that the ungater has resumed the job and the job was not yet observed suspended again. A Job
+    that is missing from the state may run: nothing is released before it is shown, or proved deleted. For an owner that
+    Headgate does not run, the owner's QuotaReserved=False decides.
     """
     if concurrent_admission.waits_for_parent(state, workload) or owners.unknown_job(state, workload) is not None:
         return None
@@ -330,7 +335,11 @@ def _is_held_by_others(workload: Workload) -> bool:
 
 
 def released(workload: Workload) -> WorkloadReleased:
-    """The quota of an evicted workload back, in the words of its eviction. Whoever asks knows that its work is over."""
+    """
+    Release the quota of an evicted workload, with the message of its eviction.
+
+    The caller has checked that its work is over.
+    """
     evicted = conditions.find(workload.conditions, conditions.EVICTED)
     reason, message = (evicted.reason, evicted.message) if evicted is not None else (DEACTIVATED, _DEACTIVATED_MESSAGE)
     return WorkloadReleased(

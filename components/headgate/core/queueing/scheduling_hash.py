@@ -1,20 +1,20 @@
 """
-Shape: which workloads stand or fall together.
+Shape: which workloads get the same verdict.
 
-Two pending workloads of one ClusterQueue whose quota evaluation can only end alike have the same shape, so that one
-verdict does for all of them (Kueue's scheduling equivalence hashing, KEP-9694). The queue manager gives each workload
-its shape when it queues it; the pending queue (`headgate.core.state.pending_queue`) keeps the workloads of a shape
-together.
+Two pending workloads of one ClusterQueue whose quota evaluation must have the same result have the same shape, so that
+one verdict covers all of them (Kueue's scheduling equivalence hashing, KEP-9694). The queue manager assigns each
+workload its shape when it queues it; the pending queue (`headgate.core.state.pending_queue`) groups the workloads of a
+shape.
 
-What goes in is what Kueue hashes (`hash_of`): effective priority; per pod set its name, count and minCount, topology
-request, what it asks of quota, and of its pods the selectors, affinity, tolerations, RuntimeClass, priority, overhead
-and what each container requests after LimitRanges; under ConcurrentAdmission the annotation of allowed flavors.
-Quantities count by amount, so that `1` and `1000m` are one. What a pod runs, its limits, and every name of its own stay
-out. A shape also says whether the workload is valid in its namespace: one that is not never stands for one that is,
-and has another shape as soon as a LimitRange lets it in. With the gate SchedulingEquivalenceHashing off every workload
-has a shape of its own.
+The input is what Kueue hashes (`hash_of`): effective priority; per pod set its name, count and minCount, topology
+request, its quota requests, and of its pods the selectors, affinity, tolerations, RuntimeClass, priority, overhead and
+the requests of each container after LimitRanges; under ConcurrentAdmission the annotation of allowed flavors.
+Quantities count by amount, so `1` and `1000m` are equal. What a pod runs, its limits, and all its own names are
+excluded. A shape also includes whether the workload is valid in its namespace: an invalid one never shares a shape with
+a valid one, and gets another shape as soon as a LimitRange makes it valid. With the gate SchedulingEquivalenceHashing
+off every workload has its own shape.
 
-The digest is taken once for each distinct input: a hundred thousand workloads from a few templates cost a hundred
+The digest is computed once for each distinct input: a hundred thousand workloads from a few templates cost a hundred
 thousand encodings and a few digests.
 """
 
@@ -32,27 +32,27 @@ from headgate.events.commit import digest
 from headgate.events.ids import Shape, split_key
 
 SHAPES_CACHED_MAX = 8192
-"""How many distinct inputs are remembered with their shapes."""
+"""How many distinct inputs are cached with their shapes."""
 
 
 def shape_of(workload: Workload, state: State, limits: Limits | None = None) -> Shape:
     """
     The shape of a workload in this state.
 
-    `limits` are the LimitRanges of its namespace (`limits_of`), for callers that keep them; found when not given.
+    `limits` are the LimitRanges of its namespace (`limits_of`), for callers that cache them; looked up when not given.
     """
     if not feature_gates.enabled(state.configuration, feature_gates.SCHEDULING_EQUIVALENCE_HASHING):
         return _alone(workload)
     try:
         requests = _requests(workload, state, limits)
     except QuantityError:
-        # Nobody validated its manifest; that must not stop the queue.
+        # The manifest was not validated; that must not stop the queue.
         return _alone(workload)
     return _hash(workload, requests, state, why_invalid(requests))
 
 
 def hash_of(workload: Workload, state: State, limits: Limits | None = None) -> Shape:
-    """Kueue's scheduling hash of a workload: as `shape_of`, whether it is valid or not. Raises QuantityError."""
+    """Kueue's scheduling hash of a workload: as `shape_of`, but regardless of validity. Raises QuantityError."""
     return _hash(workload, _requests(workload, state, limits), state, "")
 
 

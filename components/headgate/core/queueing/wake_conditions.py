@@ -1,31 +1,30 @@
 """
-Wake conditions: what a pending workload that was set aside waits for, and whether it has happened.
+Wake conditions: what a parked workload waits for, and whether it has happened.
 
-The queue manager sets workloads aside with conditions (`headgate.events.queueing.Wake`): quota freed in a cohort
-tree, an object changed, a time. `State.freed` has the log position at which each flavor-resource of a tree was last
-freed. A condition has come true when that position is later than the one of the verdict. So the answer follows from
-the state alone, and a queue manager that starts anew wakes what its predecessor would have woken.
+The queue manager parks workloads with conditions (`headgate.events.queueing.Wake`): quota freed in a cohort tree, an
+object changed, a time. `State.freed` has the log position at which each flavor-resource of a tree was last freed. A
+condition has come true when that position is later than the one of the verdict. So the answer follows from the state
+alone, and a restarted queue manager wakes what its predecessor would have woken.
 
 This module has what both wake policies share (`Sleeper`, `wakes_for`, `freed_since`, `Sleepers`) and the rule of the
 policy `Bounded` (`Unused`, `came_true`, `watched`). `headgate.machines.queue_manager.wake_policy` has the interface,
 and `docs/concepts/waking.md` explains both policies with an example.
 
 **Enough quota** (`Bounded`). A verdict lists the alternatives in which a workload can be admitted, each with all that
-it needs at once (`headgate.events.queueing.Needs`). The workload wakes when one of them is unused. Example: a job
-needs 16 cpu, and 1 cpu is freed. Its alternative `{"default/cpu": "16"}` is not unused, so it sleeps on; when 16 cpu
-are unused, it wakes. This is necessary for admission, not sufficient: a cycle decides. Quota becomes available by
-being freed or by a change of specs; each release is looked at, and a change of specs wakes without asking for needs.
-So nothing is missed.
+it needs at once (`headgate.events.queueing.Needs`). The workload wakes when one of them is unused. Example: a job needs
+16 cpu, and 1 cpu is freed. Its alternative `{"default/cpu": "16"}` is not unused, so it stays parked; when 16 cpu are
+unused, it wakes. This is necessary for admission, not sufficient: a cycle decides. Quota becomes available by being
+freed or by a change of specs. Each release is checked, and a change of specs wakes regardless of needs. So no wake-up
+is missed.
 
-**Preemption** (`Bounded`). A workload may also be admitted by preempting others, which may have come after its
-verdict. Where its ClusterQueue may preempt, anything freed in the tree is looked at, and
-`headgate.core.preemption.bound` gives an upper bound of what preemption could bring. A workload that has preempted
-wakes when there is enough, or when the last of its targets has left, whatever became of their quota. Each of them gives
-something back when it leaves, so this comes true. Meanwhile each cycle of its tree decides the workload again
-(`State.index.standing`).
+**Preemption** (`Bounded`). A workload may also be admitted by preempting others, which may have been admitted after its
+verdict. Where its ClusterQueue may preempt, every release in the tree is checked, and `headgate.core.preemption.bound`
+gives an upper bound of what preemption could free. A workload that has preempted wakes when there is enough, or when
+the last of its targets has left, whatever happened to their quota. Each target releases its quota when it leaves, so
+this comes true. Meanwhile each cycle of its tree decides the workload again (`State.index.standing`).
 
-`Sleepers` answers the reverse question: given what was just freed, which sleepers may be due? Its cost depends on
-what is woken and not on what sleeps. It is working memory, made from the state at the start.
+`Sleepers` answers the reverse question: which sleepers may be due after this release? Its cost depends on the number of
+woken sleepers, not on the number of all. It is working memory, built from the state at the start.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,7 +44,7 @@ from headgate.events.queueing import Needs, ObjectChanged, QuotaFreed, TimePasse
 
 
 class Sleeper(NamedTuple):
-    """Something parked after a verdict: a shape in a ClusterQueue, a blocked ClusterQueue, or one workload."""
+    """A unit that is parked after a verdict: a shape in a ClusterQueue, a blocked ClusterQueue, or one workload."""
 
     cluster_queue: str
     shape: Shape = Shape("")
@@ -54,10 +53,10 @@ class Sleeper(NamedTuple):
 
 class Woken(NamedTuple):
     """
-    What came true, in words, and the position in the log where it did.
+    What came true, as text, and the position in the log where it did.
 
-    `needs`: what there is enough quota for. With `preempts` there may be enough after a preemption, or those whom it
-    has preempted are gone.
+    `needs`: what there is enough quota for. With `preempts` there may be enough after a preemption, or the targets that
+    the workload has preempted are gone.
     """
 
     by: str
@@ -68,10 +67,10 @@ class Woken(NamedTuple):
 
 def wakes_for(verdict: Verdict, workload: WorkloadKey, cluster_queue: str, state: State) -> tuple[Wake, ...]:
     """
-    What a workload that a cycle did not admit has to wait for.
+    The conditions that a workload waits for when a cycle did not admit it.
 
-    Quota of what was short in its cohort tree, and enough of it; of anything there when the verdict does not say. A
-    namespace that does not match waits for its labels or for the ClusterQueue's selector to change.
+    Quota that was short in its cohort tree, and enough of it; any quota of the tree when the verdict names none. A
+    namespace that does not match waits for a change of its labels or of the ClusterQueue's selector.
     """
     if verdict.requeue_reason == "NamespaceMismatch":
         namespace = split_key(workload)[0]
@@ -81,7 +80,7 @@ def wakes_for(verdict: Verdict, workload: WorkloadKey, cluster_queue: str, state
         )
     tree = tree_of(cluster_queue, state)
     if verdict.requeue_reason in PREEMPTING and not verdict.targets:
-        # It waits for those whom others have preempted: what of theirs it will get, a cycle has to find out.
+        # It waits for victims of other heads. How much of their quota it gets is decided by a cycle.
         return (QuotaFreed(tree=tree),)
     freed = QuotaFreed(tree=tree, flavor_resources=verdict.short, needs=verdict.needs, targets=verdict.targets)
     return (freed, TimePassed(at_ms=verdict.until_ms)) if verdict.until_ms else (freed,)
@@ -89,9 +88,9 @@ def wakes_for(verdict: Verdict, workload: WorkloadKey, cluster_queue: str, state
 
 class Unused:
     """
-    What ClusterQueues can take at one moment. Throw it away when usage has changed.
+    What ClusterQueues can use at one moment. Discard it when usage has changed.
 
-    `forest` may be one that is kept, and told of what changes.
+    `forest` may be a shared one that is kept current with the state.
     """
 
     __slots__ = ("_forest", "_known", "_ledgers", "_reach", "_read", "_state", "_taken")
@@ -99,17 +98,17 @@ class Unused:
     def __init__(self, state: State, forest: Forest | None = None) -> None:
         self._reach = Reach(state)
         self._known: dict[tuple[str, FlavorResource], int | None] = {}
-        """What `of` has answered since the last `take` or `give_back`: many ask for the same."""
+        """Answers of `of` since the last `take` or `give_back`; the same questions are frequent."""
         self._taken: list[tuple[Ledger, Node, FlavorResource, int]] = []
         self._state = state
         self._forest = forest
         self._ledgers: dict[str, Ledger | None] = {}
         self._read: dict[tuple[tuple[str, str], ...], dict[FlavorResource, int]] = {}
-        """The amounts of ways."""
+        """The amounts of alternatives."""
 
     def of(self, cluster_queue: str, flavor_resource: str) -> int | None:
         """
-        How much of `<flavor>/<resource>` a ClusterQueue can take, borrowing included; 0 when there is none.
+        How much of `<flavor>/<resource>` a ClusterQueue can use, borrowing included; 0 when there is none.
 
         None when it has no quota: it does not exist, or its cohorts form a cycle.
         """
@@ -126,11 +125,11 @@ class Unused:
         return unused
 
     def enough(self, cluster_queue: str, needs: Needs) -> bool:
-        """Whether all of one of these ways is unused. True when nothing is known: in doubt, a cycle shall decide."""
+        """Whether all of one of these alternatives is unused. True when nothing is known: a cycle has to decide."""
         return not needs or self._ledger(cluster_queue) is None or self._unused_way(cluster_queue, needs) is not None
 
     def reaches(self, cluster_queue: str, needs: Needs, workload: Workload | None) -> bool:
-        """Whether all of one of these ways might be there after preempting for a workload; for anybody, with None."""
+        """Whether all of one of these alternatives could be free after preemption for a workload; None: for any."""
         ledger = self._ledger(cluster_queue)
         if not may_preempt(self._state, cluster_queue) or ledger is None:
             return False
@@ -141,7 +140,7 @@ class Unused:
             return any(self._reach.has(ledger, node, workload, self._amounts(way)) for way in needs)
 
     def level(self, cluster_queue: str, needs: Needs) -> int:
-        """From how far up the first of these ways that is unused would be borrowed; 0 when from nowhere."""
+        """The borrowing level of the first of these alternatives that is unused; 0 without borrowing."""
         ledger = self._ledger(cluster_queue) if needs else None
         if ledger is None:
             return 0
@@ -153,7 +152,7 @@ class Unused:
         return max((ledger.borrowing_level(node, fr, value).height for fr, value in amounts.items()), default=0)
 
     def lacking(self, cluster_queue: str, way: dict[str, str]) -> bool:
-        """Whether less is unused of something than this way needs."""
+        """Whether less is unused of anything than this alternative needs."""
         for fr, value in self._amounts(way).items():
             unused = self._of(cluster_queue, fr)
             if unused is not None and value > unused:
@@ -161,7 +160,7 @@ class Unused:
         return False
 
     def take(self, cluster_queue: str, needs: Needs) -> bool:
-        """Take away the first of these ways that is unused, until `give_back`. Whether there is `enough`."""
+        """Take the first of these alternatives that is unused, until `give_back`. Whether there was `enough`."""
         ledger = self._ledger(cluster_queue) if needs else None
         if ledger is None:
             return True
@@ -172,7 +171,11 @@ class Unused:
         return True
 
     def claim(self, cluster_queue: str, needs: Needs) -> None:
-        """Take away the first of these ways, until `give_back`, whether or not there is enough: a cycle keeps it so."""
+        """
+        Take the first of these alternatives, until `give_back`, even if there is not enough.
+
+        A cycle reserves it in the same way.
+        """
         ledger = self._ledger(cluster_queue) if needs else None
         if ledger is not None:
             self._use(ledger, cluster_queue, self._unused_way(cluster_queue, needs) or needs[0])
@@ -191,7 +194,7 @@ class Unused:
         return None
 
     def give_back(self) -> None:
-        """Undo all that was taken."""
+        """Undo every `take` and `claim`."""
         if self._taken:
             self._known.clear()
         while self._taken:
@@ -232,12 +235,12 @@ def came_true(
     workload: Workload | None = None,
 ) -> Woken | None:
     """
-    The first of the conditions that has come true after position `since`; None when all are still awaited.
+    The first of the conditions that has come true after position `since`; None when none has.
 
-    `unused` is asked for what the ClusterQueue can take in this state, `workload` is the one that waits, or one of its
-    shape: whom it may preempt depends on its priority. Without one, it is taken to be allowed everything.
-    Objects that verdicts depend on note their changes in `State.freed` as one that may help any workload of the tree;
-    so does a ClusterQueue that moves to another tree, in both.
+    `unused` gives what the ClusterQueue can use in this state. `workload` is the waiting one, or one of its shape:
+    which workloads it may preempt depends on its priority. Without one, it is assumed that it may preempt all. Objects
+    that verdicts depend on record their changes in `State.freed` as a change that may help any workload of the tree. So
+    does a ClusterQueue that moves to another tree, in both.
     """
     wakes = tuple(wakes)
     until_ms = max((wake.at_ms for wake in wakes if isinstance(wake, TimePassed)), default=0)
@@ -246,7 +249,7 @@ def came_true(
             case QuotaFreed():
                 woken = _freed_enough(wake, cluster_queue, since, state, unused, workload)
                 if woken is not None and woken.preempts and until_ms > now_ms:
-                    # It preempts only when its time has come; till then only enough quota wakes it.
+                    # It preempts only after its waiting time; until then only enough quota wakes it.
                     woken = None
             case ObjectChanged():
                 woken = freed_since(tree_of(cluster_queue, state), (FREED_ANY,), since, state)
@@ -261,7 +264,7 @@ def came_true(
 
 
 def watched(wake: QuotaFreed, cluster_queue: str, state: State) -> tuple[str, ...]:
-    """The flavor-resources whose being freed may make a condition come true; none means any."""
+    """The flavor-resources whose release may make a condition come true; none means any."""
     if wake.flavor_resources == (FREED_ANY,):
         return wake.flavor_resources
     if wake.targets or may_preempt(state, cluster_queue):
@@ -274,7 +277,7 @@ def watched(wake: QuotaFreed, cluster_queue: str, state: State) -> tuple[str, ..
 def _freed_enough(
     wake: QuotaFreed, cluster_queue: str, since: Seq, state: State, unused: Unused, workload: Workload | None
 ) -> Woken | None:
-    """A change of specs, or quota that was freed when there is enough now, or may be by preempting."""
+    """A change of specs, or a release after which there is enough, or may be after preemption."""
     changed = freed_since(wake.tree, (FREED_ANY,), since, state)
     if changed is not None:
         return changed
@@ -291,13 +294,13 @@ def _freed_enough(
 
 
 def _is_leaving(state: State, key: WorkloadKey) -> bool:
-    """Whether a workload was evicted and still holds quota. It will give that back: its end is an event that frees."""
+    """Whether a workload was evicted and still holds quota. Its end is an event that frees that quota."""
     workload = state.workloads.get(key)
     return workload is not None and workload.stage is Stage.EVICTED and key in state.index.usage_of
 
 
 def freed_since(tree: str, flavor_resources: tuple[str, ...], since: Seq, state: State) -> Woken | None:
-    """What was freed or changed in a tree after a position, of these flavor-resources; of any when none is named."""
+    """What was freed or changed in a tree after a position, of these flavor-resources; of any when none is given."""
     freed = state.freed.get(tree)
     if freed is None:
         return None
@@ -310,17 +313,17 @@ def freed_since(tree: str, flavor_resources: tuple[str, ...], since: Seq, state:
 
 
 def is_overtaken(parked: Parked, cluster_queue: str, state: State) -> bool:
-    """Whether anything was freed in its tree since the verdict that something was set aside by."""
+    """Whether anything was freed in its tree since the verdict that parked it."""
     freed = state.freed.get(tree_of(cluster_queue, state), {})
     return any(at > parked.decided_at for at in freed.values())
 
 
 Watched = Callable[[QuotaFreed, str], tuple[str, ...]]
-"""Of a condition in a ClusterQueue, the flavor-resources whose being freed may make it come true; empty means any."""
+"""For a condition in a ClusterQueue, the flavor-resources whose release may make it come true; empty means any."""
 
 
 class Sleepers:
-    """Who waits for what, by cohort tree and flavor-resource. Hints: who has moved on is found out when looked at."""
+    """An index of sleepers by cohort tree and flavor-resource. Entries are hints, validated when they are read."""
 
     __slots__ = ("_by_tree",)
 
@@ -330,7 +333,7 @@ class Sleepers:
         self._by_tree: dict[str, dict[str, dict[Sleeper, None]]] = {}
 
     def add(self, sleeper: Sleeper, parked: Parked, state: State, watched: Watched) -> None:
-        """Remember who waits, under each tree and flavor-resource that may wake it."""
+        """Add a sleeper under each tree and flavor-resource that may wake it."""
         for wake in parked.wake:
             match wake:
                 case QuotaFreed():
@@ -348,9 +351,9 @@ class Sleepers:
 
     def take(self, tree: str, freed: Iterable[str]) -> Iterable[Sleeper]:
         """
-        Those who may be due now that these flavor-resources of a tree were freed; they are forgotten here.
+        Remove and return the sleepers that may be due after a release of these flavor-resources of a tree.
 
-        Whoever turns out to wait on has to be added again.
+        A sleeper that is not due has to be added again.
         """
         buckets = self._by_tree.get(tree)
         if buckets is None:
@@ -364,7 +367,7 @@ class Sleepers:
 
 
 def sleepers_of(state: State) -> Iterable[tuple[Sleeper, Parked]]:
-    """Everything that sleeps in the pending queues. Workloads that are parked alone stand in their own records."""
+    """All sleepers of the pending queues. Workloads that are parked alone are found in their own records."""
     for cluster_queue, sleep in state.sleeps.items():
         for shape, parked in sleep.shapes.items():
             if parked is not None:

@@ -1,14 +1,14 @@
 """
-Activeness: may a ClusterQueue, a LocalQueue or an admission check be used right now, and if not, why.
+Activeness: whether a ClusterQueue, a LocalQueue or an admission check can be used now, and if not, why.
 
-Nothing about it is stored: it follows from the specs in the state, so it can never be out of date. The scheduler takes
-heads of active ClusterQueues only, the queue manager offers none of inactive ones and words the conditions of workloads
-that wait for a queue, the binder writes the answer as the queue's Active condition.
+It is not stored: it follows from the specs in the state, so it cannot be out of date. The scheduler takes heads of
+active ClusterQueues only. The queue manager offers none of inactive ones and writes the conditions of workloads that
+wait for a queue. The binder writes the answer as the queue's Active condition.
 
-Reasons and messages are Kueue's (its ClusterQueue cache and its LocalQueue controller). Two are ours: Kueue leaves a
-ClusterQueue below a cycle of cohorts Ready and then never admits from it; here it says so. And a ClusterQueue that is
-set aside because those who decide about quota have failed over it (`headgate.core.fold.quarantine`) is not active: what
-runs in it runs on, and nobody is admitted.
+Reasons and messages are Kueue's (its ClusterQueue cache and its LocalQueue controller), with two exceptions. Kueue
+leaves a ClusterQueue below a cycle of cohorts Ready and then never admits from it; here it is inactive. And a
+ClusterQueue in quarantine because the scheduler or the queue manager failed over it (`headgate.core.fold.quarantine`)
+is inactive: its running workloads continue, and none is admitted.
 """
 
 import msgspec
@@ -20,7 +20,7 @@ from headgate.events.ids import LocalQueueKey
 from headgate.events.objects import ClusterQueueSpec
 
 ACTIVE = "Active"
-"""The type of the condition that the answers here stand for."""
+"""The type of the condition that these answers are written to."""
 
 CLUSTER_QUEUE = "ClusterQueue"
 COHORT = "Cohort"
@@ -29,7 +29,7 @@ _READY = "Ready"
 
 
 class Activeness(msgspec.Struct, frozen=True, gc=False):
-    """An Active condition: whether, its reason and its message."""
+    """An Active condition: its status, reason and message."""
 
     active: bool
     reason: str
@@ -50,7 +50,7 @@ _SET_ASIDE = Activeness(
 
 
 def is_left_alone(state: State, kind: str, name: str) -> bool:
-    """Whether an object is set aside because the scheduler or the queue manager has failed over it."""
+    """Whether an object is in quarantine because the scheduler or the queue manager has failed over it."""
     if not state.quarantine:
         return False
     record = state.quarantine.get(f"{kind}/{name}")
@@ -61,7 +61,7 @@ def cluster_queue_active(state: State, name: str) -> Activeness:
     """
     Whether a ClusterQueue admits workloads now.
 
-    When several things are wrong the reason is that of the first in Kueue's order, and the message names them all.
+    With several problems the reason is that of the first in Kueue's order, and the message names all.
     """
     record = state.cluster_queues.get(name)
     if record is None:
@@ -78,7 +78,7 @@ def cluster_queue_active(state: State, name: str) -> Activeness:
 
 
 def _problems(state: State, spec: ClusterQueueSpec) -> list[tuple[str, str]]:
-    """Each reason with its words, in Kueue's order."""
+    """Each reason with its message, in Kueue's order."""
     problems: list[tuple[str, str]] = []
     if spec.stop_policy != "None":
         problems.append(("Stopped", "is stopped"))
@@ -110,7 +110,7 @@ def _check_problems(state: State, spec: ClusterQueueSpec) -> list[tuple[str, str
 
 
 def local_queue_active(state: State, key: LocalQueueKey) -> Activeness:
-    """Whether a LocalQueue takes workloads now. One that does not exist has the reason NotFound."""
+    """Whether a LocalQueue accepts workloads now. One that does not exist has the reason NotFound."""
     record = state.local_queues.get(key)
     if record is None:
         return Activeness(active=False, reason="NotFound", message="LocalQueue not found")
@@ -128,7 +128,7 @@ def _local_queue_inactive(reason: str) -> Activeness:
 
 
 def admission_check_active(state: State, name: str) -> Activeness:
-    """Whether the controller of an admission check says that it serves it."""
+    """Whether the controller of an admission check reports the check as Active."""
     record = state.admission_checks.get(name)
     if record is None:
         return Activeness(active=False, reason="NotFound", message="AdmissionCheck not found")

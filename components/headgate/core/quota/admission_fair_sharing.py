@@ -1,18 +1,18 @@
 """
-Admission fair sharing: which LocalQueue of a ClusterQueue has used little lately, and so comes first (KEP-4136).
+Admission fair sharing: LocalQueues of a ClusterQueue with less recent usage come first (KEP-4136).
 
-A LocalQueue's consumed usage is a mean over time that forgets: what it was a half-life ago counts half. It is brought
-up to date when a workload of it is admitted and by the queue manager's `local_queues.sampled`, always to the time of
-the commit that says so; between those it stands still, so that every process and every replay sees the same. A
-reservation is charged an entry penalty at once, about what one sampling interval of the workload would add, which goes
-over into what is consumed when the workload is admitted.
+A LocalQueue's consumed usage is an exponentially decaying mean: usage of one half-life ago counts half. It is updated
+when one of its workloads is admitted and by the queue manager's `local_queues.sampled`, always to the time of that
+commit. It does not change in between, so that every process and every replay has the same value. A reservation is
+charged an entry penalty at once, about what one sampling interval of the workload would add. The penalty becomes
+consumed usage when the workload is admitted.
 
-This module answers; `headgate.core.fold.usage` keeps the records (`Tables.local_queue_usage`). The order is used by
-`headgate.core.quota.usage_order` (pending queues), `headgate.core.plan` and the candidate order of preemption; the
-cycle asks for the penalty of what it reserves.
+This module computes; `headgate.core.fold.usage` keeps the records (`Tables.local_queue_usage`). The order is used by
+`headgate.core.quota.usage_order` (pending queues), `headgate.core.plan` and the candidate order of preemption. The
+cycle reads the penalty of its reservations.
 
 Amounts are exact decimals of base units (cores, bytes) to nine digits, rounded down, as in Kueue. The one irrational
-step, 0.5 to a power, is made in decimal and rounded to a double: `math.pow` may differ between machines.
+step, a power of 0.5, is computed in decimal and rounded to a double: `math.pow` may differ between machines.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,22 +53,22 @@ def is_usage_based(configuration: Configuration, spec: ClusterQueueSpec) -> bool
 
 
 def orders_by_usage(state: State, cluster_queue: str) -> bool:
-    """Whether a ClusterQueue orders its workloads by the usage of their LocalQueues. One that is gone does not."""
+    """Whether a ClusterQueue orders its workloads by the usage of their LocalQueues. A deleted one does not."""
     record = state.cluster_queues.get(cluster_queue)
     return record is not None and is_usage_based(state.configuration, record.spec)
 
 
 def local_queue_usage(state: State, local_queue: LocalQueueKey) -> float:
     """
-    What a LocalQueue has used lately, by its weight: less comes first. Infinite for one whose weight is not positive.
+    The recent usage of a LocalQueue divided by its weight: less comes first. Infinite if the weight is not positive.
 
-    Of use between LocalQueues of one ClusterQueue that orders by usage. One that was deleted weighs 1.
+    It compares LocalQueues of one ClusterQueue that orders by usage. A deleted one has weight 1.
     """
     return state.index.local_queue_usage.get(local_queue, 0.0)
 
 
 def compute_usage(state: State, local_queue: LocalQueueKey) -> float:
-    """`local_queue_usage` from the tables; what the fold keeps in the index."""
+    """`local_queue_usage` computed from the tables; the fold keeps the result in the index."""
     configuration = settings(state.configuration)
     if configuration is None:
         return 0.0
@@ -87,7 +87,7 @@ def compute_usage(state: State, local_queue: LocalQueueKey) -> float:
 
 
 def weight_of(spec: LocalQueueSpec) -> float:
-    """A LocalQueue's weight; 1 when it names none."""
+    """A LocalQueue's weight; 1 by default."""
     if spec.fair_sharing is None or spec.fair_sharing.weight is None:
         return 1.0
     return float(parse_quantity(spec.fair_sharing.weight))
@@ -97,7 +97,7 @@ def entry_penalty(configuration: Configuration, spec: ClusterQueueSpec, requests
     """
     What a reservation costs a workload's LocalQueue at once; empty when its ClusterQueue does not order by usage.
 
-    `requests` are the workload's total requests as amounts (cpu in milli). The result goes into
+    `requests` are the workload's total requests as amounts (cpu in milli). The result is written into
     `workload.quota_reserved`: resource to a decimal of base units.
     """
     fair = settings(configuration)
@@ -111,7 +111,7 @@ def entry_penalty(configuration: Configuration, spec: ClusterQueueSpec, requests
 
 
 def forgotten(elapsed_ms: int, half_life_ms: int) -> float:
-    """The share of the past that is forgotten after a time: 1 - 0.5^(elapsed/half-life). 0 without a half-life."""
+    """The decayed share of the past after a time: 1 - 0.5^(elapsed/half-life). 0 without a half-life."""
     if half_life_ms <= 0:
         return 0.0
     halvings = _CONTEXT.divide(Decimal(max(0, elapsed_ms)), Decimal(half_life_ms))
@@ -119,7 +119,7 @@ def forgotten(elapsed_ms: int, half_life_ms: int) -> float:
 
 
 def decayed(consumed: Consumed, used: Mapping[str, Decimal], elapsed_ms: int, half_life_ms: int) -> Consumed:
-    """What is consumed after `used` was in use for a time: as much of it is remembered as of the past is forgotten."""
+    """Consumed usage after `used` was in use for a time: the mean of both, weighted by the decayed share."""
     share = forgotten(elapsed_ms, half_life_ms)
     old = {resource: scaled(value, 1.0 - share) for resource, value in consumed.items()}
     new = {resource: scaled(value, share) for resource, value in used.items()}
@@ -127,12 +127,12 @@ def decayed(consumed: Consumed, used: Mapping[str, Decimal], elapsed_ms: int, ha
 
 
 def scaled(value: Decimal, factor: float) -> Decimal:
-    """A part of an amount, to nine digits, rounded down."""
+    """A fraction of an amount, to nine digits, rounded down."""
     return _CONTEXT.quantize(_CONTEXT.multiply(value, Decimal(repr(factor))), _NANO)
 
 
 def plus(*amounts: Mapping[str, Decimal]) -> Consumed:
-    """The sum by resource, without those that come to nothing."""
+    """The sum by resource, without zeros."""
     total: Consumed = {}
     for each in amounts:
         for resource, value in each.items():
@@ -168,7 +168,7 @@ def sampled_next_ms(state: State, local_queue: LocalQueueKey) -> UnixMs | None:
 
 
 def due(state: State, now_ms: UnixMs) -> tuple[tuple[LocalQueueKey, ...], UnixMs | None]:
-    """The LocalQueues whose sampling interval is over, in order of their names, and when the next one's is."""
+    """The LocalQueues whose sampling interval is over, ordered by name, and the next sampling time of the others."""
     over: list[LocalQueueKey] = []
     soonest: UnixMs | None = None
     for queue in sorted(state.local_queue_usage):

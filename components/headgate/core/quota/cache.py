@@ -1,16 +1,16 @@
 """
-The forest: all quota trees of a state, kept from cycle to cycle.
+The forest: all quota trees of a state, cached from cycle to cycle.
 
-A tree is built when it is first asked for. When a ClusterQueue or a Cohort changes, only its trees are built anew, and
-their usage is kept current: `Forest.ledger` copies it instead of adding it up. So a cycle never rebuilds the world.
-The catalog keeps one for the scheduler; the queue manager and the shares in statuses keep one each.
+A tree is built on first use. When a ClusterQueue or a Cohort changes, only its trees are rebuilt, and their usage is
+kept current: `Forest.ledger` copies it instead of summing it up. So a cycle never rebuilds all trees. The catalog keeps
+one for the scheduler; the queue manager and the shares in statuses keep one each.
 
-It has to be told of every event that the state has folded and that is in `headgate.core.flavors.catalog.STRUCTURAL`;
-changes of usage it finds in `Index.changed`.
+The owner must pass it every folded event that is in `headgate.core.flavors.catalog.STRUCTURAL`; changes of usage are
+read from `Index.changed`.
 
-A ClusterQueue or Cohort that is set aside (`activeness.is_left_alone`) keeps its place in its tree, so that the others
-have what they would have without the defect: with its quotas as far as they can be read, and without any otherwise.
-Then what it uses counts as borrowed, and nobody gets more than there is.
+A ClusterQueue or Cohort in quarantine (`activeness.is_left_alone`) keeps its place in its tree, so that the others have
+what they would have without the defect: with its quotas as far as they are readable, otherwise without quota. In the
+latter case what it uses counts as borrowed, and the tree never grants more than it has.
 """
 
 from collections.abc import Collection, Iterable
@@ -32,9 +32,9 @@ Quotas = dict[FlavorResource, Quota]
 
 class Forest:
     """
-    The quota trees of a state, each built at first asking, with their usage kept current.
+    The quota trees of a state, each built on first use, with their usage kept current.
 
-    It has to be told of what the state has folded (`change`), and forgets the trees that are concerned.
+    The owner must call `change` for the events that the state has folded; the trees concerned are dropped then.
     """
 
     __slots__ = ("_cluster_queues", "_cohorts", "_kept", "_seen", "_state", "_tree_of", "_trees")
@@ -45,11 +45,11 @@ class Forest:
         self._cluster_queues: dict[str, list[str]] = {}
         self._cohorts: dict[str, list[str]] = {}
         self._tree_of: dict[str, str] = {}
-        """The tree that a ClusterQueue was put in."""
+        """The tree of a ClusterQueue."""
         self._kept: dict[str, Columns] = {}
-        """By tree: the usage of its nodes, of the flavor-resources that somebody has asked for."""
+        """By tree: the usage of its nodes, for the flavor-resources that were requested so far."""
         self._seen = state.index.changes
-        """The last change of usage (`Index.changes`) that what is kept knows of."""
+        """The last change of usage (`Index.changes`) that is included."""
         self._put(state.cluster_queues, sorted(_named_by(state, state.cohorts, state.cluster_queues)))
 
     def tree_of(self, cluster_queue: str) -> QuotaTree:
@@ -64,16 +64,16 @@ class Forest:
         return tree
 
     def ledger(self, name: str) -> Ledger:
-        """The usage of a tree as it stands, to be charged freely: what is kept is copied, not summed up again."""
+        """The current usage of a tree, free to be charged: the cached usage is copied, not summed up again."""
         tree = self.tree(name)
         self._catch_up()
         return Ledger(tree, self._state.index.usage, self._kept.setdefault(name, {}))
 
     def change(self, event: EventBase) -> list[str]:
         """
-        Take in an event that the state has folded. Gives the ClusterQueues whose trees have to be built anew.
+        Apply an event that the state has folded. Returns the ClusterQueues whose trees have to be rebuilt.
 
-        What may make ClusterQueues active, or inactive, can change the heights of trees.
+        An event that may make ClusterQueues active or inactive can change the heights of trees.
         """
         match event:
             case facts.ClusterQueueObserved() | facts.ClusterQueueDeleted():
@@ -94,9 +94,9 @@ class Forest:
 
     def _regroup(self, cluster_queues: Collection[str] = (), cohorts: Collection[str] = ()) -> list[str]:
         """
-        Take in that these have changed, come or gone.
+        Apply that these were changed, created or deleted.
 
-        Who belongs to which tree is found out again for the members of the trees concerned alone.
+        Tree membership is recomputed for the members of the trees concerned alone.
         """
         state = self._state
         left = {self._tree_of[name] for name in cluster_queues if name in self._tree_of}
@@ -111,7 +111,7 @@ class Forest:
                 self._kept.pop(tree, None)
                 members.update(self._cluster_queues.pop(tree, ()))
                 cohort_names.update(self._cohorts.pop(tree, ()))
-            # Where they belong now may be a tree that is not taken apart yet.
+            # They may belong to a tree now that is not dropped yet.
             now = {state.index.trees[name] for name in members if name in state.index.trees}
             now |= {root_of(name, state.cohorts) for name in cohort_names}
             left = {tree for tree in now if tree in self._cluster_queues or tree in self._cohorts}
@@ -123,7 +123,7 @@ class Forest:
         return sorted(members)
 
     def _recheck(self) -> list[str]:
-        """Forget the trees in which a ClusterQueue has become active or is so no longer."""
+        """Drop the trees in which a ClusterQueue became active or inactive."""
         concerned: list[str] = []
         for name, tree in tuple(self._trees.items()):
             if any(node.active != _is_active(self._state, node.name) for node in tree.cluster_queues.values()):
@@ -133,7 +133,7 @@ class Forest:
         return concerned
 
     def _put(self, cluster_queues: Iterable[str], cohorts: Iterable[str]) -> None:
-        """Note the trees of these."""
+        """Store the tree of each of these."""
         for name in sorted(cluster_queues):
             tree = self._tree_of[name] = self._state.index.trees[name]
             self._cluster_queues.setdefault(tree, []).append(name)
@@ -141,7 +141,7 @@ class Forest:
             self._cohorts.setdefault(root_of(name, self._state.cohorts), []).append(name)
 
     def _catch_up(self) -> None:
-        """Bring what is kept up to the usage as it stands: the newest changes are the last."""
+        """Bring the cached usage up to date: the newest changes are the last."""
         index = self._state.index
         for name in reversed(index.changed):
             if index.changed[name] <= self._seen:
@@ -157,7 +157,7 @@ class Forest:
         self._seen = index.changes
 
     def _moved(self, tree: QuotaTree, kept: Columns, cluster_queue: str) -> Columns:
-        """What is kept of a tree, brought up to what a ClusterQueue holds now."""
+        """The cached usage of a tree, updated to what a ClusterQueue holds now."""
         held = self._state.index.usage.get(cluster_queue, {})
         node = tree.cluster_queues[cluster_queue]
         return {fr: column for fr, column in kept.items() if _set(tree, fr, column, node, held.get(fr, 0))}
@@ -208,7 +208,7 @@ class Forest:
 
 
 def _named_by(state: State, cohorts: Iterable[str], cluster_queues: Iterable[str]) -> set[str]:
-    """These cohorts, which have objects, and those that are only named by them or by ClusterQueues."""
+    """These cohorts, both those with objects and those that are only named by them or by ClusterQueues."""
     names = set(cohorts)
     names.update(parent for name in cohorts if (parent := state.cohorts[name].spec.parent_name))
     names.update(cohort for name in cluster_queues if (cohort := state.cluster_queues[name].spec.cohort_name))
@@ -227,7 +227,7 @@ def _adopt(parent: Node, child: Node) -> None:
 
 
 def _collect(node: Node, into: list[Node]) -> None:
-    """Put a subtree into the list, children first, and measure its height."""
+    """Append a subtree to the list, children first, and measure its height."""
     for child in node.children:
         _collect(child, into)
     node.height = max((child.height + 1 for child in node.children if child.active), default=0)
@@ -236,9 +236,9 @@ def _collect(node: Node, into: list[Node]) -> None:
 
 def _set(tree: QuotaTree, fr: FlavorResource, column: list[int], node: Node, held: int) -> bool:
     """
-    Bring a column to what a ClusterQueue holds now. False when it has to be summed up again instead.
+    Set a column to what a ClusterQueue holds now. False when it has to be summed up again instead.
 
-    That is when an amount is so large that it saturates: what was added to it cannot be taken away from it.
+    That is the case when an amount saturates: what was added to it cannot be subtracted.
     """
     local = tree.limits(fr).local
     before, after = column[node.index], held

@@ -2,8 +2,8 @@
 Cohort trees: which ClusterQueues share quota.
 
 A tree is named by its root Cohort, or `ClusterQueue/<name>` for a ClusterQueue without cohort. A cohort that is only
-named by a member is one, without a parent. Cohorts whose parents form a cycle are one tree, named after its smallest
-member, so that the answer does not depend on where one starts.
+named by a member exists too, without a parent. Cohorts whose parents form a cycle are one tree, named after its
+smallest member, so that the answer does not depend on the starting point.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from headgate.core.state.tables import CohortRecord, State
 
 
 def root_of(cohort: str, cohorts: Mapping[str, CohortRecord]) -> str:
-    """The root of a cohort's tree; of a cycle the smallest name in it."""
+    """The root of a cohort's tree; for a cycle the smallest name in it."""
     seen = [cohort]
     while True:
         record = cohorts.get(seen[-1])
@@ -25,7 +25,7 @@ def root_of(cohort: str, cohorts: Mapping[str, CohortRecord]) -> str:
 
 
 def in_cycle(cohort: str, cohorts: Mapping[str, CohortRecord]) -> bool:
-    """Whether the way from a cohort to its root never ends."""
+    """Whether the path from a cohort to its root never ends."""
     seen = {cohort}
     while True:
         record = cohorts.get(cohort)
@@ -39,7 +39,7 @@ def in_cycle(cohort: str, cohorts: Mapping[str, CohortRecord]) -> bool:
 
 
 def tree_of(cluster_queue: str, state: State) -> str:
-    """The tree of a ClusterQueue; also of one that does not exist, which stands alone."""
+    """The tree of a ClusterQueue; one that does not exist has a tree of its own."""
     record = state.cluster_queues.get(cluster_queue)
     cohort = record.spec.cohort_name if record is not None else ""
     return root_of(cohort, state.cohorts) if cohort else alone(cluster_queue)

@@ -1,13 +1,14 @@
 """
-Shares: how much of what a tree lends a ClusterQueue or cohort has borrowed, for fair sharing.
+Shares: how much of what a tree can lend a ClusterQueue or cohort has borrowed, for fair sharing.
 
 The dominant resource share (Ghodsi et al., "Dominant Resource Fairness", NSDI 2011) as Kueue defines it (KEP-1714;
-`kueue-semantics` section 7): of each resource, what a node uses above its subtree's quota is held against what its
-parent could use if nobody used anything; the largest of these ratios, in thousandths and divided by the node's weight,
-is its share. A node without parent has none. A node of weight 0 that borrows is larger than all others.
+`kueue-semantics` section 7): for each resource, a node's usage above its subtree's quota is divided by what its parent
+could use if nothing in the tree were used. The largest of these ratios, in thousandths and divided by the node's
+weight, is its share. A node without parent has none. The share of a node of weight 0 that borrows is larger than all
+others.
 
-The cycle's tournament and the preemption search compare shares, the statuses of queues show them. The arithmetic is
-that of 64-bit floats in Kueue's order of operations, so that equal inputs compare equal here and there.
+The cycle's tournament and the preemption search compare shares; queue statuses show them. The arithmetic uses 64-bit
+floats in Kueue's order of operations, so that shares that are equal in Kueue are equal here.
 """
 
 import math
@@ -24,8 +25,8 @@ class Share(msgspec.Struct, frozen=True, gc=False):
     """
     A node's share. `ratio` is the unweighted one, of the `resource` that dominates, in thousandths.
 
-    `borrowed` are the flavor-resources of which it uses more than its quota; with some there may still be no ratio,
-    when nothing of them can be lent. Shares compare by `key`, a larger one being preferred for preemption.
+    `borrowed` are the flavor-resources of which it uses more than its quota. Even with some there may be no ratio, when
+    none of them can be lent. Shares compare by `key`; a larger one is preferred for preemption.
     """
 
     weight: float = 1.0
@@ -39,7 +40,7 @@ class Share(msgspec.Struct, frozen=True, gc=False):
         return bool(self.borrowed)
 
     def borrows_any(self, requests: Mapping[FlavorResource, int]) -> bool:
-        """Whether it borrows something that is requested."""
+        """Whether it borrows any of the requested flavor-resources."""
         return any(requests.get(fr, 0) > 0 for fr in self.borrowed)
 
     @property
@@ -57,13 +58,13 @@ class Share(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> tuple[bool, float]:
-        """What shares compare by: two infinite ones by their ratios."""
+        """The comparison key: two infinite shares compare by their ratios."""
         infinite = self.weight == 0 and self.ratio != 0
         return infinite, self.ratio if infinite else self.exact
 
 
 def share_of(ledger: Ledger, node: Node, requests: Mapping[FlavorResource, int] | None = None) -> Share:
-    """The share of a node, as it would be with these requests on top of what its ledger says it uses."""
+    """The share of a node with these requests added to the usage in its ledger."""
     if node.parent is None:
         return Share(weight=node.weight)
     borrowed: list[FlavorResource] = []

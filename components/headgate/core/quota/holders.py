@@ -2,8 +2,8 @@
 Holders: the workloads that hold quota, ranked as candidates for preemption.
 
 A search over thousands of candidates must not begin by ranking them. `Rankings`, kept by the catalog, ranks the holders
-of a ClusterQueue when they are first asked for, and again only when `Index.changed` says that something about them has
-changed; who has not changed is taken over. Who uses nothing that is contested is left out once, too.
+of a ClusterQueue on first use, and again only when `Index.changed` lists a change of them; unchanged holders are
+reused. Holders that use nothing contested are filtered out once, too.
 """
 
 from collections.abc import Mapping
@@ -18,19 +18,19 @@ from headgate.events.configuration import Configuration
 from headgate.events.ids import UnixMs, WorkloadKey
 
 CONTESTED_MAX = 32
-"""How many sets of contested flavor-resources are remembered with their candidates; beyond it, it begins anew."""
+"""How many sets of contested flavor-resources are cached with their candidates; beyond that the cache is cleared."""
 
 
 Size = tuple[tuple[FlavorResource, int], ...]
-"""What a workload holds, comparable."""
+"""What a workload holds, in comparable form."""
 
 
 class Holder:
     """
     A workload that holds quota, as a candidate for preemption.
 
-    `rank` says who goes first: who is evicted anyway, has a lower priority, got its quota later, arrived later; then by
-    uid and key. `queued_at_ms` is its queue-order timestamp, once somebody had to know it.
+    `rank` is the preemption order: already evicted, lower priority, later reservation, later arrival first; then by uid
+    and key. `queued_at_ms` is its queue-order timestamp, computed on first use.
     """
 
     __slots__ = ("_seen", "_size", "evicted", "key", "node", "priority", "queued_at_ms", "rank", "usage", "workload")
@@ -45,7 +45,7 @@ class Holder:
         self.priority = priority_of(workload, configuration)
         self.evicted = workload.stage is Stage.EVICTED
         self.queued_at_ms: UnixMs | None = None
-        # Conditions have whole seconds: who got quota in the same second got it at the same time.
+        # Conditions have whole seconds: reservations within the same second count as simultaneous.
         reserved_s = workload.reserved_at_ms // 1000
         self.rank = (not self.evicted, self.priority, -reserved_s, -workload.arrival, workload.uid, workload.key)
         self._size: Size | None = None
@@ -53,13 +53,13 @@ class Holder:
 
     @property
     def size(self) -> Size:
-        """What it holds of what."""
+        """How much it holds of each flavor-resource."""
         if self._size is None:
             self._size = tuple(sorted(self.usage.items()))
         return self._size
 
     def is_current(self, workload: Workload, node: Node, usage: Mapping[FlavorResource, int]) -> bool:
-        """Whether it is still what would be made of this workload."""
+        """Whether it equals what would be built from this workload now."""
         spec, annotations, reserved_at_ms = self._seen
         return (
             self.workload is workload
@@ -73,7 +73,7 @@ class Holder:
 
 
 class Ranking:
-    """The holders of one ClusterQueue, those who would go first first, as they were at a change of it."""
+    """The holders of one ClusterQueue in preemption order, as of one change of it."""
 
     __slots__ = ("by_key", "change", "holders", "node")
 
@@ -85,11 +85,11 @@ class Ranking:
 
 
 Using = dict[str, list[Holder]]
-"""By ClusterQueue: those of its holders who have been assigned something contested, the first to go first."""
+"""By ClusterQueue: its holders that were assigned something contested, in preemption order."""
 
 
 class Rankings:
-    """The rankings of a state's ClusterQueues, under one configuration. Read it with that state or later ones of it."""
+    """The rankings of a state's ClusterQueues, under one configuration. Use it with that state or later ones."""
 
     __slots__ = ("_kept", "_seen", "_some_by_usage", "_state", "_using")
 
@@ -102,9 +102,9 @@ class Rankings:
 
     def using(self, contested: frozenset[FlavorResource]) -> Using:
         """
-        What is known of the candidates for these flavor-resources at this position; who asks for more, adds it.
+        The cached candidates for these flavor-resources at this position; callers add what they compute.
 
-        Not to be kept beyond the position, nor for ClusterQueues that order by the usage of their LocalQueues.
+        Not to be kept beyond the position, nor used for ClusterQueues that order by the usage of their LocalQueues.
         """
         changed = self._state.index.changed
         for name in reversed(changed):
@@ -117,12 +117,12 @@ class Rankings:
         return self._using.setdefault(contested, {})
 
     def forget(self, cluster_queue: str) -> None:
-        """A ClusterQueue, its place among the cohorts or who holds its quota has changed."""
+        """A ClusterQueue, its place among the cohorts, or its set of holders has changed."""
         for using in self._using.values():
             using.pop(cluster_queue, None)
 
     def forget_all(self) -> None:
-        """ClusterQueues may have become active, or be so no longer."""
+        """ClusterQueues may have become active or inactive."""
         self._using.clear()
 
     def of(self, node: Node) -> Ranking:
@@ -148,5 +148,5 @@ class Rankings:
             return Holder(workload, node, usage, self._state.configuration)
 
     def _usage_rank(self, holder: Holder) -> tuple[bool, float]:
-        """Whose LocalQueue has used more goes before others of their ClusterQueue, but for the evicted ones."""
+        """Holders of a LocalQueue with more usage go before others of their ClusterQueue, except evicted ones."""
         return holder.rank[0], -local_queue_usage(self._state, local_queue_of(holder.workload))

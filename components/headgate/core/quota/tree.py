@@ -1,17 +1,16 @@
 """
-The quota tree: who may use how much, and who lends to whom.
+The quota tree: which node may use how much, and which nodes lend to each other.
 
-A tree is one root Cohort with all below it, or a ClusterQueue that stands alone; `headgate.core.quota.cache` has those
-of a state. A `Ledger` is one tree with usage written in: copied for each cycle, charged and uncharged while the cycle
-goes on, then thrown away. Flavor assignment asks it what is available, and the cycle charges it.
+A tree is one root Cohort with everything below it, or a ClusterQueue without cohort; `headgate.core.quota.cache` has
+those of a state. A `Ledger` is one tree with usage: copied for each cycle, charged and uncharged during the cycle, then
+discarded. Flavor assignment reads from it what is available, and the cycle charges it.
 
 The arithmetic is Kueue's (`kueue-semantics` section 5; KEP-79, hierarchical cohorts). Per flavor-resource, a node's
-`subtree` quota is its own and what its children lend, its `local` quota the part of that which it does not lend on.
-Usage above the local quota is the parent's usage. Amounts saturate as in `headgate.core.kubernetes.quantities`.
+`subtree` quota is its own plus what its children lend; its `local` quota is the part of that which it does not lend.
+Usage above the local quota is charged to the parent. Amounts saturate as in `headgate.core.kubernetes.quantities`.
 
-Costs: a ledger touches only flavor-resources that somebody asks for: each is copied once per cycle, a few nanoseconds a
-node. Every question and every charge is O(depth), so is every change of usage between cycles; a change of a spec costs
-its tree.
+Costs: a ledger copies only the flavor-resources that are used, each once per cycle, at a few nanoseconds a node. Every
+query and every charge is O(depth), and so is every change of usage between cycles. A change of a spec costs its tree.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -35,9 +34,9 @@ _NO_QUOTA = Quota(0)
 
 class Level(NamedTuple):
     """
-    From how far up a request is served: the height of the lowest subtree that fits it, 0 without borrowing.
+    The borrowing level of a request: the height of the lowest subtree that fits it, 0 without borrowing.
 
-    `may_reclaim` says that this subtree is not the whole tree, so that others may have to give back what they borrowed.
+    `may_reclaim` means that this subtree is not the whole tree, so that reclaiming what others borrowed may be needed.
     """
 
     height: int
@@ -76,13 +75,13 @@ class Node:
         self.cluster_queues: list[Node] = []
         """Those of its children that are ClusterQueues, by name."""
         self.height = 0
-        """The longest way down to a leaf, active ones only: 0 for a ClusterQueue, 1 for a cohort of ClusterQueues."""
+        """The longest path down to a leaf, active ones only: 0 for a ClusterQueue, 1 for a cohort of ClusterQueues."""
         self.active = True
         """Whether it is a cohort, or a ClusterQueue that is active."""
         self.index = 0
 
     def quota(self, fr: FlavorResource) -> Quota:
-        """Its own quota of a flavor-resource; none is 0."""
+        """Its own quota of a flavor-resource; 0 without one."""
         return self.quotas.get(fr, _NO_QUOTA)
 
     def ancestors(self) -> Iterator["Node"]:
@@ -94,7 +93,7 @@ class Node:
 
 
 class _Limits(NamedTuple):
-    """What follows from specs, for one flavor-resource: one entry per node of the tree."""
+    """What is derived from specs, for one flavor-resource: one entry per node of the tree."""
 
     subtree: list[int]
     local: list[int]
@@ -102,7 +101,7 @@ class _Limits(NamedTuple):
 
 
 class QuotaTree:
-    """One tree. Immutable; shared by all ledgers that are made of it."""
+    """One tree. Immutable; shared by all ledgers that are built on it."""
 
     __slots__ = ("_flavor_resources", "_lendable", "_limits", "cluster_queues", "cohorts", "name", "nodes")
 
@@ -123,11 +122,11 @@ class QuotaTree:
         return limits
 
     def potential_available(self, node: Node, fr: FlavorResource) -> int:
-        """What a node could use if nobody in the tree used anything."""
+        """What a node could use if nothing in the tree were used."""
         return self.limits(fr).potential[node.index]
 
     def flavor_resources(self, node: Node) -> Collection[FlavorResource]:
-        """The flavor-resources that a node or anything below it has a quota of, were it 0."""
+        """The flavor-resources that a node or anything below it has a quota of, including quotas of 0."""
         if not node.children:
             return node.quotas.keys()
         known = self._flavor_resources.get(node.index)
@@ -139,7 +138,7 @@ class QuotaTree:
         return known
 
     def lendable(self, node: Node) -> Mapping[str, int]:
-        """Per resource, what a node could use of all flavors together if nobody in the tree used anything."""
+        """Per resource, what a node could use of all flavors together if nothing in the tree were used."""
         lendable = self._lendable.get(node.index)
         if lendable is None:
             lendable = self._lendable[node.index] = {}
@@ -170,11 +169,11 @@ class QuotaTree:
         return _Limits(subtree, local, potential)
 
 
-# --- what specs say ------------------------------------------------------------------------------------------------
+# --- specs -----------------------------------------------------------------------------------------------------------
 
 
 def quotas_of(groups: tuple[ResourceGroup, ...]) -> dict[FlavorResource, Quota]:
-    """The quotas that resource groups give, by flavor-resource."""
+    """The quotas of resource groups, by flavor-resource."""
     quotas: dict[FlavorResource, Quota] = {}
     for group in groups:
         for flavor in group.flavors:
@@ -189,7 +188,7 @@ def quotas_of(groups: tuple[ResourceGroup, ...]) -> dict[FlavorResource, Quota]:
 
 
 def weight_of(fair_sharing: FairSharing | None) -> float:
-    """The weight that a `fairSharing` gives: 1 when it gives none."""
+    """The weight in a `fairSharing`: 1 by default."""
     if fair_sharing is None or fair_sharing.weight is None:
         return 1.0
     return float(parse_quantity(fair_sharing.weight))
@@ -202,7 +201,7 @@ Usage = Mapping[str, Mapping[FlavorResource, int]]
 
 
 _SAFE = 2**60
-"""Amounts below it, of which a few are added up, cannot saturate: there plain integers do, and cost less."""
+"""Sums of a few amounts below it cannot saturate: there plain integers are used, which are faster."""
 
 
 def _available(node: Node, fr: FlavorResource, limits: _Limits, column: list[int]) -> int:
@@ -223,9 +222,9 @@ def _available(node: Node, fr: FlavorResource, limits: _Limits, column: list[int
 
 class Ledger:
     """
-    One tree with its usage. Charging it changes nothing but itself.
+    One tree with its usage. Charging it changes nothing else.
 
-    `kept` has the usage of every node for some flavor-resources; it is copied from, and completed.
+    `kept` has the usage of every node for some flavor-resources; it is copied on use, and completed.
     """
 
     __slots__ = ("_columns", "_held", "_kept", "tree")
@@ -237,7 +236,7 @@ class Ledger:
         self._columns: dict[FlavorResource, list[int]] = {}
 
     def column(self, fr: FlavorResource) -> list[int]:
-        """The usage of every node, by `Node.index`: to be read, and the same list for the ledger's whole life."""
+        """The usage of every node, by `Node.index`: read-only, and the same list during the ledger's whole life."""
         column = self._columns.get(fr)
         if column is None:
             column = self._columns[fr] = self._from_kept(fr)
@@ -265,7 +264,7 @@ class Ledger:
         return column
 
     def usage(self, node: Node, fr: FlavorResource) -> int:
-        """What is used at a node: by a ClusterQueue, or of what a cohort's subtree shares."""
+        """The usage at a node: of a ClusterQueue, or of what a cohort's subtree shares."""
         return self.column(fr)[node.index]
 
     def local_available(self, node: Node, fr: FlavorResource) -> int:
@@ -273,18 +272,18 @@ class Ledger:
         return max(0, subtract(self.tree.limits(fr).local[node.index], self.column(fr)[node.index]))
 
     def available(self, node: Node, fr: FlavorResource) -> int:
-        """What a node could take now, borrowing included. Negative when more is used than there is."""
+        """What a node could use now, borrowing included. Negative when more is used than there is."""
         return _available(node, fr, self.tree.limits(fr), self.column(fr))
 
     def fits(self, node: Node, usage: Mapping[FlavorResource, int]) -> bool:
-        """Whether a ClusterQueue can take all of this now."""
+        """Whether a ClusterQueue can use all of this now."""
         return all(value <= max(0, self.available(node, fr)) for fr, value in usage.items())
 
     def add(self, node: Node, fr: FlavorResource, value: int) -> None:
         """
-        Charge a ClusterQueue; what does not find room in a node's local quota charges its parent too.
+        Charge a ClusterQueue; what exceeds a node's local quota is charged to its parent too.
 
-        Less than nothing changes the ClusterQueue alone (addUsage): what it holds of its parent stays with the parent.
+        A negative amount changes the ClusterQueue alone (addUsage): its charge at the parent stays.
         """
         column, local = self.column(fr), self.tree.limits(fr).local
         at: Node | None = node
@@ -301,7 +300,7 @@ class Ledger:
             at = at.parent
 
     def remove(self, node: Node, fr: FlavorResource, value: int) -> None:
-        """Take a charge back; a parent gets back what it had been charged for."""
+        """Undo a charge; a parent is uncharged by what it was charged."""
         column, local = self.column(fr), self.tree.limits(fr).local
         at: Node | None = node
         while at is not None and value:
@@ -319,12 +318,12 @@ class Ledger:
             at = at.parent
 
     def borrows_with(self, node: Node, fr: FlavorResource, value: int) -> bool:
-        """Whether a node would use more than its own (a cohort: its subtree's) quota with this on top."""
+        """Whether a node would use more than its own (a cohort: its subtree's) quota with this added."""
         quota = self.tree.limits(fr).subtree[node.index] if node.is_cohort else node.quota(fr).nominal
         return quota < add(self.column(fr)[node.index], value)
 
     def borrowing_level(self, node: Node, fr: FlavorResource, value: int) -> Level:
-        """The lowest subtree that fits a request of a ClusterQueue, as far as quota goes."""
+        """The lowest subtree whose quota fits a request of a ClusterQueue."""
         if node.parent is None or not self.borrows_with(node, fr, value):
             return Level(0, node.parent is not None)
         remaining = subtract(value, self.local_available(node, fr))

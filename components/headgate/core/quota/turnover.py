@@ -1,13 +1,13 @@
 """
-Turnover: how fast quota comes free by itself, as far as the log can tell.
+Turnover: how fast quota is freed by finishing workloads, as far as the log shows.
 
-Evicting a workload loses its work. Where workloads finish all the time, the quota that a head needs often comes free as
-fast as an eviction would free it. So before the cycle lets a head preempt, it asks here how long it would take until
-that quota is free by itself (`expected_ms`), and lets the head wait when that is soon.
+Evicting a workload loses its work. Where workloads finish all the time, the quota that a head needs is often freed as
+fast as an eviction would free it. So before the cycle lets a head preempt, it estimates how long it would take until
+that quota is free without eviction (`expected_ms`), and lets the head wait when that is soon.
 
-The fold counts what finished workloads give back, by quota tree and flavor-resource, in windows of `WINDOW_MS`: the one
-that is open and the one before it. It also remembers how long evictions take, from the decision until the quota is
-free. What evicted workloads give back does not count as turnover.
+The fold counts what finished workloads release, by quota tree and flavor-resource, in windows of `WINDOW_MS`: the
+current one and the one before it. It also records how long evictions take, from the decision until the quota is free.
+What evicted workloads release does not count as turnover.
 
 Called by the fold; read by the cycle.
 """
@@ -19,20 +19,22 @@ from headgate.core.state.tables import FlavorResource, Stage, State, Turnover, W
 from headgate.events.ids import UnixMs
 
 WINDOW_MS = 2_000
-"""Over how long quota that comes free is counted."""
+"""The window over which released quota is counted."""
 
 RECLAIM_MS_MAX = 2_000
-"""For how long a head waits at most for quota to come free by itself before it takes back what its queue has lent."""
+"""
+How long a head waits at most for quota to be freed by finishing workloads before it reclaims what its queue has lent.
+"""
 
 EVICTION_MS_MIN = 500
-"""An eviction is taken to last at least so long: the pods that it ends have to be started again elsewhere."""
+"""The minimum assumed duration of an eviction: the pods that it ends have to be started again elsewhere."""
 
 EVICTION_MS_MAX = 30_000
-"""Nobody waits longer than this instead of preempting, however long evictions take: a pod's default grace period."""
+"""The maximum wait before preempting, however long evictions take: a pod's default grace period."""
 
 
 def note_finished(state: State, workload: Workload, at_ms: UnixMs) -> None:
-    """Count what a workload gives back that finishes now. Nothing is counted for one that is evicted or holds none."""
+    """Count what a finishing workload releases. Nothing is counted for one that is evicted or holds no quota."""
     charged = state.index.usage_of.get(workload.key)
     if not charged or workload.stage is Stage.EVICTED or not state.configuration.preemption_waits:
         return
@@ -43,13 +45,13 @@ def note_finished(state: State, workload: Workload, at_ms: UnixMs) -> None:
 
 
 def note_evicted(state: State, workload: Workload, at_ms: UnixMs) -> None:
-    """A workload that holds quota is evicted now."""
+    """Record that a workload that holds quota is evicted now."""
     if workload.key in state.index.usage_of and state.configuration.preemption_waits:
         workload.evicted_at_ms = at_ms
 
 
 def note_released(state: State, workload: Workload, at_ms: UnixMs) -> None:
-    """An evicted workload gives its quota back now: remember how long that took, as a moving average."""
+    """Record how long it took until an evicted workload released its quota, as a moving average."""
     if not workload.evicted_at_ms:
         return
     took_ms = max(0, at_ms - workload.evicted_at_ms)
@@ -59,17 +61,17 @@ def note_released(state: State, workload: Workload, at_ms: UnixMs) -> None:
 
 
 def forget(state: State, cluster_queue: str) -> None:
-    """A ClusterQueue is gone, and what was known of its evictions."""
+    """Drop a deleted ClusterQueue and its eviction times."""
     state.eviction_ms.pop(cluster_queue, None)
 
 
 def eviction_ms(state: State, cluster_queue: str) -> int:
-    """How long it takes from evicting a workload of a ClusterQueue until its quota is free."""
+    """How long it takes from the eviction of a workload of a ClusterQueue until its quota is free."""
     return min(max(state.eviction_ms.get(cluster_queue, 0), EVICTION_MS_MIN), EVICTION_MS_MAX)
 
 
 def expected_ms(state: State, tree: str, short: Mapping[FlavorResource, int]) -> int | None:
-    """How long it will take until so much comes free in a quota tree; None when the log does not tell."""
+    """The expected time until this much is freed in a quota tree; None when the log has no data."""
     counted = state.turnover.get(tree, {})
     longest_ms = 0
     for (flavor, resource), value in short.items():
@@ -90,7 +92,7 @@ def _add(before: Turnover | None, value: int, at_ms: UnixMs) -> Turnover:
 
 
 def _freed(counted: Turnover | None, now_ms: UnixMs) -> tuple[int, int]:
-    """How much came free lately, and over how long."""
+    """How much was freed recently, and over which time."""
     if counted is None or now_ms >= counted.since_ms + 2 * WINDOW_MS:
         return 0, WINDOW_MS
     open_ms = max(0, now_ms - counted.since_ms)

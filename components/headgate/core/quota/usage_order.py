@@ -1,11 +1,11 @@
 """
 The pending queue of a ClusterQueue that orders by the usage of LocalQueues (admission fair sharing).
 
-A LocalQueue's usage changes with each of its admissions and with time, and all its workloads move with it. So they
-stand in lines, one a LocalQueue, each ordered as ever; which line comes first is looked up when somebody asks. A change
-of usage costs nothing here. Lines of equal usage count as one.
+A LocalQueue's usage changes with each of its admissions and with time, and the rank of all its workloads with it. So
+there is one line per LocalQueue, each in the usual order; which line comes first is determined on read. A change of
+usage costs nothing here. Lines of equal usage count as one.
 
-`headgate.core.fold.transitions` makes a queue of the right kind (`new_queue`); when the ClusterQueue or the
+`headgate.core.fold.transitions` creates a queue of the right kind (`new_queue`); when the ClusterQueue or the
 configuration changes the fold calls `renew`.
 """
 
@@ -20,7 +20,7 @@ from headgate.events.ids import LocalQueueKey, Shape, WorkloadKey, split_key
 
 
 class UsageOrderedQueue(PendingQueue):
-    """A `PendingQueue` in which workloads rank by the usage of their LocalQueues before all else."""
+    """A `PendingQueue` in which workloads rank by the usage of their LocalQueues first."""
 
     __slots__ = ("_blocked", "_line_of", "_lines", "_state")
 
@@ -33,7 +33,7 @@ class UsageOrderedQueue(PendingQueue):
 
     @property
     def blocked(self) -> Rank | None:
-        """The rank that nothing behind it may pass, as the usage of its LocalQueue is now."""
+        """The rank that nothing behind it may pass, at the current usage of its LocalQueue."""
         if self._blocked is None:
             return None
         line = self._line_of.get(self._blocked[-1])
@@ -102,7 +102,7 @@ class UsageOrderedQueue(PendingQueue):
         return any(line.has_members(shape) for line in self._lines.values())
 
     def ranks_ahead(self, also: Iterable[Shape] = (), *, unblocked: bool = False) -> Iterator[Rank]:
-        """As of `PendingQueue`. With n LocalQueues in line the first costs O(n log n) besides."""
+        """As of `PendingQueue`. With n LocalQueues in line the first item costs an additional O(n log n)."""
         awake = tuple(also)
         blocked = None if unblocked else self.blocked
         by_usage = sorted((local_queue_usage(self._state, name), name) for name in self._lines)
@@ -137,12 +137,12 @@ class UsageOrderedQueue(PendingQueue):
 
 
 def new_queue(state: State, cluster_queue: str) -> PendingQueue:
-    """An empty pending queue for a ClusterQueue, of the kind that its order needs."""
+    """An empty pending queue for a ClusterQueue, of the kind that its order requires."""
     return UsageOrderedQueue(state) if orders_by_usage(state, cluster_queue) else PendingQueue()
 
 
 def renew(state: State, cluster_queue: str) -> None:
-    """Give a ClusterQueue whose kind of order has changed a queue of that kind, with everybody who stands in line."""
+    """Replace the queue of a ClusterQueue whose kind of order has changed; all its workloads are kept."""
     old = state.index.pending.get(cluster_queue)
     if old is None or isinstance(old, UsageOrderedQueue) == orders_by_usage(state, cluster_queue):
         return
