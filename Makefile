@@ -12,7 +12,7 @@ JOBS ?= 1000
 # Tests run in as many processes as there are cores, up to four; WORKERS=0 runs them in one, in order.
 WORKERS ?= auto
 # What `make coverage` runs: the folders of tests that reach most lines in the shortest time.
-COVERED = $(addprefix tests/,cluster core crds events histories processes web)
+COVERED = $(addprefix tests/,cluster core crds events histories machines processes web)
 PARALLEL = -n $(WORKERS) --maxprocesses 4
 
 DOCS := .venv-docs
