@@ -41,7 +41,7 @@ PAYLOAD_BYTES_MAX = 1024 * 1024
 
 class MemoryLog:
     """
-    A cell's log as a list. `now_ms` is asked for the time of each entry; by default time stands still at 0.
+    A cell's log as a list. `now_ms` gives the time of each entry; by default the time is always 0.
 
     Listeners are called after each append, in the order they were added; that is how a tail wakes up.
     """
@@ -85,7 +85,7 @@ class MemoryLog:
         return Appended(self.publish(subject, payload))
 
     def publish(self, subject: str, payload: bytes) -> int:
-        """What anybody with the broker's permission can do: store a message on a subject, fenced by nothing."""
+        """What any user with the broker's permission can do: store a message on a subject, without a fence."""
         self._last_seq += 1
         self._entries[self._last_seq] = Entry(self._last_seq, subject, self.now_ms(), payload)
         self._by_subject.setdefault(subject, []).append(self._last_seq)
@@ -119,7 +119,7 @@ class MemoryLog:
         return found
 
     def _missing(self, seq: int) -> LogHole | LogTorn:
-        """What is to be said of an entry that is missing."""
+        """The error for an entry that is missing."""
         beyond = min((other for other in self._entries if other > seq), default=0)
         if not beyond:
             return LogTorn(f"stream {self.name}", ends_at=max(self._entries, default=0), claimed=self._last_seq)
@@ -158,7 +158,7 @@ class MemoryLog:
         return self._entries[mine[at]] if at < len(mine) else None
 
     def lose_suffix(self, count: int) -> None:
-        """Damage: the last `count` entries are gone, and nothing says that they were there."""
+        """Damage: the last `count` entries are gone, without a trace in the store."""
         kept = max(self._last_seq - count, 0)
         self._forget(lambda seq: seq > kept)
         self._last_seq = kept

@@ -88,8 +88,8 @@ class Cluster:
     every object `managedFields`, as a real API server does; without it only objects that were ever server-side
     applied have them, which is several times cheaper.
 
-    `controllers` says how the cluster's own controllers behave; None leaves them out, and objects then only change by
-    requests. They do nothing by themselves: a virtual clock, or the HTTP server, calls `step`.
+    `controllers` sets how the cluster's own controllers behave; None leaves them out, and objects then only change by
+    requests. They run only when a virtual clock, or the HTTP server, calls `step`.
 
     `journal` gives the cluster the objects that an earlier one left in it, and the seed; from then on what changes is
     kept in it before `request` or `step` returns. Without one, nothing outlives the cluster.
@@ -138,7 +138,7 @@ class Cluster:
                 self.registry.update(crds, entry, {**entry.obj, "spec": crd["spec"]})
 
     def _flush(self) -> None:
-        """Keep what has changed, before anybody is told."""
+        """Persist what has changed, before any response or watch shows it."""
         if self.journal is not None:
             self.journal.flush()
 

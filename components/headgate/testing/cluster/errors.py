@@ -1,5 +1,5 @@
 """
-What the API server says when it refuses.
+The errors of the API server.
 
 Owns the Kubernetes `Status` bodies: one exception, `ApiError`, that carries the HTTP code, the machine-readable
 reason and the details, and one constructor per refusal so that the wording is in a single place. Every layer of the
@@ -50,7 +50,7 @@ def bare_value(field: str, detail: str, *, shown: str = "") -> FieldError:
 
 
 def wrong_type(field: str, value: object, expected: str, *, shown: str | None = None) -> FieldError:
-    """The value has another JSON type than the schema says. `shown` is the field as the text names it."""
+    """The value has another JSON type than in the schema. `shown` is the field as the text names it."""
     type_, where = f'"{json_type(value)}"', field if shown is None else shown
     return FieldError(
         reason="FieldValueTypeInvalid",
@@ -232,7 +232,7 @@ def another_name(given: str, name: str) -> ApiError:
 
 
 def internal(message: str) -> ApiError:
-    """500 without a reason: what the storage says of a request that nothing before it refused."""
+    """500 without a reason: the storage's error for a request that passed every earlier check."""
     return ApiError(500, "", message)
 
 
@@ -294,7 +294,7 @@ def invalid(kind: "Kind", name: str, errors: Sequence[FieldError], *, as_resourc
 
 
 def another_kind(api_version: str, kind: str, name: str, field: str, value: str, expected: str) -> ApiError:
-    """422: a custom resource's body says that it is something else."""
+    """422: a custom resource's body has another apiVersion or kind."""
     group, slash, _ = api_version.partition("/")
     details: JsonObject = {"name": name} | ({"group": group} if slash else {}) | {"kind": kind}
     qualified = f"{kind}.{group}" if slash else kind

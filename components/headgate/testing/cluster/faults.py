@@ -4,7 +4,7 @@ A seeded plan of what goes wrong between a client and the API server.
 A plan is a list of rules; each request from outside draws once per rule that covers it, from the `random.Random` that
 the caller injects, so a run is reproduced by its seed. The simulated cluster's own controllers are never disturbed.
 
-Two ways a response is lost are told apart for the simulator, never for the client: `drop_before` (the request did not
+Two ways in which a response is lost differ for the simulator, never for the client: `drop_before` (the request did not
 arrive) and `drop_after` (it was carried out). Both raise `ConnectionDropped`: the outcome is unknown to the caller.
 """
 

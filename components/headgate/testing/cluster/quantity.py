@@ -37,7 +37,7 @@ _SUFFIXES: Final = {
 
 _EXPONENT: Final = re.compile(r"(.+)[eE]([+-]?[0-9]+)")
 _EXPONENT_MAX: Final = 1000
-"""Beyond it an amount is the most there is, or next to nothing, whatever stands before it."""
+"""Beyond it an amount is the maximum or the minimum, whatever its digits are."""
 _MOST: Final = (2**63 - 1) * ONE
 
 
@@ -112,7 +112,7 @@ def amount_text(amount: int, like: str) -> str:
 
 
 def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
-    """What a pod asks of a node: `total_of` its requests, plus overhead; `pods` is always 1."""
+    """What a pod requests of a node: `total_of` its requests, plus overhead; `pods` is always 1."""
     total = total_of(spec, "requests")
     _add(total, {name: quantity(amount) for name, amount in (spec.get("overhead") or {}).items()})
     total["pods"] = ONE

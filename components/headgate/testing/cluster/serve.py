@@ -1,10 +1,10 @@
 """
 The simulated cluster as a process of its own: `python -m headgate.testing.cluster.serve`.
 
-`headgate up`, `headgate run cluster` and docker-compose start it. It serves one cluster over HTTP until it is told to
-stop, and says where: in a line on standard output, in a kubeconfig for kubectl and the processes, and in an address
-file for whoever waits for it. With --data DIR it keeps its objects in DIR/cluster and goes on from them when it is
-started again, even if it was killed; without, they end with it.
+`headgate up`, `headgate run cluster` and docker-compose start it. It serves one cluster over HTTP until it is
+stopped. Its address is in a line on standard output, in a kubeconfig for kubectl and the processes, and in an address
+file for callers that wait for its start. With --data DIR it keeps its objects in DIR/cluster and continues from them
+when it is started again, even if it was killed; without, they are lost when it ends.
 """
 
 import argparse
@@ -84,13 +84,13 @@ def _say(text: str) -> None:
 
 
 def _stop(error: OSError) -> NoReturn:
-    """End at once, without an answer: what cannot be kept must not be told."""
+    """End at once, without a response: what cannot be persisted must not be acknowledged."""
     _say(f"the cluster ends, for it cannot keep its objects: {error.strerror or error}; make room, then start it again")
     os._exit(1)
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all: somebody waits for the file to appear."""
+    """Written atomically: callers wait for the file to appear."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     part.write_text(text)

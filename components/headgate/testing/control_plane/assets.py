@@ -59,11 +59,11 @@ _NEEDED: Final = (ETCD, API_SERVER, KUBECTL)
 
 
 class NoAssetsError(Exception):
-    """There is no control plane to start. The message is one line that says what is missing and how to get it."""
+    """There is no control plane to start. The message is one line: what is missing and how to get it."""
 
 
 class Assets(msgspec.Struct, frozen=True):
-    """A folder of binaries. `origin` says for people why it is this one."""
+    """A folder of binaries. `origin` explains in messages why it is this one."""
 
     folder: Path
     origin: str

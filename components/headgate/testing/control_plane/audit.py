@@ -1,7 +1,7 @@
 """
-What the API server was asked, from its audit log: one line for each request, at the level Metadata.
+The requests to the API server, from its audit log: one line for each request, at the level Metadata.
 
-Who asked for what, with which answer: enough to count writes by user, and to see which rules of RBAC were used.
+User, request and response: enough to count writes by user, and to see which rules of RBAC were used.
 """
 
 from collections.abc import Iterator

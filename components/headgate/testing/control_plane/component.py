@@ -29,7 +29,7 @@ class Component:
     """
     A program with the arguments it is always started with.
 
-    `ready` is asked again and again after a start, until it says so.
+    `ready` is called repeatedly after a start, until it returns true.
     """
 
     def __init__(self, name: str, args: Sequence[str], log_file: Path, ready: Callable[[], Awaitable[bool]]) -> None:
@@ -74,7 +74,7 @@ class Component:
         """End it gracefully (SIGTERM), or by SIGKILL if it takes too long."""
         if self._process is not None and self.pid is not None:
             self._process.terminate()
-            self._process.send_signal(signal.SIGCONT)  # a stopped (SIGSTOP) process cannot hear
+            self._process.send_signal(signal.SIGCONT)  # a stopped (SIGSTOP) process handles no SIGTERM
             with anyio.move_on_after(STOP_TIMEOUT_S):
                 await self._ended()
         self.kill()

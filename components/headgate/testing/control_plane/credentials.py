@@ -15,7 +15,7 @@ import msgspec
 ADMIN: Final = "admin"
 _MASTERS: Final = "system:masters"
 _USERS: Final = (ADMIN, "system:kube-controller-manager", "kwok")
-"""Users with a token of their own, so that the audit log tells them apart; all of them may do everything."""
+"""Users with a token of their own, so that the audit log distinguishes them; all of them may do everything."""
 
 _P256_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 

@@ -2,7 +2,7 @@
 `make demo-kube`: the demo on a real control plane.
 
 The same teams, queues and jobs as in `headgate demo`, with the real API server, the real Job controller and kubectl in
-place of the simulated cluster. What is checked is what the API server says at the end, beside what the log says.
+place of the simulated cluster. The state of the API server at the end is checked, as well as the log.
 """
 
 import shutil

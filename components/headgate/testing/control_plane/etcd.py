@@ -17,7 +17,7 @@ import anyio.to_thread
 import msgspec
 
 _COMPACT_REV_KEY: Final = "compact_rev_key"
-"""Where the API servers note up to where they have compacted; they watch it to forget what they hold in memory."""
+"""The key of the API servers' compaction revision; they watch it to drop what they hold in memory."""
 
 _TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.001
@@ -33,7 +33,7 @@ class _Answer(msgspec.Struct):
 
 async def compact(session: aiohttp.ClientSession, url: str) -> int:
     """
-    Forget all history up to now, as the API server's compactor does every five minutes; the revision.
+    Compact all history up to now, as the API server's compactor does every five minutes; the revision.
 
     Raises aiohttp.ClientError when etcd refuses.
     """
@@ -54,7 +54,7 @@ async def _ask(session: aiohttp.ClientSession, url: str, body: dict[str, object]
 
 async def copy_data(data: Path, to: Path, pid: int) -> None:
     """
-    Copy the data directory of a running etcd, a child of ours, while it stands still (SIGSTOP).
+    Copy the data directory of a running etcd, a child of this process, while it is stopped (SIGSTOP).
 
     What is then in the files is what a crash at this moment would leave, and from that etcd recovers.
     """

@@ -4,11 +4,11 @@ A proxy before an API server that makes trouble on purpose, for the fault runs o
     async with fault_proxy(plane.access(), Faults(writes=0.05), Random(seed)) as proxy:
         proxy.write_kubeconfig(plane.kubeconfig, folder / "kubeconfig")
 
-Towards its clients it speaks plain HTTP on a loopback port (or TLS, with a context), towards the API server whatever
-that speaks. Requests pass unchanged, with their Authorization header; client certificates end here. It meets a share of
-the writes with a refusal or a broken connection, each either before the API server has heard of the request or after it
-has carried it out, which a client cannot tell apart; it delays requests, cuts streams, in the middle of a line if it
-can, and on demand says nothing at all for a while (`half_open`). What it did is counted in `done`.
+Towards its clients it speaks plain HTTP on a loopback port (or TLS, with a context), towards the API server the
+server's protocol. Requests pass unchanged, with their Authorization header; client certificates end here. It answers a
+share of the writes with a refusal or a broken connection, each either before the API server has received the request or
+after it has carried it out, which a client cannot distinguish; it delays requests, cuts streams, in the middle of a
+line if it can, and on demand does not respond at all for a while (`half_open`). What it did is counted in `done`.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class FaultProxy:
 
     @contextlib.asynccontextmanager
     async def half_open(self) -> AsyncIterator[None]:
-        """For as long as the block runs connections are accepted, and nothing is said on any of them."""
+        """For as long as the block runs connections are accepted, and nothing is sent on any of them."""
         self._speaks.clear()
         try:
             yield
@@ -160,7 +160,7 @@ class FaultProxy:
         mean, clock = self.faults.stream_s_mean, asyncio.get_running_loop().time
         ends_s = None if mean is None else clock() + self._random.expovariate(1.0 / mean)
         try:
-            # A stream whose time is up dies of the next thing it says, in the middle of it, or of silence.
+            # A stream whose time is up is cut in the middle of its next data, or after a time without any.
             async with asyncio.timeout_at(None if ends_s is None else ends_s + _LAST_WORDS_S) as patience:
                 self._open.add(patience)
                 async for chunk in answer.content.iter_any():

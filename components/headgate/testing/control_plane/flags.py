@@ -126,10 +126,10 @@ def api_server(assets: Assets, files: Files, ports: Ports, options: Options) -> 
     """
     kube-apiserver with RBAC, tokens for its users, and tokens for service accounts.
 
-    The admission plugin ServiceAccount is off: pods need no service account, for nobody runs in them.
+    The admission plugin ServiceAccount is off: pods need no service account, because nothing runs in them.
     """
     audit = (
-        # Not rotated: whoever reads it wants all of it.
+        # Not rotated: its readers need all of it.
         [
             f"--audit-policy-file={files.audit_policy}",
             f"--audit-log-path={files.audit_log}",
@@ -143,7 +143,7 @@ def api_server(assets: Assets, files: Files, ports: Ports, options: Options) -> 
         f"--etcd-servers=http://{HOST}:{ports.etcd_client}",
         f"--bind-address={HOST}",
         f"--secure-port={ports.api_server}",
-        # Nobody looks for the service `kubernetes`, and its endpoints must not be on loopback.
+        # The service `kubernetes` is not used, and its endpoints must not be on loopback.
         f"--advertise-address={HOST}",
         "--endpoint-reconciler-type=none",
         "--service-cluster-ip-range=10.0.0.0/24",
@@ -173,7 +173,7 @@ def controllers(assets: Assets, files: Files, ports: Ports, options: Options) ->
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
         "--concurrent-job-syncs=20",
-        # Nobody renews the nodes' leases, and so none of them falls silent.
+        # The nodes' leases are not renewed, so none of them expires.
         "--node-monitor-grace-period=87600h",
         *options.controller_flags,
     ]

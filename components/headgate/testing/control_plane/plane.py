@@ -41,13 +41,13 @@ COMPONENTS: Final = (ETCD, API_SERVER, CONTROLLERS, KWOK)
 
 _PORTS: Final = range(20_000, 30_000)
 _STARTS_MAX: Final = 3
-"""How often a start is tried when somebody has taken one of its ports between the choice and the start."""
+"""How often a start is tried when another process has taken one of its ports between the choice and the start."""
 _POLL_S: Final = 0.02
 _TIMEOUT_S: Final = 60.0
 
 
 class ControlPlaneError(Exception):
-    """The control plane refused what was asked of it: kubectl's words, or the API server's."""
+    """The control plane refused a request: the error of kubectl or the API server."""
 
 
 class ControlPlane:
@@ -167,7 +167,7 @@ class ControlPlane:
 
     async def compact(self) -> int:
         """
-        Let etcd forget all history up to now, and tell the API server so; the revision up to which.
+        Compact etcd up to now, and let the API server see it; the revision up to which.
 
         The API server goes on answering from its watch cache, as after each of its own compactions: a watch from an old
         version ends with 410 only when the cache does not reach back to it (or is off, by a flag).
@@ -175,7 +175,7 @@ class ControlPlane:
         return await etcd.compact(self._session, f"http://{HOST}:{self._ports.etcd_client}")
 
     async def backup(self) -> None:
-        """Copy etcd's data as they are now, in place of the backup before. etcd stands still for as long."""
+        """Copy etcd's present data, in place of the previous backup. etcd is suspended during the copy."""
         pid = self._components[ETCD].pid
         assert pid is not None, "etcd does not run"
         await etcd.copy_data(self._files.etcd, self._files.backup, pid)

@@ -2,8 +2,8 @@
 A fuzzer for the whole cell.
 
 Objects drawn from the schemas, operations of several actors on them, faults and restarts, through all six machines
-under the virtual clock. `script_of(seed)` draws a run, `Playing` plays it, `shrink` makes a failing one small. What
-must hold is said by judges; the project's own are in `tests/fuzz`.
+under the virtual clock. `script_of(seed)` draws a run, `Playing` plays it, `shrink` makes a failing one small. Judges
+check the invariants; the project's own are in `tests/fuzz`.
 """
 
 from headgate.testing.fuzz.operations import Operation, Script, script_of

@@ -42,7 +42,7 @@ FOREIGN_OWNERS: Final = (
     ("v1", "Pod"),
     ("example.com/v1", "Thing"),
 )
-"""Kinds that other controllers run, and nobody here does."""
+"""Kinds of other controllers, none of which runs here."""
 
 LABELS: Final[Mapping[str, tuple[str, ...]]] = {
     QUEUE_LABEL: (*LOCAL_QUEUES, *LOCAL_QUEUES, ABSENT, ""),
@@ -79,7 +79,7 @@ KINDS: Final = (
     "Job",
     "Pod",
 )
-"""The kinds that the bridge watches, in the order in which somebody founds a cluster."""
+"""The kinds that the bridge watches, in the order in which they are created in a new cluster."""
 
 
 class Fitting:
@@ -122,13 +122,13 @@ class Fitting:
         return {key: self.rng.choice(table[key]) for key in keys}
 
     def finalizers(self) -> list[str]:
-        """Finalizers, of which somebody may or may not take care."""
+        """Finalizers, which a controller may or may not remove."""
         return self.rng.choice(
             ([], ["example.com/slow"], [f"{KUEUE}/resource-in-use"], ["orphan"], ["foregroundDeletion"])
         )
 
     def owners(self) -> list[Manifest]:
-        """Owner references: of a Job that there may be, or of a kind that somebody else runs."""
+        """Owner references: of a Job that may exist, or of a kind of another controller."""
         rng = self.rng
         if rng.random() < 0.4:
             name = rng.choice(JOBS)
@@ -144,7 +144,7 @@ class Fitting:
         return [{**owner, "controller": True}] if rng.random() < 0.7 else [owner]
 
     def _pod_spec(self) -> Manifest:
-        """What one pod asks for: now and then nothing at all."""
+        """The requests of one pod: sometimes none."""
         rng = self.rng
         requests: dict[str, str] = {}
         if rng.random() < 0.85:
@@ -178,7 +178,7 @@ class Fitting:
         return self._object("batch/v1", "Job", name or rng.choice(JOBS), spec, labels, annotations)
 
     def _workload(self, name: str) -> Manifest:
-        """One without a Job: its controller is somebody else, or whoever owns it."""
+        """One without a Job: it belongs to another controller or owner."""
         rng = self.rng
         names = rng.choice((("main",), ("main",), ("driver", "workers"), POD_SETS))
         pod_sets: list[Manifest] = [

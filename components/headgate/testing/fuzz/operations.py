@@ -1,12 +1,12 @@
 """
-What several actors do to a cluster, drawn from a seed: one list of operations, each of which stands for itself.
+What several actors do to a cluster, drawn from a seed: one list of independent operations.
 
 An operation is one request to the API server, or one process that is stopped for a while. It names its objects and
-never a state, so any of them can be left out and the rest is still played: that is how a failure is made small. What
-only the moment knows is a placeholder in its body:
+never a state, so any of them can be left out and the rest can still be played: that is how a failure is reduced. A
+value that is known only when it is played is a placeholder in its body:
 
     {"$uid": "batch/jobs/team-a/job-1"}         the uid of an object, or one that nothing has
-    {"$put": [...], "by": "type"}               the list that stands there, with these items put in by their key
+    {"$put": [...], "by": "type"}               the present list, with these items merged by their key
 
 `script_of` gives the script of a seed: the objects of a small cluster first, then what the actors do to them.
 """
@@ -50,7 +50,7 @@ from headgate.testing.world.world import NO_FAULTS, Faults
 
 START_MS: Final = 1_700_000_000_000
 STOP: Final = "STOP"
-"""The method of an operation that stops a process; `path` names it, `body` says for how many milliseconds."""
+"""The method of an operation that stops a process; `path` names it, `body` has the duration in milliseconds."""
 
 NAMED: Final[Mapping[str, tuple[str, ...]]] = {
     "Namespace": NAMESPACES,
@@ -103,7 +103,7 @@ PRESENT: Final[Mapping[str, float]] = {
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request of one actor, `at_ms` after the start. A POST's name stands in its body."""
+    """One request of one actor, `at_ms` after the start. A POST's name is in its body."""
 
     at_ms: int
     actor: str
@@ -117,7 +117,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     """
     All of one run.
 
-    `owners` says what the controllers of workloads that are not ours do when those are evicted: "release" them, as
+    `owners`: what the controllers of workloads of other owners do when those are evicted: "release" them, as
     they should, "finish" or "delete" them, or "ignore" it.
     """
 
@@ -131,7 +131,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
 def script_of(seed: int) -> Script:
     """The script of a seed."""
-    rng = random.Random(f"fuzz-{seed}")  # noqa: S311  (a run wants to be repeatable, not secret)
+    rng = random.Random(f"fuzz-{seed}")  # noqa: S311  (a run has to be repeatable, not secret)
     span_ms = rng.choice((3_000, 10_000, 30_000))
     hand = _Hand(rng, oddity=rng.choice((0.0, 0.1, 0.3, 0.6)))
     hand.found()
@@ -208,7 +208,7 @@ def path_of(kind: Kind, namespace: str = "", name: str = "", subresource: str = 
 
 
 class _Hand:
-    """Whoever writes the script: what the actors do is drawn here, one after the other."""
+    """The author of the script: what the actors do is drawn here, one after the other."""
 
     def __init__(self, rng: random.Random, *, oddity: float) -> None:
         self.rng = rng
@@ -318,7 +318,7 @@ class _Hand:
                 self.patch("Job", change, name=name, namespace=namespace)
 
     def integrate(self) -> None:
-        """Workloads whose controller is somebody else: made, finished, released, made ready, switched off, deleted."""
+        """Workloads of another controller: made, finished, released, made ready, switched off, deleted."""
         self.actor, rng = "client", self.rng
         match rng.randrange(10):
             case 0 | 1 | 2 | 3:
@@ -381,7 +381,7 @@ class _Hand:
         self.patch("Workload", {"status": {"admissionChecks": {"$put": [state], "by": "name"}}}, "status")
 
     def meddle(self) -> None:
-        """Whoever may write anything: statuses, finalizers, owners, odd objects of any kind."""
+        """An actor that may write anything: statuses, finalizers, owners, odd objects of any kind."""
         self.actor, rng = "meddler", self.rng
         kind = rng.choice(("Workload", "Workload", "Job", *KINDS))
         match rng.randrange(8):

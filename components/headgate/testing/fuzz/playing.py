@@ -66,7 +66,7 @@ class Finding(AssertionError):  # noqa: N818  (what a judge finds is no error of
 
 
 class Judge(Protocol):
-    """Whoever looks at a run: at each commit once it is folded, and at the end. Raises Finding."""
+    """Checks a run: at each commit once it is folded, and at the end. Raises Finding."""
 
     def commit(self, world: World, state: State, logged: LoggedCommit) -> None:
         """A commit has just been folded into `state`."""
@@ -151,7 +151,7 @@ class Playing:
             self._react()
 
     def _come_to_rest(self) -> bool:
-        """Let all happen that is still to happen, with whoever reacts to it. False: it does not end."""
+        """Run until nothing is left to do, with all reactions. False: it does not end."""
         world = self.world
         end_ms, steps_max = world.clock.now_ms + REST_MS, world.steps + STEPS_MAX
         quiet_since_ms, quiet_since, looked = world.clock.now_ms, len(self.log), len(self.log)
@@ -251,7 +251,7 @@ class Playing:
 
     def _answer_eviction(self, workload: Any) -> bool:
         """
-        The controller of a Workload that is not ours has stopped the work, and says so in its own way.
+        The controller of another owner's Workload has stopped the work, and reports it in its own way.
 
         One that deletes it, and sees it stay for a finalizer, gives its quota back: to delete it again changes nothing.
         """
@@ -286,7 +286,7 @@ class Playing:
 
 
 def _is_news(logged: LoggedCommit) -> bool:
-    """Whether a commit says more than how far the processes have come, and that time has passed."""
+    """Whether a commit has more than the progress of the processes and the passing of time."""
     return not all(isinstance(event, _BOOKKEEPING) for event in logged.commit.events)
 
 

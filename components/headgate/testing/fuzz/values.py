@@ -49,7 +49,7 @@ NAMES: Final[Mapping[str, Sequence[str]]] = {
     "name": (*POD_SETS, *FLAVORS, *RESOURCES, *CHECKS),
     "managedBy": ("kubernetes.io/job-controller", "kueue.x-k8s.io/multikueue", "elsewhere/other"),
 }
-"""Fitting values of strings, by the name of the field that they stand in (or of the list)."""
+"""Fitting values of strings, by the name of their field (or of the list)."""
 
 QUANTITIES: Final = ("1", "2", "3", "500m", "1Gi", "64Mi", "10", "1e1", "1500m")
 EDGE_QUANTITIES: Final = ("0", "0.1m", "1n", "0Ki", "9223372036854775807", "-1", "-500m", "1E", "1e3", ".5", "+1")
@@ -95,7 +95,7 @@ class Values:
     """
     Draws values. `edge` and `hostile` are how likely one scalar, list or field is of either sort.
 
-    A hostile value may break what the schema says; the API server then refuses the object, as it should.
+    A hostile value may violate the schema; the API server then refuses the object, as it should.
     """
 
     def __init__(self, rng: random.Random, *, edge: float = 0.1, hostile: float = 0.01) -> None:

@@ -14,7 +14,7 @@ its machines (`headgate.core.plan.dry_run`).
     rhythm      heads, cycle, reactions, clock
     telling     the Kubernetes Events that Kueue would record
     stopping    when it comes to its end
-    outcome     how it stands at the end, and what each cycle did, in the schema of the recordings
+    outcome     the state at the end, and what each cycle did, in the schema of the recordings
     command     a file of scenarios in, a file of outcomes out
 
 Pure, except `command`: the clock is an argument, and two runs of one input are equal byte for byte.

@@ -1,10 +1,10 @@
 """
 What Kueue's controllers make of a workload between two cycles (pkg/controller/core/workload_controller.go).
 
-`blocker` says why a pending workload cannot be tried, in the words of its QuotaReserved condition; `belongs_to` which
+`blocker` is why a pending workload cannot be tried, in the words of its QuotaReserved condition; `belongs_to` which
 ClusterQueue's pending queue has it. The two differ: a workload of an inactive ClusterQueue stays in its heap, one in a
 namespace that does not match is tried and set aside. `condition` is the condition that the workload controller writes
-when it looks at a pending workload, `returned` what a workload says when it gives its quota back, as if its job had
+when it looks at a pending workload, `returned` the event of a workload that releases its quota, as if its job had
 stopped at once. All follow from the state; `headgate.testing.reference.rhythm` appends them until nothing changes.
 """
 
@@ -43,7 +43,7 @@ _OF_THE_SCHEDULER = frozenset(
         _PENDING_EVALUATION,
     }
 )
-"""Reasons that a cycle gave, which stand until the next one (schedulerSetReasons)."""
+"""Reasons that a cycle gave, which are kept until the next one (schedulerSetReasons)."""
 
 _MAY_HAVE_BEEN_BYPASSED = frozenset({conditions.DEACTIVATED, _PENDING_EVALUATION, SUSPENDED, "Pending", ""})
 """Reasons of workloads on their way into a queue, whose class may have been set aside (shouldCheckEquivalenceHash)."""
@@ -190,5 +190,5 @@ def job_stopped(state: State, workload: Workload) -> list[Event]:
 
 
 def all_checks_ready(workload: Workload) -> bool:
-    """Whether a workload holds quota, is not admitted yet, and no admission check stands against it."""
+    """Whether a workload holds quota, is not admitted yet, and no admission check prevents it."""
     return workload.stage is Stage.RESERVED and all(check.state == "Ready" for check in workload.checks)

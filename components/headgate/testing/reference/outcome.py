@@ -1,8 +1,8 @@
 """
 The outcome of a plan, in the schema of Kueue's recorded scenarios.
 
-Plain JSON values with every key in place: what is empty stands where the schema has it and is left out where it has
-not. Workloads, ClusterQueues and Cohorts are in the order of their names, so equal plans are equal byte for byte.
+Plain JSON values with every key: an empty value is present where the schema has it, and left out otherwise.
+ Workloads, ClusterQueues and Cohorts are in the order of their names, so equal plans are equal byte for byte.
 """
 
 import math
@@ -25,7 +25,7 @@ from headgate.testing.reference.telling import Told
 Json = dict[str, Any]
 
 INFINITE = "inf"
-"""The exact share of somebody of weight 0 that borrows; rounded it is the largest int64."""
+"""The exact share of a borrower of weight 0; rounded it is the largest int64."""
 
 
 def outcome_of(name: str, rhythm: Rhythm, stop: Stop) -> Json:
@@ -68,7 +68,7 @@ def _final(rhythm: Rhythm) -> Json:
 
 
 def workload_of(workload: Workload, queue: str) -> Json:
-    """How a workload stands. `queue` says of a pending one where it waits."""
+    """The state of a workload. `queue`: where a pending one waits."""
     shown: Json = {"state": state_of(workload)}
     if workload.stage in HOLDS_QUOTA and workload.admission is not None:
         shown["clusterQueue"] = workload.admission.cluster_queue

@@ -7,7 +7,7 @@ its preemptor, which in BestEffortFIFO stays at the head until it is admitted or
 (`rhythm`) calls what Kueue's queue manager and controllers would call; whether a backoff is over or
 a namespace matches is its to know.
 
-The queues hold keys and ranks, no workloads: what a workload is stands in the state.
+The queues hold keys and ranks; the workloads are in the state.
 """
 
 from collections.abc import Callable, Iterable
@@ -100,7 +100,7 @@ class QueueOfOne:
         """
         A head that a cycle did not admit (RequeueIfNotPresent). The workloads of its class set aside with it.
 
-        `condition_reason` is what its condition says; its class is remembered with it. `untried_flavors`: its scan over
+        `condition_reason` is the reason of its condition; its class is kept with it. `untried_flavors`: its scan over
         flavors stopped before the last.
         """
         if reason in PREEMPTS:
@@ -132,7 +132,7 @@ class QueueOfOne:
             self.preemptor = None
 
     def retry(self, may_move: Callable[[WorkloadKey], bool]) -> list[WorkloadKey]:
-        """Something has changed: whoever may move goes back to the heap, all classes are open again. Who moved."""
+        """Move workloads that may be tried back to the heap, and open all classes, after a change. Those moved."""
         self._inadmissible_cycle = self._pop_cycle
         self.bulk_moved.clear()
         moved = [key for key in self.inadmissible if may_move(key)]

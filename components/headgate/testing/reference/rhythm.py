@@ -7,7 +7,7 @@ quota back as if its job had stopped at once, enters its queue again if it may, 
 in its cohort tree due. Then the clock goes on by a second, what is due goes back to the heaps, and the next cycle
 begins. Admitted workloads never finish by themselves.
 
-The pending queues are those of `queues`; the state is told through ordinary events. In it a head
+The pending queues are those of `queues`; the state changes by ordinary events. In it a head
 stays offered after its verdict (scope "immediate"), and each workload has a shape of its own: nothing sleeps there.
 """
 
@@ -67,7 +67,7 @@ class Preempted(msgspec.Struct, frozen=True):
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """What one cycle did, and how the queues stood after it. Lists of workloads are in the order of their keys."""
+    """What one cycle did, and the queues after it. Lists of workloads are in the order of their keys."""
 
     number: int
     time_ms: UnixMs
@@ -86,7 +86,7 @@ class Rhythm:
     """
     One plan under way. Made from facts; `look` once, then `run_cycle` as often as `has_heads`.
 
-    `notes_queues`: whether what each cycle ran notes how the queues stood after it, as outcomes have it.
+    `notes_queues`: whether the record of each cycle has the queues after it, as outcomes have it.
     `victims_leave_at_once`: as in `headgate.core.cycle.evaluate`; in a plan they do. Raises nothing of its own: what
     facts cannot be folded, the fold raises.
     """
@@ -129,7 +129,7 @@ class Rhythm:
 
     @property
     def state(self) -> State:
-        """How things stand."""
+        """The present state."""
         return self.log.state
 
     # --- steps ------------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Rhythm:
         return any(len(queue) for name, queue in self.queues.items() if self._is_active(name))
 
     def skip_to_gate(self) -> bool:
-        """With nobody left to try, let the clock go on to the next preemption gate; False when none is to be opened."""
+        """Without a workload to try, advance the clock to the next preemption gate; False when none is left."""
         if not self._gates_due:
             return False
         self.log.now_ms = max(self.log.now_ms, min(self._gates_due.values()))
@@ -481,7 +481,7 @@ class Rhythm:
         A workload has given quota back: what was set aside in the tree may be tried again.
 
         Kueue finds the tree by way of the LocalQueue, and its queue manager has none that is gone or stopped: what
-        their workloads give back makes nobody due (QueueAssociatedInadmissibleWorkloadsAfter of its queue manager).
+        their workloads release requeues no workload (QueueAssociatedInadmissibleWorkloadsAfter of its queue manager).
         """
         local = self.state.local_queues.get(local_queue_of(workload))
         if local is not None and local.spec.stop_policy == "None":
@@ -556,14 +556,14 @@ def _own_shape(workload: Workload) -> Shape:
 
 
 def _stays_offered(event: Event) -> Event:
-    """A verdict as the state of a plan is told it: what it sets aside stands in the plan's own queues."""
+    """A verdict as an event for the state of a plan: what it sets aside is in the plan's own queues."""
     if isinstance(event, WorkloadSkipped):
         return msgspec.structs.replace(event, scope="immediate")
     return event
 
 
 def _why(workload: Workload) -> Why | None:
-    """Why a workload has no quota, as its condition says; None when it has some or nobody has looked yet."""
+    """Why a workload has no quota, as in its condition; None when it has some or was not evaluated yet."""
     reserved = conditions.find(workload.conditions, conditions.QUOTA_RESERVED)
     if reserved is None or reserved.status != "False":
         return None

@@ -50,7 +50,7 @@ def run(rhythm: Rhythm, cycles_max: int) -> Stop:
 
 
 class _Standing:
-    """How a plan stands, as a digest of all that a cycle changes but times and counters."""
+    """The state of a plan, as a digest of all that a cycle changes but times and counters."""
 
     def __init__(self, rhythm: Rhythm) -> None:
         self._rhythm = rhythm

@@ -1,7 +1,7 @@
 """
-What Kueue tells as Kubernetes Events about the workloads of a plan.
+The Kubernetes Events that Kueue records about the workloads of a plan.
 
-Asked of each event before it is folded, since waiting times are counted from what the workload was. The words are
+Called for each event before it is folded, since waiting times are counted from what the workload was. The words are
 those of `headgate.core.status.event_messages`, cut to what the API takes of them.
 """
 

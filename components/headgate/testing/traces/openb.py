@@ -14,7 +14,7 @@ What becomes of it:
   the others borrow;
 - a task: a suspended Job of one pod, created at its `creation_time`, that runs for the time between start (if it never
   started: creation) and deletion in the trace. `gpu_spec`, and which models have a node that is large enough at all,
-  become a required node affinity: quota knows no nodes. A task that Failed in the trace fails here.
+  become a required node affinity: quota does not depend on nodes. A task that Failed in the trace fails here.
 """
 
 import csv

@@ -1,7 +1,7 @@
 """
 What a simulated run was like: waits, utilisation, counts, and a picture.
 
-`Recorder` is told of every commit as it is appended and keeps what the report needs; `report` sums it up; `picture`
+`Recorder` gets every commit as it is appended and keeps what the report needs; `report` sums it up; `picture`
 draws utilisation and queue lengths over virtual time as SVG.
 """
 
@@ -133,7 +133,7 @@ class Recorder:
         at_s = (now_ms - self.start_ms) / 1000
         if self._latest is not None and self._latest.at_s < at_s:
             self._keep(self._latest)
-        # What comes and goes within one instant was never there for anybody to see: only the last of it is drawn.
+        # Of several values within one instant only the last is drawn.
         self._latest = Sample(at_s=at_s, used=self._used, pending=max(0, pending))
 
     def _keep(self, sample: Sample) -> None:

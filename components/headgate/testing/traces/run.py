@@ -1,7 +1,7 @@
 """
 A trace through a whole cell: the decisions of the five machines that decide, the simulated cluster, virtual time.
 
-The same trace and options give the same log, byte for byte; its hash stands in the report.
+The same trace and options give the same log, byte for byte; its hash is in the report.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ START_MS = 1_700_000_000_000
 DECIDING: Mapping[Producer, Callable[[State], Machine]] = {
     producer: machine for producer, machine in MACHINES.items() if producer is not Producer.SNAPSHOTTER
 }
-"""A trace runs for virtual days without a restart: snapshots of it every few minutes would serve nobody."""
+"""A trace runs for virtual days without a restart: snapshots of it every few minutes would not be used."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """
 The fold over a log in memory, with what cannot be folded set aside as the processes do it.
 
-For the simulated world and tests: `headgate.core.fold.containment` asks for what it needs with coroutines, and here
-they have nothing to wait for.
+For the simulated world and tests: `headgate.core.fold.containment` gets what it needs by coroutines, which never
+wait here.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence

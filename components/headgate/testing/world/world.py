@@ -6,19 +6,19 @@ in-memory API server of `headgate.testing.cluster`. A step of the world is a ste
 take an answer or a watch event, decide, carry out a call. Which process, how many commits and what goes wrong is drawn
 from the seed, so a failure is a seed, and the same seed gives the same log, byte for byte.
 
-Snapshots are those that the snapshotter asks for. They are stored as in production (`processes.snapshots`), the
+The snapshotter decides when snapshots are taken. They are stored as in production (`processes.snapshots`), the
 stretch of the log behind each is folded again and compared, and a process starts from the newest one that the log
-speaks of.
+names.
 
 What goes wrong (`Faults`): a process crashes between any two steps and starts again from a snapshot and the tail; a
-second instance takes over while the first still believes that it leads; calls fail and are repeated, also after
+second instance takes over while the first still acts as leader; calls fail and are repeated, also after
 they had been carried out; watches are cut; commits and answers arrive late, in bursts, one by one.
 
 `set_clock` sets the clock of a process or of the broker wrong; then every process keeps its clock as in production
 (`headgate.core.log.log_time`), and one whose own is wrong does not lead.
 
-With `round_ms` a round in which somebody did something takes so much virtual time; without, what follows from each
-other happens at one instant. Some things go on until time passes: Kueue lets two workloads preempt each other in
+With `round_ms` a round with any activity takes so much virtual time; without, a chain of reactions
+happens at one instant. Some chains continue until time passes: Kueue lets two workloads preempt each other in
 turn until a third one ends.
 
 Every commit is folded by the world itself as it is appended, and the invariants are checked after each; `check` is
@@ -97,7 +97,7 @@ SNAPSHOTS_KEPT = 4
 """As many as the snapshotter keeps by default."""
 
 HISTORY_MAX = 1000
-"""Changes the cluster remembers per kind: the bridge polls its watches at every step and is never far behind."""
+"""Changes that the cluster keeps per kind: the bridge polls its watches at every step and is never far behind."""
 
 
 class Clock:
@@ -117,10 +117,10 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
 
     `crash` of the stepping process, which stays down for up to `down_ms_max`. `rival` starts a second instance beside a
     running one. `call_error` fails a call before it reaches the API server, `call_lost` after it was done; both
-    are repeated. `watch_cut` ends a watch; the bridge goes on where it was cut, or lists again. `forget` lets the
-    cluster forget a resource's history when the bridge starts, which then has to list what it would have resumed. `lag`
+    are repeated. `watch_cut` ends a watch; the bridge resumes it, or lists again. `forget` lets the history of a
+    resource expire when the bridge starts, which then has to list what it would have resumed. `lag`
     leaves a process behind the log for a step. No faults are injected after `until_ms` of virtual time, so that every
-    run can come to its end. How often snapshots are taken is the snapshotter's `Rules`.
+    run can end. How often snapshots are taken is the snapshotter's `Rules`.
     """
 
     crash: float = 0.0
@@ -140,7 +140,7 @@ NO_SIGNERS: Mapping[Producer, Signer] = {}
 
 
 class Packed(msgspec.Struct, frozen=True):
-    """A snapshot on its way: what asked for it, what it says it is, and its bytes as of that moment."""
+    """A snapshot being stored: the call, its manifest, and its bytes as of that moment."""
 
     call_id: str
     meta: SnapshotMeta
@@ -165,7 +165,7 @@ class Instance:
         self.snapshots: deque[Packed] = deque()
         self.seen: Seq = driver.state.position
         self.awaits: Seq = Seq(0)
-        """How far it has to fold before it knows what has become of its append."""
+        """How far it has to fold before the result of its append is known."""
         self.clocks = Clocks(producer)
         self.down_until_ms: int | None = None
         self.watches: dict[str, Watch] = {}
@@ -207,7 +207,7 @@ class World:
     """
     A whole cell under a virtual clock. `cluster` is its Kubernetes; apply objects to it, then `run`.
 
-    The bridge founds the cell, and the others wait for that. Without a bridge among the `machines` nobody waits.
+    The bridge founds the cell, and the others wait for that. Without a bridge among the `machines` none waits.
 
     A defect ends the run with its exception, so that it is found. With `contain` it costs one object, as in production:
     the object is set aside, and machines are made anew.
@@ -228,7 +228,7 @@ class World:
         signers: Mapping[Producer, Signer] = NO_SIGNERS,
         bounds: Bounds = Bounds(),  # noqa: B008  (frozen)
     ) -> None:
-        self.random = random.Random(seed)  # noqa: S311  (a simulation wants to be repeatable, not secret)
+        self.random = random.Random(seed)  # noqa: S311  (a simulation has to be repeatable, not secret)
         self.faults = faults
         self.clock = Clock(start_ms)
         self.cell = cell
@@ -262,7 +262,7 @@ class World:
         self._folding = self._make_folding()
         self._shared = faults == NO_FAULTS and not contain
         self.skews: dict[str, int] = {}
-        """By how much a clock is wrong: a producer's, or BROKER's. Empty: nobody looks at clocks."""
+        """By how much a clock is wrong: a producer's, or BROKER's. Empty: clocks are not checked."""
         self.stood_down = 0
         """How often a process did not lead because its clock was wrong."""
         self.instances: list[Instance] = []
@@ -343,7 +343,7 @@ class World:
         return state
 
     def crash(self, instance: Instance) -> None:
-        """Kill an instance at once: all it knew and all that was on its way is lost. It starts again after a while."""
+        """Kill an instance at once: its state and what is under way are lost. It starts again after a while."""
         self.crashes += 1
         self._drop(instance, self.random.randint(0, self.faults.down_ms_max))
 
@@ -401,11 +401,11 @@ class World:
 
     @property
     def is_reconciled(self) -> bool:
-        """Whether the log tells of the last restore, and of all that the cluster has since."""
+        """Whether the log has the last restore, and everything that the cluster has since."""
         return self.unrecorded(self.state) is None and not self.state.reconciling
 
     def unrecorded(self, state: State) -> CellRestored | None:
-        """The restore that the log does not tell of yet; None when there is none."""
+        """The restore that is not in the log yet; None when there is none."""
         event = self._restoring
         return event if event is not None and not branches.is_recorded(state.branches, event) else None
 
@@ -435,7 +435,7 @@ class World:
         return None if wake_at_ms is None else wake_at_ms - (self._now_ms(instance) - self.clock.now_ms)
 
     def _is_off(self, instance: Instance) -> bool:
-        """Whether the instance finds that its own clock is wrong. It asks the broker, as in production."""
+        """Whether the instance finds that its own clock is wrong. It compares with the broker, as in production."""
         if not self.skews:
             return False
         instance.clocks.hear_broker(self._shows(BROKER), self.clock.now_ms)
@@ -478,7 +478,7 @@ class World:
             self._tell_all(logged)
 
     def publish(self, subject: str, payload: bytes) -> bool:
-        """What anybody with the broker's permission can do; whether the fold took it for a commit of the log."""
+        """What any user with the broker's permission can do; whether the fold accepted it as a commit of the log."""
         seq, now_ms = Seq(self.state.position + 1), self._shows(BROKER)
         logged = decode_entry(seq, subject, payload, now_ms)
         if self._sink is not None:
@@ -567,7 +567,7 @@ class World:
         return self._carry_out(instance) or self._work(instance) or instance.seen < self.state.position
 
     def _rival(self, instance: Instance) -> None:
-        """A second instance believes that the first is gone. The first finds out when its next append is refused."""
+        """A second instance takes over while the first still runs. The first stops when its next append is refused."""
         if sum(other.producer == instance.producer for other in self.instances) < 2:
             self._start(instance.producer, f"{instance.name.rpartition('-')[0]}-{self.random.randint(1, 9)}")
 
@@ -593,7 +593,7 @@ class World:
         instance.seen = instance.state.position
 
     def _step_down(self, instance: Instance) -> None:
-        """The last instance of a process stands again, under a newer epoch; a superfluous one is gone."""
+        """The last instance of a process stands for election again, under a newer epoch; a superfluous one ends."""
         if sum(other.producer == instance.producer for other in self.instances) > 1:
             instance.stop()
             self.instances.remove(instance)
@@ -623,7 +623,7 @@ class World:
         return True
 
     def _carry_out(self, instance: Instance) -> bool:
-        """Carry out what a driver asks for. False when that was nothing but the news that an append has ended."""
+        """Carry out a driver's request. False when it was only the end of an append."""
         acted = False
         for output in instance.driver.take():
             acted = acted or not isinstance(output, Stored | Refused)
@@ -753,7 +753,7 @@ class World:
         )
         instance.driver.hear(Completed(packed.call_id, 200, msgspec.json.encode(stored)))
         if self._shared:
-            return  # One state for all and no log: there is nothing to compare, and nobody starts from it.
+            return  # One state for all and no log: there is nothing to compare, and no process starts from it.
         folding = self._make_folding()
         for logged in self.log[state.position : meta.position]:
             state = self._apply(folding, state, logged)
@@ -829,14 +829,14 @@ class World:
 
 
 class _RestoreGate(OpenTermGate):
-    """The bridge says first in the log that the log was restored."""
+    """The bridge's first append records that the log was restored."""
 
     def __init__(self, world: World, producer: Producer) -> None:
         self._world = world
         self._is_bridge = producer is Producer.INFORMER_BRIDGE
 
     def opening(self, state: State) -> tuple[Event, ...]:
-        """`cell.restored`, if the log does not tell of it yet."""
+        """`cell.restored`, if the log does not have it yet."""
         restored = self._world.unrecorded(state) if self._is_bridge else None
         return () if restored is None else (restored,)
 

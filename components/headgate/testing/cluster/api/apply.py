@@ -6,7 +6,7 @@ sets, atomic values). Field sets are sets of paths whose steps are spelled as in
 `k:{"type":"Ready"}`, `v:"x"`), so turning them into `managedFields` is only a matter of nesting.
 
 `applied` and `tracked` are the two entry points: one for apply patches, one for every other write. Both take and
-return the list that is stored in `metadata.managedFields`. An applier owns the leaves of what it says; every other
+return the list that is stored in `metadata.managedFields`. An applier owns the leaves of its configuration; every other
 writer owns what it changed, and of what it added the containers too.
 
 Objects of a kind that the same manager writes mostly own the same fields. So a field set and its nested form are made
@@ -94,7 +94,7 @@ def _collect(value: Any, node: Node | None, path: Path, out: set[Path]) -> None:
     if isinstance(value, dict) and value and not (node is not None and node.atomic):
         _collect_fields(value, node, path, out)
     elif isinstance(value, list) and node is not None and (node.list_keys or node.set):
-        # Owned by its items alone: nobody owns an empty one.
+        # Owned by its items alone: an empty one has no owner.
         for item in value:
             at = (*path, step_of(item, node))
             out.add(at)
@@ -264,7 +264,7 @@ def applied(
     """
     sets = _decoded(managed)
     if live is not None and not sets:
-        # An object that nobody tracked: what it holds belongs to whoever wrote it before.
+        # An object without managed fields: its contents belong to the manager that wrote them before.
         first = Writer(manager="before-first-apply", operation="Update", api_version=writer.api_version)
         sets[first] = (compared({}, live, root)[0], time)
     wanted = field_set(config, root)
@@ -281,16 +281,16 @@ def applied(
         raise apply_conflict([_cause(other, path) for other, clash in ordered for path in sorted(clash)])
     for other, (owned, since) in list(sets.items()):
         sets[other] = (owned - changed - gone, since)
-    # A manager that only says what is so already has no time: it changed nothing.
+    # A manager that changed nothing has no time.
     sets[writer] = (wanted, time if changed or gone else last[1])
     return result, _encoded(sets)
 
 
 def _pruned(obj: JsonObject, dropped: Paths, owned: list[Paths]) -> JsonObject:
     """
-    Remove what the applier used to own and nobody owns now; containers of owned fields stay.
+    Remove the fields that the applier used to own and that have no owner now; containers of owned fields stay.
 
-    A container that somebody owns and that nothing is left in becomes null, as structured-merge-diff has it: an apply
+    An owned container that has become empty becomes null, as structured-merge-diff has it: an apply
     of `{}` over what the applier alone has filled. Kubernetes' own kinds read null as absent; a custom resource is
     refused.
     """

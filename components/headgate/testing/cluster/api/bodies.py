@@ -301,7 +301,7 @@ def _check_custom_type(kind: Kind, expected: str, obj: JsonObject, body: Any) ->
 
 
 def another_type(kind: Kind, obj: JsonObject, field: str, value: str, expected: str) -> errors.ApiError:
-    """The refusal of a custom resource that says to be something else."""
+    """The refusal of a custom resource with another apiVersion or kind."""
     metadata = obj.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
     api_version = str(obj.get("apiVersion", kind.api_version))
@@ -326,7 +326,7 @@ def check_patched_type(target: Target, obj: JsonObject, write: Write) -> None:
 
 
 def json_problem(body: bytes) -> str:
-    """What Go's JSON decoder says of a body that is no JSON."""
+    """The error of Go's JSON decoder for a body that is no JSON."""
     text = body.decode(errors="replace")
     try:
         json.loads(text)

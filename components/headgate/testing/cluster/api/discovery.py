@@ -1,5 +1,5 @@
 """
-What the API server says about itself: versions, groups, resources, and just enough OpenAPI for kubectl.
+Discovery: versions, groups, resources, and just enough OpenAPI for kubectl.
 
 Everything is computed once from `KINDS`. The OpenAPI v3 documents carry the schemas of our kinds (for `kubectl
 explain`) and the query parameters of PATCH, by which kubectl finds out that validation and dry run happen on the

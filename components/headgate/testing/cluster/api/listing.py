@@ -31,9 +31,9 @@ _CONTINUE_EXPIRED: Final = (
 
 def list_collection(store: Store, target: Target, query: Mapping[str, str], view: View, now_ms: int) -> bytes:
     """
-    The list that a query asks for, encoded.
+    The list that a query selects, encoded.
 
-    Raises ApiError: 400 and 422 for what cannot be asked, 410 for a version that is forgotten, 504 for a version from
+    Raises ApiError: 400 and 422 for an invalid query, 410 for a version that has expired, 504 for a version from
     the future.
     """
     options = list_options.read(query)

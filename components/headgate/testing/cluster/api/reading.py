@@ -1,5 +1,5 @@
 """
-Reading the query of a watch: where it begins and what it wants to see.
+Reading the query of a watch: where it begins and what it selects.
 
 What a client can get wrong there is refused here. Writes are read by `bodies`, lists by `list_options`.
 """
@@ -12,7 +12,7 @@ from headgate.testing.cluster.api.watch import WatchStart
 
 
 def watch_start(target: Target, query: Mapping[str, str]) -> WatchStart:
-    """Where a watch starts and what it wants. Raises ApiError 400, 422, or 500 for a version that is none."""
+    """Where a watch starts and what it selects. Raises ApiError 400, 422, or 500 for a version that is none."""
     options = list_options.read(query, watching=True)
     return WatchStart(
         rv=list_options.version(options.rv) if options.rv else 0,

@@ -101,7 +101,7 @@ class View:
         self._sent_columns = False
 
     def one(self, entry: Entry, now_ms: int) -> bytes:
-        """One object as the client asked for it."""
+        """One object in the representation that the client requested."""
         if self.shape == "Table":
             return self._table([entry], str(entry.rv), now_ms, {})
         if self.shape == _PARTIAL:
@@ -134,7 +134,7 @@ class View:
         return head + _encode(metadata) + b',"items":[' + items + b"]}"
 
     def _item(self, entry: Entry) -> bytes:
-        """One object in a list, which says the type of all; custom objects say theirs all the same."""
+        """One object in a list, which has the type of all; custom objects have their own type as well."""
         if self.kind.custom:
             return self.plain(entry)
         return entry.encoded.replace(self._typed, b"{", 1)

@@ -111,7 +111,7 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
 _ELSEWHERE: Final = {
     ("jobs.batch", "status.successful"): ("status", "succeeded"),
 }
-"""Fields whose value is not where their name says."""
+"""Fields whose value is not at the path of their name."""
 
 
 def parse_field_selector(kind: "Kind", version: str, text: str) -> list[tuple[tuple[str, ...], bool, str]]:

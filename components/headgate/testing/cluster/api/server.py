@@ -89,7 +89,7 @@ class _Front:
             await stream.prepare(request)
             await self._pump(stream, watch, changed)
         except (ConnectionResetError, TimeoutError):
-            # The client is gone, or takes nothing any more: there is nobody to tell.
+            # The client is gone, or does not read any more: no response is sent.
             if request.transport is not None:
                 request.transport.abort()
         finally:

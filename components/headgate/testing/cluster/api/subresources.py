@@ -2,7 +2,7 @@
 Binding and Eviction: the two pod subresources that are actions rather than documents.
 
 Binding is the only way a pod gets a node, once, and not while a scheduling gate is left. Eviction is a deletion that
-asks the pod's disruption budget first, by the status that the disruption controller wrote, and takes what it uses.
+checks the pod's disruption budget first, by the status that the disruption controller wrote, and reduces it.
 Sources: k8s.io/kubernetes/pkg/registry/core/pod/storage (`storage.go`, `eviction.go`).
 """
 
@@ -20,7 +20,7 @@ from headgate.testing.cluster.times import rfc3339
 JsonObject = dict[str, Any]
 
 RETRY_S: Final = 10
-"""What a client is told to wait for the disruption controller."""
+"""The Retry-After for a client while the disruption controller has not caught up."""
 _STATUS: Final = Write(manager="kube-apiserver", subresource="status")
 
 
@@ -107,7 +107,7 @@ def evict(registry: Registry, namespace: str, name: str, eviction: JsonObject, w
     dry_run = write.dry_run or bool(options.get("dryRun"))
     entry = registry.get(PODS, namespace, name)
     pod = entry.obj
-    # A pod that does not run, or is going already, disturbs nobody (eviction.go, canIgnorePDB).
+    # The budget is ignored for a pod that does not run or is being deleted (eviction.go, canIgnorePDB).
     phase = pod.get("status", {}).get("phase")
     if phase not in ("Succeeded", "Failed", "Pending") and "deletionTimestamp" not in pod["metadata"]:
         budgets = [b for b in registry.store.table(BUDGETS).select(namespace) if matches_budget(b.obj, pod)]

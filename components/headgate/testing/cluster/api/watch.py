@@ -1,5 +1,5 @@
 """
-A watch: a cursor into a table's history, polled by whoever serves it.
+A watch: a cursor into a table's history, polled by its server.
 
 Nothing is queued per watcher: a watch reads the shared history from its own position, so a thousand watchers cost a
 write nothing but their wake-ups, each version is encoded once for all of them, and the bound on a slow watcher is the
@@ -7,8 +7,8 @@ history's bound: when its position has been forgotten it gets the ERROR event wi
 real API server.
 
 `poll` returns encoded lines (the HTTP front writes them as they are), `poll_events` the same as decoded pairs (for
-simulations). Both never block; `on_ready` is called when a poll may have something new, and `next_due_ms` says when
-time alone will.
+simulations). Both never block; `on_ready` is called when a poll may have something new, and `next_due_ms` is when
+the passing of time alone gives a poll something new.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,13 +28,13 @@ BOOKMARK_INTERVAL_MS = 60_000
 
 
 class WatchStart(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a watch starts and what it wants, as parsed from its query."""
+    """Where a watch starts and what it selects, as parsed from its query."""
 
     rv: int
     """Changes after this revision; with `initial_events` the revision that the present state must have reached."""
     bookmarks: bool = False
     initial_events: bool = False
-    """The present state first, as ADDED events, and a bookmark that says where it ends."""
+    """The present state first, as ADDED events, and a bookmark at its end."""
     timeout_ms: int | None = None
     namespace: str = ""
 
@@ -68,7 +68,7 @@ class Watch:
         self._waiter: int | None = None
         self.closed = False
         self.resource_version = start.rv
-        """The revision up to which this watch has been told everything."""
+        """The revision up to which this watch has sent everything."""
         self._floor = start.rv
         self._position = table.position()
         self._begin(start)

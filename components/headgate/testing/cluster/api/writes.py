@@ -65,7 +65,7 @@ class Write:
 
 
 class Deletion:
-    """What a DELETE asks for."""
+    """The options of a DELETE."""
 
     __slots__ = ("dry_run", "grace_s", "propagation", "rv", "uid")
 

@@ -2,8 +2,8 @@
 The controllers of a simulated cluster, as one thing that a clock drives.
 
 `step(now_ms)` runs them in a fixed order, again and again until none has anything left to do at that time;
-`next_due_ms()` says when time alone will give them something. A simulation advances its virtual clock to the smallest
-of all due times; the HTTP server waits for that long, or for a change.
+`next_due_ms()` is when the passing of time alone gives them work. A simulation advances its virtual clock to the
+smallest of all due times; the HTTP server waits for that long, or for a change.
 """
 
 from typing import Final, Protocol
@@ -48,11 +48,11 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     job_batch_ms: int = 0
     """How long the Job controller gathers what pods do before it looks at their Job; 1000 in a real cluster."""
     events: bool = False
-    """Whether the Job controller tells what it does in Events, at a write each."""
+    """Whether the Job controller records Events, at a write each."""
 
 
 class Controllers:
-    """Kubelets, Job, namespace and disruption controllers, garbage collector; a first-fit scheduler if asked for."""
+    """Kubelets, Job, namespace and disruption controllers, garbage collector; a first-fit scheduler if enabled."""
 
     def __init__(self, registry: Registry, options: ControllerOptions) -> None:
         usage = NodeUsage(registry.store)

@@ -1,8 +1,8 @@
 """
 The disruption controller: keeps the status of PodDisruptionBudgets true to the pods.
 
-An eviction decides by that status, and notes in it whom it takes; a pod that is noted counts as gone for a while, until
-its deletion shows. Budgets by share need controllers that say how many pods they want; a Job says no such number, so
+An eviction decides by that status, and records the pod in it; a recorded pod counts as gone for a while, until
+its deletion shows. Budgets by share need controllers with a scale (the number of desired pods); a Job has none, so
 for its pods only a whole `minAvailable` can be kept (k8s.io/kubernetes/pkg/controller/disruption).
 """
 
@@ -103,7 +103,7 @@ def matches_budget(budget: JsonObject, pod: JsonObject) -> bool:
 
 
 def _scale(spec: JsonObject, pods: list[JsonObject]) -> tuple[int, int] | str:
-    """How many pods there should be, and how many of them healthy; or why nobody can say."""
+    """How many pods there should be, and how many of them healthy; or why that cannot be determined."""
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if most is None and isinstance(least, int):
         return len(pods), least

@@ -1,8 +1,8 @@
 """
 What the Job controller reads from pods, and how completion indexes are written.
 
-Pure functions on stored objects: which pods are active, failed or ready, when one ended, what a pod failure policy
-says of it, which go first when there are too many. After k8s.io/kubernetes/pkg/controller/job
+Pure functions on stored objects: which pods are active, failed or ready, when one ended, the action of a
+pod failure policy, which go first when there are too many. After k8s.io/kubernetes/pkg/controller/job
 (`indexed_job_utils.go`, `backoff_utils.go`, `pod_failure_policy.go`, `success_policy.go`).
 """
 
@@ -23,7 +23,7 @@ _PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def is_tracked(pod: JsonObject) -> bool:
-    """Whether a pod has the finalizer that says that its Job has not counted it yet."""
+    """Whether a pod has the finalizer that it keeps until its Job has counted it."""
     return TRACKING_FINALIZER in (pod["metadata"].get("finalizers") or ())
 
 
@@ -97,7 +97,7 @@ def failures_of(pod: JsonObject) -> int:
 
 
 def policy_verdict(spec: JsonObject, pod: JsonObject) -> tuple[str, str]:
-    """What the pod failure policy says of a failed pod: the action, Count without one, and why a Job fails by it."""
+    """The action of the pod failure policy for a failed pod (Count without a rule), and why a Job fails by it."""
     metadata = pod["metadata"]
     name = f"{metadata['namespace']}/{metadata['name']}"
     for index, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or ()):

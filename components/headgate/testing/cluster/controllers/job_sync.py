@@ -416,7 +416,7 @@ class JobSync:
 
     def _name_success(self, pod: JsonObject, uid: str) -> None:
         if self._indexed:
-            # The index says enough: it cannot be counted twice.
+            # The index is sufficient: it cannot be counted twice.
             self._changed |= self._has_place(pod) and index_of(pod) not in self._done_before
         elif uid not in self._uncounted["succeeded"]:
             self._uncounted["succeeded"].append(uid)

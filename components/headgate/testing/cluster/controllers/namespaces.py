@@ -29,7 +29,7 @@ _FINE: Final = {
     _CONTENT: ("ContentRemoved", "All content successfully removed"),
     _FINALIZERS: ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
-"""Reason and message of each condition that is False, in the order in which they stand."""
+"""Reason and message of each condition that is False, in the order of the conditions."""
 
 
 class NamespaceController:

@@ -1,8 +1,8 @@
 """
-What controllers tell people: Events, the same one counted instead of repeated.
+The Events that controllers record for users; a repeated one is counted instead of written again.
 
 The part of client-go's recorder and correlator (k8s.io/client-go/tools/record) that `kubectl describe` shows. Events
-are a write each, so a cluster records them only if it is told to (`ControllerOptions.events`).
+are a write each, so a cluster records them only if configured (`ControllerOptions.events`).
 """
 
 from typing import Any, Final
@@ -17,7 +17,7 @@ JsonObject = dict[str, Any]
 
 EVENTS: Final = BY_PLURAL[("", "events")]
 KNOWN_MAX: Final = 4096
-"""How many Events a recorder knows again; the oldest is forgotten first, and told anew if it happens again."""
+"""How many Events a recorder keeps for counting; the oldest is dropped first, and written as a new one if it recurs."""
 
 
 class Recorder:
@@ -31,7 +31,7 @@ class Recorder:
         self._told = 0
 
     def record(self, kind: Kind, obj: JsonObject, reason: str, message: str, *, warning: bool = False) -> None:
-        """Tell that something happened to an object."""
+        """Record an Event about an object."""
         metadata, now = obj["metadata"], rfc3339(self._registry.clock())
         same = (metadata["uid"], reason, message)
         key = self._known.get(same)

@@ -1,7 +1,7 @@
 """
-A first-fit scheduler for pods that nobody else places, so that a demo cluster runs ordinary pods too.
+A first-fit scheduler for pods that no other scheduler places, so that a demo cluster runs ordinary pods too.
 
-Off unless asked for: pods whose `schedulerName` is `default-scheduler` are bound, in the order in which they
+Off by default: pods whose `schedulerName` is `default-scheduler` are bound, in the order in which they
 appeared, to the first node by name that is ready, not cordoned, selected, tolerated and has room. Pods that find no
 node are tried again when a node or a pod changes.
 """

@@ -1,10 +1,10 @@
 """
 The kubelets of all nodes: bound pods start, run for the time they say, end, and vanish when deleted.
 
-A pod says by annotation how it behaves: `headgate.dev/run-ms` (how long its containers run), `headgate.dev/exit-code`
-(non-zero: they fail), `headgate.dev/start-ms` (how long it takes to become ready) and `headgate.dev/stop-ms` (how
-long it takes to die when it is told to). Without them: pods that may end (restart policy Never or OnFailure) run for
-`run_ms`, others until they are deleted.
+Annotations of a pod define how it behaves: `headgate.dev/run-ms` (how long its containers run),
+`headgate.dev/exit-code` (non-zero: they fail), `headgate.dev/start-ms` (how long it takes to become ready) and
+`headgate.dev/stop-ms` (how long it takes to end when it is terminated). Without them: pods that may end (restart policy
+Never or OnFailure) run for `run_ms`, others until they are deleted.
 
 As a real kubelet does, it refuses pods that the node has no room for (phase Failed, reason `OutOfcpu`), whose
 selector does not match (`NodeAffinity`) or that do not tolerate a NoExecute taint. A node that appears gets its Ready
@@ -214,7 +214,7 @@ class Kubelet:
         obj, metadata = entry.obj, entry.obj["metadata"]
         node = self._registry.find(NODES, "", obj["spec"]["nodeName"])
         if node is None:
-            # Nobody stops its containers: it stays as it is until the pod garbage collector has waited for the node.
+            # Its containers are not stopped: it stays as it is until the pod garbage collector has waited for the node.
             self._schedule(now_ms + QUARANTINE_MS, key, metadata["uid"], "collect")
             return
         if node.key[1] in self._stopped:
@@ -238,7 +238,7 @@ class Kubelet:
         """
         Give a pod without a timer, written by someone else or left by an earlier kubelet, what is left of its time.
 
-        It began when its status says so (to the second), otherwise now.
+        It began at the start time of its status (in seconds), otherwise now.
         """
         obj, status = entry.obj, entry.obj.get("status", {})
         states = [each.get("state", {}) for each in status.get("containerStatuses") or ()]
@@ -413,7 +413,7 @@ def _restarts(status: JsonObject) -> int:
 
 
 def _terminated(pod: JsonObject, code: int, now_ms: int) -> JsonObject:
-    """The state of containers that end now; they began when their status says so."""
+    """The state of containers that end now; they began at the start time of their status."""
     states = [each.get("state") or {} for each in pod.get("status", {}).get("containerStatuses") or ()]
     now = rfc3339(now_ms)
     began = next((state["running"]["startedAt"] for state in states if "running" in state), now)

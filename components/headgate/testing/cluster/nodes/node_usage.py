@@ -20,7 +20,7 @@ PODS: Final = BY_PLURAL[("", "pods")]
 NODES: Final = BY_PLURAL[("", "nodes")]
 
 
-class Shortage(Exception):  # noqa: N818 - a finding, raised to nobody outside this package
+class Shortage(Exception):  # noqa: N818 - a finding, raised only inside this package
     """A pod does not fit on a node: the first resource that is short, with the amounts."""
 
     def __init__(self, resource: str, requested: int, used: int, capacity: int) -> None:
@@ -73,7 +73,7 @@ class NodeUsage:
         return self._used.get(node, {})
 
     def require_room(self, node: JsonObject, requests: Mapping[str, int], *, counted: bool) -> None:
-        """Check that a pod's requests fit; `counted` says that the pod is already in the usage. Raises Shortage."""
+        """Check that a pod's requests fit; `counted`: the pod is already in the usage. Raises Shortage."""
         allocatable = node.get("status", {}).get("allocatable") or node.get("status", {}).get("capacity") or {}
         used = self._used.get(node["metadata"]["name"], {})
         for name in sorted(requests):

@@ -1,5 +1,5 @@
 """
-What the simulated API server stores: objects, their metadata and versions, kept on disk if asked.
+What the simulated API server stores: objects, their metadata and versions, kept on disk if configured.
 
 Used by: the simulated cluster and its controllers.
 May import: validation.

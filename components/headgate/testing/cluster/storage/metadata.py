@@ -126,7 +126,7 @@ _WORDS: Final = {"integer": "number", "boolean": "bool"}
 
 
 def type_problem(kind: Kind, metadata: Any) -> str:
-    """What Go's decoder says of the first part of a client's metadata that cannot be decoded, or nothing."""
+    """The error of Go's decoder for the first part of a client's metadata that cannot be decoded, or none."""
     if not isinstance(metadata, dict):
         place = "Go value" if kind.custom else f"Go struct field {kind.kind}.metadata"
         return _mismatch(metadata, place, "v1.ObjectMeta")
@@ -236,7 +236,7 @@ def metadata_warnings(kind: Kind, metadata: JsonObject, before: JsonObject | Non
 
 
 def immutable_errors(given: JsonObject, stored: JsonObject) -> list[FieldError]:
-    """What an update says otherwise that only the server sets; what it leaves out stays."""
+    """Fields that only the server sets and that an update changes; fields that it leaves out stay."""
     return [
         invalid_value(f"metadata.{name}", given[name], "field is immutable")
         for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")

@@ -3,12 +3,12 @@ The journal of a simulated cluster: its objects outlive its process.
 
 A `Journal` owns one directory, locked against a second process, with one file in it, `objects.jsonl`: a header line
 (format, seed of the uids), then one line per batch with the objects that it put and deleted. `Cluster` calls `flush`
-at the end of every request and of every step of the controllers, before anybody can be told what they did; a batch is
-therefore never half a step, and what the controllers find after a restart is what a step left.
+at the end of every request and of every step of the controllers, before any response or watch shows what they did; a
+batch is therefore never half a step, and what the controllers find after a restart is what a step left.
 
 Promises: what was answered has been handed to the operating system, so a process that is killed loses nothing (a
-machine that loses power may lose its last seconds: nothing is synced but snapshots). A torn last line, which nobody
-was told of, is dropped with one line to the log. Anything else that cannot be read stops the start with a
+machine that loses power may lose its last seconds: nothing is synced but snapshots). A torn last line, which was
+never acknowledged, is dropped with one line to the log. Anything else that cannot be read stops the start with a
 JournalError that names file and line. A write that fails ends the process before it answers, by `failed`.
 
 Bound: when the file is larger than COMPACT_RATIO times what the live objects took when it was last written as a
@@ -41,7 +41,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class JournalError(Exception):
-    """The journal cannot be used; the message says why, and what to do."""
+    """The journal cannot be used; the message has the reason and the remedy."""
 
 
 class JournalFullError(JournalError):
@@ -88,7 +88,7 @@ _decode_batch: Final = msgspec.json.Decoder(_Batch).decode
 
 
 class _Kept(msgspec.Struct):
-    """What a file says."""
+    """The contents of a file."""
 
     seed: str
     rv: int = 0
@@ -100,8 +100,8 @@ class Journal:
     """
     The objects of one cluster in one directory, which is made.
 
-    `seed` is for a journal that does not exist yet, and should be one that no other cluster has had. `log` is told,
-    in one line each, what an operator should know. `failed` is called when a batch cannot be written, and must not
+    `seed` is for a journal that does not exist yet, and should be one that no other cluster has had. `log` gets,
+    in one line each, messages for the operator. `failed` is called when a batch cannot be written, and must not
     return: the objects in memory are then ahead of those that would be found again.
 
     Raises JournalInUseError, and JournalError where the file cannot be read or is damaged.
@@ -155,7 +155,7 @@ class Journal:
         registry.store.listen(self._on_change)
 
     def flush(self) -> None:
-        """Write what has changed since the last flush, as one batch. A failure is told to `failed`."""
+        """Write what has changed since the last flush, as one batch. A failure is passed to `failed`."""
         if not self._pending:
             return
         assert self._registry is not None, "only attached journals hear of changes"
@@ -189,7 +189,7 @@ class Journal:
             self._lock = -1
 
     def _on_change(self, table: Table, change: Change) -> None:
-        # Of several versions within a batch only the last can ever be asked for.
+        # Of several versions within a batch only the last can ever be read.
         self._pending[table.kind.resource, change.entry.key] = None if change.type == "DELETED" else change.entry
 
     def _compact(self, registry: Registry) -> None:
@@ -249,7 +249,7 @@ def _locked(directory: Path) -> int:
 
 
 def _read(path: Path, log: Callable[[str], None]) -> _Kept | None:
-    """What the file says; None when there is none. Raises JournalError on damage, OSError."""
+    """The contents of the file; None when there is none. Raises JournalError on damage, OSError."""
     kept: _Kept | None = None
     try:
         file = path.open("rb")

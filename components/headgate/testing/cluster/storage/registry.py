@@ -147,7 +147,7 @@ class Registry:
             self._require_open_namespace(kind, namespace, name)
         if not name and given.get("generateName"):
             name = self._generated_name(str(given["generateName"]), table, namespace)
-        # The writer owns what it said and its defaults, not what the server adds to a new object.
+        # The writer owns what it sent and its defaults, not what the server adds to a new object.
         said = rules.with_defaults(kind, fresh, name) if self._track_all and managed is None else fresh
         if kind.status_subresource and "status" in said:
             said = {field: value for field, value in said.items() if field != "status"}
@@ -172,7 +172,7 @@ class Registry:
         return self.store.put(table, (namespace, name), fresh)
 
     def _identity(self, kind: Kind, namespace: str, name: str, metadata: JsonObject) -> JsonObject:
-        """The metadata of a new object: what the server says first, then what the client did."""
+        """The metadata of a new object: the server's fields first, then the client's."""
         system: JsonObject = {"name": name}
         if "generateName" in metadata:
             system["generateName"] = metadata["generateName"]

@@ -1,9 +1,9 @@
 """
 The object store: one revision counter, one ordered map per kind, one bounded history per kind.
 
-Owns what etcd and the watch cache own in a real cluster. It knows nothing of HTTP, validation or controllers: it
-assigns resource versions, keeps objects in key order, remembers recent changes so that watches and paged lists can
-start in the past, and tells its listeners of each change, synchronously and in order.
+Owns what etcd and the watch cache own in a real cluster. It does not depend on HTTP, validation or controllers: it
+assigns resource versions, keeps objects in key order, keeps recent changes so that watches and paged lists can
+start in the past, and notifies its listeners of each change, synchronously and in order.
 
 Promises: objects are never written into, only replaced; a version is encoded once for all watches and answers that
 show it while it is among the latest ENCODED_MAX changes of its kind, and once more for all lists after that; history
@@ -50,13 +50,13 @@ class Entry:
 
     @property
     def encoded(self) -> bytes:
-        """The object as JSON; made when first asked for."""
+        """The object as JSON; made on first use."""
         if self._encoded is None:
             self._encoded = _encode(self.obj)
         return self._encoded
 
     def forget_encoded(self) -> None:
-        """Make the JSON anew when it is next asked for: watches have been shown this version long ago."""
+        """Make the JSON again on next use: watches have sent this version long ago."""
         self._encoded = None
 
 
@@ -182,7 +182,7 @@ class Store:
 
     def restore(self, rv: int, objects: Iterable[tuple[Table, Key, JsonObject]]) -> None:
         """
-        Begin with these objects, at this revision, in a store that has none yet; no listener is told.
+        Begin with these objects, at this revision, in an empty store; no listener is notified.
 
         What happened before is not known: watches and lists from before it get 410.
         """

@@ -6,7 +6,7 @@ The part of CEL that validation rules of CustomResourceDefinitions are written i
 comparison, `&&`, `||`, `!`, the conditional, and string, number, boolean and list literals. Anything else raises
 ValueError when the rule is compiled, so that no rule is passed over in silence.
 
-Access to a field that is not there raises KeyError, as it is an error in CEL; `has` asks first.
+Access to a field that is not there raises KeyError, as it is an error in CEL; `has` checks first.
 """
 
 import re

@@ -16,7 +16,7 @@ def crd_objects(now_ms: int) -> list[JsonObject]:
 
 @cache
 def _definitions() -> list[JsonObject]:
-    """Rendered once: tests make clusters by the thousand, and nobody writes into what a store holds."""
+    """Rendered once: tests make thousands of clusters, and stored objects are never modified in place."""
     return custom_resource_definitions()
 
 

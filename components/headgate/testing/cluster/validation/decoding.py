@@ -2,7 +2,7 @@
 What a written object is before the kind's own rules see it: isolated, decoded, checked against its schema.
 
 The registry calls these in that order for each create and update; they read no store. Custom resources differ from
-Kubernetes' own kinds in what is pruned, how a wrong type is told, and in CEL rules.
+Kubernetes' own kinds in what is pruned, how a wrong type is reported, and in CEL rules.
 """
 
 from typing import Any

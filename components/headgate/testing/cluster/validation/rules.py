@@ -2,7 +2,7 @@
 The rules of Kubernetes' own kinds: which defaults are computed and which content is refused, beyond the schema.
 
 This is the dispatch; the rules are in `rules_core`, `rules_jobs` and `rules_pods`. Kueue's kinds have none here: their
-rules stand in their CustomResourceDefinitions, and what Kueue's webhooks would add is not in an API server. Rules get
+rules are in their CustomResourceDefinitions, and what Kueue's webhooks would add is not in an API server. Rules get
 whole objects and return field errors; only the hooks that take a registry read the store.
 """
 

@@ -63,7 +63,7 @@ NO_DISRUPTIONS: Final[Mapping[str, int]] = {
     "desiredHealthy": 0,
     "expectedPods": 0,
 }
-"""The counts that the status of a PodDisruptionBudget always says."""
+"""The counts that the status of a PodDisruptionBudget always has."""
 
 
 def _require_one_default(registry: "Registry", kind: Kind, obj: JsonObject, old: JsonObject | None) -> None:
@@ -157,7 +157,7 @@ def node_errors(obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
         if before.get(field) and before[field] != spec.get(field):
             where, shown = f"spec.{field}", "podCIDR" if field == "podCIDRs" else field
             found.append(forbidden_field(where, f'node updates may not change {shown} except from "" to valid'))
-    # An update is validated as a new node, and as an update of it: each wrong taint is told twice.
+    # An update is validated as a new node, and as an update of it: each wrong taint is reported twice.
     told = taint_errors(spec.get("taints") or (), "metadata.taints")
     return found + (told if old is None else told + told)
 
@@ -224,7 +224,7 @@ _ORDERS: Final = (
     ("min", "default", "default", "low", "min value {low} is greater than default value {high}"),
     ("default", "max", "default", "high", "default value {low} is greater than max value {high}"),
 )
-"""Pairs of amounts in order: the lower, the higher, the field that is told, the amount that is shown, the words."""
+"""Pairs of amounts in order: the lower, the higher, the field that is reported, the amount that is shown, the words."""
 
 
 def _order_errors(item: JsonObject, where: str) -> list[FieldError]:

@@ -106,7 +106,7 @@ def _generated_errors(obj: JsonObject) -> list[FieldError]:
         for key, value in expected.items()
         if labels.get(key) != value
     ]
-    # One that is not valid is refused for that, and asked for nothing.
+    # One that is not valid is refused for that, without further checks.
     if not selector_errors(spec["selector"], "spec.selector") and not _selects(spec["selector"], expected):
         found.append(invalid_value("spec.selector", _sorted(spec["selector"]), "`selector` not auto-generated"))
     return found

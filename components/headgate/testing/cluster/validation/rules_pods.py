@@ -282,7 +282,7 @@ def pod_status_errors(obj: JsonObject, old: JsonObject) -> list[FieldError]:
 
 
 def pod_status_on_update(obj: JsonObject, old: JsonObject) -> JsonObject:
-    """The status as it is kept: its quality of service stays where nothing is said; times are there, if null."""
+    """The status as it is kept: its quality of service stays unless it is set; times are present, if null."""
     new_status, old_status = obj.get("status") or {}, old.get("status") or {}
     if new_status is old_status:
         return obj

@@ -3,7 +3,7 @@ The one walk that checks, defaults and prunes an object by its kind's schema, an
 
 `Checker.check` promises: the value is not written into; the result shares every part that needed no change with the
 input; a part that *is* the same object as in the stored version was checked before and is skipped, so a small patch
-costs little, and what an earlier schema admitted stays as it is until somebody changes it.
+costs little, and what an earlier schema admitted stays valid until it is changed.
 
 Kubernetes' own kinds are decoded into structs and then judged by rules of their own (`rules`), custom resources by
 their schema. So the first wrong type of the former is `undecodable`, in the words of Go's decoder, and `errors` says
@@ -57,7 +57,7 @@ class Checker:
     """
     One walk over one object. `errors`, `unknown` (field paths) and `undecodable` fill while it walks.
 
-    `custom` says which of the two ways of an API server it is. `below` is the field that messages leave out: the
+    `custom` selects which of the two ways of an API server it is. `below` is the field that messages leave out: the
     status endpoint of a custom resource checks the status alone, and its texts begin there. `former`, if not empty, is
     the storage version that an object of a version before it is compared with. Decoding drops nulls; what an apply has
     emptied is null and not decoded any more (`keeps_nulls`).
@@ -124,7 +124,7 @@ class Checker:
         return result
 
     def whole(self, node: Node, value: Any, old: Any) -> None:
-        """Remember the rules of a whole object, whose fields were checked one by one; `old` is None on create."""
+        """Queue the rules of a whole object, whose fields were checked one by one; `old` is None on create."""
         if node.rules:
             self._ruled.insert(0, (node, "", value, _MISSING if old is None else old))
 
@@ -401,7 +401,7 @@ def has_rules(node: Node) -> bool:
 
 @lru_cache(maxsize=256)
 def _pattern(text: str) -> re.Pattern[str]:
-    # Go sets a flag where it stands; Python wants it first. Python's `$` also matches before a last line feed.
+    # Go accepts a flag anywhere; Python requires it first. Python's `$` also matches before a last line feed.
     flags = re.IGNORECASE if "(?i)" in text else 0
     return re.compile(text.replace("(?i)", "").removesuffix("$") + (r"\Z" if text.endswith("$") else ""), flags)
 
@@ -417,7 +417,7 @@ def _is_time(value: str) -> bool:
 
 
 def _go_mismatch(kind: str, where: str, value: Any, node: Node) -> str:
-    """What Go's JSON decoder says of a value of the wrong type. The names of Go's types are told from the path."""
+    """The error of Go's JSON decoder for a value of the wrong type. The names of Go's types are guessed from the path."""
     steps = [re.sub(r"\[\d+\]", "", step) for step in where.split(".")]
     word = _GO_VALUES.get(json_type(value), json_type(value))
     if isinstance(value, float):

@@ -1,9 +1,9 @@
 """
 The fields of Kubernetes' own kinds, as far as a scheduler and its users meet them.
 
-Every field that the API server knows at the two upper levels of a Pod is here, so that strict field validation
+Every field of the API server at the two upper levels of a Pod is here, so that strict field validation
 accepts real manifests; rarely used depths are `any`, which keeps whatever was written. List keys are those of the
-published OpenAPI. What a field may hold beyond its type is not said here: Kubernetes judges its own kinds by code, and
+published OpenAPI. Rules beyond the type of a field are not here: Kubernetes validates its own kinds by code, and
 so do `rules_*.py`.
 """
 
