@@ -109,7 +109,7 @@ def _set_priority(registry: "Registry", kind: Kind, name: str, spec: JsonObject)
 
 
 def set_tolerations(spec: JsonObject) -> None:
-    """Add the default tolerations for a node that is not ready or unreachable where the pod has none; on updates too."""
+    """Add the default tolerations for not-ready and unreachable nodes where the pod has none; on updates too."""
     given = spec.get("tolerations") or []
     missing = [
         fixed

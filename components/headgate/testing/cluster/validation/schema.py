@@ -417,7 +417,7 @@ def _is_time(value: str) -> bool:
 
 
 def _go_mismatch(kind: str, where: str, value: Any, node: Node) -> str:
-    """The error of Go's JSON decoder for a value of the wrong type. The names of Go's types are guessed from the path."""
+    """The error of Go's JSON decoder for a value of the wrong type. Names of Go's types are guessed from the path."""
     steps = [re.sub(r"\[\d+\]", "", step) for step in where.split(".")]
     word = _GO_VALUES.get(json_type(value), json_type(value))
     if isinstance(value, float):
