@@ -1,6 +1,6 @@
 """
-The six machines: each decides for one process, and is pure. What runs them is in `headgate.processes`.
+The six machines: each decides for one process, and is pure. `headgate.processes` runs them.
 
-Used by: the process of the same name, plans, verification, the simulated world.
-May import: core, events; never each other.
+Used by: the process of the same name, plans, verification, the simulated world. May import: core, events; never each
+other.
 """

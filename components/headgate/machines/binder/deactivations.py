@@ -1,18 +1,17 @@
 """
-The binder's second task: a workload that was evicted for good has `spec.active: false` in the API server.
+The binder's second task: set `spec.active: false` in the API server for workloads that were evicted permanently.
 
-Kueue switches a workload off when an admission check has rejected it or its maximum execution time is over: only
-somebody who switches it on again makes it queue anew. The queue manager decides that (`workload.evicted` with the
-reason Deactivated) and keeps the workload out from there on, as long as its object has the generation that the
-eviction saw; this task makes the object say so.
+Kueue deactivates a workload when an admission check has rejected it or its maximum execution time is over: it is queued
+again only after a user reactivates it. The queue manager decides that (`workload.evicted` with the reason Deactivated)
+and keeps the workload out from then on, as long as its object has the generation that the eviction observed; this task
+writes the decision into the object.
 
-So it does for whoever asks by a DeactivationTarget condition, as Kueue does: that workload's eviction follows from its
-spec.
+It does the same for a DeactivationTarget condition, as Kueue does: that workload's eviction follows from its spec.
 
-Level-triggered: a workload is switched off when its record says that it is evicted as Deactivated and its spec, at
-that same generation, is still active, or that it is such a target. Once the API server has taken it, the new spec comes
-back as a fact, and that is the only trace in the log; until then the answer is remembered, and after a restart the call
-is repeated, which changes nothing. The uid in it keeps it from a Workload that was made anew under its name.
+Level-triggered: a workload is deactivated when its record is evicted as Deactivated and its spec, at that same
+generation, is still active, or when it is such a target. Once the API server has accepted the write, the new spec
+returns as a fact, and that is the only trace in the log. Until then the answer is kept in memory; after a restart the
+call is repeated, which changes nothing. The uid in the call protects a Workload that was created anew under its name.
 """
 
 from typing import Final, NamedTuple
@@ -30,11 +29,11 @@ from headgate.events.ids import Uid, UnixMs, WorkloadKey
 from headgate.events.registry import Event
 
 CALLS_MAX: Final = 256
-"""The most workloads that are being switched off at a time."""
+"""The maximum number of concurrent deactivation calls."""
 
 
 class _Version(NamedTuple):
-    """What a call was about. Another object, or another generation of it, is looked at anew."""
+    """The subject of a call. Another object, or another generation of it, is examined anew."""
 
     uid: Uid
     generation: int
@@ -46,7 +45,7 @@ class _Call(NamedTuple):
 
 
 def is_to_be_deactivated(workload: Workload) -> bool:
-    """Whether a workload's eviction, or a request, has switched it off, and its object does not show it yet."""
+    """Whether an eviction or a condition has deactivated a workload, and its object does not show it yet."""
     if not workload.spec.active or workload.deleting:
         return False
     if is_target(workload):
@@ -62,7 +61,7 @@ def is_to_be_deactivated(workload: Workload) -> bool:
 
 
 class Deactivations:
-    """The working set of workloads to switch off. The binder's machine hands on what concerns them."""
+    """The working set of workloads to deactivate. The binder's machine passes on what concerns them."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -75,12 +74,12 @@ class Deactivations:
         self._done: dict[WorkloadKey, _Version] = {}
 
     def on_event(self, event: Event) -> None:
-        """Note the two things after which a workload may have to be switched off, and what ends it."""
+        """Record the two events after which a workload may have to be deactivated, and those that end it."""
         if isinstance(event, facts.WorkloadObserved | facts.WorkloadDeleted | queueing.WorkloadEvicted):
             self._queue.add(event.workload)
 
     def on_completed(self, completed: Completed) -> None:
-        """A call has ended. One that was refused is made again, later each time; what is gone needs none."""
+        """A call has ended. A refused call is repeated with backoff; none is needed for a deleted object."""
         call = self._calls.pop(completed.call_id, None)
         if call is None:
             return
@@ -91,7 +90,7 @@ class Deactivations:
             self._queue.retry(call.workload)
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
-        """Switch off what has to be, as far as there is room for calls. Returns when to look again."""
+        """Deactivate what is due, as far as the limit of calls permits. Returns when to check again."""
         for key in self._queue.ready(now_ms):
             with about("Workload", key):
                 self._look_at(key, calls)

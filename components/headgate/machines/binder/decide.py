@@ -1,14 +1,14 @@
 """
-The binder's machine: what was decided appears in the API server.
+The binder's machine: writes decisions to the API server.
 
-It has seven tasks, each in a module of its own: Workload statuses (`workload_statuses`), `spec.active: false` for
-workloads that were evicted for good (`deactivations`), the statuses of ClusterQueues and LocalQueues
-(`queue_statuses`), finalizers (`finalizers`), the end of what was kept long enough (`retention`), nodes for the pods
-that Headgate schedules itself (`pod_placement`), and Kubernetes Events (`events`). Beside them `set_aside` tells of
-objects in quarantine. This module hands stimuli to them and puts what comes back into one commit.
+It has seven tasks, each in its own module: Workload statuses (`workload_statuses`), `spec.active: false` for workloads
+that were evicted permanently (`deactivations`), the statuses of ClusterQueues and LocalQueues (`queue_statuses`),
+finalizers (`finalizers`), deletion after the retention period (`retention`), nodes for the pods that Headgate schedules
+itself (`pod_placement`), and Kubernetes Events (`events`). In addition, `set_aside` reports objects in quarantine. This
+module passes stimuli to them and collects their results into one commit.
 
-All but the Events follow from the folded state, so a binder that starts anew finds what is left to do; each call bears
-repetition. Events tell what happens while the binder leads, and nothing of before.
+All but the Events follow from the folded state, so a restarted binder finds the remaining work; every call is
+idempotent. Events report what happens while the binder leads, and nothing from before.
 """
 
 from typing import Final
@@ -43,11 +43,11 @@ from headgate.machines.binder.set_aside import SetAside
 from headgate.machines.binder.workload_statuses import WorkloadStatuses
 
 EVENTS_MAX: Final = 2000
-"""The most events of one commit. The rest follows in the next."""
+"""The maximum number of events in one commit. The rest follows in the next."""
 
 
 class Binder:
-    """The machine of the binder. See the module's text."""
+    """The machine of the binder. See the module's docstring."""
 
     def __init__(self, state: State, told: Told = "summary") -> None:
         self.state = state
@@ -69,7 +69,7 @@ class Binder:
                 commit = stimulus.logged.commit
                 for index, event in enumerate(commit.events):
                     if is_about_aside(self.state, event, Producer.BINDER):
-                        # It may be over, or be gone by its finalizer alone.
+                        # It may have left quarantine, or be deletable by its finalizer alone.
                         self._set_aside.on_event(event)
                         continue
                     with about_event(event):

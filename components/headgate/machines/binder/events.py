@@ -1,20 +1,20 @@
 """
-The binder's Kubernetes Events: what `kubectl describe` shows under a Workload and a Job, in Kueue's words.
+The binder's Kubernetes Events: what `kubectl describe` shows under a Workload and a Job, in Kueue's wording.
 
-Events are for people who look at one object, and each costs the API server a quarter of an admission. So they are
-derived from the log as it is folded, and bounded three ways. What is told: `summary` leaves out what the conditions say
-anyway or another Event implies (QuotaReserved before Admitted in one breath, CreatedWorkload, FinishedWorkload), `all`
-is what Kueue writes, `off` is nothing. How often: the same reason about the same object once in REPEAT_MS, and why a
-workload waits only when it still waits after DELAY_MS. How many: a budget that shrinks under load; of what waits for it
-at most WAITING_MAX are kept, the newest, and `dropped` counts the others.
+Events are for people who inspect one object, and each costs the API server a quarter of an admission. So they are
+derived from the log as it is folded, and limited in three ways. Which: `summary` omits Events whose content is in the
+conditions or implied by another Event (QuotaReserved directly before Admitted, CreatedWorkload, FinishedWorkload),
+`all` writes what Kueue writes, `off` writes none. How often: the same reason about the same object once per REPEAT_MS,
+and the reason why a workload waits only if it still waits after DELAY_MS. How many: a budget that shrinks under load;
+at most WAITING_MAX wait for it, the newest are kept, and `dropped` counts the others.
 
-What happens again is counted, as Kubernetes' recorders do: Events of one reason about one object, each within SERIES_MS
-of the one before, are one Event with a series. It keeps its first note; its count is brought up to date at the second
-time and then each REFRESH_MS.
+Repetitions are counted, as Kubernetes' recorders do: Events of one reason about one object, each within SERIES_MS of
+the one before, are one Event with a series. It keeps its first note; its count is updated at the second occurrence and
+then every REFRESH_MS.
 
-An Event's name is that of its object and the position of what it tells in the log, so that a repeated one is answered
-409 and stays the one it was. Positions from before this binder led are not told: a restart writes no Event again. What
-the API server refuses is left: nothing depends on an Event.
+An Event's name consists of the name of its object and the log position that it reports, so that a repeated one is
+answered 409 and the first one stays. Positions from before this binder led are not reported: a restart writes no Event
+again. Events that the API server refuses are dropped: nothing depends on an Event.
 """
 
 from collections import OrderedDict, deque
@@ -46,31 +46,31 @@ from headgate.events.registry import Event
 from headgate.machines.binder.retention import Deleted
 
 Told = Literal["off", "summary", "all"]
-"""How much is told."""
+"""Which Events are written."""
 
 WAITING_MAX: Final = 500
-"""The most Events that wait for the budget. Beyond it the oldest are dropped."""
+"""The maximum number of Events that wait for the budget. Beyond it the oldest are dropped."""
 
 SAID_MAX: Final = 10_000
-"""How many reasons about objects are remembered, so that they are not repeated."""
+"""How many reasons about objects are kept, to suppress repetition."""
 
 DELAY_MS: Final = 1_000
-"""How long a workload has waited before an Event says why."""
+"""How long a workload has waited before an Event gives the reason."""
 
 REPEAT_MS: Final = 300_000
-"""How long a reason to wait stands before another Event tells it again."""
+"""How long a reason to wait is valid before another Event repeats it."""
 
 SERIES_MS: Final = 360_000
-"""How long after the last time the same belongs to a series still: that of Kubernetes' recorders."""
+"""How long after the last occurrence a repetition still belongs to a series: the time of Kubernetes' recorders."""
 
 REFRESH_MS: Final = 10_000
-"""How often the count of a series is written at most, after the second time."""
+"""The shortest time between two writes of a series' count, after the second occurrence."""
 
 SERIES_MAX: Final = 10_000
-"""How many Events are remembered that may become a series."""
+"""How many Events are kept that may become a series."""
 
 CALLS_MAX: Final = 16
-"""The most Events that are being created at a time."""
+"""The maximum number of concurrent Event creations."""
 
 BUDGETS: Final = {
     "off": BudgetSettings(rate_max=1, rate_min=1, burst=1),
@@ -79,13 +79,13 @@ BUDGETS: Final = {
 }
 
 _TOLD_EACH_TIME: Final = frozenset({"UpdatedAdmissionCheck", "CreatedVariant", "DeletedVariant"})
-"""Reasons whose notes say something else each time."""
+"""Reasons whose notes differ each time."""
 
 _DEACTIVATED: Final = "The workload is deactivated"
 _COMPONENT: Final = "headgate"
 _NAME_LEN_MAX: Final = 253
 _AFTERWARDS: Final = 99
-"""The number of an Event about what was done after a position, behind those about what stands there."""
+"""The number of an Event about an effect after a position, following those about the events at that position."""
 
 
 class Telling(NamedTuple):
@@ -101,13 +101,13 @@ class Telling(NamedTuple):
     at_ms: UnixMs
     due_ms: UnixMs
     nth: int = 0
-    """Of those about the same position."""
+    """The index among the Events about the same position."""
     api_version: str = API_VERSION
     """The API group and version of `kind`."""
 
 
 class _Series(msgspec.Struct):
-    """An Event that was created, how often it has happened since, and what of that is written."""
+    """An Event that was created, the count of its repetitions since, and the count that is written."""
 
     path: str
     count: int
@@ -117,15 +117,15 @@ class _Series(msgspec.Struct):
 
 
 _What = tuple[str, str, str]
-"""What one series is of: uid of the object, type, reason."""
+"""The key of a series: uid of the object, type, reason."""
 
 
 class Events:
-    """The Events that are still to be created. The binder's machine hands on what concerns them."""
+    """The Events that are still to be created. The binder's machine passes on what concerns them."""
 
     def __init__(self, state: State, load: Load, told: Told) -> None:
         self.dropped = 0
-        """Events that were never created because too many were waiting."""
+        """The number of Events that were never created because too many were waiting."""
         self._state = state
         self._told = told
         self._budget = Budget(BUDGETS[told], load)
@@ -133,13 +133,13 @@ class Events:
         self._calls: dict[str, None] = {}
         self._said: OrderedDict[tuple[str, str], UnixMs] = OrderedDict()
         self._series: OrderedDict[_What, _Series] = OrderedDict()
-        """By what it is of, the one that happened last at the end."""
+        """By series key, the latest occurrence at the end."""
         self._grown: dict[_What, None] = {}
-        """Those whose count is to be written."""
+        """Series whose count is to be written."""
         self._patches: dict[str, _What] = {}
 
     def on_event(self, event: Event, at: Position, at_ms: UnixMs) -> None:
-        """Derive what is to be told about something that has just been folded."""
+        """Derive the Events about an event that has just been folded."""
         if self._told == "off":
             return
         for nth, told in enumerate(self._derive(event, at, at_ms)):
@@ -152,7 +152,7 @@ class Events:
         self._waiting.append(told)
 
     def on_deleted(self, deleted: Deleted, now_ms: UnixMs) -> None:
-        """An object was kept for as long as it had to be. Its deletion has no position but where the log is now."""
+        """An object was deleted after its retention period. It is reported at the current position of the log."""
         if self._told == "off":
             return
         at = Position(self._state.position)
@@ -163,22 +163,22 @@ class Events:
         self._wait(told._replace(nth=_AFTERWARDS))
 
     def on_completed(self, completed: Completed) -> None:
-        """Created, there already, or refused: it is over."""
+        """Created, existing already, or refused: the call is finished."""
         self._calls.pop(completed.call_id, None)
         what = self._patches.pop(completed.call_id, None)
         if what is not None and not is_success(completed):
-            # It has expired: what happens again is told anew.
+            # It has expired: a repetition becomes a new Event.
             self._series.pop(what, None)
             self._grown.pop(what, None)
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
-        """Create and count what the budget allows. Returns when to look again."""
+        """Create and count what the budget allows. Returns when to check again."""
         counted_at = self._count(now_ms, calls)
         created_at = self._create(now_ms, calls)
         return min((at_ms for at_ms in (counted_at, created_at) if at_ms is not None), default=None)
 
     def _count(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
-        """Bring the counts of series up to date. Returns when to look again."""
+        """Update the counts of series. Returns when to check again."""
         for what in list(self._grown):
             series = self._series[what]
             if series.due_ms > now_ms:
@@ -195,9 +195,9 @@ class Events:
         return min((self._series[what].due_ms for what in self._grown), default=None)
 
     def _belongs_to_series(self, told: Telling, now_ms: UnixMs) -> bool:
-        """Whether something has happened before, lately; it is counted then. What is new may become a series."""
+        """Whether an Event repeats a recent one; it is counted then. A new one may start a series."""
         if told.due_ms != told.at_ms or told.reason in _TOLD_EACH_TIME:
-            # So is why a workload waits, for its numbers change.
+            # The reason why a workload waits is an exception too, because its numbers change.
             return False
         what = (told.uid, told.type, told.reason)
         series = self._series.get(what)
@@ -215,7 +215,7 @@ class Events:
         return True
 
     def _create(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
-        """Create Events. Returns when to look again."""
+        """Create Events. Returns when to check again."""
         while self._waiting and len(self._calls) < CALLS_MAX:
             told = self._waiting[0]
             if told.due_ms > now_ms:
@@ -235,10 +235,10 @@ class Events:
             calls.append(call)
         return None
 
-    # --- what is worth telling --------------------------------------------------------------------------------------
+    # --- what is worth reporting ------------------------------------------------------------------------------------
 
     def _is_over(self, told: Telling, now_ms: UnixMs) -> bool:
-        """Whether a reason to wait no longer stands, or was told lately."""
+        """Whether a reason to wait no longer holds, or was reported recently."""
         if told.kind != "Workload" or told.type != "Warning" or told.due_ms == told.at_ms:
             return False
         workload = self._state.workloads.get(WorkloadKey(told.key))
@@ -257,7 +257,7 @@ class Events:
         if len(self._said) > SAID_MAX:
             self._said.popitem(last=False)
 
-    # --- what the log says ------------------------------------------------------------------------------------------
+    # --- from the log ----------------------------------------------------------------------------------------------
 
     def _derive(self, event: Event, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
         match event:
@@ -284,7 +284,7 @@ class Events:
                     yield from self._about_workload(event, workload, at, at_ms)
 
     def _about_variant(self, event: effects.VariantChanged, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
-        """Kueue tells of a variant that was made or deleted about its parent."""
+        """Kueue reports the creation and deletion of a variant on its parent."""
         its_own = Telling("Workload", event.variant, event.uid, "Normal", "", "", at, at_ms, at_ms)
         of_parent = its_own._replace(key=event.parent, uid=event.parent_uid)
         match event.change:
@@ -306,7 +306,7 @@ class Events:
                 assert_never(event.change)
 
     def _why_stopped(self, event: effects.JobStopped) -> str:
-        """Kueue's words: those of the eviction, else of why the Job may not run."""
+        """Kueue's wording: that of the eviction, else the reason why the Job may not run."""
         workload = self._state.workloads.get(event.workload)
         evicted = conditions.find(workload.conditions, conditions.EVICTED) if workload is not None else None
         if evicted is not None and event.reason == "WorkloadEvicted":
@@ -346,7 +346,7 @@ class Events:
                 note = f'Opened preemption gate for variant workload "{workload.key}"'
                 yield normal("PreemptionUngatedVariant", note)
             case queueing.WorkloadEvicted() if event.reason in (VARIANT_EVICTED, NO_VARIANT):
-                # Kueue tells of the variant's eviction only.
+                # Kueue reports the variant's eviction only.
                 return
             case queueing.WorkloadEvicted() if workload.admission is not None:
                 if event.underlying_cause == "AdmissionCheck":
@@ -365,7 +365,7 @@ class Events:
                 pass
 
     def _about_checks(self, workload: Workload, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
-        """What pending checks say while a Job waits for them, about the Job; Kueue repeats it, here it is news once."""
+        """Kueue's Event about the messages of pending checks, on the Job; Kueue repeats it, here each is new once."""
         owner, note = workload.owner, event_messages.checks_pending(workload)
         if not note or owner is None or not is_job(owner):
             return
@@ -377,7 +377,7 @@ class Events:
     def _about_preemption(
         self, event: decisions.WorkloadPreempted, victim: Workload, at: Position, at_ms: UnixMs
     ) -> Iterator[Telling]:
-        """What Kueue tells of a preemption: about the preempted workload, and about the one that takes its place."""
+        """Kueue's Events about a preemption: on the preempted workload, and on the preemptor."""
         preempted = event_messages.PREEMPTED
         about = Telling("Workload", victim.key, victim.uid, "Normal", preempted, event.message, at, at_ms, at_ms)
         if self._told == "all":
@@ -430,11 +430,11 @@ _API_VERSIONS: Final = {
     "PriorityClass": "scheduling.k8s.io/v1",
     "RuntimeClass": "node.k8s.io/v1",
 }
-"""Of the kinds that are not Kueue's."""
+"""The API versions of kinds that are not Kueue's."""
 
 
 def quarantined_event(kind: str, key: str, uid: str, note: str, at: Position, at_ms: UnixMs) -> Call:
-    """The Event that an object has been set aside. That of a cluster-scoped object stands in the namespace default."""
+    """The Event for an object in quarantine. For a cluster-scoped object it is in the namespace default."""
     told = Telling(kind, key, uid, "Warning", "Quarantined", note, at, at_ms, at_ms)
     told = told._replace(api_version=_API_VERSIONS.get(kind, API_VERSION))
     if kind == "Job":
@@ -471,5 +471,5 @@ def _call(told: Telling) -> Call:
         },
     }
     path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
-    # What counts it, if it happens again, must not come before it.
+    # A call that counts its repetition must not be executed before it.
     return Call(id=f"event/{told.at}.{told.nth}", method="POST", path=path, body=body, lane=_path(told))

@@ -1,17 +1,17 @@
 """
-The binder's finalizers: Kueue's `kueue.x-k8s.io/resource-in-use` is where it belongs, and goes when it is time.
+The binder's finalizers: sets and removes Kueue's `kueue.x-k8s.io/resource-in-use`.
 
-- A Workload that the bridge has made carries it from the start. It goes when the workload is finished, or is being
-  deleted and its Job has stopped and is again what its user made: what an admission has put into the Job is taken out
-  by what the Workload says, so it must outlive that.
+- A Workload created by the bridge carries it from the start. It is removed when the workload is finished, or is being
+  deleted and its Job has stopped and is restored to the user's template: restoring removes what an admission injected
+  into the Job and needs the Workload for that, so the Workload must outlive it.
 - A ClusterQueue gets it when it appears, and keeps it while workloads hold quota in it.
-- A ResourceFlavor gets it when it appears, and keeps it while a ClusterQueue names it.
+- A ResourceFlavor gets it when it appears, and keeps it while a ClusterQueue refers to it.
 
-Level-triggered on what the facts say (`finalizer`, `deleting`); the object comes back through the watch, and until it
-does the answer is remembered. That of a finished Workload is no news there: `workload_statuses` tells the log of it
-with the last status. It is set by server-side apply, which adds to the set of finalizers, and removed by a
-JSON patch that tests the list it changes: neither needs a resource version, and nobody else's finalizer is lost. Where
-the test fails somebody else has one too, and the list is read first.
+Level-triggered on the facts (`finalizer`, `deleting`); the object returns through the watch, and until then the answer
+is kept in memory. The removal from a finished Workload needs no fact: `workload_statuses` records it in the log with
+the last status. The finalizer is set by server-side apply, which adds to the set of finalizers, and removed by a JSON
+patch that tests the list it changes: neither needs a resource version, and no finalizer of another owner is lost. If
+the test fails, the object has other finalizers too, and the list is read first.
 """
 
 from typing import Final, NamedTuple
@@ -35,7 +35,7 @@ from headgate.events.objects import ResourceGroup
 from headgate.events.registry import Event
 
 CALLS_MAX: Final = 256
-"""The most objects whose finalizer is being set or removed at a time."""
+"""The maximum number of objects whose finalizer is being set or removed at the same time."""
 
 Held = Workload | ClusterQueueRecord | FlavorRecord
 
@@ -52,9 +52,9 @@ class _Call(msgspec.Struct, frozen=True):
     uid: str
     wanted: bool
     reads: bool = False
-    """It asks for the list of finalizers."""
+    """The call reads the list of finalizers."""
     knows: bool = False
-    """It is made with that list in hand."""
+    """The list of finalizers from which the call was made."""
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -68,10 +68,11 @@ class _WithMetadata(msgspec.Struct, frozen=True):
 
 def may_run(state: State, workload: Workload) -> bool:
     """
-    Whether pods of a workload may still run, or its Job is not yet what it was: it has to stay for a while.
+    Whether pods of a workload may still run, or its Job is not restored yet: the workload has to stay for a while.
 
-    Of a Job that the state does not have nothing is known until it is shown or proved to be no more. The work of an
-    owner that Headgate does not run goes on as long as the workload holds quota; where nobody owns it, nobody can say.
+    Nothing is known about a Job that is not in the state until it is listed or proved deleted. The work of an owner
+    that Headgate does not run continues as long as the workload holds quota; without an owner, its end cannot be
+    determined.
     """
     if owners.unknown_job(state, workload) is not None:
         return True
@@ -93,7 +94,7 @@ def _names(groups: tuple[ResourceGroup, ...], flavor: str) -> bool:
 
 
 class Finalizers:
-    """The working set of finalizers. The binder's machine hands on what concerns them."""
+    """The working set of finalizers. The binder's machine passes on what concerns them."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -106,16 +107,16 @@ class Finalizers:
         self._calls: dict[str, _Call] = {}
         self._next_calls: list[Command] = []
         self._done: dict[Object, tuple[str, bool]] = {}
-        """What the API server has agreed to and no fact shows yet: uid, and whether it has the finalizer."""
+        """Changes that the API server has accepted and no fact shows yet: uid, and whether it has the finalizer."""
 
     def _look_at_all(self, resource: str, names: dict[str, ClusterQueueRecord] | dict[str, FlavorRecord]) -> None:
         for name in names:
             self._queue.add(Object(resource, name))
 
-    # --- what the log says -----------------------------------------------------------------------------------------
+    # --- from the log ----------------------------------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        """Note after what a finalizer may be missing, or have had its time."""
+        """Record the events after which a finalizer may be missing, or no longer needed."""
         match event:
             case facts.OwnerGone():
                 self._queue.add(Object("workloads", event.workload))
@@ -172,12 +173,12 @@ class Finalizers:
                 return self._state.flavors.get(which.key)
 
     def _wanted(self, which: Object, held: Held) -> bool:
-        """Whether an object is to carry the finalizer. A Workload never gets it from here."""
+        """Whether an object has to carry the finalizer. A Workload never gets it from here."""
         state = self._state
         match held:
             case Workload():
                 if not held.finalizer or held.stage is Stage.FINISHED:
-                    # Its end is written first: calls of one lane are made in order.
+                    # Its final status is written first: calls of one lane are made in order.
                     return False
                 return not held.deleting or may_run(state, held)
             case ClusterQueueRecord():
@@ -190,7 +191,7 @@ class Finalizers:
                 )
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
-        """Set and remove what has to be, as far as there is room for calls. Returns when to look again."""
+        """Set and remove what is due, as far as the limit of calls permits. Returns when to check again."""
         calls += self._next_calls
         self._next_calls.clear()
         if not self._state.synced:
@@ -221,7 +222,7 @@ class Finalizers:
     # --- outcomes --------------------------------------------------------------------------------------------------
 
     def is_busy_with(self, key: WorkloadKey) -> bool:
-        """Whether a call about a Workload's finalizer is under way, so that `on_completed` will be told of its end."""
+        """Whether a call about a Workload's finalizer is under way, so that `on_completed` will receive its outcome."""
         return _call_id(Object("workloads", key)) in self._calls
 
     def has_removed(self, key: WorkloadKey, uid: str) -> bool:
@@ -230,9 +231,9 @@ class Finalizers:
 
     def on_completed(self, completed: Completed) -> WorkloadKey | None:
         """
-        A call has ended. What is refused because others have finalizers too is done with their list in hand.
+        A call has ended. If others have finalizers too and it was refused, it is repeated with their list.
 
-        Returns the Workload that it was about when no other follows.
+        Returns the Workload that it was about when no other call follows.
         """
         call = self._calls.pop(completed.call_id, None)
         if call is None:
@@ -260,7 +261,7 @@ class Finalizers:
             self._done[call.object] = (call.uid, call.wanted)
             self._queue.done(call.object)
             return
-        # A refusal of this one means that the list has changed meanwhile: it is looked at again later.
+        # A refusal of this one means that the list has changed meanwhile: the object is examined again later.
         self._calls[completed.call_id] = msgspec.structs.replace(call, reads=False, knows=True)
         self._next_calls.append(_removal(completed.call_id, call.object, call.uid, list(metadata.finalizers)))
 
@@ -270,7 +271,7 @@ _KINDS: Final = {"clusterqueues": "ClusterQueue", "resourceflavors": "ResourceFl
 
 
 def _setting(call_id: str, which: Object, uid: str) -> Call:
-    """The server-side apply that adds the finalizer to whatever finalizers there are."""
+    """The server-side apply that adds the finalizer to the existing finalizers."""
     body = {
         "apiVersion": API_VERSION,
         "kind": _KINDS[which.resource],
@@ -288,7 +289,7 @@ def _setting(call_id: str, which: Object, uid: str) -> Call:
 
 
 def _reading(call_id: str, which: Object, uid: str) -> Call:
-    """A patch that changes nothing: it is answered with the object, and needs no permission that a removal does not."""
+    """A patch that changes nothing: the response is the object, and it needs no permission beyond the removal's."""
     return Call(
         id=call_id,
         method="PATCH",
@@ -301,7 +302,7 @@ def _reading(call_id: str, which: Object, uid: str) -> Call:
 
 
 def _removal(call_id: str, which: Object, uid: str, before: list[str]) -> Call:
-    """The JSON patch that takes the finalizer out of this very list, of this very object."""
+    """The JSON patch that removes the finalizer from exactly this list of exactly this object."""
     at = "/metadata/finalizers"
     after = [each for each in before if each != FINALIZER]
     operations: list[Json] = [

@@ -1,12 +1,12 @@
 """
 The binder's fourth task: pods whose scheduler is `headgate` get a node.
 
-First the choice, then the act: a pod that waits is placed on the first node that it fits on
-(`headgate.core.placement.node_info`), which is an event; when that is folded, the API server is asked to bind it. Room
-counts as taken from the choice on.
+The choice comes before the effect: a pending pod is placed on the first node that it fits on
+(`headgate.core.placement.node_info`), which is an event; when that is folded, the binding is requested from the API
+server. Room counts as taken from the choice on.
 
-Pods that fit nowhere wait by kind and cost nothing until a node or pod changes. A pod whose binding was refused waits
-longer each time before it is placed anew.
+Pods that fit on no node wait by kind and cost nothing until a node or pod changes. A pod whose binding was refused
+waits with backoff before it is placed anew.
 """
 
 from collections import OrderedDict
@@ -28,7 +28,7 @@ from headgate.events.ids import PodKey, Uid, UnixMs, split_key
 from headgate.events.registry import Event
 
 BINDINGS_MAX: Final = 256
-"""The most bindings under way at a time."""
+"""The maximum number of concurrent bindings."""
 
 
 class _Binding(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class _Binding(msgspec.Struct, frozen=True):
 
 
 class PodPlacement:
-    """The working set of pods to place and to bind. The binder's machine hands on what concerns them."""
+    """The working set of pods to place and to bind. The binder's machine passes on what concerns them."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -58,10 +58,10 @@ class PodPlacement:
             with about("Pod", key):
                 self._refresh(key)
 
-    # --- what the log says -----------------------------------------------------------------------------------------
+    # --- from the log ----------------------------------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        """Note what may let a pod be placed or bound."""
+        """Record events after which a pod may be placed or bound."""
         match event:
             case facts.NodeObserved() | facts.NodeDeleted():
                 self._observe_node(event.name)
@@ -79,12 +79,12 @@ class PodPlacement:
                 pass
 
     def _observe_node(self, name: str) -> None:
-        """Nothing is placed on a node that is set aside."""
+        """Nothing is placed on a node in quarantine."""
         aside = is_aside(self._state, "Node", name, Producer.BINDER)
         self._room.observe_node(name, None if aside else self._state.nodes.get(name))
 
     def _refresh(self, key: PodKey) -> None:
-        """Bring room and working sets up to a pod's record."""
+        """Update room and working sets from a pod's record."""
         record = self._state.pods.get(key) if not is_aside(self._state, "Pod", key, Producer.BINDER) else None
         if self._room.observe_pod(key, record):
             self._look = True
@@ -116,7 +116,7 @@ class PodPlacement:
         """
         Place at most `room_for` pods (into `out`) and bind those that were placed.
 
-        Returns when to look again.
+        Returns when to check again.
         """
         self._back_off(now_ms)
         if self._look and self._state.synced:
@@ -138,7 +138,7 @@ class PodPlacement:
             self._look = True
 
     def _place(self, room_for: int, out: list[Event]) -> bool:
-        """Place what fits, kind by kind. True when there was no room for more events."""
+        """Place the pods that fit, kind by kind. True when there was no room for more events."""
         for kind, pods in list(self._waiting.items()):
             placed: list[PodKey] = []
             for key in pods:
@@ -194,7 +194,7 @@ class PodPlacement:
 
 
 def _is_echo(said: Refusal, node: str) -> bool:
-    """Whether a refusal says that the pod is where we want it: the binding was repeated after a crash."""
+    """Whether a refusal means that the pod is on the intended node: the binding was repeated after a crash."""
     return said.code == CONFLICT and said.message.rstrip(".").endswith(f'already assigned to node "{node}"')
 
 

@@ -1,20 +1,21 @@
 """
-The binder's third task: ClusterQueues and LocalQueues show how many workloads wait and run, and what is used.
+The binder's third task: statuses of ClusterQueues and LocalQueues with pending and running workloads and usage.
 
-With fair sharing on, ClusterQueues and Cohorts show their shares as well.
+With fair sharing enabled, ClusterQueues and Cohorts show their shares as well.
 
-These statuses follow from the state, are written by server-side apply at most once in INTERVAL_MS a queue, and leave no
-event in the log: they say nothing that the log does not. The last state of a queue is always written in the end.
+These statuses follow from the state, are written by server-side apply at most once per INTERVAL_MS and queue, and leave
+no event in the log: they contain nothing that the log does not. The last state of a queue is always written.
 
-Each workload changes two queues, and nobody reads every count on the way. So all queues together have a budget that
-shrinks when the API server is busy with admissions; queues take turns in the order in which they changed, and the more
-there are, the longer each waits. Whether a queue is active is worth more than a count, and needs no budget.
+Each workload changes two queues, and intermediate counts are rarely read. So all queues together have a budget that
+shrinks when the API server is busy with admissions; queues are served in the order in which they changed, and the more
+there are, the longer each waits. A change of whether a queue is active is more important than a count, and needs no
+budget.
 
-What a queue shows when the binder meets it is read once, so that a restart writes nothing that is there already, and a
-condition keeps the time at which it changed.
+The existing status of a queue is read once, when the binder first handles it, so that a restart writes nothing that is
+already there, and a condition keeps the time at which it changed.
 
-Counting is incremental: `_Tally` knows for each workload what it counts as, and where, so that a change costs the same
-in a queue of ten as in one of a hundred thousand. A workload is counted once a turn, whatever has happened to it.
+Counting is incremental: `_Tally` stores for each workload its class and its queues, so that a change costs the same in
+a queue of ten as in one of a hundred thousand. A workload is counted once a turn, whatever has happened to it.
 """
 
 from collections import OrderedDict
@@ -54,13 +55,13 @@ from headgate.events.registry import Event
 from headgate.machines.binder.workload_statuses import WORKLOAD_EVENTS
 
 INTERVAL_MS: Final = 1000
-"""The least time between two writes of one queue's status."""
+"""The shortest time between two writes of one queue's status."""
 
 QUEUES_BUDGET: Final = BudgetSettings(rate_max=60, rate_min=2, burst=120, share=2.0)
 """Writes of queue statuses."""
 
 LOOKS_MAX: Final = 32
-"""The most queues that are being read at a time."""
+"""The maximum number of concurrent reads of queues."""
 
 _CONFIGURATION: Final = (
     facts.ClusterQueueObserved,
@@ -77,12 +78,12 @@ _CONFIGURATION: Final = (
     facts.AdmissionCheckDeleted,
     facts.ConfigurationObserved,
 )
-"""The events that may change whether a queue is active, or what it shows. Rare, so all queues are looked at."""
+"""The events that may change whether a queue is active, or its status. Rare, so all queues are examined."""
 
 
 class Queue(NamedTuple):
     """
-    A queue, or what takes part in fair sharing like one.
+    A queue, or a Cohort, which takes part in fair sharing like a queue.
 
     `kind` is ClusterQueue, LocalQueue or Cohort, `key` its name or `<namespace>/<name>`.
     """
@@ -92,7 +93,7 @@ class Queue(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """What a workload counts as, and in which queues."""
+    """How a workload is counted, and in which queues."""
 
     local_queue: str
     cluster_queue: str
@@ -107,7 +108,7 @@ class _Place(NamedTuple):
 
 
 class _Tally:
-    """Pending workloads by queue, and who holds quota by LocalQueue."""
+    """Pending workloads by queue, and the workloads that hold quota by LocalQueue."""
 
     def __init__(self) -> None:
         self.pending: dict[Queue, int] = {}
@@ -115,7 +116,7 @@ class _Tally:
         self._places: dict[WorkloadKey, _Place] = {}
 
     def recount(self, state: State, key: WorkloadKey) -> tuple[Queue, ...]:
-        """Count a workload anew. Returns the queues of which something has changed."""
+        """Count a workload anew. Returns the queues whose counts have changed."""
         old, new = self._places.get(key), _place_of(state, key)
         if old == new:
             return ()
@@ -154,9 +155,9 @@ def _place_of(state: State, key: WorkloadKey) -> _Place | None:
 
 class _Written(msgspec.Struct):
     """
-    What the API server has of a queue's status, when it may be written next, and since when its condition stands.
+    The queue status that the API server has, when it may be written next, and since when its condition holds.
 
-    `status` is None when that is not known for certain, `is_read` says that it was asked for.
+    `status` is None when it is not known for certain; `is_read` is set once it was read.
     """
 
     status: Json | None = None
@@ -168,7 +169,7 @@ class _Written(msgspec.Struct):
 
 
 class QueueStatuses:
-    """The working set of queue statuses. The binder's machine hands on what concerns them."""
+    """The working set of queue statuses. The binder's machine passes on what concerns them."""
 
     def __init__(self, state: State, load: Load) -> None:
         self._state = state
@@ -178,17 +179,17 @@ class QueueStatuses:
         for key in state.workloads:
             self._tally.recount(state, key)
         self._moved: dict[WorkloadKey, None] = {}
-        """Workloads that are to be counted anew."""
+        """Workloads that are to be recounted."""
         self._dirty: OrderedDict[Queue, None] = OrderedDict()
-        """Queues that may show something else than they should, longest first."""
+        """Queues whose status may be outdated, oldest change first."""
         self._pressing: dict[Queue, None] = {}
-        """Those among them that may have become active or inactive."""
+        """Queues among them that may have become active or inactive."""
         self._written: dict[Queue, _Written] = {}
         self._writes: dict[str, Queue] = {}
         self._looks: dict[str, Queue] = {}
         self._failed: list[Queue] = []
         self._rest_until: UnixMs | None = None
-        """When nothing else happens: the next time that something can be written."""
+        """The next time at which something can be written if nothing else happens."""
         self._look_at_all()
 
     def _look_at_all(self) -> None:
@@ -206,7 +207,7 @@ class QueueStatuses:
                 self._rest_until = None
 
     def on_event(self, event: Event) -> None:
-        """Note what may have changed a queue's status."""
+        """Record events that may have changed a queue's status."""
         if isinstance(event, WORKLOAD_EVENTS):
             self._moved[event.workload] = None
         elif isinstance(event, queueing.LocalQueuesSampled):
@@ -223,7 +224,7 @@ class QueueStatuses:
             self._rest_until = None
 
     def _recount(self) -> None:
-        """Count what has moved, and note the queues that show something else by it."""
+        """Recount what has changed, and mark the queues whose status changes by it."""
         for key in self._moved:
             changed = self._tally.recount(self._state, key)
             if changed:
@@ -233,14 +234,14 @@ class QueueStatuses:
         self._moved.clear()
 
     def _note_cohorts(self, changed: Iterable[Queue]) -> None:
-        """The shares of the cohorts above change with the usage of a ClusterQueue."""
+        """The shares of the ancestor cohorts change with the usage of a ClusterQueue."""
         for queue in changed:
             if queue.kind == "ClusterQueue":
                 above = self._shares.cohorts_above(queue.key)
                 self._note(Queue("Cohort", name) for name in above if name in self._state.cohorts)
 
     def _forget_if_new(self, queue: Queue, uid: str) -> None:
-        """An object that was made anew under its name has no status."""
+        """An object that was created anew under its name has no status."""
         written = self._written.get(queue)
         if written is not None and written.status is not None and written.status["uid"] != uid:
             del self._written[queue]
@@ -248,7 +249,7 @@ class QueueStatuses:
     # --- outcomes --------------------------------------------------------------------------------------------------
 
     def on_completed(self, completed: Completed) -> None:
-        """A call has ended. A refused one is tried again, later each time; one about a queue that is gone is not."""
+        """A call has ended. A refused one is repeated with backoff; one about a deleted queue is not."""
         looked_at = self._looks.pop(completed.call_id, None)
         queue = looked_at or self._writes.pop(completed.call_id, None)
         if queue is None:
@@ -270,7 +271,7 @@ class QueueStatuses:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
-        """Write what is due. Returns when the next is."""
+        """Write what is due. Returns when the next write is due."""
         self._recount()
         for queue in self._failed:
             failed = self._written.setdefault(queue, _Written())
@@ -285,7 +286,7 @@ class QueueStatuses:
         return self._rest_until if self._dirty and self._rest_until < _NEVER else None
 
     def _settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs:
-        """Look at every queue that has changed, without budget at those that press. Returns when to look again."""
+        """Examine every queue that has changed; the urgent ones need no budget. Returns when to check again."""
         wake_ms = _NEVER
         under_way = {*self._writes.values(), *self._looks.values()}
         ready_ms = self._budget.ready_at(now_ms)
@@ -322,7 +323,7 @@ class QueueStatuses:
         self._written.pop(queue, None)
 
     def _write(self, queue: Queue, written: _Written, now_ms: UnixMs, calls: list[Command]) -> bool:
-        """Write a queue's status if it is another one. False when there is no budget for it."""
+        """Write a queue's status if it has changed. False when there is no budget for it."""
         with about(queue.kind, queue.key):
             return self._write_found(queue, written, self._status(queue), now_ms, calls)
 
@@ -368,7 +369,7 @@ class QueueStatuses:
         return True
 
     def _status(self, queue: Queue) -> tuple[str, Json] | None:
-        """Uid and status of a queue; None when there is no such queue. Cohorts have no uid, and nothing but shares."""
+        """Uid and status of a queue; None when there is no such queue. Cohorts have no uid, and only shares."""
         state = self._state
         if is_aside(state, queue.kind, queue.key, Producer.BINDER):
             return None
@@ -396,7 +397,7 @@ _ABSENT: Final = "absent"
 
 
 def _fair_sharing(share: Share | None) -> Json:
-    """The part of a status that shows a share; nothing of none."""
+    """The part of a status that contains a share; empty without one."""
     return {} if share is None else {"fairSharing": {"weightedShare": share.rounded}}
 
 
@@ -424,7 +425,7 @@ class _Object(msgspec.Struct, frozen=True):
 
 
 def _read(kind: str, written: _Written, body: bytes) -> None:
-    """Take over what a queue shows. What cannot be read is written anew."""
+    """Take over the existing status of a queue. A status that cannot be read is written anew."""
     written.is_read = True
     try:
         seen = msgspec.json.decode(body, type=_Object)

@@ -1,10 +1,10 @@
 """
-The binder's seventh task: what has been kept for as long as the configuration says is deleted.
+The binder's seventh task: deletes objects after their configured retention period.
 
-Finished Workloads, and the Jobs of workloads that Kueue has switched off (`headgate.core.workload.retention`).
+Finished Workloads, and the Jobs of workloads that Kueue has deactivated (`headgate.core.workload.retention`).
 Level-triggered on the state: each workload that may have something to delete waits in the work queue for its time, and
-is asked again then. That the object is gone comes back as a fact; until then the answer is remembered. The uid in a
-call keeps it from an object that was made anew under the name.
+is examined again then. The deletion returns as a fact; until then the answer is kept in memory. The uid in a call
+protects an object that was created anew under the name.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -23,7 +23,7 @@ from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.events.registry import Event
 
 CALLS_MAX: Final = 64
-"""The most objects that are being deleted at a time."""
+"""The maximum number of concurrent deletions."""
 
 _EVENTS: Final = (
     facts.WorkloadObserved,
@@ -32,7 +32,7 @@ _EVENTS: Final = (
     queueing.WorkloadFinished,
     decisions.QuotaReserved,
 )
-"""The events after which a workload's time may be another one."""
+"""The events after which a workload's retention time may change."""
 
 
 class Deleted(NamedTuple):
@@ -50,16 +50,16 @@ class _Call(NamedTuple):
 
 
 class Retention:
-    """The working set of objects to delete. The binder's machine hands on what concerns them."""
+    """The working set of objects to delete. The binder's machine passes on what concerns them."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._queue: WorkQueue[WorkloadKey] = WorkQueue(CALLS_MAX)
         self._calls: dict[str, _Call] = {}
         self._done: dict[WorkloadKey, str] = {}
-        """The uid of what was deleted for a workload and still shows."""
+        """The uid of the object that was deleted for a workload and that the watch still shows."""
         self.deleted: list[Deleted] = []
-        """What has been deleted since this was last emptied, to be told."""
+        """Deletions since this was last emptied, to be reported."""
         self._look_at_all()
 
     def _look_at_all(self) -> None:
@@ -68,14 +68,14 @@ class Retention:
             self._queue.add_all(self._state.workloads)
 
     def on_event(self, event: Event) -> None:
-        """Note after what something may have to be deleted."""
+        """Record events after which something may have to be deleted."""
         if isinstance(event, facts.ConfigurationObserved):
             self._look_at_all()
         elif isinstance(event, _EVENTS):
             self._queue.add(event.workload)
 
     def on_completed(self, completed: Completed) -> None:
-        """A call has ended. What is gone, or another object by now, is done with; another refusal is tried again."""
+        """A call has ended. A deleted or replaced object is done; after any other refusal the call is repeated."""
         call = self._calls.pop(completed.call_id, None)
         if call is None:
             return
@@ -88,7 +88,7 @@ class Retention:
             self._queue.retry(call.workload)
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
-        """Delete what is due, as far as there is room for calls. Returns when to look again."""
+        """Delete what is due, as far as the limit of calls permits. Returns when to check again."""
         for key in self._queue.ready(now_ms):
             with about("Workload", key):
                 self._look_at(key, now_ms, calls)
@@ -122,7 +122,7 @@ class Retention:
         calls.append(Call(id=call_id, method="DELETE", path=path, body=body, lane=key))
 
     def _object(self, workload: Workload, due: Due) -> tuple[Deleted, str]:
-        """What is due, and its path."""
+        """The object that is due, and its path."""
         record = job_of(self._state, workload)
         job = job_key(workload)
         if due.what == "workload" or record is None or job is None:

@@ -1,13 +1,13 @@
 """
-What the cluster is told about objects in quarantine (`headgate.core.fold.quarantine`).
+Reports objects in quarantine to the cluster (`headgate.core.fold.quarantine`).
 
-A Workload gets the condition `headgate.dev/Quarantined`, every object a Warning Event, and so does the Job of a
-Workload. It all comes from the quarantine table alone: whatever is wrong with the object is not asked for anything.
-After a restart it is all written again, which changes nothing: a condition has the time at which the object was set
-aside, an Event the name that follows from its position.
+A Workload gets the condition `headgate.dev/Quarantined`; every object gets a Warning Event, and so does the Job of a
+Workload. All of it is derived from the quarantine table alone: the broken record of the object is not read. After a
+restart it is all written again, which changes nothing: a condition has the time at which the object was quarantined, an
+Event the name that follows from its position.
 
 A Workload in quarantine that is being deleted loses its finalizer as soon as nothing of it runs, or it would hold its
-quota for ever. That the condition goes when the Workload is back, `workload_statuses` sees to.
+quota forever. `workload_statuses` removes the condition when the Workload is released.
 """
 
 from collections import OrderedDict
@@ -27,16 +27,16 @@ from headgate.machines.binder.events import Told, quarantined_event
 from headgate.machines.binder.finalizers import removal_of
 
 MANAGER: Final = "headgate-quarantine"
-"""The field manager of the condition: it goes by an apply without it."""
+"""The field manager of the condition: an apply without the condition removes it."""
 
 CALLS_MAX: Final = 64
-"""The most calls under way at a time."""
+"""The maximum number of concurrent calls."""
 
 MESSAGE_MAX: Final = 1024
 
 
 class SetAside:
-    """What is still to be told. A binder that is made anew tells everything once more."""
+    """The reports that are still to be written. A new binder writes all of them once more."""
 
     def __init__(self, state: State, told: Told) -> None:
         self._state = state
@@ -45,7 +45,7 @@ class SetAside:
         self._calls: dict[str, None] = {}
 
     def on_event(self, event: Event) -> None:
-        """Note after what a finalizer may have to go. Whoever is set aside later is found by the next binder."""
+        """Record events after which a finalizer may be removable. The next binder finds objects quarantined later."""
         if not self._state.quarantine:
             return
         if isinstance(event, facts.WorkloadObserved):
@@ -57,11 +57,11 @@ class SetAside:
                 self._dirty[f"Workload/{key}"] = None
 
     def on_completed(self, completed: Completed) -> None:
-        """Written, or refused for good: it is over. What goes on to fail is in the log of this process."""
+        """Written, or refused permanently: it is finished. Permanent failures are in the log output of this process."""
         self._calls.pop(completed.call_id, None)
 
     def settle(self, calls: list[Command]) -> None:
-        """Tell what is to be told, as far as there is room for calls."""
+        """Write the pending reports, as far as the limit of calls permits."""
         while self._dirty and len(self._calls) < CALLS_MAX:
             name = self._dirty.popitem(last=False)[0]
             record = self._state.quarantine.get(name)
@@ -101,7 +101,7 @@ class SetAside:
 
 
 def _words(record: QuarantineRecord) -> str:
-    """What has happened, and what to do about it."""
+    """What has happened, and the remedy."""
     what = f"event {record.event} could not be folded" if record.process == "fold" else f"the {record.process} failed"
     text = (
         f"Headgate {record.version} has set this object aside: {what} at position {record.position} "
@@ -124,7 +124,7 @@ def _condition(record: QuarantineRecord) -> Call:
 
 
 def lifted(key: WorkloadKey, uid: str) -> Call:
-    """The call that takes the condition back."""
+    """The call that removes the condition."""
     return _apply(f"quarantine-over/{key}", *split_key(key), uid, [])
 
 

@@ -1,33 +1,34 @@
 """
-The binder's first task: each Workload's status in the API server is the one that the state gives.
+The binder's first task: each Workload's status in the API server equals the status derived from the state.
 
-Level-triggered: a workload that something happened to is looked at again; when the digest of its status is neither that
-of the last one applied nor of the last one refused, it is written, one write a workload at a time. What happens while a
-write is under way leads to one more write with all of it.
+Level-triggered: a workload is examined after each of its events; when the digest of its status is neither that of the
+last one applied nor of the last one refused, it is written, one write per workload at a time. Changes during a write
+lead to one more write that contains all of them.
 
-Not every change is worth a write of its own. What somebody acts upon (quota reserved, admitted, released, finished) is
-written at once, and what has happened by then goes with it. An eviction goes with the release that follows it, which
-is soon where a Job has to stop, and is written alone when none has come after WAITING_DELAY_MS: until then nobody but
-Headgate itself, which has it from the log, does anything about it. To an owner that Headgate does not run it is told at
-once. Why a workload waits is for people: it is
-written when it has stood for WAITING_DELAY_MS, so that nobody pays for a wait that ends in the same breath; with the
-same reason only each REPEAT_MS, since the numbers in its message change with every other workload; and within a budget
-that shrinks under load. What a running Job's counters say (PodsReady, reclaimable pods) is read by people and tools,
-while what Headgate itself does about it follows from the log: it is written when it has stood for RUNNING_DELAY_MS,
-within a budget of its own, and goes with the end of a Job that is over before. The last state is always written in the
-end. Of a workload that somebody else has marked finished nothing is written any more.
+Not every change has a write of its own. Changes that others act upon (quota reserved, admitted, released, finished) are
+written at once, together with everything that has changed by then. An eviction is written with the release that follows
+it, which is soon where a Job has to stop, and is written alone when none has followed after WAITING_DELAY_MS: until
+then only Headgate itself, which reads it from the log, acts upon it. For an owner that Headgate does not run it is
+written at once. The reason why a workload waits is for people: it is written after it has been the same for
+WAITING_DELAY_MS, so that a very short wait costs no write; with the same reason only every REPEAT_MS, since the numbers
+in its message change with every other workload; and within a budget that shrinks under load. Status from a running
+Job's counters (PodsReady, reclaimable pods) is read by people and tools, while Headgate's own reaction to it follows
+from the log: it is written after it has been the same for RUNNING_DELAY_MS, within a separate budget, and is merged
+into the end of a Job that finishes earlier. The last state is always written. Once another client has marked a Workload
+finished, nothing is written for it any more.
 
-A conflict (the object was made anew under its name, or the controller of an admission check has answered meanwhile) is
-tried again later with the state of then; any other refusal is final until the status changes, but for one: a
-reservation that was refused is written once more after a status without it, since it may go and not change.
+After a conflict (the object was created anew under its name, or the controller of an admission check has answered
+meanwhile) the write is repeated later with the state of that time. Any other refusal is final until the status changes,
+with one exception: a reservation that was refused is written once more after a status without it, since a reservation
+may be removed but not changed.
 
-An eviction resets the admission checks, and when the workload has quota again before that was written, the API server
-still has the answers to the reservation before: they would refuse our write for ever. So after a conflict over checks
-the object is read, and what an eviction has reset is taken, at exactly the version that was read: an answer that is
-given meanwhile makes it a conflict again. It is read by a patch that changes nothing, which needs no further right.
+An eviction resets the admission checks. When the workload has quota again before the reset was written, the API server
+still has the answers to the reservation before, and would refuse our write forever. So after a conflict over checks the
+object is read, and what an eviction has reset is overwritten, at exactly the version that was read: an answer given
+meanwhile makes it a conflict again. The read is a patch that changes nothing, which needs no further permission.
 
-The last status of a finished workload is told to the log together with its finalizer, which goes right behind it: so
-the finalizer's going is no fact of its own, and a restart does not ask for it again.
+The last status of a finished workload is recorded in the log together with the removal of its finalizer, which directly
+follows it: so the removal is no separate fact, and a restart does not request it again.
 """
 
 import heapq
@@ -71,25 +72,25 @@ from headgate.machines.binder.finalizers import Finalizers
 from headgate.machines.binder.set_aside import lifted
 
 WRITES_MAX: Final = 256
-"""The most writes of Workload statuses under way at a time."""
+"""The maximum number of concurrent writes of Workload statuses."""
 
 WAITING_DELAY_MS: Final = 500
-"""How long a workload has waited before why is written."""
+"""How long a workload has waited before the reason is written."""
 
 RUNNING_DELAY_MS: Final = 2_000
 """
-How long a Job's counters have stood before what they say is written: longer than the second for which the Job
-controller gathers changes of pods, so that a short Job's PodsReady goes with its end.
+How long a Job's counters have been the same before they are written: longer than the second for which the Job
+controller batches changes of pods, so that a short Job's PodsReady is written with its end.
 """
 
 REPEAT_MS: Final = 30_000
-"""How long a reason stands before it is written again with another message."""
+"""How long a reason is kept before it is written again with another message."""
 
 WAITING_BUDGET: Final = BudgetSettings(rate_max=50, rate_min=1, burst=100, share=2.0)
-"""Writes of why workloads wait."""
+"""Budget for writes of the reasons why workloads wait."""
 
 RUNNING_BUDGET: Final = BudgetSettings(rate_max=100, rate_min=4, burst=200)
-"""Writes of what the counters of running Jobs say."""
+"""Budget for writes of the counters of running Jobs."""
 
 _URGENT: Final = (
     queueing.WorkloadReleased,
@@ -114,7 +115,7 @@ _PATIENT: Final = (
     decisions.WorkloadMigrated,
 )
 WORKLOAD_EVENTS: Final = (*_URGENT, *_PATIENT)
-"""The events after which a single workload's record is another one than before."""
+"""The events that change the record of a single workload."""
 
 
 class _Write(msgspec.Struct, frozen=True):
@@ -123,18 +124,18 @@ class _Write(msgspec.Struct, frozen=True):
     digest: str
     status: Json
     version: int = 0
-    """The version that the object got by it, once it is answered."""
+    """The version of the object after this write, once it is answered."""
 
 
 class _Told(msgspec.Struct, frozen=True):
-    """Why a workload waits, as it was last written, and when."""
+    """The reason why a workload waits, as last written, and the time of the write."""
 
     reason: str
     at_ms: UnixMs
 
 
 class WorkloadStatuses:
-    """The working set of Workload statuses. The binder's machine hands on what concerns them."""
+    """The working set of Workload statuses. The binder's machine passes on what concerns them."""
 
     def __init__(self, state: State, load: Load, finalizers: Finalizers) -> None:
         self._state = state
@@ -143,21 +144,21 @@ class WorkloadStatuses:
         self._budget = Budget(WAITING_BUDGET, load)
         self._running_budget = Budget(RUNNING_BUDGET, load)
         self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict()
-        """To be looked at now."""
+        """To be examined now."""
         self._news: dict[WorkloadKey, None] = {}
-        """To be looked at when it has stood for a while."""
+        """To be examined after a period without change."""
         for key, workload in state.workloads.items():
             (self._news if workload.stage in PENDING else self._dirty)[key] = None
         self._soon: OrderedDict[WorkloadKey, UnixMs] = OrderedDict()
-        """Those that do not wait for quota, with when to look at them; in that order."""
+        """Those that do not wait for quota, with the time to examine them; in that order."""
         self._counted: dict[WorkloadKey, None] = {}
-        """Those whose Job has been observed, to be looked at when it has stood for a while."""
+        """Those whose Job has been observed, to be examined after a period without change."""
         self._running: OrderedDict[WorkloadKey, UnixMs] = OrderedDict()
-        """Those of them that do not wait for quota, with when to look at them; in that order."""
+        """Those of them that do not wait for quota, with the time to examine them; in that order."""
         self._due: dict[WorkloadKey, UnixMs] = {}
-        """Those that do, with when to say why."""
+        """Those that wait for quota, with the time to write the reason."""
         self._line: list[tuple[UnixMs, int, WorkloadKey]] = []
-        """A heap over `_due`; may hold times that no longer count."""
+        """A heap over `_due`; may contain obsolete times."""
         self._count = 0
         self._told: dict[WorkloadKey, _Told] = {}
         self._writes: dict[str, _Write] = {}
@@ -165,10 +166,10 @@ class WorkloadStatuses:
         self._busy: dict[WorkloadKey, bool] = {}
         """Workloads with a write under way, and whether another has to follow at once."""
         self._unreported: dict[WorkloadKey, _Write] = {}
-        """Writes that have succeeded and are told to the log with what becomes of the workload's finalizer."""
+        """Writes that have succeeded and are recorded in the log with the outcome for the workload's finalizer."""
         self._taken: dict[WorkloadKey, str] = {}
         """
-        Workloads of whose status others hold fields that are ours: the next write takes them.
+        Workloads in whose status other managers hold fields of ours: the next write takes them over.
 
         With the only resource version at which it may, "" for any.
         """
@@ -179,7 +180,7 @@ class WorkloadStatuses:
         self._to_retry: list[WorkloadKey] = []
 
     def on_event(self, event: Event) -> None:
-        """Note what may have changed a status."""
+        """Record events that may have changed a status."""
         if isinstance(event, _URGENT):
             if event.workload in self._busy:
                 self._busy[event.workload] = True
@@ -195,7 +196,7 @@ class WorkloadStatuses:
             self._conflicts.pop(event.workload, None)
             self._dirty[event.workload] = None
         elif isinstance(event, facts.JobObserved):
-            # A Job's counters give its Workload's reclaimable pods, and say whether the pods are ready.
+            # A Job's counters determine its Workload's reclaimable pods, and whether the pods are ready.
             workload = workload_of(self._state, event.job, event.spec.uid)
             if workload is not None:
                 self._counted[workload.key] = None
@@ -207,14 +208,14 @@ class WorkloadStatuses:
             self._note_variants(event.workload)
 
     def _is_waited_for(self, event: Event) -> bool:
-        """Whether an eviction has to be told at once: the owner, whom Headgate does not run, is to stop the work."""
+        """Whether an eviction has to be written at once: its owner, not run by Headgate, has to stop the work."""
         if not isinstance(event, queueing.WorkloadEvicted | decisions.WorkloadPreempted):
             return False
         workload = self._state.workloads.get(event.workload)
         return workload is not None and not is_run_here(workload)
 
     def _note_variants(self, key: WorkloadKey) -> None:
-        """The variants of a workload show whether its pods are ready, as it does."""
+        """The variants of a workload have the same PodsReady condition as the workload."""
         workload = self._state.workloads.get(key)
         if workload is not None and is_parent(workload) and self._state.configuration.wait_for_pods_ready is not None:
             self._news.update((each.key, None) for each in relatives(self._state, workload))
@@ -233,7 +234,7 @@ class WorkloadStatuses:
     def _on_written(self, write: _Write, completed: Completed, out: list[Event]) -> None:
         if is_success(completed):
             if QUARANTINED.encode() in completed.body:
-                # It is back from quarantine, or nobody would write its status.
+                # It was released from quarantine; otherwise its status would not be written.
                 self._removals.append(lifted(write.workload, write.uid))
             write = msgspec.structs.replace(write, version=version_in(completed.body))
             left = left_behind(write.status, completed.body)
@@ -266,7 +267,7 @@ class WorkloadStatuses:
             )
 
     def _read(self, write: _Write) -> None:
-        """Ask what the checks of a workload say, if it may be what an eviction has reset."""
+        """Read the checks of a workload, if they may be what an eviction has reset."""
         workload = self._state.workloads.get(write.workload)
         if workload is None or not workload.stale_checks:
             return
@@ -294,7 +295,7 @@ class WorkloadStatuses:
             self._taken[key] = str(version)
 
     def on_finalizer(self, key: WorkloadKey, out: list[Event]) -> None:
-        """The effect of a write behind which the workload's finalizer was removed: both are told in one event."""
+        """The effect of a write after which the workload's finalizer was removed: both are recorded in one event."""
         if key in self._unreported:
             out.append(self._applied(self._unreported.pop(key)))
 
@@ -309,7 +310,7 @@ class WorkloadStatuses:
         )
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
-        """Write what has to be written, as far as there is room for calls. Returns when to look again."""
+        """Write what is due, as far as the limit of calls permits. Returns when to check again."""
         for key in self._to_retry:
             self._conflicts[key] = self._conflicts.get(key, 0) + 1
             self._retry_at[key] = UnixMs(now_ms + backoff_ms(self._conflicts[key], key))
@@ -383,7 +384,7 @@ class WorkloadStatuses:
         return [max(self._line[0][0], self._budget.ready_at(now_ms))] if self._line else []
 
     def _is_told(self, workload: Workload, status: WorkloadStatus, now_ms: UnixMs) -> bool:
-        """Whether a workload's reason to wait was written so lately that its new words have to wait."""
+        """Whether a workload's reason to wait was written so recently that a new message has to wait."""
         told = self._told.get(workload.key)
         reason = _reason(status)
         if told is not None and told.reason == reason and now_ms < told.at_ms + REPEAT_MS:
@@ -411,7 +412,7 @@ class WorkloadStatuses:
             if waiting:
                 self._news[key] = None
             else:
-                # The write under way may be older than what it was to be looked at for.
+                # The write under way may be older than the change to be examined.
                 self._busy[key] = True
             return
         if key in self._retry_at or workload.observed_finished is not None:
@@ -423,7 +424,7 @@ class WorkloadStatuses:
         digest = status_digest(status)
         between = digest in workload.refused and workload.refused_code == INVALID and status.admission is not None
         if between:
-            # Perhaps the API server still has another reservation, which may only go, not change.
+            # The API server may still have another reservation, which may be removed but not changed.
             status = without_reservation(status)
             digest = status_digest(status)
         if digest in (applied, *workload.refused):
@@ -456,7 +457,7 @@ class WorkloadStatuses:
         )
 
     def _remove(self, write: _Write, fields: list[str]) -> None:
-        """Remove by name what others had written into a status and what is over now."""
+        """Remove by name the fields that others have written into a status and that no longer apply."""
         call_id = f"status/{write.workload}{_REMOVAL}"
         self._writes[call_id] = write
         self._removals.append(
@@ -477,5 +478,5 @@ _READ: Final = "/read"
 
 
 def _reason(status: WorkloadStatus) -> str:
-    """Why a workload waits, without the numbers."""
+    """The reason why a workload waits, without the numbers."""
     return ", ".join(f"{each.type}={each.status}/{each.reason}" for each in status.conditions)

@@ -1,6 +1,5 @@
 """
-The informer bridge's machine: what the API server shows becomes facts; Jobs that ask for a queue get a Workload.
+The informer bridge's machine: turns objects of the API server into facts, and creates Workloads for queued Jobs.
 
-Used by: the process `informer_bridge`, the simulated world.
-May import: core, events.
+Used by: the process `informer_bridge`, the simulated world. May import: core, events.
 """

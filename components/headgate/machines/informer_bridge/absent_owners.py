@@ -1,14 +1,14 @@
 """
-The bridge's questions after owners: is the Job of a Workload, that no watch has shown, really no more.
+The bridge's owner checks: whether the Job of a Workload, which no watch has shown, is really deleted.
 
-Each resource has a watch of its own, and one may run behind another; a log may be older than the cluster, and a Job
-may have ceased to name a queue. So a Job that is absent from the state proves nothing, and nobody finishes its Workload
-for that. When all that was shown of Jobs is in the log and one is still missing, the API server is asked for it: a
-single read is answered with what is, never from a cache. Not found, or another Job under the name, is the proof, and
-goes into the log (`workload.owner_gone`). A Job that is there is waited for; it is asked for again when its Workload
+Each resource has a separate watch, and one may lag behind another; a log may be older than the cluster, and a Job may
+no longer name a queue. So a Job that is absent from the state proves nothing, and its Workload is not finished for
+that. When all observed Jobs are in the log and one is still missing, the API server is queried for it: a single read
+returns the current object, never a cached one. Not found, or another Job under the name, is the proof, and is recorded
+in the log (`workload.owner_gone`). For a Job that exists the bridge waits; it is queried again when its Workload
 changes, when a Job of its name is deleted, and after each list of Jobs.
 
-Level-triggered on the state. What was answered is kept here until then, at most one entry a Workload.
+Level-triggered on the state. Answers are kept here until then, at most one entry per Workload.
 """
 
 from collections import OrderedDict
@@ -26,7 +26,7 @@ from headgate.events.ids import JobKey, Uid, WorkloadKey
 from headgate.events.registry import Event
 
 CALLS_MAX: Final = 64
-"""The most questions under way at a time."""
+"""The maximum number of concurrent queries."""
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -45,20 +45,20 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 class AbsentOwners:
-    """The Workloads whose Job is unknown. The bridge's machine hands on what concerns them."""
+    """The Workloads whose Job is unknown. The bridge's machine passes on what concerns them."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict.fromkeys(state.workloads)
         self._calls: dict[str, _Question] = {}
         self._known: dict[WorkloadKey, _Question] = {}
-        """Whose Jobs the API server has been asked for, and did not say that they are gone."""
+        """Workloads whose Jobs were queried, with an answer other than deleted."""
         self._again: dict[WorkloadKey, None] = {}
-        """Something has happened to them while they were being asked for."""
+        """Workloads that changed while their query was under way."""
         self.effects: list[Event] = []
 
     def on_event(self, event: Event) -> None:
-        """Note after what a Workload may have lost its Job."""
+        """Record events after which a Workload may have lost its Job."""
         match event:
             case facts.WorkloadObserved() | facts.WorkloadDeleted() | facts.OwnerGone():
                 self._known.pop(event.workload, None)
@@ -70,7 +70,7 @@ class AbsentOwners:
                 pass
 
     def on_deletion(self, job: JobKey) -> None:
-        """A Job of this name is no more: whoever waits for one of that name is asked for again."""
+        """A Job of this name was deleted: Workloads that wait for one of that name are checked again."""
         self._again |= {each.workload: None for each in self._calls.values() if each.job == job}
         for key, question in list(self._known.items()):
             if question.job == job:
@@ -78,12 +78,12 @@ class AbsentOwners:
                 self._dirty[key] = None
 
     def on_list(self) -> None:
-        """All Jobs were listed: what was answered before may be over."""
+        """All Jobs were listed: earlier answers may be outdated."""
         self._dirty.update(dict.fromkeys(self._known))
         self._known.clear()
 
     def settle(self, calls: list[Command]) -> None:
-        """Ask, as far as there is room for calls."""
+        """Send queries, as far as the limit of calls permits."""
         while self._dirty and len(self._calls) < CALLS_MAX:
             self._look_at(self._dirty.popitem(last=False)[0], calls)
 
@@ -106,11 +106,11 @@ class AbsentOwners:
         calls.append(Call(id=call_id, method="GET", path=path_of(job), lane=job))
 
     def on_completed(self, completed: Completed) -> None:
-        """A question was answered."""
+        """A query was answered."""
         question = self._calls.pop(completed.call_id, None)
         if question is None:
             return
-        # Not asked again for nothing; the proof is an event about this Workload, after which it is looked at anew.
+        # Not queried again without need; the proof is an event about this Workload, after which it is examined anew.
         self._known[question.workload] = question
         found = _uid_in(completed.body) if is_success(completed) else ""
         if completed.status == NOT_FOUND or (found and found != question.job_uid):

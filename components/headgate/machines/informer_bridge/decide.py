@@ -1,29 +1,28 @@
 """
-The informer bridge's machine: what the API server shows becomes facts, and Jobs that ask for a queue get a Workload.
+The informer bridge's machine: turns objects of the API server into facts, and creates Workloads for queued Jobs.
 
-Watch events arrive in bursts, and most of them say nothing new. So the newest object of each key waits, raw, in
-`_waiting` (one entry a key: its bound is the number of objects there are) until the machine is settled; then it is
-read, compared with the state, and what is news goes into one commit of at most FACTS_MAX facts, configuration first,
-then Workloads, then Jobs and pods. What an own effect has caused comes back as an object that the state describes
-already.
+Watch events arrive in bursts, and most of them contain no relevant change. So the newest object of each key waits, raw,
+in `_waiting` (one entry per key: its bound is the number of objects) until the machine is settled; then it is parsed,
+compared with the state, and the changes go into one commit of at most FACTS_MAX facts, configuration first, then
+Workloads, then Jobs and pods. The result of an own effect returns as an object that the state already describes.
 
-A list stands for a whole resource: whatever the state has and the list lacks is gone. When every resource was listed
+A list represents a whole resource: whatever the state has and the list lacks is deleted. When every resource was listed
 since the start, or its watch resumed, and all of it is in the log, `informers.synced` follows in the same commit as the
 last fact.
 
 The first event in a log is `cell.founded`, with what the process has found out about cell, cluster and stream; a log
 that lacks it gets it with the next commit.
 
-`informers.synced` also marks how far each resource has come (`headgate.machines.informer_bridge.marks`).
+`informers.synced` also marks the progress of each resource (`headgate.machines.informer_bridge.marks`).
 
-Effects. A Job with a queue and without Workload gets one (POST; the name follows from the Job's uid, so that a repeated
-POST is answered 409 and does no harm). It carries the Job's whole pod template, which the log does not have: the Job's
-JSON is kept from when it was shown until its Workload is made, and asked for where it was not shown since the start.
-A pending Workload follows its Job to another queue or priority class, and the slices of an elastic Job its size.
-Variants are made by `variant_maker`. All of this follows from the state and the objects shown, and is found again
+Effects. A Job with a queue and without a Workload gets one (POST; the name follows from the Job's uid, so that a
+repeated POST is answered 409 and does no harm). It carries the Job's whole pod template, which the log does not have:
+the Job's JSON is kept from its observation until its Workload is created, and read if it was not observed since the
+start. A pending Workload follows its Job to another queue or priority class, and the slices of an elastic Job its size.
+Variants are created by `variant_maker`. All of this follows from the state and the observed objects, and is found again
 after a crash.
 
-Objects that cannot be read are kept in `problems` for the process to log; they count as absent.
+Objects that cannot be parsed are kept in `problems` for the process to log; they count as absent.
 """
 
 from collections import OrderedDict, deque
@@ -90,29 +89,29 @@ from headgate.machines.informer_bridge.marks import Marks
 from headgate.machines.informer_bridge.variant_maker import VariantMaker
 
 FACTS_MAX: Final = 2000
-"""The most facts of one commit. The rest follows in the next."""
+"""The maximum number of facts in one commit. The rest follows in the next."""
 
 CALLS_MAX: Final = 256
-"""The most calls under way at a time."""
+"""The maximum number of concurrent calls."""
 
 PROBLEMS_MAX: Final = 1000
-"""The most unreadable objects that are kept for the process to log; beyond it the oldest are dropped."""
+"""The maximum number of unreadable objects that are kept for the process to log; beyond it the oldest are dropped."""
 
 _JOBS: Final = tuple(kind.resource for kind in job_kinds.JOB_KINDS)
 """The resources that hold jobs."""
 
 _TO_COMPOSE: Final = ("namespaces", "workloadpriorityclasses", "priorityclasses", *_JOBS, "workloads")
-"""What has to be known before a Workload can be made of a Job."""
+"""The resources that must be known before a Workload can be made from a Job."""
 
 _ARRIVING: Final = frozenset({*_JOBS, "workloads"})
-"""What queues, in the order in which it arrives where creation times are equal."""
+"""Resources that are queued in the order of arrival where creation times are equal."""
 
 _GONE: Final = b""
 _COMPOSE_ERROR: Final = "ErrWorkloadCompose"
 
 
 class _Creation(msgspec.Struct, frozen=True):
-    """A POST under way: of which Job, which Workload."""
+    """A POST under way: its Job and its Workload."""
 
     job: JobKey
     job_uid: Uid
@@ -121,18 +120,18 @@ class _Creation(msgspec.Struct, frozen=True):
 
 class InformerBridge:
     """
-    The machine of the informer bridge. See the module's text.
+    The machine of the informer bridge. See the module's docstring.
 
-    `problems` are the unreadable objects since it was last emptied; `synced` says whether everything was listed and
+    `problems` are the unreadable objects since it was last emptied; `synced` is set when everything was listed and
     appended since the start.
 
-    `founding` is appended first where the log says of no cell that it is its own.
+    `founding` is appended first where the log does not name its cell yet.
 
     A `configuration` that differs from the log's is appended first. Without one the file in the log counts: a restart
-    without the file changes nothing, and a version with other defaults appends what is in effect now. `unread` says why
-    this version cannot read that file; the configuration in the log stays then. A log that has no file keeps its
-    configuration; a file that holds no more than apiVersion and kind gives it Kueue's defaults. A log in which nothing
-    was ever observed gets `new_log`.
+    without the file changes nothing, and a version with other defaults appends the configuration in effect. `unread` is
+    the reason why this version cannot read that file; the configuration in the log stays then. A log without a file
+    keeps its configuration; a file that contains only apiVersion and kind gives it Kueue's defaults. A log in which
+    nothing was ever observed gets `new_log`.
     """
 
     def __init__(
@@ -161,7 +160,7 @@ class InformerBridge:
         self._unswept: dict[str, None] = {}
         self._marks = Marks(state, lambda resource: bool(self._waiting[resource]))
         self._raw: dict[JobKey, bytes] = {}
-        """The JSON of Jobs that have no Workload yet, as they were last shown. At most one a Job."""
+        """The JSON of Jobs that have no Workload yet, as last observed. At most one per Job."""
         self._effects: list[Event] = []
         self._jobs: OrderedDict[JobKey, None] = OrderedDict.fromkeys(state.jobs)
         self._creating: dict[str, _Creation] = {}
@@ -171,9 +170,9 @@ class InformerBridge:
         self._variants = VariantMaker(state)
         self._absent_owners = AbsentOwners(state)
         self._shown: dict[str, None] = {}
-        """The resources of which all that was there when they were first followed in this term is in the log."""
+        """The resources whose objects at the start of this term are all in the log."""
         self._reading: dict[str, _Creation] = {}
-        """GETs of Jobs under way, for the Workload that is to be made."""
+        """GETs of Jobs under way, for the Workload that is to be created."""
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """The commands that follow from a stimulus."""
@@ -202,10 +201,10 @@ class InformerBridge:
             case Settled():
                 return self._settle(stimulus.now_ms)
 
-    # --- what the API server shows ---------------------------------------------------------------------------------
+    # --- from the API server ---------------------------------------------------------------------------------------
 
     def _on_listed(self, listed: Listed) -> None:
-        """The list replaces whatever of its resource was waiting: the watch that led to it is older."""
+        """The list replaces whatever of its resource was waiting: the watch before it is older."""
         waiting: OrderedDict[str, bytes] = OrderedDict()
         for raw in _by_version(listed) if listed.resource in _ARRIVING else listed.objects:
             key = self._key_of(listed.resource, raw)
@@ -219,7 +218,7 @@ class InformerBridge:
             self._look_at(self.state.jobs)
             self._absent_owners.on_list()
         if listed.resource == "workloads":
-            # A Workload that was made and deleted before we saw it never shows: its Job may need a new one.
+            # A Workload that was created and deleted before it was observed never shows: its Job may need a new one.
             self._created.clear()
             self._look_at(self.state.jobs)
 
@@ -234,7 +233,7 @@ class InformerBridge:
         key = self._key_of(changed.resource, changed.object)
         if key is None:
             return
-        # What changes once more keeps its place: who was shown first is told first.
+        # An object that changes again keeps its place: facts are appended in the order of first observation.
         self._waiting[changed.resource][key] = _GONE if changed.kind == "DELETED" else changed.object
         if job_kinds.of_resource(changed.resource) is not None and changed.kind == "DELETED":
             self._absent_owners.on_deletion(JobKey(key))
@@ -257,14 +256,14 @@ class InformerBridge:
         self._sweep()
         calls: list[Command] = []
         if self.state.synced and self._has_shown(*_TO_COMPOSE):
-            # Before, a Workload may exist of which the state does not know, or a class of a priority.
+            # Before that, a Workload or a priority class may exist that is not in the state.
             self._create_workloads(calls)
             self._variants.settle(calls)
         events: list[Event] = []
         if self.founding is not None and self.state.identity is None:
             events.append(self.founding)
         if self._configuration is not None and self._is_news(self._configuration):
-            # Before anything that is decided by it.
+            # Before all decisions that depend on it.
             events.append(self._configuration)
         effects_now = self._effects[: FACTS_MAX - len(events)]
         del self._effects[: len(effects_now)]
@@ -272,7 +271,7 @@ class InformerBridge:
         known = len(events)
         self._take_facts(events)
         if self._has_shown(*_JOBS) and len(events) == known:
-            # All that was shown of Jobs is in the state; otherwise it will be when these facts are.
+            # All observed Jobs are in the state; otherwise they will be when these facts are folded.
             self._absent_owners.settle(calls)
         resources: tuple[str, ...] = ()
         if not self.synced and self._all_is_appended():
@@ -290,7 +289,7 @@ class InformerBridge:
         return [Append(events=tuple(events), decided_at=self.state.position), *calls]
 
     def _note_shown(self) -> None:
-        """Only when a decision is asked for does the state hold all that we have appended."""
+        """Only when a decision is requested does the state contain everything that was appended."""
         for resource in self._followed:
             if not self._waiting[resource] and resource not in self._unswept:
                 self._shown[resource] = None
@@ -299,7 +298,7 @@ class InformerBridge:
         return all(resource in self._shown for resource in resources)
 
     def _is_news(self, observed: facts.ConfigurationObserved) -> bool:
-        """Whether the log has another configuration, and has not found before that it cannot be folded."""
+        """Whether the log has another configuration, and has not recorded before that it cannot be folded."""
         state = self.state
         if (observed.configuration, observed.document) == (state.configuration, state.configuration_document):
             return False
@@ -310,8 +309,8 @@ class InformerBridge:
         """
         Find what a list lacks.
 
-        Only now does the state hold all that we have appended, and nothing of the list, or of what came after it, has
-        been taken yet.
+        Only now does the state contain everything that was appended, and nothing of the list, or of what came after it,
+        has been taken yet.
         """
         for resource in self._unswept:
             waiting = self._waiting[resource]
@@ -322,7 +321,7 @@ class InformerBridge:
         self._unswept.clear()
 
     def _take_facts(self, events: list[Event]) -> None:
-        """Move news from what waits into a commit, until it is full. Effects before us count towards its bound."""
+        """Move changes from the waiting objects into a commit, until it is full. Earlier effects count as well."""
         for resource in RESOURCES:
             waiting = self._waiting[resource]
             while waiting and len(events) < FACTS_MAX:
@@ -335,7 +334,7 @@ class InformerBridge:
                 return
 
     def _numbered(self, fact: facts.Fact, place: int) -> facts.Fact:
-        """A fact about a Job or a Workload that appears says at which place of its commit it does."""
+        """A fact about a Job or a Workload that appears contains its place in the commit."""
         match fact:
             case facts.JobObserved():
                 job = self.state.jobs.get(fact.job)
@@ -366,7 +365,7 @@ class InformerBridge:
 
     def _is_left_alone(self, resource: str, key: str, raw: bytes) -> bool:
         """
-        Whether an object is in quarantine because it cannot be read. It is released when its annotation asks for it.
+        Whether an object is in quarantine because it is unreadable. It is released when its annotation requests it.
 
         The resource is listed then.
         """
@@ -383,7 +382,7 @@ class InformerBridge:
         return ours and raw != _GONE
 
     def _keep(self, fact: facts.JobObserved, raw: bytes) -> None:
-        """Keep the JSON of a Job as long as a Workload may have to be made of it."""
+        """Keep the JSON of a Job as long as a Workload may have to be created from it."""
         has_workload = owners.workload_of(self.state, fact.job, fact.spec.uid) is not None
         if fact.spec.finished is None and (fact.spec.elastic or not has_workload):
             self._raw[fact.job] = raw
@@ -391,10 +390,10 @@ class InformerBridge:
             self._raw.pop(fact.job, None)
 
     def _all_is_appended(self) -> bool:
-        """Whether everything that was shown is in this commit or in the log."""
+        """Whether everything that was observed is in this commit or in the log."""
         return len(self._followed) == len(RESOURCES) and not any(self._waiting.values())
 
-    # --- what the log says -----------------------------------------------------------------------------------------
+    # --- from the log ----------------------------------------------------------------------------------------------
 
     def _on_event(self, event: Event) -> None:
         self._variants.on_event(event)
@@ -434,7 +433,7 @@ class InformerBridge:
                 pass
 
     def _job_of(self, key: WorkloadKey) -> tuple[JobKey, ...]:
-        """The job that a Workload was made for, if the state has both."""
+        """The job that a Workload was created for, if the state has both."""
         workload = self.state.workloads.get(key)
         job = owners.job_key(workload) if workload is not None else None
         return (job,) if job is not None and job in self.state.jobs else ()
@@ -461,7 +460,7 @@ class InformerBridge:
         return len(self._creating) + len(self._reading) + len(self._updating) >= CALLS_MAX
 
     def _create(self, key: JobKey, calls: list[Command]) -> None:
-        """Make a Job's Workload if it needs one."""
+        """Create a Job's Workload if it needs one."""
         record = self.state.jobs.get(key)
         if record is None or not self._needs_workload(key, record):
             return
@@ -483,7 +482,7 @@ class InformerBridge:
         calls.append(Call(id=call_id, method="POST", path=path, body=body, lane=key))
 
     def _whole(self, key: JobKey, record: JobRecord) -> tuple[Job | None, bytes]:
-        """A Job as the API server has shown it, read and as JSON; None when that is not at hand."""
+        """A Job as last observed, parsed and as JSON; None when it is not available."""
         resource = job_kinds.kind_of(key).resource
         raw = self._raw.get(key) or self._waiting[resource].get(key, _GONE)
         if raw == _GONE:
@@ -506,7 +505,7 @@ class InformerBridge:
         calls.append(Call(id=call_id, method="GET", path=job_kinds.path_of(creation.job), lane=creation.job))
 
     def _on_job_read(self, creation: _Creation, completed: Completed) -> None:
-        """What a watch has shown meanwhile counts. A Job that is gone or another one is told by its watch."""
+        """An observation by the watch meanwhile takes precedence. The watch reports a deleted or replaced Job."""
         record = self.state.jobs.get(creation.job)
         if record is None or record.job.uid != creation.job_uid or completed.status == NOT_FOUND:
             return
@@ -525,7 +524,7 @@ class InformerBridge:
         """
         Let a Workload follow its Job.
 
-        What was asked for once is not asked for again until either of the two has changed.
+        A call is not repeated until either of the two has changed.
         """
         record = self.state.jobs.get(key)
         if record is not None and is_sliced(self.state, record.job):
@@ -584,7 +583,7 @@ class InformerBridge:
         if _creation_id(key, uid) in self._creating:
             return False
         if record.workload and (not self.synced or record.workload in self._waiting["workloads"]):
-            # It was made before, and may be among what has not been read yet.
+            # It was created before, and may be among the objects that are not parsed yet.
             return False
         return not record.refused or _COMPOSE_ERROR in record.refused
 
@@ -595,7 +594,7 @@ class InformerBridge:
         return wanted_slice(self.state, key, job).replace
 
     def _is_managed(self, namespace: str) -> bool:
-        """Whether Jobs of a namespace get Workloads. One that was not seen yet is looked at again when it is."""
+        """Whether Jobs of a namespace get Workloads. When an unknown namespace appears, its Jobs are examined again."""
         selector = self.state.configuration.managed_jobs_namespace_selector
         record = self.state.namespaces.get(namespace)
         return selector is None or (record is not None and matches_labels(selector, record.labels))
@@ -613,7 +612,7 @@ class InformerBridge:
         if creation is not None:
             self._on_created(creation, completed)
         if completed.call_id in self._updating:
-            # Done or refused, the Workload and the Job show what there is to do next.
+            # Done or refused, the Workload and the Job show the next step.
             del self._updating[completed.call_id]
         reading = self._reading.pop(completed.call_id, None)
         if reading is not None:
@@ -628,7 +627,7 @@ class InformerBridge:
         if is_success(completed) or completed.status == CONFLICT:
             seen = self.state.workloads.get(creation.workload)
             if seen is None or seen.owner is None or seen.owner.uid != creation.job_uid:
-                # Until it shows. A watch may well be faster than the answer to the POST.
+                # Until it is observed. A watch may be faster than the answer to the POST.
                 self._created[creation.job_uid] = None
             self._effects.append(
                 effects.WorkloadCreated(workload=creation.workload, job=creation.job, job_uid=creation.job_uid)
@@ -639,7 +638,7 @@ class InformerBridge:
 
 
 def _by_version(listed: Listed) -> list[bytes]:
-    """What was listed by name, in the order of the objects' last changes: nothing else tells who came first."""
+    """The names in a list, in the order of the objects' last changes: nothing else shows the order of arrival."""
     return sorted(listed.objects, key=version_of)
 
 

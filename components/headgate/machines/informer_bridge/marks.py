@@ -1,19 +1,19 @@
 """
-Marks: how far each resource's watch has come, and when the log is to say so.
+Marks: the progress of each resource's watch, and when it is recorded in the log.
 
-`informers.synced` says up to which version of each resource everything that matters is in the log, so that the watches
+`informers.synced` records up to which version of each resource everything relevant is in the log, so that the watches
 of the next term resume from there and nothing is listed. While objects change, a mark follows every MARK_MS, as the
-last event of a commit of facts or, where no change was news, alone; while only bookmarks come, every MARK_IDLE_MS;
-while nothing comes, none.
+last event of a commit of facts or, if no change was relevant, alone; while only bookmarks arrive, every MARK_IDLE_MS;
+while nothing arrives, none.
 
-A mark never runs ahead of its facts: a resource of which something still waits is left out. After a list it does not
-wait for its time, and where a list shows that the server has gone back behind the mark, the mark is taken back with the
-first facts of that list. Versions of one cluster never become marks of another.
+A mark is never ahead of its facts: a resource with waiting objects is left out. After a list it does not wait for its
+time, and where a list shows that the server is at a version behind the mark, the mark is reset with the first facts of
+that list. Versions of one cluster never become marks of another.
 
-With the marks goes an anchor: the last change that was shown, if it is younger than every list. By it the next term
+The marks come with an anchor: the last observed change, if it is younger than every list. By it the next term
 recognises the history that the marks belong to; without one it lists.
 
-Owned by the bridge's machine, and as pure as that.
+Owned by the bridge's machine, and equally pure.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,9 +35,9 @@ MARK_IDLE_MS: Final = 240_000
 
 class Marks:
     """
-    The versions that were shown, held against those that the log has. See the module's text.
+    The observed versions, compared with those in the log. See the module's docstring.
 
-    `waits` says whether something of a resource was shown that is in no commit yet.
+    `waits` returns whether an object of a resource was observed that is in no commit yet.
     """
 
     def __init__(self, state: State, waits: Callable[[str], bool]) -> None:
@@ -46,7 +46,7 @@ class Marks:
         self._reached: dict[str, str] = {}
         self._relisted: dict[str, None] = {}
         self._cluster_id = ""
-        # What was proven before the term could resume; a list begins anew.
+        # Verified before the term could resume; a list starts over.
         self._anchor = state.anchor
         self._last_change: tuple[str, str, str, bytes] | None = None
         self._listed_at = 0
@@ -54,17 +54,17 @@ class Marks:
         self._marked_ms = UnixMs(0)
         self._wake_at_ms: UnixMs | None = None
 
-    # --- what is shown ---------------------------------------------------------------------------------------------
+    # --- observations ----------------------------------------------------------------------------------------------
 
     def meet_cluster(self, cluster_id: str) -> None:
-        """The cluster says which it is. What another one has shown has to be listed again before it is marked."""
+        """The identity of the cluster is known. Objects of another one are listed again before they are marked."""
         if self._cluster_id not in {"", cluster_id}:
             self._reached.clear()
             self._anchor, self._last_change = "", None
         self._cluster_id = cluster_id
 
     def listed(self, resource: str, version: str) -> None:
-        """All of a resource was shown as it is at this version."""
+        """All of a resource was listed at this version."""
         self._anchor, self._last_change = "", None
         self._listed_at = max(self._listed_at, int(version)) if version.isdecimal() else self._listed_at
         self._reached[resource] = version
@@ -76,22 +76,22 @@ class Marks:
         self._reached[resource] = version
 
     def changed(self, resource: str, version: str, kind: str, raw: bytes) -> None:
-        """An object was shown that has become what it is with this version."""
+        """An object was observed with this version."""
         self._has_changed = True
-        # The digest is made when it is needed: once for a mark, not for each change.
+        # The digest is computed when it is needed: once per mark, not for each change.
         if version.isdecimal() and int(version) > self._listed_at:
             self._last_change = (resource, version, kind, raw)
         self.reached(resource, version)
 
     def reached(self, resource: str, version: str) -> None:
-        """All up to this version was shown. Says nothing of a resource that was neither listed nor resumed before."""
+        """Everything up to this version was observed. Ignored for a resource neither listed nor resumed before."""
         if version and resource in self._reached:
             self._reached[resource] = version
 
-    # --- what the log is to say ------------------------------------------------------------------------------------
+    # --- for the log -----------------------------------------------------------------------------------------------
 
     def rewound(self) -> list[str]:
-        """The resources that a list has shown at a version behind their mark. Ask before the list's facts are taken."""
+        """The resources that were listed at a version behind their mark. Call it before the list's facts are taken."""
         marks = self._state.resource_versions
         return [
             resource
@@ -103,10 +103,10 @@ class Marks:
         self, now_ms: UnixMs, *, is_synced: bool, resources: tuple[str, ...] = (), rewound: Sequence[str] = ()
     ) -> InformersSynced | None:
         """
-        What belongs at the end of the commit that is being made, if it is time for that.
+        The event that belongs at the end of the current commit, if a mark is due.
 
         Nothing is marked before the term `is_synced`; its first mark names all `resources`. The marks of the `rewound`
-        are taken back where there is nothing better.
+        are reset where there is no better one.
         """
         moved = self._moved() if is_synced else {}
         self._relisted = {each: None for each in self._relisted if each in moved or self._waits(each)}
@@ -131,7 +131,7 @@ class Marks:
         )
 
     def _lacks_anchor(self) -> bool:
-        """Whether the marks in the log are worth nothing for want of an anchor, and there is one to be had."""
+        """Whether the marks in the log are useless for lack of an anchor, and one is available."""
         return not self._state.anchor and self._last_change is not None
 
     def _newest_anchor(self) -> str:
@@ -141,7 +141,7 @@ class Marks:
         return self._anchor
 
     def wake(self, now_ms: UnixMs) -> list[Command]:
-        """Ask for a time to mark what is not marked yet; where no mark was made, for that is not folded yet."""
+        """Request a time to mark what is not marked yet; only if no mark was made, because that is not folded yet."""
         if self._wake_at_ms is not None and now_ms >= self._wake_at_ms:
             self._wake_at_ms = None
         due_ms = self._due_ms()
@@ -151,7 +151,7 @@ class Marks:
         return [WakeAt(due_ms)]
 
     def _moved(self) -> dict[str, str]:
-        """The resources that have come further than their marks, as far as all that they have shown is appended."""
+        """The resources that are ahead of their marks, as far as all their observed objects are appended."""
         is_valid = self._is_same_cluster() and self._state.reading == READING
         marks = self._state.resource_versions if is_valid else {}
         return {
@@ -168,5 +168,5 @@ class Marks:
 
 
 def _is_at_least(version: str, mark: str) -> bool:
-    """Whether a version is certainly not older than a mark; versions that are no numbers do not compare."""
+    """Whether a version is certainly not older than a mark; versions that are not numeric do not compare."""
     return version == mark or (version.isdecimal() and mark.isdecimal() and int(version) > int(mark))

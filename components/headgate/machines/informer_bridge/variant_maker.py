@@ -1,13 +1,12 @@
 """
-The bridge's work for families: parents are marked, variants are made, deleted, switched on and off.
+The bridge's work for families: marks parents; creates, deletes, activates and deactivates variants.
 
 A workload of a ClusterQueue that tries every flavor at once (`headgate.core.workload.concurrent_admission`) is marked
-as a parent with a label. It gets a variant per flavor: a copy of it that may use that flavor only, owned by it. What
-the log keeps of a workload is trimmed, so the copy is made of the parent as the API server has it (one GET a family).
+as a parent with a label. It gets a variant per flavor: a copy of it that may use that flavor only, owned by it. The log
+stores a trimmed workload, so the copy is made from the parent in the API server (one GET per family).
 
-Level-triggered on the state: a workload is looked at when something happens to its family or its ClusterQueue. Names
-follow from the parent, so that a repeated POST is answered 409 and does no harm. What was asked for is not asked for
-again until the family has changed.
+Level-triggered on the state: a workload is examined when its family or its ClusterQueue changes. Names follow from the
+parent, so that a repeated POST is answered 409 and does no harm. A call is not repeated until the family has changed.
 """
 
 from collections import OrderedDict
@@ -29,7 +28,7 @@ from headgate.events.ids import Uid, WorkloadKey, split_key
 from headgate.events.registry import Event
 
 CALLS_MAX: Final = 256
-"""The most calls about families under way at a time."""
+"""The maximum number of concurrent calls about families."""
 
 Json = dict[str, Any]
 
@@ -94,7 +93,7 @@ def _changed(
 
 
 def _uid_in(body: bytes) -> Uid:
-    """The uid of an object that was made; "" when the answer does not show it."""
+    """The uid of an object that was created; "" when the answer does not contain it."""
     try:
         return Uid(msgspec.json.decode(body, type=_RawWorkload).metadata.uid)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -102,26 +101,26 @@ def _uid_in(body: bytes) -> Uid:
 
 
 class VariantMaker:
-    """The families to look at, and the calls about them. The bridge's machine hands on what concerns them."""
+    """The families to examine, and the calls about them. The bridge's machine passes on what concerns them."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict.fromkeys(state.workloads)
         self._calls: dict[str, WorkloadKey] = {}
         self._raw: dict[WorkloadKey, bytes] = {}
-        """Parents as the API server has shown them, until their variants are asked for. One a family at most."""
+        """Parents as read from the API server, until their variants are created. At most one per family."""
         self._asked: dict[WorkloadKey, dict[str, Call]] = {}
-        """By parent: what was asked for since its family was seen to change."""
+        """By parent: the calls since its family last changed."""
         self._parent_of: dict[WorkloadKey, WorkloadKey] = {}
-        """By variant: what a deletion no longer tells."""
+        """By variant: data that its deletion event does not contain."""
         self._changing: dict[str, effects.VariantChanged] = {}
-        """What the log is told when a call succeeds."""
+        """The events to append when a call succeeds."""
         self.effects: list[Event] = []
         for key, workload in state.workloads.items():
             self._remember(key, workload)
 
     def on_event(self, event: Event) -> None:
-        """Note the families that an event concerns."""
+        """Record the families that an event concerns."""
         match event:
             case facts.ClusterQueueObserved() | facts.LocalQueueObserved() | facts.ConfigurationObserved():
                 self._look_at(self._state.workloads)
@@ -152,7 +151,7 @@ class VariantMaker:
             self._dirty[key] = None
 
     def settle(self, calls: list[Command]) -> None:
-        """The calls that are due. What became of them before is in `effects`, which the caller takes."""
+        """The calls that are due. The outcomes of earlier ones are in `effects`, which the caller takes."""
         if not enabled(self._state.configuration, gates.CONCURRENT_ADMISSION):
             self._dirty.clear()
         while self._dirty and len(self._calls) < CALLS_MAX:

@@ -1,22 +1,23 @@
 """
 The ungater's machine: a Job runs exactly while its workload is admitted.
 
-Level-triggered on the state, four rules a Job:
+Level-triggered on the state, four rules per Job:
 
 - Its workload is admitted and it is suspended: resume it, with the node selectors and tolerations of its flavors.
-- It is not suspended, or was resumed by us, and no workload of its is admitted: suspend it.
-- An elastic Job whose slice is not admitted may go on: its pods wait behind a gate (`pod_gates`).
-- It has stopped and still carries what an admission has put into it: restore what the user gave. This leaves no event;
-  the Job that comes back through the watch shows it.
+- It is not suspended, or was resumed by us, and none of its workloads is admitted: suspend it.
+- An elastic Job whose slice is not admitted may continue: its pods wait behind a gate (`pod_gates`).
+- It has stopped and still carries what an admission has injected: restore the user's template. This leaves no event;
+  the Job that returns through the watch shows it.
 
-The API server opens a Job's template only while it is suspended and has no start time. A Job that has run before still
-has one, so restoring resets it first, and a start that is refused is tried once more after a reset (as Kueue does).
+The API server allows changes of a Job's template only while it is suspended and has no start time. A Job that has run
+before still has one, so restoring resets it first, and a refused start is tried once more after a reset (as Kueue
+does).
 
-Nothing is stopped before the state is synced, nor because a Job has no workload: it may not have been seen yet. The
-informer bridge makes one for a Job that has none, and for want of its admission the Job is stopped; at once only where
-the API server has refused to make one. One action a
-Job is under way at a time, and it stays so until its effect is folded. An action that is refused is recorded, and tried
-again when the Job has changed; a conflict is tried again later by itself.
+Nothing is stopped before the state is synced, nor because a Job has no workload: it may not be observed yet. The
+informer bridge creates one for a Job that has none, and the Job is stopped because that one is not admitted; at once
+only where the API server has refused to create one. One action per Job is under way at a time, until its effect is
+folded. An action that is refused is recorded, and tried again when the Job has changed; after a conflict it is repeated
+later without a change.
 """
 
 from typing import Final, Literal
@@ -56,13 +57,13 @@ from headgate.events.registry import Event
 from headgate.machines.ungater.pod_gates import PodGates
 
 EVENTS_MAX: Final = 2000
-"""The most events of one commit. The rest follows in the next."""
+"""The maximum number of events in one commit. The rest follows in the next."""
 
 ACTIONS_MAX: Final = 256
-"""The most Jobs that something is being done to at a time."""
+"""The maximum number of Jobs with an action under way."""
 
 _UNINJECTABLE: Final = "InvalidPodSetsInfo"
-"""The reason of a start that was refused by ourselves: it is tried again when a flavor appears."""
+"""The reason of a start that Headgate itself refused: it is tried again when a flavor appears."""
 
 _WorkloadEvent = (
     facts.WorkloadObserved
@@ -84,7 +85,7 @@ _Step = Literal["patch", "reset", "patch again"]
 
 
 class _Action(msgspec.Struct, frozen=True):
-    """What is being done to a Job, for which workload, and how far it has come."""
+    """An action on a Job, for which workload, and its progress."""
 
     kind: _Kind
     job: JobKey
@@ -97,7 +98,7 @@ class _Action(msgspec.Struct, frozen=True):
 
 
 class Ungater:
-    """The machine of the ungater. See the module's text."""
+    """The machine of the ungater. See the module's docstring."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -127,7 +128,7 @@ class Ungater:
             case Listed() | Changed() | Resumed() | Progressed():
                 return []
 
-    # --- what the log says -----------------------------------------------------------------------------------------
+    # --- from the log ----------------------------------------------------------------------------------------------
 
     def _on_event(self, event: Event) -> None:
         self._pod_gates.on_event(event)
@@ -146,7 +147,8 @@ class Ungater:
                 self._queue.add(event.job)
                 self._queue.done(event.job)
                 if isinstance(event, effects.JobStopped):
-                    # The Job in the state is the one from before: not to be stopped again until it shows.
+                    # The Job in the state is the earlier version: it is not stopped again until the new one is
+                    # observed.
                     self._stopped[event.job] = None
             case facts.InformersSynced():
                 if not self._synced:
@@ -201,7 +203,7 @@ class Ungater:
         if job.finished is not None or job.deleting:
             return
         if is_aside(self.state, "Job", key, Producer.UNGATER) or has_workload_aside(self.state, job.uid):
-            # What runs runs on, and what does not stays as it is.
+            # Running Jobs continue, and suspended Jobs stay suspended.
             return
         workload = owners.workload_of(self.state, key, job.uid)
         if workload is None:
@@ -231,7 +233,7 @@ class Ungater:
             self._act(_action("restore", key, job, workload, body), calls, first="reset")
 
     def _waits_gated(self, job: Job, workload: Workload) -> bool:
-        """An elastic Job that runs need not stop for a slice that is not admitted: its pods wait behind their gate."""
+        """A running elastic Job need not stop for a slice that is not admitted: its pods wait behind their gate."""
         return not job.suspended and is_elastic(self.state.configuration, workload.annotations)
 
     def _start(self, key: JobKey, record: JobRecord, workload: Workload, calls: list[Command]) -> None:
@@ -284,7 +286,7 @@ class Ungater:
         if action is None:
             return
         if action.step == "reset":
-            # Whatever became of it, the patch that follows shows whether the template is open.
+            # Whatever its outcome, the patch that follows shows whether the template can be changed.
             self._act(action, self._next_calls, first="patch again")
         elif action.kind == "start" and action.step == "patch" and completed.status == INVALID:
             self._act(action, self._next_calls, first="reset")

@@ -1,12 +1,12 @@
 """
-The ungater's second task: pods of elastic Jobs lose their scheduling gate, as many as their slice is admitted for.
+The ungater's second task: removes the scheduling gate from as many pods of an elastic Job as its slice is admitted for.
 
-A Job that is scaled up makes its new pods at once; they carry the gate `kueue.x-k8s.io/elastic-job` and wait behind it
-until the slice that they belong to is admitted. How many may run is the pod count of the Job's admitted slice, less
-those that have no gate any more; the lowest names go first, as in Kueue.
+A Job that is scaled up creates its new pods at once; they carry the gate `kueue.x-k8s.io/elastic-job` and wait behind
+it until the slice that they belong to is admitted. The number that may run is the pod count of the Job's admitted
+slice, minus the pods without a gate; the lowest names come first, as in Kueue.
 
-Level-triggered on the state: a pod whose gate was removed shows it through the watch, and until then its call, or the
-answer to it, is kept here. A pod that could not be patched is tried again later; one that is gone is forgotten.
+Level-triggered on the state: the watch shows when a pod's gate is removed; until then its call, or the answer to it, is
+kept here. A pod that could not be patched is tried again later; a deleted one is forgotten.
 """
 
 from collections.abc import Mapping
@@ -30,19 +30,19 @@ from headgate.events.objects import OwnerReference
 from headgate.events.registry import Event
 
 CALLS_MAX: Final = 256
-"""The most pods that are being patched at a time."""
+"""The maximum number of concurrent pod patches."""
 
 
 class PodGates:
-    """The pods of elastic Jobs. The ungater's machine hands on what concerns them."""
+    """The pods of elastic Jobs. The ungater's machine passes on what concerns them."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._pods: dict[str, dict[PodKey, None]] = {}
-        """Uid of an elastic Job -> its pods. Bounded by the pods there are."""
+        """Uid of an elastic Job -> its pods. Bounded by the number of pods."""
         self._owner_of: dict[PodKey, str] = {}
         self._jobs: WorkQueue[str] = WorkQueue(CALLS_MAX)
-        """Jobs of whose pods some may run, by uid."""
+        """Jobs with pods that may run, by uid."""
         self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX)
         """Pods that are being patched, and those that are to be tried again."""
         self._calls: dict[str, PodKey] = {}
@@ -52,10 +52,10 @@ class PodGates:
             with about("Pod", key):
                 self._see(key)
 
-    # --- what the log says -----------------------------------------------------------------------------------------
+    # --- from the log ----------------------------------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        """Note what may let a pod run."""
+        """Record events after which a pod may run."""
         match event:
             case facts.PodObserved() | facts.PodDeleted():
                 self._see(event.pod)
@@ -63,7 +63,7 @@ class PodGates:
                 pass
 
     def look_at(self, job_uid: str) -> None:
-        """Something has happened to a Job or its workloads."""
+        """A Job or its workloads have changed."""
         if job_uid in self._pods:
             self._jobs.add(job_uid)
 
@@ -107,7 +107,7 @@ class PodGates:
         return self._queue.next_at(now_ms)
 
     def _ungate(self, job_uid: str, calls: list[Command]) -> None:
-        """Remove the gates of as many of a Job's pods as may run besides those that run already."""
+        """Remove the gates of as many of a Job's pods as may run in addition to those that run already."""
         pods = {key: self._state.pods[key] for key in sorted(self._pods.get(job_uid, {}))}
         room = self._granted(job_uid, pods) - sum(
             not is_gated(record) or self._queue.is_in_flight(key) or key in self._ungated
@@ -150,7 +150,7 @@ class PodGates:
         )
 
     def on_completed(self, completed: Completed) -> None:
-        """A call has ended. What was not done is tried again, later each time."""
+        """A call has ended. After a failure it is repeated with backoff."""
         key = self._calls.pop(completed.call_id, None)
         if key is None:
             return
