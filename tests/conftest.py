@@ -9,16 +9,16 @@ from hypothesis import HealthCheck, settings
 from headgate.testing.control_plane import NoAssetsError
 
 SAMPLE = 5
-"""One seed of so many is enough where a test asks for a sample."""
+"""One seed of so many is enough where a test needs a sample."""
 
-# How long an example takes says something of the machine, and nothing of the code.
+# The duration of an example depends on the machine, not on the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """
-    What a run of the tests may be told.
+    The options of a test run.
 
     `--seeds` and `--first-seed` are of the whole-system simulations, `--fuzz...` of the fuzzer's runs, `--defect-jobs`
     of those with a planted defect, `--chaos-...` of the tests that kill processes.
@@ -63,7 +63,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     With `--dist loadfile`, one of several workers runs all that share a control plane, and starts it.
 
     In `tests/kube` those are the tests of a file, elsewhere those of a folder. xdist's own groups do not work here: it
-    writes them into node ids, which pytest 9 no longer lets it change, and says nothing of it.
+    writes them into node ids, which pytest 9 no longer lets it change, and reports no error.
     """
     if config.getoption("dist") != "loadfile":
         return None
@@ -86,7 +86,7 @@ def anyio_backend() -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup() -> Generator[None]:
-    """A test whose fixtures lack a binary of the control plane is skipped, with the line that says which."""
+    """A test whose fixtures lack a binary of the control plane is skipped, with a line that names it."""
     try:
         yield
     except NoAssetsError as error:

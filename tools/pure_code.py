@@ -7,7 +7,7 @@ as data in events, so the same log gives the same state and the same decisions o
 - imports nothing but the modules in `LIBRARIES` and `NAMES`, `headgate.events`, `headgate.core` and its own package;
 - uses none of the built-in functions in `BUILTINS` and none of the names in `ATTRIBUTES`.
 
-That it does not depend on the order of a set is checked by mypy with the plugin `set_order.py`, which knows types.
+That it does not depend on the order of a set is checked by mypy with the plugin `set_order.py`, which needs types.
 """
 
 import ast
@@ -164,7 +164,7 @@ def _may_import(module: str, own: tuple[str, ...]) -> bool:
 
 
 def _bound_by_imports(tree: ast.Module) -> dict[str, str]:
-    """What the names that imports bind stand for."""
+    """What the names that imports bind refer to."""
     known: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

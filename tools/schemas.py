@@ -5,7 +5,7 @@ The generated side of the contract: `schemas/`, and the lifecycle table in `comp
 event types, the feed's subjects, Kueue's kinds and the lifecycle table, so tools in other
 languages can build on the files and people can trust the tables.
 
-- `schemas/events/<tag>.json`: JSON Schema (draft 2020-12) of one event as it stands in a commit and on the feed
+- `schemas/events/<tag>.json`: JSON Schema (draft 2020-12) of one event as it is in a commit and on the feed
 - `schemas/commit.json`: JSON Schema of a commit, the body of a log message
 - `schemas/asyncapi.yaml`: AsyncAPI 3 document of the feed
 - `schemas/crds/<plural>.yaml`: CustomResourceDefinitions of Kueue's kinds

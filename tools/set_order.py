@@ -1,8 +1,8 @@
 """
 A mypy plugin: pure code may not depend on the order of a set.
 
-The order of a set of strings differs between processes, and nothing in the log says which one it was. So in pure code
-(`pure_code.py` says what that is) the plugin reports with the code `set-order`
+The order of a set of strings differs between processes, and the log does not record it. So in pure code
+(`pure_code.py` defines it) the plugin reports with the code `set-order`
 
 - a loop, comprehension, `yield from` or unpacking over a set, and `set.pop()`;
 - a set given to a built-in or library function that goes through it in order: `list`, `tuple`, `iter`, `enumerate`,
@@ -74,7 +74,7 @@ class SetOrder(Plugin):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._default = DefaultPlugin(options)
-        """mypy asks it only where no other plugin answers."""
+        """mypy calls it only where no other plugin answers."""
 
     def get_function_hook(self, fullname: str) -> Callable[[FunctionContext], Type] | None:
         """For the call of a function, and of a class."""

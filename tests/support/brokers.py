@@ -1,8 +1,8 @@
 """
 A broker as it is meant to be run: each process of every cell under a NATS user of its own, with no right too many.
 
-`Broker` stands where tests of whole cells use an embedded server. `admit` adds the users of a cell, and makes its
-streams as the cell's admin. A client without credentials may do everything: that is the test itself, looking on.
+`Broker` replaces the embedded server in tests of whole cells. `admit` adds the users of a cell, and makes its
+streams as the cell's admin. A client without credentials may do everything: that is the test itself.
 """
 
 import signal
@@ -34,13 +34,13 @@ class Broker(EmbeddedServer):
         self._extra_config = self._users_block()
 
     async def admit(self, cell: str, *, with_streams: bool = True) -> None:
-        """Add the users of a cell; when this returns, the server knows them and the cell has its streams."""
+        """Add the users of a cell; when this returns, the server accepts them and the cell has its streams."""
         if cell in self._cells:
             return
         self._cells.append(cell)
         make_users(self.users(cell))
         self._extra_config = self._users_block()
-        # What stands above the users must not change: a reload may not move ports, not even to where they are.
+        # The part before the users must not change: a reload may not set ports, not even to the same values.
         config = self.store_dir / "nats-server.conf"
         config.write_text(config.read_text().partition(_USERS)[0] + self._extra_config)
         self.send_signal(signal.SIGHUP)
@@ -52,7 +52,7 @@ class Broker(EmbeddedServer):
                 await make_streams(admin, cell)
 
     async def _knows(self, cell: str) -> bool:
-        """Whether the server tells the cell's users from others; until it does, they are taken for the onlooker."""
+        """Whether the server distinguishes the cell's users; until it does, they have the rights of the test."""
         try:
             async with connect(self.url, name="admit", options=self.options(cell, ADMIN)) as admin:
                 await admin.requests.request(_NOBODYS, b"")

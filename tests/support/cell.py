@@ -1,9 +1,9 @@
 """
 A cell in miniature for tests: a log in memory, a simulated cluster, and machines that are driven by hand.
 
-The bridge, the binder and the ungater are real; whoever else would append (queue manager, scheduler) is played by the
-test with `Cell.say`. `crash` makes the machines anew from the folded state and forgets every call under way, which is
-what a killed process is.
+The bridge, the binder and the ungater are real; the other producers (queue manager, scheduler) are played by the
+test with `Cell.say`. `crash` makes new machines from the folded state and drops every call under way, as in
+a killed process.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ class Cell:
     See the module's text.
 
     A step is an append that has been acknowledged, or a call that the API server has carried out. With `crash_at` every
-    machine crashes right after the step of that number: nobody has heard of it yet.
+    machine crashes right after the step of that number, before any of them sees its result.
     """
 
     def __init__(self, *, crash_at: int | None = None) -> None:
@@ -88,7 +88,7 @@ class Cell:
         return {producer: driven.machine for producer, driven in self._driven.items()}
 
     def say(self, producer: Producer, *events: EventBase) -> None:
-        """Append as another process, then let the machines hear it."""
+        """Append as another process, then pass the commit to the machines."""
         self._note(self.log.append(producer, *events))
 
     def _note(self, logged: LoggedCommit) -> None:

@@ -1,4 +1,4 @@
-"""A machine over a log in memory, run by the driver that runs it in production; what is stored when, the test says."""
+"""A machine over a log in memory, run by the driver of production; the test decides what is stored when."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from headgate.events.ids import Epoch
 
 
 class Driven:
-    """The driver of a machine that leads, in a log where nobody else appends for its producer."""
+    """The driver of a machine that leads, in a log without another instance of its producer."""
 
     def __init__(self, log: TestLog, producer: Producer, make: Callable[[State], Machine]) -> None:
         self._log = log
@@ -30,18 +30,18 @@ class Driven:
         return self.driver.machine
 
     def folded(self, logged: LoggedCommit) -> None:
-        """A commit was appended to the log and folded; nobody may ask for anything over that."""
+        """A commit was appended to the log and folded; that must not cause any request."""
         self.driver.folded(logged)
         assert self.driver.take() == []
 
     def hear(self, *stimuli: Stimulus) -> None:
-        """Something happened outside, and the machine is told at once."""
+        """Something happened outside, and the machine gets it at once."""
         for stimulus in stimuli:
             self.driver.hear(stimulus)
         self.driver.tell()
 
     def settle(self) -> list[Output]:
-        """One turn: what is asked for now."""
+        """One turn: what is requested now."""
         self.driver.advance(self._log.now_ms)
         self.driver.settle(self._log.now_ms)
         return [output for output in self.driver.take() if not isinstance(output, Stored | MachineMade)]

@@ -1,7 +1,7 @@
 """
-Logs of simulated runs, and what somebody who may append would make of them.
+Logs of simulated runs, and what an attacker who may append would make of them.
 
-`recorded` runs a scenario and keeps its log as it would stand in the stream. `forged` cuts it off at a position and
+`recorded` runs a scenario and keeps its log as it would be in the stream. `forged` cuts it off at a position and
 puts one more commit there, numbered, chained and attested as that of the real producer would be.
 """
 
@@ -76,7 +76,7 @@ def forged(
 
 @lru_cache(maxsize=4)
 def waiting_and_running(seed: int) -> tuple[tuple[Entry, ...], State, Workload, Workload]:
-    """A log up to a position at which somebody waits and somebody runs; its state, and these two."""
+    """A log up to a position at which one workload waits and one runs; its state, and these two."""
 
     def is_there(state: State) -> bool:
         stages = {each.stage for each in state.workloads.values()}

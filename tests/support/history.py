@@ -2,7 +2,7 @@
 Histories written by hand, for tests of what reads a log.
 
 `History` makes commits as the loops make them (numbers, hash chain, times, terms), folds each at once, so that an
-illegal one fails where it is written, and keeps them as they would stand in the stream.
+illegal one fails where it is written, and keeps them as they would be in the stream.
 """
 
 from headgate.adapters.log import Entry

@@ -28,7 +28,7 @@ class TestLog:
         return self._fold(self.encode(producer, *events, decided_at=decided_at, epoch=epoch))
 
     def store(self, producer: Producer, payload: bytes) -> LoggedCommit:
-        """Append a commit that somebody else has made, and fold it."""
+        """Append a commit that another producer has made, and fold it."""
         return self._fold(
             decode_commit(self.state.position + 1, log_subject(self.cell, producer), payload, self.now_ms)
         )

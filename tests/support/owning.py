@@ -1,4 +1,4 @@
-"""The owner of a Workload that has no Job, played by a test: it stops the work of an evicted one and says so."""
+"""The owner of a Workload that has no Job, played by a test: it stops the work of an evicted one and reports it."""
 
 from msgspec.structs import replace
 
@@ -18,7 +18,7 @@ def applied(state: State, workload: Workload) -> StatusApplied:
 
 
 def shows(workload: Workload, *conditions: Condition, later: int = 2) -> WorkloadObserved:
-    """The object shows conditions that somebody has written `later` versions after our last write but one."""
+    """The object shows conditions that were written `later` versions after our last write but one."""
     named = {each.type: each for each in conditions}
     shown = ShownConditions(
         version=workload.applied_version + later,

@@ -110,7 +110,7 @@ class QueueCell:
     # --- the queue manager -----------------------------------------------------------------------------------------
 
     def decide(self) -> Commit | None:
-        """What the queue manager wants to append now; not appended yet."""
+        """The queue manager's next append; not appended yet."""
         if self.crashes:
             self.restart()
         self._sent = None

@@ -35,7 +35,7 @@ Placed = dict[WorkloadKey, Any]
 
 
 class Rounds:
-    """Both machines. Whoever is evicted stops at once: his owner has said so before the queue manager looks."""
+    """Both machines. An evicted workload stops at once: its owner has reported it before the queue manager decides."""
 
     def __init__(self, log: TestLog) -> None:
         self.log = log
@@ -55,11 +55,11 @@ class Rounds:
 
     @property
     def state(self) -> State:
-        """How things stand."""
+        """The present state."""
         return self.log.state
 
     def hear(self, producer: Producer, *events: EventBase) -> None:
-        """Append what somebody else says, and tell both."""
+        """Append another producer's events, and pass them to both."""
         self._tell(producer, events, 0)
 
     def settle(self, producer: Producer) -> bool:
@@ -141,10 +141,10 @@ def could_go(state: State) -> list[WorkloadKey]:
     """
     Those left waiting whom a cycle would admit, or let preempt, now.
 
-    Each of those in line is decided beside the heads that are decided in every cycle, which hold their claims. Not
-    asked: who stands behind a head that nobody may pass; and in a BestEffortFIFO ClusterQueue, whom a cycle set aside,
-    for others to pass, that only went on with the flavors not tried before, or that found nobody to preempt before
-    somebody was admitted whom it may preempt: there Kueue, too, begins anew only when something is freed.
+    Each workload in line is decided together with the heads that are decided in every cycle, which keep their
+    reservations. Left out are workloads behind a head that none may overtake; and in a BestEffortFIFO ClusterQueue,
+    those set aside by a cycle that only continued with the flavors not tried before, or that found no candidate
+    before one that they may preempt was admitted: there Kueue, too, starts again only when quota is freed.
     """
     catalog = Catalog(state)
     found = []
@@ -169,7 +169,7 @@ def could_go(state: State) -> list[WorkloadKey]:
 
 
 def _admitted_since(state: State, tree: str, position: Seq) -> bool:
-    """Whether somebody in a tree holds quota since this position or a later one."""
+    """Whether a workload in a tree holds quota since this position or a later one."""
     return any(
         state.workloads[key].last_seq >= position
         for cluster_queue, holders in state.index.holders.items()

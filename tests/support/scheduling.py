@@ -1,5 +1,5 @@
 """
-Kueue's scheduler alone, as its own tests run it: queues, cycles, and nobody who reacts to what they decide.
+Kueue's scheduler alone, as its own tests run it: queues, cycles, and no reactions to what they decide.
 
 `run` takes a recorded case (`tests.support.conformance.cases`) to its end and gives an `Outcome` in the words of the
 recordings. The cycles are those of `headgate plan` with the controllers and the clock left out.
@@ -95,7 +95,7 @@ def run(case: Case) -> Outcome:
 
 
 def outcome(scheduler: SchedulerAlone) -> Outcome:
-    """How things stand."""
+    """The present state."""
     workloads = dict(sorted(scheduler.state.workloads.items()))
     skipped: dict[str, int] = {}
     for cycle in scheduler.decided:

@@ -23,7 +23,7 @@ from headgate.events.facts import NamespaceObserved
 
 class Counter:
     """
-    Appends `namespace.observed` n1, n2, ... up to `goal`, one a commit, going on from what the state says.
+    Appends `namespace.observed` n1, n2, ... up to `goal`, one a commit, continuing from the state.
 
     It asserts what the loop promises: commits arrive in order and folded, and no `Settled` before the last own append
     is folded.
@@ -55,7 +55,7 @@ class Counter:
 
 
 class Recorder:
-    """Returns what it was told to at each `Settled`, and keeps every stimulus."""
+    """Returns the given commands at each `Settled`, and keeps every stimulus."""
 
     def __init__(self, state: State, script: list[list[Command]]) -> None:
         self.state = state

@@ -1,7 +1,7 @@
 """
 Waiting for what other tasks and processes bring about.
 
-No time is measured: the limit is generous, and there so that a test that waits in vain ends by itself, with what it
+No time is measured: the limit is generous, and there so that a test whose condition never holds ends, with what it
 waited for and with everything that it started. pytest's time-out cannot do that, for it leaves the event loop midway.
 """
 
@@ -20,7 +20,7 @@ async def until(
     """
     Return when the condition, a function or a coroutine function, holds.
 
-    Raises AssertionError with what `told` says when it never does.
+    Raises AssertionError with the text of `told` when it never does.
     """
     with anyio.move_on_after(PATIENCE_S):
         while True:

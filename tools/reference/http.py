@@ -48,7 +48,7 @@ def _route(route: web.AbstractRoute) -> str:
 
 
 def _about(handler: Any) -> str:
-    """What the handler's docstring says behind the request that it repeats."""
+    """The handler's docstring without the request line that it repeats."""
     text = docstring(handler)
     assert text.startswith("GET "), f"{handler.__qualname__}: the docstring of a handler begins with its request"
     about = text.partition("\n\n")[2] or text.partition(": ")[2]

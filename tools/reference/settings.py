@@ -42,7 +42,7 @@ def _fields(fields: Any, section: str) -> str:
 
 
 def _type(annotation: Any) -> str:
-    """As the JSON Schema of the field says it: the type, its values or bounds."""
+    """As in the JSON Schema of the field: the type, its values or bounds."""
     schema = msgspec.json.schema(annotation)
     alternatives = schema.get("anyOf", [schema])
     return " or ".join(_one(each) for each in alternatives if each.get("type") != "null")

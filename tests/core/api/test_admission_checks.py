@@ -111,7 +111,7 @@ def held(checks: tuple[CheckState, ...]) -> TestLog:
 
 
 def test_a_reservation_follows_the_list_of_its_cluster_queue() -> None:
-    """reconcileSyncAdmissionChecks: what is new is Pending, what is gone is gone, what was answered stands."""
+    """reconcileSyncAdmissionChecks: new checks are Pending, removed ones dropped, answered ones kept."""
     log = held((CheckState(name="a", state="Ready", message="go"),))
     (workload,) = log.state.workloads.values()
     log.append(BRIDGE, with_queue("a", "b"))

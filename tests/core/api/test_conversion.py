@@ -124,14 +124,14 @@ def test_v1beta1_is_said_in_v1beta2(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_said_in_v1beta2_stays(case: str) -> None:
-    """Saying it again changes nothing, so that it does not matter who has said it first."""
+    """Converting again changes nothing, so it does not matter which component converts first."""
     kind, _, _, spec, status = CASES[case]
     new = manifest(kind, "v1beta2", spec, status)
     assert to_v1beta2(new) == new
 
 
 def test_objects_of_others_are_left_alone() -> None:
-    """A Job, and whatever else lies in a directory."""
+    """A Job, and other files of a directory."""
     other = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}, "spec": {"cohort": "y"}}
     assert to_v1beta2(other) == other
 

@@ -1,4 +1,4 @@
-"""Reading API objects: what matters becomes a fact, what cannot be read is named, and what was said is no news."""
+"""Reading API objects: what matters becomes a fact, errors name what cannot be read, no change is no fact."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ def test_a_running_pod_is_the_same_fact_as_a_bound_one() -> None:
 
 
 def test_a_job_without_a_queue_does_not_concern_us() -> None:
-    """Only the label, or the old annotation of the same name, asks for a queue."""
+    """Only the label, or the old annotation of the same name, selects a queue."""
     asking = job()
     assert observed("jobs", asking).spec.queue_name == "main"
     asking["metadata"]["labels"] = {}
@@ -120,7 +120,7 @@ def test_the_end_of_a_job_is_its_true_condition() -> None:
 
 
 def test_a_workload_keeps_only_labels_of_kueue() -> None:
-    """Nobody decides on other labels, so they must not make facts."""
+    """No decision depends on other labels, so they must not make facts."""
     assert observed("workloads", workload()).labels == {"kueue.x-k8s.io/job-uid": "j"}
 
 
@@ -217,7 +217,7 @@ def test_a_v1beta1_workload_is_read_as_its_v1beta2(source: str, group: str, kind
     ],
 )
 def test_an_unreadable_object_is_named_with_its_field(resource: str, manifest: Json, field: str, why: str) -> None:
-    """The error says which object, which field, what is wrong with it, what it means and what to do."""
+    """The error names the object, the field, the fault, its effect and the remedy."""
     with pytest.raises(UnreadableObjectError) as caught:
         read(resource, raw(manifest))
     error = caught.value
@@ -307,7 +307,7 @@ def test_every_recorded_object_is_read_and_known_afterwards() -> None:
 
 
 def test_our_own_binding_is_no_news() -> None:
-    """The pod comes back with the node that the binder gave it: the effect has said so already."""
+    """A pod observed with the node that the binder gave it is no fact: the effect has recorded it already."""
     log = TestLog()
     log.append(BRIDGE, observed("pods", pod(schedulerName="headgate")))
     log.append(BINDER, PodBound(pod=PodKey("team-a/p"), uid=Uid("u"), node="n1"))

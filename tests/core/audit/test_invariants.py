@@ -29,7 +29,7 @@ def cell() -> QueueCell:
 
 
 def test_what_is_on_its_way_is_forgotten_only_at_rest(cell: QueueCell) -> None:
-    """New, skipped and unsaid are answered soon, unless nobody has anything to say any more."""
+    """New, skipped and unreported workloads are handled soon, unless no process is active any more."""
     cell.submit("new")
     cell.skip(A, "shape")
     assert forgotten(cell.state) == []

@@ -125,7 +125,7 @@ def a_life() -> History:
 
 
 def recommit(entry: Entry, **changes: object) -> Entry:
-    """An entry whose commit says something else."""
+    """An entry whose commit has other contents."""
     commit = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms).commit
     values = {field: getattr(commit, field) for field in Commit.__struct_fields__} | changes
     return msgspec.structs.replace(entry, payload=encode_commit(Commit(**values)))
@@ -141,7 +141,7 @@ def test_a_log_that_keeps_the_rules_has_no_findings() -> None:
 
 
 def test_a_missing_entry_is_found_and_what_follows_is_still_judged() -> None:
-    """The hole, the broken numbering, and the end of folding are told; later envelopes are judged on."""
+    """The gap, the broken numbering, and the end of folding are reported; later envelopes are still checked."""
     history = a_life()
     hole = [entry for entry in history.entries if entry.seq != 6]
     report = audited(hole)
@@ -151,7 +151,7 @@ def test_a_missing_entry_is_found_and_what_follows_is_still_judged() -> None:
 
 
 def test_a_log_without_its_beginning_is_found() -> None:
-    """What came before the first entry cannot be judged, and the report says so."""
+    """What came before the first entry cannot be checked, and the report states it."""
     history = a_life()
     assert "the log begins at 3" in audited(history.entries[2:]).findings[0].text
 
@@ -177,7 +177,7 @@ def test_an_unreadable_entry_is_found_with_its_reason() -> None:
 
 
 def test_a_commit_on_another_producers_subject_is_found() -> None:
-    """The fence is per subject: nobody may write under another's."""
+    """The fence is per subject: no producer may write under another's."""
     history = a_life()
     entries = [*history.entries]
     entries[0] = msgspec.structs.replace(entries[0], subject="headgate.main.log.binder")
@@ -219,7 +219,7 @@ def test_a_cycle_out_of_turn_is_found() -> None:
 
 
 def test_a_ground_that_lies_ahead_is_found() -> None:
-    """Nobody decides on what is not yet in the log."""
+    """No commit decides on a position that is not yet in the log."""
     history = a_cell()
     history.put(QUEUES, queueing.HeadsWithdrawn(cluster_queues=("a",), reason="r"), decided_at=99)
     assert found(history) == ["order"]
@@ -279,7 +279,7 @@ def preempt(history: History, *targets: str) -> int:
 
 
 def test_a_preemption_that_no_verdict_names_is_found() -> None:
-    """Nobody loses its quota but for a workload that waits for just that."""
+    """A workload is preempted only for one that waits for that quota."""
     history = a_cell()
     at = preempt(history, "n/three")
     findings = [finding for finding in audited(history.entries).findings if finding.check == "preemption"]

@@ -1,4 +1,4 @@
-"""A file of Kueue's Configuration means the same as for Kueue, and what Headgate cannot do is said by its name."""
+"""Kueue's Configuration has the same meaning as for Kueue, and unsupported fields are refused by name."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_v1beta1_switches_sections_on_by_enable() -> None:
 
 
 def test_a_section_of_v1beta2_is_on_by_being_there() -> None:
-    """There is no `enable`, and blockAdmission is off unless it is asked for."""
+    """There is no `enable`, and blockAdmission is off unless it is set."""
     on = read(fairSharing={"preemptionStrategies": ["LessThanInitialShare"]}, waitForPodsReady={"timeout": "5m30s"})
     assert on.fair_sharing == FairSharingConfiguration(preemption_strategies=("LessThanInitialShare",))
     assert on.wait_for_pods_ready == WaitForPodsReady(timeout_ms=330_000, recovery_timeout_ms=330_000)
@@ -256,7 +256,7 @@ def test_only_a_configuration_is_read(document: dict[str, str], field: str) -> N
 
 
 def test_a_gate_takes_those_along_that_require_it() -> None:
-    """Off, a gate switches its dependents off; one that is asked for beside it is a contradiction."""
+    """Off, a gate switches its dependents off; setting one explicitly beside it is a contradiction."""
     configuration = Configuration(feature_gates={"FlavorFungibility": False})
     assert not feature_gates.enabled(configuration, feature_gates.PRESERVE_SCAN_PROGRESS)
     assert feature_gates.enabled(read(), feature_gates.PRESERVE_SCAN_PROGRESS)
@@ -281,7 +281,7 @@ def test_the_gate_of_a_section_switches_it_off() -> None:
 
 
 def test_every_gate_that_headgate_asks_for_has_kueues_default() -> None:
-    """The constants and the table of all gates agree, and no gate requires one that nobody knows."""
+    """The constants and the table of all gates agree, and no gate requires an unknown one."""
     assert {name: feature_gates.KNOWN[name].is_on for name in feature_gates.DEFAULTS} == feature_gates.DEFAULTS
     assert {required for gate in feature_gates.KNOWN.values() for required in gate.requires} <= set(feature_gates.KNOWN)
 

@@ -150,7 +150,7 @@ def claimed(policy: str = "Never") -> Cell:
 
 
 def test_a_head_that_blocks_its_queue_keeps_its_claim_in_later_cycles() -> None:
-    """Nobody borrows for good what it waits for; who is skipped for that waits at its place, and the cycles end."""
+    """No borrower takes the quota it waits for; a workload skipped for that waits at its place, and the cycles end."""
     cell = claimed()
     cell.submit("other", "borrower", pod_set({"gpu": 1}))
     events = cell.cycle()
@@ -162,7 +162,7 @@ def test_a_head_that_blocks_its_queue_keeps_its_claim_in_later_cycles() -> None:
 
 
 def test_a_claim_that_can_be_reclaimed_is_not_held() -> None:
-    """Where everybody may be reclaimed from, lending meanwhile harms nobody."""
+    """Where every borrower may be reclaimed from, lending in the meantime is harmless."""
     cell = claimed("Any")
     cell.submit("other", "borrower", pod_set({"gpu": 1}))
     assert reservations(cell.cycle()) == ["borrower"]
@@ -199,7 +199,7 @@ def test_a_reservation_says_what_was_given() -> None:
 
 
 def test_a_verdict_says_what_was_asked_for() -> None:
-    """The requests of all pod sets stand in the status, those of pods in no ClusterQueue too."""
+    """The requests of all pod sets are in the status, those of pods in no ClusterQueue too."""
     cell = lone(1)
     cell.submit("cq", "w", pod_set({"gpu": 1, "cpu": "1500m"}, 2))
     requests = verdicts(cell.cycle())["w"].resource_requests
@@ -342,7 +342,7 @@ strategies = st.tuples(*[st.sampled_from(["BestEffortFIFO", "StrictFIFO"])] * 3)
 
 
 def crowded(heads: list[tuple[int, list[dict[str, int]]]], strategy: tuple[str, ...]) -> Cell:
-    """Three ClusterQueues of a cohort, several flavors, and some workloads that want more than there is."""
+    """Three ClusterQueues of a cohort, several flavors, and some workloads that request more than there is."""
     groups: tuple[dict[str, dict[str, Any]], ...] = (
         {"a": {"cpu": 3}, "b": {"cpu": 2}, "c": {"cpu": (1, 2, None)}},
         {"g": {"gpu": 1}, "h": {"gpu": (1, 0, 0)}},
@@ -459,7 +459,7 @@ def test_a_workload_whose_check_failed_is_not_nominated() -> None:
 
 @pytest.mark.parametrize("state", ["Retry", "Rejected", "Ready"])
 def test_an_answer_from_before_an_eviction_is_not_taken_for_the_next_reservation(state: str) -> None:
-    """The API server may show it until somebody overwrites it; the check is asked anew."""
+    """The API server may show it until it is overwritten; the check is Pending again."""
     cell = checked(CheckRule(name="prov"))
     cell.submit("cq", "w", pod_set({"gpu": 1}))
     cell.cycle()
@@ -533,7 +533,7 @@ def test_in_a_strict_queue_a_resumed_scan_that_ends_in_vain_begins_anew() -> Non
 
 
 def test_in_a_strict_queue_the_verdict_after_a_resumed_scan_is_about_all_flavors() -> None:
-    """It says what is short of each, and so is woken by what can help."""
+    """It names what is short of each, and so is requeued by what can help."""
     cell = passed_over("StrictFIFO")
     cell.log.append(Producer.INFORMER_BRIDGE, cluster_queue("owner", {"a": {"cpu": 3}}, cohort_name="co"))
     event = verdicts(cell.cycle())["head"]

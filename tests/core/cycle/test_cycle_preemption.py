@@ -92,7 +92,7 @@ def test_victims_are_told_before_the_verdict_that_waits_for_them() -> None:
 
 
 def test_who_has_to_leave_already_is_not_told_again() -> None:
-    """A preemptor that is decided while its victims leave counts them, and preempts nobody else."""
+    """A preemptor that is decided while its victims leave counts them, and preempts no other."""
     cell = urgent_one()
     first = cell.cycle()
     leave(cell, sorted(victims(first))[0])
@@ -104,7 +104,7 @@ def test_who_has_to_leave_already_is_not_told_again() -> None:
 
 
 def test_when_its_victims_have_left_the_preemptor_is_admitted() -> None:
-    """Also by a cycle that another head made: it stands at its place in all of its tree."""
+    """Also by a cycle for another head: it keeps its place in all of its tree."""
     cell = urgent_one()
     gone = victims(cell.cycle())
     leave(cell, *gone)
@@ -147,7 +147,7 @@ def test_nobody_is_admitted_on_quota_that_victims_still_hold() -> None:
 
 
 def test_what_victims_leave_is_for_whom_they_left() -> None:
-    """Nobody else borrows it meanwhile, in this cycle or a later one."""
+    """No other workload borrows it in the meantime, in this cycle or a later one."""
     cell = urgent_one()
     gone = victims(cell.cycle())
     leave(cell, sorted(gone)[0])
@@ -159,7 +159,7 @@ def test_what_victims_leave_is_for_whom_they_left() -> None:
 
 
 def test_a_standing_verdict_is_told_only_when_it_is_another() -> None:
-    """A cycle of somebody else in the tree says nothing about a preemptor that waits on."""
+    """A cycle for another workload of the tree has no verdict on a preemptor that still waits."""
     cell = urgent_one()
     cell.cycle()
     cell.submit("other", "another", pod_set({"gpu": 1}))
@@ -182,7 +182,7 @@ def test_a_higher_priority_of_its_own_queue_is_decided_instead_of_a_standing_hea
 
 
 def rivals(*events: EventBase, spare: int = 0) -> Cell:
-    """Two ClusterQueues of a cohort want their quota back from the same borrower."""
+    """Two ClusterQueues of a cohort reclaim their quota from the same borrower."""
     cell = Cell(
         cohort("co", "", {"f": {"gpu": spare}}),
         cluster_queue("a", {"f": {"gpu": 2}}, cohort_name="co", preemption=RECLAIMS),
@@ -198,7 +198,7 @@ def rivals(*events: EventBase, spare: int = 0) -> Cell:
 
 
 def test_who_fits_when_anothers_victims_have_left_waits_with_it() -> None:
-    """It preempts nobody, holds its place, and is told that it will fit."""
+    """It preempts none, keeps its place, and its verdict is that it will fit."""
     cell = rivals()
     events = cell.cycle()
     assert victims(events) == {"borrower": "first"}
@@ -242,7 +242,7 @@ def test_a_cycle_stops_before_its_commit_is_too_large(monkeypatch: pytest.Monkey
 
 
 def test_more_victims_than_a_cycle_tells_are_told_cycle_by_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The preemptor stays offered until all have been told; nobody is told twice."""
+    """The preemptor stays offered until all targets have their event; no target gets two."""
     monkeypatch.setattr(deciding, "EVENTS_MAX", 3)
     cell = Cell(cluster_queue("cq", {"f": {"gpu": 8}}, preemption=BY_PRIORITY))
     for i in range(8):
@@ -274,7 +274,7 @@ def blocking() -> Cell:
 
 
 def test_with_block_admission_one_workload_is_admitted_at_a_time() -> None:
-    """What fits meanwhile says what it waits for, and blocks its ClusterQueue."""
+    """A workload that fits in the meantime names what it waits for, and blocks its ClusterQueue."""
     cell = blocking()
     events = cell.cycle()
     assert reservations(events) == ["w0"]
@@ -372,7 +372,7 @@ def run(cell: Cell, bound: int = 400) -> None:
 
 @given(crowds)
 def test_cycles_come_to_an_end_with_preemption_too(crowd: Any) -> None:
-    """On a state that nobody else changes they stop, and nobody is left offered."""
+    """On a state that nothing else changes they stop, and no workload is left offered."""
     cell = crowded(crowd)
     run(cell)
     assert not cell.state.index.offered
@@ -380,7 +380,7 @@ def test_cycles_come_to_an_end_with_preemption_too(crowd: Any) -> None:
 
 @given(crowds, st.integers(1, 4))
 def test_no_quota_is_exceeded_while_victims_leave(crowd: Any, rounds: int) -> None:
-    """After every cycle nobody uses more than there is, the evicted still counted."""
+    """After every cycle no quota is exceeded, the evicted still counted."""
     cell = crowded(crowd)
     for _ in range(rounds):
         run(cell)
@@ -395,7 +395,7 @@ def test_no_quota_is_exceeded_while_victims_leave(crowd: Any, rounds: int) -> No
 
 @given(crowds)
 def test_usage_returns_to_zero_when_everything_has_left(crowd: Any) -> None:
-    """Nothing stays charged, whoever was preempted, admitted or still waits."""
+    """Nothing stays charged, for preempted, admitted and waiting workloads alike."""
     cell = crowded(crowd)
     run(cell)
     for key in sorted(cell.state.workloads):
@@ -452,7 +452,7 @@ def _one_of_each_queue(cell: Cell, catalog: Catalog) -> list[Any]:
 
 @given(crowds)
 def test_deciding_changes_nothing(crowd: Any) -> None:
-    """A cycle can be asked for as often as one likes: state and catalog answer the same, byte for byte."""
+    """A cycle can be decided repeatedly: state and catalog give the same, byte for byte."""
     cell = crowded(crowd)
     catalog = Catalog(cell.state)
     before = fold.encode(cell.state)

@@ -49,7 +49,7 @@ START_MS = UnixMs(1_700_000_000_000)
 
 
 class Shell:
-    """A log, and one driver over it; everything happens when the test says so."""
+    """A log, and one driver over it; the test decides when anything happens."""
 
     def __init__(self, make: Callable[[State], Machine], *, producer: Producer = BRIDGE, **more: Any) -> None:
         self.entries: list[LoggedCommit] = []
@@ -105,7 +105,7 @@ class Shell:
         return self
 
     def rest(self) -> "Shell":
-        """Turn by turn, until nothing more is asked for."""
+        """Turn by turn, until nothing more is requested."""
         for _ in range(1000):
             asked = self.do(Send, Call, MachineMade, SetAside)
             if self.sent is not None:
@@ -168,7 +168,7 @@ def _by_binder(shell: Shell) -> Any:
 
 
 def test_a_newer_epoch_in_the_log_ends_the_term() -> None:
-    """The machine is not told of the commit, nothing is sent any more, and the shell learns who leads."""
+    """The machine does not get the commit, nothing more is sent, and the shell gets the new leader."""
     shell = Shell(lambda state: Counter(state, 0)).elect().rest()
     shell.rival(epoch=2)
     shell.fold()
@@ -218,7 +218,7 @@ def test_a_lease_that_is_lost_does_not_leave_an_append_behind() -> None:
 
 
 def test_a_stop_takes_no_further_decision_and_awaits_the_append() -> None:
-    """`is_stopped` says when the log has all that was sent."""
+    """`is_stopped` is true when the log has all that was sent."""
     shell = Shell(lambda state: Counter(state, 3)).elect()
     shell.do()
     shell.driver.stop()
@@ -244,7 +244,7 @@ def test_a_large_append_is_split_and_complete_before_the_next_decision() -> None
 
 
 def test_a_cycle_is_never_split() -> None:
-    """Its decisions stand together or not at all, whatever the size."""
+    """Its decisions are appended together or not at all, whatever the size."""
     shell = Shell(
         lambda state: Recorder(state, [[Append(events=names(40))]]),
         producer=Producer.SCHEDULER,
@@ -318,7 +318,7 @@ def test_unanswered_calls_hold_decisions_back() -> None:
 
 
 def test_a_feeder_is_asked_to_wait_when_much_was_heard() -> None:
-    """`has_room` ends at `stimuli_max` and comes back when the machine was told."""
+    """`has_room` ends at `stimuli_max` and returns when the machine has processed them."""
     shell, _ = _led([])
     for number in range(3):
         assert shell.driver.has_room

@@ -1,4 +1,4 @@
-"""The work queue forgets nothing, never makes two calls for a key, and waits after failures as it says."""
+"""The work queue loses nothing, never makes two calls for a key, and backs off after failures as specified."""
 
 import pytest
 from hypothesis import given
@@ -88,7 +88,7 @@ def test_of_several_times_the_earliest_counts() -> None:
 
 
 def test_a_budget_bounds_how_many_calls_begin() -> None:
-    """A burst, then as many as the rate gives; the queue says when it goes on."""
+    """A burst, then as many as the rate gives; the queue gives the time of the next."""
     budget = Budget(BudgetSettings(rate_max=10, rate_min=10, burst=3), Load())
     queue = WorkQueue(100, budget=budget, keys="abcdef")
     assert taken(queue) == ["a", "b", "c"]

@@ -51,7 +51,7 @@ def test_when_every_flavor_borrows_the_first_is_kept() -> None:
 
 
 class Oracle:
-    """Says of each flavor what could be preempted in it."""
+    """Gives for each flavor what could be preempted in it."""
 
     def __init__(self, **grades: tuple[Grade, int]) -> None:
         self.grades = grades
@@ -102,7 +102,7 @@ def test_what_would_fit_if_others_left_is_to_be_preempted_for_and_what_never_fit
 
 
 def test_fair_sharing_lets_a_reclaiming_queue_preempt_while_it_borrows() -> None:
-    """Then what borrows is asked of the oracle too."""
+    """Then the oracle is called for borrowing, too."""
     held = {"other": {("one", "gpu"): 8, ("two", "gpu"): 8}}
     cell = two_flavors(preemption=Preemption(reclaim_within_cohort="Any"))
     assert assign(cell, pod_set({"gpu": 5}), held=held).mode is Mode.NO_FIT
@@ -115,7 +115,7 @@ def test_fair_sharing_lets_a_reclaiming_queue_preempt_while_it_borrows() -> None
 
 
 def test_pod_sets_share_what_there_is() -> None:
-    """The second pod set counts what the first was given, and says so."""
+    """The second pod set counts the usage of the first, and reports it."""
     cell = Cell(cluster_queue("cq", {"one": {"cpu": 3}}))
     result = assign(cell, pod_set({"cpu": 2}, name="a"), pod_set({"cpu": "1500m"}, name="b"))
     assert result.message == (
@@ -173,7 +173,7 @@ def test_a_pod_set_without_requests_fits() -> None:
 
 
 def test_a_scan_goes_on_after_the_flavor_it_stopped_at() -> None:
-    """It does not look at the flavors before, and says that it did not."""
+    """It does not evaluate the flavors before, and reports that."""
     resumed = assigner(two_flavors(), pod_set({"gpu": 3}), last_tried=({"gpu": 0},))
     assert flavors(resumed.assign().pod_sets[0]) == {"gpu": "two"}
     assert resumed.resumed

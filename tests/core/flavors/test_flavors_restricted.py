@@ -253,7 +253,7 @@ def test_what_a_catalog_remembers_changes_no_answer(
 def test_what_fits_is_charged_one_of_the_ways_or_more(
     pod_sets: list[tuple[dict[str, int], int, bool, dict[str, str]]], used: dict[tuple[str, str, str], int]
 ) -> None:
-    """So nobody who waits for one of the ways to be available sleeps through the moment that it could be admitted."""
+    """So a workload that waits for one of the alternatives is requeued as soon as it could be admitted."""
     assignment, ways = _decide(KEPT, _workload(pod_sets), used)
     if assignment.mode is Mode.FIT:
         assert any(all(assignment.usage.get(fr, 0) >= value for fr, value in way.items()) for way in ways)

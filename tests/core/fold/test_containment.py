@@ -244,7 +244,7 @@ def test_it_does_not_matter_how_far_a_handler_has_come(target: Element) -> None:
 
 
 def test_what_a_workload_in_quarantine_holds_stays_charged() -> None:
-    """Until its object is gone; and nobody can preempt it."""
+    """Until its object is gone; and it cannot be preempted."""
     with defect(effects.StatusApplied, of(W)):
         log = running(W, X)
         log.append(MANAGER, effects.StatusApplied(workload=W, uid=Uid("u"), digest="d"))
@@ -263,7 +263,7 @@ def test_what_a_workload_in_quarantine_holds_stays_charged() -> None:
 
 
 def test_a_workload_in_quarantine_that_is_seen_finished_gives_its_quota_back() -> None:
-    """By whoever marks it finished; its object is still there, and still aside."""
+    """When it is marked finished; its object still exists, and is still in quarantine."""
     with defect(effects.StatusApplied, of(W)):
         log = running(W)
         log.append(MANAGER, effects.StatusApplied(workload=W, uid=Uid("u"), digest="d"))

@@ -197,7 +197,7 @@ def test_a_finished_workload_is_none_of_its_local_queue_whatever_is_seen_of_it()
 
 
 def test_a_workload_stands_in_the_local_queue_that_it_names_now() -> None:
-    """Another spec may name another LocalQueue; one that nobody names any more is not listed."""
+    """Another spec may name another LocalQueue; one without references is not listed."""
     log = with_queue(W)
     elsewhere = msgspec.structs.replace(observed().spec, queue_name="other")
     log.append(BRIDGE, msgspec.structs.replace(observed(), spec=elsewhere))
@@ -233,7 +233,7 @@ def test_what_a_local_queue_uses_follows_from_who_is_admitted(cpus: dict[str, st
 
 
 def test_who_moves_to_another_local_queue_holds_in_its_name() -> None:
-    """Its spec may say so after it was reserved, and before the API server knew: then all that it holds moves along."""
+    """Its spec may change after the reservation, before the API server has it: then all that it holds moves along."""
     log = with_queue("team-a/x")
     log.append(MANAGER, offered("team-a/x"))
     log.append(SCHEDULER, reserved("team-a/x"), admitted("team-a/x"))

@@ -31,13 +31,13 @@ def test_every_kind_is_watched_and_has_an_integration(kind: job_kinds.JobKind) -
 
 
 def test_a_job_of_another_kind_has_no_integration() -> None:
-    """Nobody guesses how to start it: the error names the job and the kinds that there are."""
+    """How to start it is not guessed: the error names the job and the supported kinds."""
     with pytest.raises(KeyError, match=r"batch\.volcano\.sh/Job/team-a/train: this version does not run jobs of this"):
         integration_of(JobKey("batch.volcano.sh/Job/team-a/train"))
 
 
 def test_a_job_answers_for_the_pod_sets_of_its_workload() -> None:
-    """The Workload is made with the pod sets, and the counts, by which the job is asked later on."""
+    """The Workload is made with the pod sets, and the counts, with which the job is compared later."""
     raw = msgspec.json.encode({"spec": {"template": {"spec": {"containers": []}}}})
     for each in INTEGRATIONS:
         made = {pod_set["name"]: pod_set["count"] for pod_set in each.pod_sets(job(), raw)}

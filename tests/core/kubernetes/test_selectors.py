@@ -83,7 +83,7 @@ def test_all_parts_of_a_label_selector_must_match() -> None:
 
 
 def test_an_empty_term_matches_no_node() -> None:
-    """As the API says; and terms can ask for the node's name."""
+    """As in the API; and terms can match the node's name."""
     assert not matches_term(NodeSelectorTerm(), LABELS)
     by_name = NodeSelectorTerm(match_fields=(need("metadata.name", "In", "n1"),))
     assert matches_term(by_name, {}, "n1")
@@ -103,13 +103,13 @@ def test_a_node_must_meet_selector_and_one_of_the_terms() -> None:
 
 
 def test_a_flavor_is_asked_only_about_its_own_keys() -> None:
-    """A selector of another key says nothing about this flavor; one of its own keys must agree."""
+    """A selector of another key does not restrict this flavor; one of its own keys must match."""
     assert matches_flavor(PodSpec(node_selector={"disk": "ssd"}), {"zone": "a"})
     assert not matches_flavor(PodSpec(node_selector={"zone": "b", "disk": "ssd"}), {"zone": "a"})
 
 
 def test_a_term_without_the_flavors_keys_makes_its_affinity_void() -> None:
-    """Terms are alternatives: one that any flavor meets lets every flavor pass, wherever it stands."""
+    """Terms are alternatives: one that any flavor meets lets every flavor pass, at any place."""
     wrong = NodeSelectorTerm(match_expressions=(need("zone", "In", "b"),))
     other = NodeSelectorTerm(match_expressions=(need("disk", "In", "ssd"),))
     assert not matches_flavor(pod(wrong), {"zone": "a"})

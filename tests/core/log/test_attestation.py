@@ -78,7 +78,7 @@ def test_a_commit_attests_the_log_that_its_producer_had_folded() -> None:
 
 
 def test_a_changed_commit_shows_in_the_next_one_of_any_producer() -> None:
-    """The producer's own chain was made right again; the very next commit, of another producer, still tells."""
+    """The producer's own chain was recomputed; the very next commit, of another producer, still shows it."""
     entries = history(4).entries
     forged = edited(entries, last_of(entries, BRIDGE), renamed)
     with pytest.raises(BrokenLogError) as caught:
@@ -103,7 +103,7 @@ def test_two_producers_commits_swapped_show() -> None:
 
 
 def test_a_commit_cannot_attest_what_comes_after_it() -> None:
-    """A position that is not before the commit is no ground to have stood on."""
+    """A position that is not before the commit cannot be the one it was decided on."""
     entries = history(2).entries
     late = edited(entries, entries[-1].seq, lambda commit: msgspec.structs.replace(commit, at=entries[-1].seq))
     with pytest.raises(BrokenLogError, match="which is not before it"):
@@ -174,7 +174,7 @@ def test_a_log_without_attestations_folds_as_ever() -> None:
 
 
 def test_the_audit_names_each_change_once_and_where_it_is() -> None:
-    """Each of two changes shows in the next commit of anybody and in the next of its producer, and in no other."""
+    """Each of two changes shows in the next commit of any producer and in the next of its own, and in no other."""
     entries = history(20).entries
     changes = [at for at in (10, 43) if entries[at - 1].subject.endswith(BRIDGE.value)]
     for at in changes:

@@ -1,4 +1,4 @@
-"""A cell is founded once; its log says which cell, cluster and stream it belongs to, and who may sign."""
+"""A cell is founded once; its log names its cell, cluster and stream, and the keys that may sign."""
 
 import msgspec
 import pytest
@@ -75,7 +75,7 @@ def test_keys_and_restorations_of_a_cell_that_was_never_founded_change_nothing()
 
 @given(st.sampled_from(["cell", "cluster", "stream", ""]), st.text(min_size=1))
 def test_exactly_what_differs_is_objected_to(field: str, other: str) -> None:
-    """Who is of the same cell, cluster and stream goes on; whoever differs in one of them is told which."""
+    """A process of the same cell, cluster and stream continues; otherwise the error names the difference."""
     identity = Identity(cell="main", cluster="uid-1", stream="s1", log_id="l")
     mine = {"cell": "main", "cluster": "uid-1", "stream": "s1"}
     if field:

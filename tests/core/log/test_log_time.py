@@ -27,7 +27,7 @@ wrongs = st.one_of(
 
 
 class Cell:
-    """A log whose clocks may be wrong. `true_ms` is the time; `off` says by how much a clock is wrong now."""
+    """A log whose clocks may be wrong. `true_ms` is the time; `off` is by how much a clock is wrong now."""
 
     def __init__(self) -> None:
         self.true_ms = START_MS
@@ -70,7 +70,7 @@ def test_no_single_clock_moves_the_time_of_the_log(wrong: str, by_ms: int, round
             cell.append(producer)
             assert cell.state.now_ms <= cell.true_ms + CLOCK_SKEW_MS_MAX
         assert cell.state.now_ms >= before_ms
-        # All but one clock are right, and two of them have been heard since: so the log's time is right, too.
+        # All but one clock are right, and two of them have appended since: so the log's time is right, too.
         assert cell.state.now_ms >= cell.true_ms - 2 * after_ms
 
 
@@ -88,7 +88,7 @@ def test_the_time_of_the_log_goes_on_when_any_one_clock_is_stopped(stopped: str,
 
 @given(st.sampled_from(list(Producer)), wrongs)
 def test_a_clock_that_was_in_error_binds_nobody_once_it_is_right(producer: Producer, by_ms: int) -> None:
-    """The producer's own time comes back, and with it what the log believes of it."""
+    """The producer's own time becomes right again, and with it the log's offset for it."""
     cell = Cell()
     cell.round(100)
     cell.off = {producer: by_ms}
@@ -130,7 +130,7 @@ def test_a_clock_that_is_set_back_a_little_does_not_set_the_log_back() -> None:
 
 
 class Heard:
-    """A process that hears the others for a while, its own clock and theirs off by so much."""
+    """A process that reads the others' commits for a while, its own clock and theirs off by so much."""
 
     def __init__(self, **off: int) -> None:
         self.off = {name.replace("_", "-"): by_ms for name, by_ms in off.items()}
@@ -160,7 +160,7 @@ OTHERS = (Producer.BINDER, Producer.QUEUE_MANAGER, Producer.SNAPSHOTTER)
 
 @given(wrongs)
 def test_a_process_whose_clock_is_wrong_by_all_others_knows_it_and_decides_within_the_bound(by_ms: int) -> None:
-    """It is told whose clocks disagree with it, and by how much."""
+    """It gets the names of the clocks that disagree with it, and by how much."""
     heard = Heard(scheduler=by_ms)
     heard.hear(*OTHERS)
     own_is_off, text = heard.verdict()
@@ -172,7 +172,7 @@ def test_a_process_whose_clock_is_wrong_by_all_others_knows_it_and_decides_withi
 
 @given(wrongs, st.sampled_from([BROKER, "binder"]))
 def test_a_process_whose_clock_is_right_is_not_disturbed_by_one_that_is_not(by_ms: int, wrong: str) -> None:
-    """The broker's clock is told about, another process's is that one's affair; what is decided by is right."""
+    """The broker's clock is reported, another process's only by that process; the time of decisions is right."""
     heard = Heard(**{wrong: by_ms})
     heard.hear(*OTHERS)
     own_is_off, text = heard.verdict()
@@ -183,7 +183,7 @@ def test_a_process_whose_clock_is_right_is_not_disturbed_by_one_that_is_not(by_m
 
 @pytest.mark.parametrize("by_ms", [-60_000, 60_000])
 def test_with_nobody_else_to_compare_with_the_broker_alone_is_no_proof(by_ms: int) -> None:
-    """Nobody can tell which of two is wrong: it is said, and nobody steps down for it."""
+    """Which of two is wrong cannot be determined: it is reported, and no process steps down."""
     heard = Heard(scheduler=by_ms)
     heard.hear(Producer.SCHEDULER)
     own_is_off, text = heard.verdict()
@@ -192,7 +192,7 @@ def test_with_nobody_else_to_compare_with_the_broker_alone_is_no_proof(by_ms: in
 
 @given(wrongs)
 def test_the_broker_alone_holds_a_clock_back_and_never_pulls_it_up(by_ms: int) -> None:
-    """Right after a start nobody else was heard: a deadline may pass too late, and not too early."""
+    """Right after a start there is no commit of others: a deadline may pass too late, but not too early."""
     heard = Heard(broker=by_ms)
     heard.hear(Producer.SCHEDULER)
     assert heard.error_ms() == min(0, by_ms + CLOCK_SKEW_MS_MAX)

@@ -79,7 +79,7 @@ def refolds(log: TestLog) -> bool:
 
 
 def test_a_restore_puts_everything_in_doubt_until_all_was_listed() -> None:
-    """No watch is resumed, and nobody but bridge and snapshotter may lead, until the lists are in the log."""
+    """No watch is resumed, and only bridge and snapshotter may lead, until the lists are in the log."""
     log = with_queue(W)
     log.append(BRIDGE, InformersSynced(resource_versions={"workloads": "5"}, anchor="workloads 5 ADDED x"))
     restored(log)
@@ -95,7 +95,7 @@ def test_a_restore_puts_everything_in_doubt_until_all_was_listed() -> None:
 
 
 def test_each_workload_is_shown_with_its_status_once() -> None:
-    """The first fact since the restore is news whatever the log says; the next is only if something has changed."""
+    """The first fact since the restore is recorded in any case; the next only if something has changed."""
     log = restored(running())
     fact = observed(taken_over=admitted_status())
     assert diff.news(log.state, fact) == msgspec.structs.replace(fact, known=False)
@@ -104,7 +104,7 @@ def test_each_workload_is_shown_with_its_status_once() -> None:
 
 
 def test_a_status_that_was_written_is_known() -> None:
-    """The fact says so, and the fold goes by the fact: how a status is written does not matter to it."""
+    """The fact states it, and the fold uses the fact: how a status is written does not matter to it."""
     log = running()
     written = workload_status(log.state, log.state.workloads[W])
     restored(log)
@@ -207,7 +207,7 @@ def test_ids_behind_a_break_are_of_their_branch(count: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "a.b", ":1.0", "1.0.0", "x:1"])
 def test_what_names_no_event_is_refused(text: str) -> None:
-    """Somebody else has written it."""
+    """Another controller has written it."""
     with pytest.raises(ValueError, match="is not"):
         parse_event_id(text)
 

@@ -1,4 +1,4 @@
-"""What stands in a log and is not of it is refused by everybody alike, and stops nobody."""
+"""Entries that do not belong to the log are refused by every reader alike, and stop none."""
 
 import pytest
 from tests.support.history import History
@@ -29,7 +29,7 @@ def folded(entries: list[Entry]) -> tuple[State, list[bool]]:
 
 
 class Written(History):
-    """A history to which anybody can publish."""
+    """A history to which any user can publish."""
 
     def publish(self, subject: str, payload: bytes) -> None:
         entry = Entry(self.position + 1, subject, self.now_ms, payload)
@@ -68,7 +68,7 @@ def test_foreign_entries_change_nothing_but_where_the_log_stands() -> None:
 
 
 def test_what_others_write_is_remembered_within_bounds() -> None:
-    """Whoever can publish can publish a lot, and long: the state counts it and remembers the newest."""
+    """Many and large entries may be published: the state counts them and keeps the newest."""
     written = Written()
     for number in range(NEWEST_MAX + 10):
         written.publish(f"headgate.main.log.{'x' * 1000}{number}", b"")

@@ -72,7 +72,7 @@ class Naive:
             if where == name:
                 for resource, value in {**pod_requests(held), "pods": 1}.items():
                     free[resource] = free.get(resource, 0) - value
-        # Only what is asked for counts (as in kube-scheduler's NodeResourcesFit): a node may hold more than it has now.
+        # Only requested resources count (kube-scheduler's NodeResourcesFit): a node may hold more than it has now.
         asked = [resource for resource, value in {**pod_requests(wanted), "pods": 1}.items() if value > 0]
         return all(free[resource] >= 0 for resource in asked)
 

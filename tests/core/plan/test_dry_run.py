@@ -50,7 +50,7 @@ def test_a_workload_that_cannot_be_admitted_takes_no_more_cycles() -> None:
 
 @pytest.mark.parametrize("owner", [None, {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "1"}])
 def test_a_preempted_workload_gives_its_quota_back_at_once(owner: dict[str, Any] | None) -> None:
-    """Whoever runs it, and so the one that preempted it is admitted in the next cycle."""
+    """Under any owner, and so the one that preempted it is admitted in the next cycle."""
     old = running("old", "4")
     if owner is not None:
         old["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
@@ -64,7 +64,7 @@ def test_a_preempted_workload_gives_its_quota_back_at_once(owner: dict[str, Any]
 
 
 def test_cycles_max_ends_a_run_that_has_more_to_decide() -> None:
-    """And says so."""
+    """And it is reported."""
     given = scenario(*(workload(f"w{i}", "1", at=i) for i in range(4)))
     dry_run, stop = play(given, 2)
     assert (stop, dry_run.cycles) == ("limit", 2)
@@ -98,7 +98,7 @@ def test_admitted_workloads_never_finish() -> None:
 
 
 def test_a_run_with_samples_of_usage_comes_to_an_end() -> None:
-    """The usage of LocalQueues is sampled for ever; nobody is admitted for it."""
+    """The usage of LocalQueues is sampled for ever; no admission follows from it."""
     given = scenario(workload("a", "4"), workload("b", "4", at=1))
     given["config"] = {"admissionFairSharing": {"usageHalfLifeTime": "1h", "usageSamplingInterval": "5m"}}
     given["objects"][2]["spec"]["admissionScope"] = {"admissionMode": "UsageBasedAdmissionFairSharing"}
@@ -108,7 +108,7 @@ def test_a_run_with_samples_of_usage_comes_to_an_end() -> None:
 
 
 def test_the_log_of_a_dry_run_is_a_log() -> None:
-    """It folds anew to the same state, and tells each workload's story."""
+    """It folds to the same state again, and explains each workload."""
     dry_run, _ = play(scenario(running("old", "4"), workload("new", "3", priority=9), preemption=LOWER))
     state, lookup = new_state("plan"), Lookup()
     for logged in dry_run.log.commits:

@@ -1,4 +1,4 @@
-"""Whether preempting others could ever make room: never denied where a cycle finds somebody, denied where it cannot."""
+"""Whether preempting others could ever make room: never denied where a cycle finds targets, denied where it cannot."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ def test_its_own_clusterqueue_is_in_reach_of_who_borrows_where_its_policy_speaks
 
 
 def test_without_a_cohort_nothing_can_be_reclaimed() -> None:
-    """A policy for the cohort says nothing where there is none."""
+    """A policy for the cohort has no effect without a cohort."""
     cell = Cell(cluster_queue("alone", {"f": {"cpu": 4}}, preemption=policy(reclaim="Any")))
     assert not may_preempt(cell.state, "alone")
     assert may_preempt(full(policy(reclaim="Any")).state, "mine")
@@ -109,7 +109,7 @@ policies = st.builds(
 def test_what_is_out_of_reach_no_cycle_finds(
     preemption: list[Preemption], held: list[Any], incoming: Any, deep: bool
 ) -> None:
-    """Where reach denies, the cycle has nobody to preempt, and admits nobody for whom there is not enough."""
+    """Where the bound denies, the cycle has no target, and admits no workload without enough quota."""
     cell = Cell(
         cohort("all"),
         cohort("left", "all"),

@@ -16,7 +16,7 @@ both = worlds() | worlds(fair=True)
 @settings(max_examples=400)
 @given(both)
 def test_the_workload_fits_when_its_targets_are_gone(world: World) -> None:
-    """Nobody is evicted in vain."""
+    """No workload is evicted without need."""
     asked = Asked(world)
     if asked.targets:
         assert asked.fits_without([each.workload for each in asked.targets], borrowing=True)
@@ -73,12 +73,13 @@ def test_no_target_has_a_priority_that_its_policy_forbids(world: World) -> None:
 @given(worlds(fair=True, flat=True, alone=True))
 def test_fair_sharing_never_raises_the_larger_share(world: World) -> None:
     """
-    Whoever is preempted for the sake of fair shares: the largest share of the cohort is no larger afterwards.
+    When a workload is preempted for fair shares, the largest share of the cohort is no larger afterwards.
 
     The rules compare the preemptor's share, with the incoming workload, to the other's share before (S2-b) or after
     (S2-a) at the time of each choice; so it ends at most where the other was. This is true of ClusterQueues of one
-    cohort that do not preempt their own workloads. Otherwise filling back may put back somebody who had lowered the
-    preemptor's side when the shares were compared. Reclaiming what is needed within nominal quota compares no shares.
+    cohort that do not preempt their own workloads. Otherwise filling back may put back a workload whose removal had
+    lowered the preemptor's side when the shares were compared. Reclaiming what is needed within nominal quota compares
+    no shares.
     """
     asked = Asked(world)
     if not any(each.reason == IN_COHORT_FAIR_SHARING for each in asked.targets):

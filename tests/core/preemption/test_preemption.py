@@ -37,7 +37,7 @@ def names(asked: Asked) -> list[str]:
 
 
 def test_lower_priority_goes_first_then_who_got_quota_later_then_by_uid() -> None:
-    """Within one second nobody was later: there the uid decides."""
+    """Times within one second are equal: there the uid decides."""
     order = [
         holding("low", priority=0, reserved_s=1),
         holding("late", priority=1, reserved_s=3),
@@ -52,7 +52,7 @@ def test_lower_priority_goes_first_then_who_got_quota_later_then_by_uid() -> Non
 
 
 def test_who_is_evicted_anyway_goes_before_all_others() -> None:
-    """Its quota is on its way back: nobody else has to go for it. A reason has it all the same."""
+    """Its quota is being released: no other target is needed for it. It still has a reason."""
     asked = Asked(
         world(
             cluster_queue("a", QUOTA, preemption=OWN),
@@ -66,7 +66,7 @@ def test_who_is_evicted_anyway_goes_before_all_others() -> None:
 
 
 def test_workloads_of_an_inactive_cluster_queue_keep_what_they_borrowed() -> None:
-    """A ClusterQueue on hold lends and holds on as before; but nobody there is preempted."""
+    """A ClusterQueue on hold lends as before, and keeps its usage; but none of its workloads is preempted."""
     stopped = cluster_queue("b", {"f": {"cpu": 0, "gpu": 0}}, cohort_name="co", stop_policy="Hold")
     active = msgspec.structs.replace(stopped, spec=msgspec.structs.replace(stopped.spec, stop_policy="None"))
     own = cluster_queue("a", QUOTA, cohort_name="co", preemption=RECLAIM)
@@ -87,7 +87,7 @@ def test_only_who_was_assigned_something_contested_goes() -> None:
 
 
 def test_borrowed_quota_is_fair_game_whatever_its_priority_below_the_threshold_or_not() -> None:
-    """Who may use it by right gets it back from everybody, as far as reclaimWithinCohort says."""
+    """Nominal quota is reclaimed from every borrower, as far as reclaimWithinCohort allows."""
     own = cluster_queue("a", QUOTA, cohort_name="co", preemption=RECLAIM)
     other = cluster_queue("b", {"f": {"cpu": 0, "gpu": 0}}, cohort_name="co")
     asked = Asked(world(own, other, holdings=(holding("b1", "b", 4, priority=9),)))
@@ -104,7 +104,7 @@ def test_borrowed_quota_is_fair_game_whatever_its_priority_below_the_threshold_o
     ],
 )
 def test_the_oracle_says_who_would_have_to_go(holdings: tuple[Holding, ...], grade: Grade, level: int) -> None:
-    """Only others: reclaim; somebody at home: preempt; nobody that may go: no candidates. Levels as they are then."""
+    """Only other queues: reclaim; own queue, too: preempt; none: no candidates. Levels are those after it."""
     own = cluster_queue("a", QUOTA, cohort_name="co", preemption=RECLAIM)
     other = cluster_queue("b", {"f": {"cpu": 0, "gpu": 0}}, cohort_name="co")
     asked = Asked(world(own, other, holdings=holdings))
@@ -114,7 +114,7 @@ def test_the_oracle_says_who_would_have_to_go(holdings: tuple[Holding, ...], gra
 
 
 def test_a_replaced_slice_comes_first_and_without_reason_when_there_are_targets() -> None:
-    """It is finished when the new slice is admitted; nobody is evicted."""
+    """It is finished when the new slice is admitted; no workload is evicted."""
     asked = Asked(world(cluster_queue("a", QUOTA, preemption=OWN), holdings=(holding("old", cpu=3), holding("w"))))
     old = asked.state.workloads[WorkloadKey(f"{NAMESPACE}/old")]
     targets = find_targets(asked.snapshot, asked.queue, asked.incoming, {CPU: 1000}, {CPU}, replaced=old)

@@ -103,7 +103,7 @@ def test_a_preemption_that_comes_too_late_changes_nothing(stage: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
 def test_a_pending_preemptor_blocks_its_cluster_queue(strategy: str) -> None:
-    """Whatever the strategy nobody behind it is offered; the cycle finds it among the standing heads of its tree."""
+    """Under any strategy no workload behind it is offered; the cycle finds it among the blocked heads of its tree."""
     cell, big, _ = preempting(strategy=strategy)
     cell.settle()
     assert cell.offers() == []
@@ -210,7 +210,7 @@ def test_a_standing_heads_verdict_in_other_words_leaves_what_it_waits_for() -> N
 
 
 def test_a_verdict_on_one_that_was_woken_meanwhile_is_overtaken() -> None:
-    """It stands no longer: the next cycle decides it, offered."""
+    """It is no blocked head any more: the next cycle decides it as offered."""
     cell, big, running = preempting()
     cell.settle()
     verdict = pending(cell, big, running)

@@ -1,4 +1,4 @@
-"""A snapshot: what would be if some workloads were gone, and what a kept catalog knows of who is there."""
+"""A snapshot: usage without some workloads, and the workloads in a kept catalog."""
 
 import random
 
@@ -50,7 +50,7 @@ def test_a_kept_catalog_knows_who_holds_quota_and_who_goes_first(world: World, s
 
 
 def _anything(asked: Asked, rng: random.Random) -> None:
-    """Something happens to somebody who holds quota."""
+    """A change of a workload that holds quota."""
     held = [each for each in asked.state.workloads.values() if each.stage in HOLDS_QUOTA and each.key != INCOMING]
     if not held:
         return

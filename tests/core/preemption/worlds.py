@@ -44,7 +44,7 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search is asked on. `requests` are those of a workload at `queue`."""
+    """The input of a search. `requests` are those of a workload at `queue`."""
 
     events: tuple[EventBase, ...]
     holdings: tuple[Holding, ...]
@@ -157,7 +157,7 @@ STRATEGIES = (
 
 def worlds(*, fair: bool = False, flat: bool = False, alone: bool = False) -> st.SearchStrategy[World]:
     """
-    Any world: `fair` with fair sharing on, `flat` with one cohort, `alone` where nobody preempts in their own queue.
+    Any world: `fair` with fair sharing on, `flat` with one cohort, `alone` without preemption within a queue.
 
     Each is made of one random seed, evenly: drawn piece by piece, most would have nothing to preempt or to gain by it.
     """

@@ -89,7 +89,7 @@ def test_a_missing_priority_is_zero(state: State) -> None:
     ids=["priority", "requests", "selector", "tolerations", "overhead", "name", "count", "minCount", "topology"],
 )
 def test_what_quota_depends_on_makes_a_shape(other: Workload, state: State) -> None:
-    """Each part of Kueue's scheduling hash tells workloads apart."""
+    """Each part of Kueue's scheduling hash distinguishes workloads."""
     assert shape_of(other, state) != shape_of(workload(), state)
 
 
@@ -101,7 +101,7 @@ def test_reclaimable_pods_count_no_more(state: State) -> None:
 
 
 def test_limit_ranges_count_by_the_requests_they_make(state: State) -> None:
-    """A LimitRange's defaults change what is asked for; its bounds make no difference to those within."""
+    """A LimitRange's defaults change the requests; its bounds make no difference to those within."""
     before = shape_of(workload(spec=pods()), state)
     state.limit_ranges["team/limits"] = (LimitRangeItem(type="Container", max={"cpu": "2"}),)
     assert shape_of(workload(), state) == before
@@ -111,7 +111,7 @@ def test_limit_ranges_count_by_the_requests_they_make(state: State) -> None:
 
 
 def test_who_is_not_valid_stands_for_nobody_who_is(state: State) -> None:
-    """And has another shape once it is let in. Kueue's hash does not tell them apart."""
+    """And has another shape once it is valid. Kueue's hash does not distinguish them."""
     before = shape_of(workload(), state), hash_of(workload(), state)
     state.limit_ranges["team/limits"] = (LimitRangeItem(type="Container", max={"cpu": "100m"}),)
     assert shape_of(workload(), state) != before[0] == shape_of(workload(namespace="elsewhere"), state)
@@ -127,7 +127,7 @@ def test_limits_that_give_no_request_do_not_make_a_shape(state: State) -> None:
 
 
 def test_a_change_of_the_configuration_changes_shapes(state: State) -> None:
-    """What transformations and excluded prefixes make of a request is what quota is asked for."""
+    """Quota is evaluated on the request after transformations and excluded prefixes."""
     before = shape_of(workload(), state)
     priced = ResourceTransformation(input="cpu", outputs={"credits": 2})
     for resources in (
@@ -148,7 +148,7 @@ def test_allowed_flavors_count_under_concurrent_admission(state: State) -> None:
 
 
 def test_without_equivalence_hashing_every_workload_has_its_own_shape(state: State) -> None:
-    """And keeps it: the shape of one says nothing of another, and nothing of what it asks for."""
+    """And keeps it: its shape is independent of other workloads and of its requests."""
     state.configuration = Configuration(feature_gates={"SchedulingEquivalenceHashing": False})
     assert shape_of(workload("a"), state) != shape_of(workload("b"), state)
     assert shape_of(workload("a"), state) == shape_of(workload("a", spec=pods("2")), state)
@@ -172,5 +172,5 @@ def test_a_runtime_class_counts_only_for_those_who_name_it(state: State) -> None
 
 
 def test_a_bad_quantity_has_a_shape_too(state: State) -> None:
-    """One manifest that nobody validated does not stop the queue."""
+    """One manifest without validation does not stop the queue."""
     assert shape_of(workload(spec=pods("lots")), state) != shape_of(workload(), state)

@@ -1,4 +1,4 @@
-"""What is needed and what is there: nobody is kept asleep whom a cycle would admit."""
+"""Needed and available quota: no workload stays asleep that a cycle would admit."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ def test_a_cycle_admits_nobody_who_would_be_kept_asleep(
 def test_with_one_pod_set_there_is_enough_only_when_a_cycle_admits(
     cell: Cell, cpus: int, before: Any, later: Any
 ) -> None:
-    """No vain rounds: alone in the cycle, whoever is woken because there is enough is admitted."""
+    """No unsuccessful rounds: alone in the cycle, a workload woken because there is enough is admitted."""
     cell.submit("cq", "w", pod_set({"cpu": cpus, "memory": 1}))
     cell.state.index.usage.update(before)
     verdict = verdicts(decide_cycle(cell.state)).get("w")

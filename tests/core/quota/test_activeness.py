@@ -83,7 +83,7 @@ def test_a_flavor_whose_topology_is_missing_stops_its_queue() -> None:
 
 
 def test_a_cycle_of_cohorts_stops_the_queues_below_it() -> None:
-    """There is no tree to share quota in; and it is said."""
+    """There is no tree to share quota in; and it is reported."""
     answer = cluster_queue_active(cell(cohort("x", "y"), cohort("y", "x"), cohort_name="x").state, "cq")
     assert (answer.active, answer.reason) == (False, "CohortCycle")
     assert '"x"' in answer.message

@@ -41,7 +41,7 @@ half_lives_ms = st.integers(min_value=1, max_value=10**9)
     [(0, 10_000, 0.0), (10_000, 10_000, 0.5), (20_000, 10_000, 0.75), (5_000, 0, 0.0), (-5_000, 10_000, 0.0)],
 )
 def test_half_is_forgotten_in_a_half_life(elapsed_ms: int, half_life_ms: int, share: float) -> None:
-    """A half-life of 0 forgets at once elsewhere; as a share it is 0, as in Kueue."""
+    """A half-life of 0 means immediate decay elsewhere; as a share it is 0, as in Kueue."""
     assert forgotten(elapsed_ms, half_life_ms) == share
 
 

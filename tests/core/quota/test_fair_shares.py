@@ -33,7 +33,7 @@ def test_the_share_is_the_largest_ratio_of_borrowed_to_lendable_by_weight() -> N
 
 
 def test_what_nobody_can_lend_is_borrowed_without_a_share() -> None:
-    """A ClusterQueue in debt with a flavor that nobody has quota of borrows, but takes nothing from anybody."""
+    """A ClusterQueue over quota in a flavor without any quota borrows, but takes quota from none."""
     cell = Cell(cluster_queue("a", {"f": {"gpu": 0}}, cohort_name="co"))
     tree = Forest(cell.state).tree("co")
     share = share_of(Ledger(tree, {"a": {GPU: 3}}), tree.cluster_queues["a"])

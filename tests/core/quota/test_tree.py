@@ -138,7 +138,7 @@ def test_what_is_charged_and_taken_back_leaves_nothing(cell: Cell, charges: list
 
 @given(cells(), steps)
 def test_charging_only_what_fits_never_exceeds_any_quota(cell: Cell, charges: list[tuple[int, int]]) -> None:
-    """Nobody uses more than is potentially available, no cohort more than its subtree and what it may borrow."""
+    """No ClusterQueue uses more than is potentially available, no cohort more than its subtree has and may borrow."""
     tree = tree_of(cell)
     names = list(tree.cluster_queues)
     ledger = Ledger(tree, {})
@@ -190,7 +190,7 @@ def test_a_charge_of_less_than_nothing_stays_with_its_cluster_queue() -> None:
 
 
 def test_a_lone_cluster_queue_never_borrows() -> None:
-    """Without a cohort the level is 0 and there is nobody to reclaim from."""
+    """Without a cohort the level is 0 and there is none to reclaim from."""
     cell = Cell(cluster_queue("a", {"f": {"gpu": 2}}))
     tree = Forest(cell.state).tree_of("a")
     assert Ledger(tree, {}).borrowing_level(tree.cluster_queues["a"], FR, 9) == Level(0, False)
@@ -222,7 +222,7 @@ def test_an_unlimited_quota_stays_unlimited_when_it_is_lent() -> None:
 
 
 def test_a_cycle_of_cohorts_is_seen_and_has_no_tree() -> None:
-    """Such a tree has no root; whoever is below it is not active."""
+    """Such a tree has no root; every ClusterQueue below it is not active."""
     cell = Cell(cohort("x", "y"), cohort("y", "x"), cluster_queue("a", {"f": {"gpu": 1}}, cohort_name="x"))
     assert Forest(cell.state).has_cycle(cell.state.index.trees["a"])
 
@@ -240,7 +240,7 @@ def shown(tree: QuotaTree) -> list[tuple[Any, ...]]:
 
 @given(st.integers(0, 2**32))
 def test_a_forest_that_is_told_of_changes_is_the_one_that_would_be_made_anew(seed: int) -> None:
-    """Trees and usage, after any changes of ClusterQueues, cohorts, flavors and reservations, asked for at any time."""
+    """Trees and usage, after any changes of ClusterQueues, cohorts, flavors and reservations, evaluated at any time."""
     rng = random.Random(seed)
     cell = Cell(cluster_queue("cq0", {"f": {"gpu": "4"}}, cohort_name="co0"))
     log, catalog = cell.log, Catalog(cell.state)

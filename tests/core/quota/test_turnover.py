@@ -1,4 +1,4 @@
-"""Quota that comes free by itself: what the log tells of it, and who waits for it instead of preempting."""
+"""Quota that finishing workloads release: its rate in the log, and who waits for it instead of preempting."""
 
 import msgspec
 import pytest
@@ -86,7 +86,7 @@ class Cohort:
 
 
 def test_a_queue_takes_back_what_comes_free_instead_of_preempting() -> None:
-    """Where workloads finish all the time, whoever reclaims its nominal quota waits for them, and nobody is evicted."""
+    """Where workloads finish all the time, one that reclaims nominal quota waits for them, without an eviction."""
     cohort = Cohort()
     cohort.lend()
     cohort.submit("a/job", 2)
@@ -125,7 +125,7 @@ def test_who_waits_in_vain_preempts_when_its_time_has_come() -> None:
 
 
 def test_nobody_waits_where_nothing_comes_free() -> None:
-    """Where no workload has finished lately, whoever may preempt does so at once, as in Kueue."""
+    """Where no workload has finished lately, a workload that may preempt does so at once, as in Kueue."""
     cohort = Cohort()
     for number in range(40):
         cohort.submit(f"b/job-{number}", 1)
@@ -159,7 +159,7 @@ def test_a_higher_priority_waits_no_longer_than_evicting_takes() -> None:
 
 
 def test_quota_is_not_lent_that_its_queue_would_take_back_at_once() -> None:
-    """What those pending in a reclaiming ClusterQueue fill of its nominal quota is theirs before anybody borrows."""
+    """Nominal quota that the pending workloads of a reclaiming ClusterQueue will fill is not lent."""
     cohort = Cohort()
     cohort.submit("a/big", 20)
     cohort.submit("b/big", 20)
@@ -176,7 +176,7 @@ def test_quota_is_not_lent_that_its_queue_would_take_back_at_once() -> None:
 
 
 def test_nobody_passes_a_head_for_which_enough_comes_free_soon() -> None:
-    """Who may preempt nobody waits at the front for a while: what is admitted behind it would be in its way."""
+    """A workload without candidates waits at the front for a while: one admitted behind it would be in its way."""
     cohort = Cohort()
     cohort.turn_over("a")
     cohort.submit("a/big", 3)
@@ -204,7 +204,7 @@ def test_others_pass_a_head_that_has_waited_in_vain() -> None:
 
 
 def test_the_wait_says_what_it_waits_for() -> None:
-    """The verdict names those who would be preempted, until when it waits, and says so in words."""
+    """The verdict names the targets and until when it waits, as fields and in its message."""
     cohort = Cohort()
     cohort.lend()
     cohort.submit("a/job", 2)
@@ -255,7 +255,7 @@ def test_more_quota_takes_longer_to_come_free(freed: list[tuple[int, int]], late
 
 
 def test_a_configuration_turns_the_wait_off() -> None:
-    """The gate is Headgate's own: on in every configuration that is read, unless it says no."""
+    """The gate is Headgate's own: on in every configuration that does not turn it off."""
     document = {"apiVersion": V1BETA2, "kind": "Configuration"}
     assert read_configuration(document).preemption_waits
     off = read_configuration({**document, "featureGates": {"HeadgatePreemptionWaits": False}})

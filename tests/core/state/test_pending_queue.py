@@ -146,7 +146,7 @@ def test_pushing_twice_is_a_broken_invariant() -> None:
 
 
 def test_only_who_is_in_the_queue_steps_out() -> None:
-    """A stranger has no place to keep, and nobody steps out twice."""
+    """An unknown workload has no place to keep, and none leaves twice."""
     queue = PendingQueue()
     with pytest.raises(AssertionError, match="not in the pending queue"):
         queue.step_out(WorkloadKey("ns/a"))

@@ -145,7 +145,7 @@ def test_few_labels_read_like_a_dict(labels: dict[str, str], owner: OwnerReferen
 
 
 def test_labels_take_their_values_from_the_owner() -> None:
-    """The uid and name of its Job stand in a Workload three times, and in memory once."""
+    """The uid and name of its Job are in a Workload three times, and in memory once."""
     state = log_of("1").state
     (kept,), (job,) = state.workloads.values(), state.jobs.values()
     assert kept.owner is not None

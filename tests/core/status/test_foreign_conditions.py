@@ -1,4 +1,4 @@
-"""What others have written into a status is told from what Headgate has written itself, however late it is shown."""
+"""Writes of others to a status are distinguished from Headgate's own, however late they are observed."""
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ def test_a_status_that_is_older_than_our_last_write_says_nothing() -> None:
 
 
 def test_what_comes_before_our_last_word_is_kept_until_that_is_written() -> None:
-    """It may be the echo of a write of ours that is under way: the answer to that tells."""
+    """It may be the result of our own write under way: the response to that decides."""
     cell = evicted()
     cell.see(gives_back(cell[A]))
     assert cell[A].shown is not None
@@ -75,7 +75,7 @@ def test_an_object_that_shows_what_the_state_says_is_no_news() -> None:
 
 @pytest.mark.parametrize("status", ["True", "False"])
 def test_others_cannot_let_in_what_nothing_keeps_out(status: str) -> None:
-    """Requeued=True where it is not False says nothing; False keeps out."""
+    """Requeued=True where it is not False has no effect; False keeps the workload out of its queue."""
     cell = QueueCell().ready()
     cell.submit("a")
     cell.settle()

@@ -302,7 +302,7 @@ def test_local_queues_add_up_to_their_cluster_queue() -> None:
 
 
 def test_a_stopped_local_queue_shows_nothing_pending() -> None:
-    """Kueue takes a stopped LocalQueue out of its queues, and the Active condition says why."""
+    """Kueue takes a stopped LocalQueue out of its queues, and the Active condition has the reason."""
     log = TestLog()
     queue = {"metadata": {"name": "main", "namespace": "team-a"}, "spec": {"clusterQueue": "cq", "stopPolicy": "Hold"}}
     log.append(BRIDGE, fact_of({"kind": "LocalQueue", **queue}), observed())

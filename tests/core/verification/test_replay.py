@@ -1,4 +1,4 @@
-"""A replay decides where the record says it was decided, and compares what was recorded."""
+"""A replay decides at the recorded positions, and compares with the recorded decisions."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ BRIDGE, SCHEDULER, SNAPSHOTTER = Producer.INFORMER_BRIDGE, Producer.SCHEDULER, P
 
 
 def decided(state: State) -> tuple[Event, ...]:
-    """A scheduler that says how many namespaces it sees: its decision shows which state it was given."""
+    """A scheduler that reports the number of namespaces: its decision shows which state it was given."""
     heads = tuple(decisions.Head(cluster_queue=name, workload="n/w", uid="u") for name in state.namespaces)
     return (decisions.CycleDecided(cycle=state.cycle + 1, decided_at=state.position, heads=heads),)
 

@@ -164,7 +164,7 @@ def test_a_story_tells_each_step_with_position_process_and_reason() -> None:
 
 
 def test_a_wait_is_told_with_what_it_was_for_and_how_long() -> None:
-    """Waking says how long it slept, the reservation how long it stood in the queue."""
+    """The line of waking has its time asleep, that of the reservation its time in the queue."""
     history = life_of_two()
     by_event = {line.event: line for line in explain(history.commits, "a/second").lines}
     woken, reservation = by_event["workload.woken"], by_event["workload.quota_reserved"]
@@ -187,7 +187,7 @@ def test_one_that_sleeps_with_its_shape_is_told_who_put_it_to_sleep_and_who_woke
 
 
 def test_one_that_queues_into_a_sleeping_shape_is_told_so_at_once() -> None:
-    """It never was awake, so the line of its queueing says what it waits for, and the standing says it again."""
+    """It never was awake, so the line of its queueing has what it waits for, and so has the present state."""
     history = a_cell()
     history.put(BRIDGE, workload_of("first"), workload_of("late"))
     history.put(QUEUES, queued("first"), offered("first"))
@@ -253,7 +253,7 @@ def test_an_event_that_came_too_late_is_told_as_such() -> None:
 
 
 def test_pods_of_the_job_are_in_its_story() -> None:
-    """Placement and binding are told for pods that belong to the Job, and for no others."""
+    """Placement and binding are shown for pods that belong to the Job, and for no others."""
     history = a_cell()
     history.put(BRIDGE, job_of("w"), workload_of("w"))
     owner = OwnerReference(api_version="batch/v1", kind="Job", name="w", uid="uid-w")
@@ -287,7 +287,7 @@ def test_an_unknown_name_offers_what_comes_near() -> None:
 
 
 def test_a_name_in_two_namespaces_asks_which() -> None:
-    """Nothing is told of a workload that may not have been meant."""
+    """Nothing is shown for an ambiguous name."""
     lookup = Lookup()
     history = a_cell()
     spec = WorkloadSpec(queue_name="main", pod_sets=(PodSet(),))
@@ -393,7 +393,7 @@ def a_preemption() -> History:
 
 
 def test_a_preemption_is_told_to_both() -> None:
-    """Who goes is told for whom and why; who waits is told for whom it waits, until that one has left."""
+    """A target's line names preemptor and reason; the preemptor's the targets it waits for, until they left."""
     history = a_preemption()
     victim = explain(history.commits, "job-one")
     line = next(line for line in victim.lines if line.event == "workload.preempted")
@@ -408,7 +408,7 @@ def test_a_preemption_is_told_to_both() -> None:
 
 
 def test_what_becomes_of_a_variant_is_told_to_it_and_to_its_parent() -> None:
-    """Why it is switched off stands in the log, in Kueue's words."""
+    """The reason of its deactivation is in the log, in Kueue's words."""
     history = a_cell()
     history.put(BRIDGE, workload_of("first"), workload_of("second"))
     why = 'being lower priority than admitted Variant "a/best"'
@@ -427,7 +427,7 @@ def test_what_becomes_of_a_variant_is_told_to_it_and_to_its_parent() -> None:
 
 
 def test_a_configuration_that_changes_under_a_workload_is_in_its_story() -> None:
-    """And the story ends with the one that counts; who came later is not told of changes before."""
+    """And the story ends with the effective one; a workload created later has no lines of earlier changes."""
     history = a_preemption()
     story = explain(history.commits, "job-one")
     texts = [line.text for line in story.lines if line.event == "configuration.observed"]

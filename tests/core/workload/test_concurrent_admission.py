@@ -1,4 +1,4 @@
-"""Families: what a parent's status says when it is found, and why its variants are switched on and off."""
+"""Families: a parent's status when it is first observed, and why its variants are activated and deactivated."""
 
 import pytest
 from tests.support.logs import TestLog
@@ -98,7 +98,7 @@ def variant(flavor: str, status: WorkloadStatus | None) -> facts.WorkloadObserve
 
 
 def test_a_family_that_is_found_holds_quota_once() -> None:
-    """The status of its parent says whose quota it runs on."""
+    """The status of its parent names the variant whose quota it runs on."""
     state = found()
     assert state.workloads[PARENT_KEY].stage is Stage.ADMITTED
     assert state.index.usage["cq"] == {("good", "cpu"): 1000}
@@ -142,7 +142,7 @@ RUNS = f'"team/{name_of("good")}"'
     ids=["any better one", "down to the last acceptable", "the first stays", "nobody is admitted", "switched off"],
 )  # fmt: skip
 def test_variants_are_switched_for_kueues_reasons(given: dict[str, str], switches: dict[str, tuple[bool, str]]) -> None:
-    """`best` is switched off and the others are on: which are switched, and what is said of it."""
+    """`best` is switched off and the others are on: which are switched, and with which messages."""
     state = found(**given)
     family = concurrent_admission.family_of(state, state.workloads[PARENT_KEY])
     assert family is not None

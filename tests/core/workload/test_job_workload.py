@@ -117,7 +117,7 @@ def test_a_workload_belongs_to_its_job() -> None:
 
 
 def test_a_workload_carries_the_template_as_kueue_takes_it_over() -> None:
-    """Whole, without the labels of the Job controller but the Job's name, and with the topology that it asks for."""
+    """Whole, without the labels of the Job controller but the Job's name, and with the topology that it requests."""
     template = {
         "metadata": {
             "creationTimestamp": None,
@@ -343,7 +343,7 @@ def marked(template: Any) -> PodTemplate:
 
 
 def test_a_missing_flavor_is_named() -> None:
-    """The Job cannot be started on nodes that nobody knows."""
+    """The Job cannot be started on unknown nodes."""
     state, workload = admitted(PodTemplate(), flavor="gone")
     with pytest.raises(InjectionError, match=r'resourceflavors\.kueue\.x-k8s\.io "gone" not found'):
         injected(state, workload)
@@ -351,7 +351,7 @@ def test_a_missing_flavor_is_named() -> None:
 
 @pytest.mark.parametrize(("equal", "completions"), [(False, 8), (True, 2)])
 def test_partial_admission_sets_parallelism_and_restoring_takes_it_back(equal: bool, completions: int) -> None:
-    """Only Jobs that accept it; completions follow when their annotation says so."""
+    """Only Jobs that accept it; completions follow with their annotation."""
     state, workload = admitted(PodTemplate(), count=2)
     partial = job(parallelism=4, completions=8, min_parallelism=1, completions_equal_parallelism=equal)
     spec = {"parallelism": 4, "completions": 8}

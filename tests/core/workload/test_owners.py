@@ -70,7 +70,7 @@ def test_a_job_owns_only_what_names_all_of_it(owner: OwnerReference) -> None:
 
 
 def test_a_workload_that_names_a_uid_for_another_object_stands_before_no_other() -> None:
-    """Somebody may write any owner into a Workload: the one that the Job really has is found all the same."""
+    """A Workload may name any owner: the one that the Job really has is still found."""
     log = log_of(job_of(BATCH), observed(BATCH), observed(VOLCANO, "team-a/x", "x"))
     found = owners.workload_of(log.state, BATCH, "j")
     assert found is workload(log)
@@ -87,7 +87,7 @@ def test_the_end_of_one_job_is_not_that_of_its_namesake() -> None:
 
 
 def test_a_job_that_takes_a_name_replaces_the_one_of_its_kind() -> None:
-    """A new batch/v1 Job of the name says that the former one is gone, and nothing of a Volcano Job."""
+    """A new batch/v1 Job of the name proves that the former one is gone, and nothing about a Volcano Job."""
     log = log_of(job_of(BATCH), job_of(VOLCANO), observed(BATCH), observed(VOLCANO, "team-a/x", "x"))
     log.append(BRIDGE, job_of(BATCH, uid="again"))
     assert workload(log).owner_gone
@@ -120,7 +120,7 @@ def test_a_workload_without_owner_belongs_to_the_job_that_it_was_made_for(gvk: s
 
 
 def test_a_workload_that_is_gone_says_whose_it_was() -> None:
-    """Nobody has to guess it from the Workload's name, which may be any; of an owner run elsewhere nothing is said."""
+    """It is not guessed from the Workload's name, which may be any; an owner of another controller is not resolved."""
     log = log_of(observed(BATCH, "team-a/any-name-1"), observed(VOLCANO))
     ours, theirs = (deleted(log.state, "workloads", key, gone=True) for key in ("team-a/any-name-1", W))
     assert isinstance(ours, facts.WorkloadDeleted)

@@ -54,7 +54,7 @@ def test_the_condition_tells_start_and_recovery_with_kueues_reasons() -> None:
 
 
 def test_a_pending_workload_has_no_condition_and_a_requeued_one_waits_to_start() -> None:
-    """Kueue writes it to pending ones too, which says nothing and costs a write; after a run it says WaitForStart."""
+    """Kueue writes it to pending ones, too, a write without information; after a run it is WaitForStart."""
     cell = waiting()
     cell.job("jb", suspended=True)
     cell.submit("b", job="jb")
@@ -123,7 +123,7 @@ def test_all_are_ready_when_every_holder_of_quota_is() -> None:
 
 
 def test_without_block_admission_nobody_waits() -> None:
-    """Pods that are not ready hold up nobody else."""
+    """Pods that are not ready block no other workload."""
     cell = waiting()
     cell.run("a")
     assert pods_ready.all_ready(cell.state)

@@ -1,4 +1,4 @@
-"""The two gates of Kueue by which a workload says more or less of why it is not admitted."""
+"""The two gates of Kueue that select how detailed the reason of a pending workload is."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_without_observability_reasons_are_those_of_before(exact: str, legacy: s
 
 
 def test_a_workload_that_no_queue_takes_is_inadmissible_without_observability() -> None:
-    """The words stay; when a queue takes it, its reason stands until it is tried, as in Kueue before."""
+    """The message stays; when a queue accepts it, its reason stays until it is tried, as in Kueue before."""
     made = cell(UnadmittedWorkloadsObservability=False)
     made.submit("a", queue="nowhere")
     made.settle()
@@ -77,7 +77,7 @@ def test_with_explicit_status_a_workload_says_from_the_start_that_it_waits() -> 
 
 
 def test_with_explicit_status_one_of_a_sleeping_shape_says_what_the_shape_waits_for() -> None:
-    """Kueue asks its table of equivalent workloads that failed lately."""
+    """Kueue uses its table of equivalent workloads that failed lately."""
     made = cell(UnadmittedWorkloadsExplicitStatus=True)
     made.submit("a")
     made.settle()
