@@ -1,38 +1,43 @@
 """
-The cycle: which heads are admitted, whom they preempt, and what becomes of the others.
+The cycle: which heads are admitted, which workloads they preempt, and the verdicts on the others.
 
-A function of the state alone: `decide_cycle` gives the events of the scheduler's next commit, and gives the same ones
-again whenever it is asked of the same state. It is Kueue's cycle (`kueue-semantics` section 3):
+A function of the state alone: `decide_cycle` returns the events of the scheduler's next commit, and returns the same
+events for the same state. It is Kueue's cycle (`kueue-semantics` section 3):
 
-    entries      what a cycle is made of: `Entry`, `Cycle`
-    nominating   each head against the quota at the start: rejected outright, or flavors and whom to preempt
-    order        who comes first: by borrowing, priority and time, or by a tournament of dominant resource shares
-    processing   one by one, each on what those before it have left (`evaluate`)
-    verdicts     what became of each, as events (`events_of`)
+    entries      the data of a cycle: `Entry`, `Cycle`
+    nominating   each head against the quota at the start: rejected outright, or flavors and preemption targets
+    order        the processing order: by borrowing, priority and time, or by a tournament of dominant resource shares
+    processing   one by one, each on the quota that those before it have left (`evaluate`)
+    verdicts     the outcome of each head, as events (`events_of`)
     deciding     the heads of the scheduler process's cycle (`decide_cycle`)
 
-**Standing heads.** Kueue decides the head of each ClusterQueue in every cycle, also when nothing has changed for it.
-Here a head with a verdict waits until something has; but what it claims must be held in every cycle, its victims must
-count as gone, and it may be that it fits now. So beside the offered heads each cycle decides those that block their
+**Standing heads.** Kueue decides the head of each ClusterQueue in every cycle, even when nothing has changed for it.
+Here a head with a verdict waits until something has changed. But its reservation must hold in every cycle, its victims
+must count as gone, and it may fit now. So besides the offered heads each cycle decides those that block their
 ClusterQueue in the same trees (StrictFIFO heads with a verdict, workloads that wait for their victims or behind
-another's claim), at their place among the others, and writes their verdict when it has become another.
+another's reservation), at their place in the order. It writes their verdict only when it differs from the last one.
 
-**A retry at once ends.** A head whose verdict has scope "immediate" is decided again in the next cycle, so there must
-not be a state on which that goes on for ever. There are four such verdicts. "Nobody to preempt", of a StrictFIFO head
-in a cycle that has admitted somebody who borrows: he may be the one, and it ends with the admissions. "More victims
-than one cycle tells": the next tells more of them. "Flavors left to try" is given only while the scan moves on: its
-place, the flavor indexes of all pod sets read as one number, must be beyond the place that it went on from, and there
-are finitely many. A resumed scan that ends in vain is no reason for another cycle: where its head would be the one that
-blocks its ClusterQueue, it begins anew in the same cycle and goes through all flavors, as for a standing head, so that
-the verdict that sets it aside is one on all of them; what it then stops at is not "left to try". "No longer fits" and
-"overlapping targets" are given it only when, in its tree and before its turn, the cycle has moved on: somebody was
-admitted, or preempted anew, or an offered head has charged quota. Admissions and preemptions on one state are finitely
-many, since a cycle frees nothing: who is admitted is pending no more, and who is preempted is not told again until its
-job has stopped, which no cycle decides. A head that only charged quota has got a verdict of its own, and is gone from
-the next cycle, tries on in another flavor, or stands. If it stands the next cycle decides the same heads in the same
-order, and as a standing head that takes nothing new it lets nobody retry: only a head that came after it is offered
-now, which may let others retry that come later still. Everything else is set aside until something changes: quota is
-freed, a victim's among it, or a spec is changed.
+**Immediate retries terminate.** A head whose verdict has scope "immediate" is decided again in the next cycle, so there
+must be no state on which this repeats forever. There are four such verdicts.
+
+- "No candidates", of a StrictFIFO head in a cycle that has admitted a borrowing workload: that one may be a candidate.
+  It ends with the admissions.
+- "More victims than one cycle records": the next cycle records more of them.
+- "Flavors left to try" is given only while the scan advances: its position, the flavor indexes of all pod sets read as
+  one number, must be beyond the position that it resumed from, and there are finitely many. A resumed scan that ends
+  without success is no reason for another cycle: where its head would be the one that blocks its ClusterQueue, the scan
+  restarts in the same cycle and covers all flavors, as for a standing head. So the verdict that parks it covers all of
+  them, and where that scan stops is not "left to try".
+- "No longer fits" and "overlapping targets" have this scope only when, in the head's tree and before its turn, the
+  cycle has changed something: a workload was admitted, or newly preempted, or an offered head has charged quota.
+
+Admissions and preemptions on one state are finitely many, since a cycle frees nothing: an admitted workload is not
+pending any more, and a preempted one is not preempted again until its job has stopped, which no cycle decides. A head
+that only charged quota has got a verdict of its own, and in the next cycle it is absent, tries another flavor, or is
+standing. If it is standing, the next cycle decides the same heads in the same order, and as a standing head that takes
+nothing new it does not cause immediate retries: only a head after it is offered now, which may cause retries of heads
+after that one. Every other head is parked until something changes: quota is freed, for example by a victim, or a spec
+is changed.
 """
 
 from headgate.core.cycle.deciding import ADMISSIONS_MAX, EVENTS_MAX, HEADS_MAX, decide_cycle, is_ready

@@ -1,8 +1,8 @@
 """
-Deciding: which heads a cycle of the scheduler process is about, and what it appends.
+Deciding: which heads a cycle of the scheduler process decides, and what it appends.
 
-The scheduler's machine calls `decide_cycle` and appends what comes back as one commit; `headgate replay --verify`
-calls it on the state at a recorded cycle's `decided_at` and compares.
+The scheduler's machine calls `decide_cycle` and appends the result as one commit; `headgate replay --verify` calls it
+on the state at a recorded cycle's `decided_at` and compares.
 """
 
 from collections.abc import Iterable
@@ -17,16 +17,16 @@ from headgate.events.ids import WorkloadKey
 from headgate.events.registry import Event
 
 HEADS_MAX = 512
-"""How many offered heads one cycle decides at most; the others wait for the next."""
+"""The maximum number of offered heads per cycle; the others are decided in the next one."""
 
 EVENTS_MAX = 1024
-"""After how many events a cycle stops before its next head, which the next cycle decides. Bounds its commit."""
+"""After this number of events a cycle stops before its next head, which the next cycle decides. Bounds its commit."""
 
 STANDING_MAX = 512
-"""How many verdicts on heads that were not offered a cycle writes at most: the next one writes what is left."""
+"""The maximum number of verdicts per cycle on heads that were not offered; the next cycle writes the rest."""
 
 ADMISSIONS_MAX = 512
-"""How many reserved workloads one cycle admits at most after their checks."""
+"""The maximum number of reserved workloads that one cycle admits after their checks."""
 
 Heads = list[tuple[Workload, Queue]]
 
@@ -37,8 +37,8 @@ def decide_cycle(
     """
     The events of the next cycle; none when there is nothing to decide.
 
-    `catalog` may be one that was kept, for as long as no spec has changed. `reserved` may narrow the workloads to look
-    at for admission after their checks; those left out must not be ready. Neither changes the answer.
+    `catalog` may be a cached one, valid as long as no spec has changed. `reserved` may restrict the workloads that are
+    examined for admission after their checks; those left out must not be ready. Neither changes the answer.
     """
     if not state.synced:
         return ()
@@ -56,7 +56,7 @@ def decide_cycle(
 
 
 def _heads(state: State, catalog: Catalog) -> Heads:
-    """The first offered workload of each active ClusterQueue; of too many, those that were offered first."""
+    """The first offered workload of each active ClusterQueue; beyond the maximum, those that were offered first."""
     heads: Heads = []
     seen: set[str] = set()
     for key in state.index.offers.values():
@@ -77,7 +77,7 @@ def _standing(state: State, catalog: Catalog, heads: Heads) -> Heads:
     """
     The heads that block ClusterQueues in the trees of these heads, unless one of their ClusterQueue is offered.
 
-    Left out is whose verdict no quota can change: it claims nothing, and would be the same again.
+    Heads whose verdict no quota can change are left out: they reserve nothing, and the verdict would be the same again.
     """
     taken = {queue.name for _, queue in heads}
     trees = sorted({state.index.trees[name] for name in taken})

@@ -1,8 +1,8 @@
 """
-What a cycle is made of: its entries, one per head, and the cycle as a whole.
+The data of a cycle: its entries, one per head, and the cycle as a whole.
 
-`headgate.core.cycle.nominating` fills in an entry's assignment, `headgate.core.cycle.processing` what became of it; the
-rest of the world reads them. The words are Kueue's (`entry` in its scheduler, requeue reasons of its queues).
+`headgate.core.cycle.nominating` fills in an entry's assignment, `headgate.core.cycle.processing` its outcome; all other
+code only reads entries. The terms are Kueue's (`entry` in its scheduler, requeue reasons of its queues).
 """
 
 from typing import Literal
@@ -30,18 +30,18 @@ PREEMPTS = frozenset({PENDING_PREEMPTION, PENDING_MIGRATION})
 Label = Literal["", "Fit", "Preempt", "NoFit", "DeferredFit"]
 Status = Literal["", "assumed", "skipped", "preemptionGated"]
 Scope = Literal["immediate", "workload", "shape", "queue"]
-"""What a verdict sets aside (`headgate.events.decisions.WorkloadSkipped`)."""
+"""What a verdict parks (`headgate.events.decisions.WorkloadSkipped`)."""
 
 
 class Entry(msgspec.Struct):
     """
-    A head on its way through a cycle.
+    A head during a cycle.
 
     `mode` and `borrowing` are those of the assignment that was decided on, after a recomputation; "" where the head was
-    rejected before nomination. `status` is "assumed" for a head that got its quota, "skipped" for one that did fit, or
-    could have preempted, until another of the cycle came before it, "preemptionGated", or "" (not nominated).
-    `reason` is that of the QuotaReserved condition, `message` its message. `requeue_reason` is Kueue's, with
-    FailedAfterNomination already put in for a skipped head (Kueue does so when it requeues); "" is its Generic.
+    rejected before nomination. `status` is "assumed" for a head that got its quota, "skipped" for one that fitted, or
+    could have preempted, until another of the cycle came before it, "preemptionGated", or "" (not nominated). `reason`
+    is that of the QuotaReserved condition, `message` its message. `requeue_reason` is Kueue's, with
+    FailedAfterNomination already filled in for a skipped head (Kueue does so when it requeues); "" is its Generic.
     """
 
     workload: Workload
@@ -53,17 +53,17 @@ class Entry(msgspec.Struct):
     mode: Label = ""
     assignment: Assignment | None = None
     targets: tuple[Target, ...] = ()
-    """Whom it preempts, or would have; without the slice that it replaces."""
+    """The workloads that it preempts, or would have; without the slice that it replaces."""
     preempts: tuple[tuple[Target, str], ...] = ()
-    """Those of its targets that this cycle preempts, with the message of their conditions; the others leave already."""
+    """Those of its targets that this cycle preempts, with their condition's message; the others are evicted already."""
     goes_on: bool = False
-    """Whether some of its targets are left for the next cycle to preempt: they were too many for one."""
+    """Whether some of its targets are left for the next cycle to preempt: there were too many for one."""
     until_ms: UnixMs = UnixMs(0)
-    """Until when it waits for quota to come free by itself, and preempts nobody; 0: it does not wait."""
+    """Until when it waits for quota to be freed by finishing workloads, without preempting; 0: it does not wait."""
     claims: bool = False
-    """Whether quota was kept for it, so that others of the cycle did not get it."""
+    """Whether quota was reserved for it, so that others of the cycle did not get it."""
     replaces: Workload | None = None
-    """The slice of its elastic job that it takes the place of."""
+    """The slice of its elastic job that it replaces."""
     migrates: Workload | None = None
     """The variant in a less favorable flavor that is evicted for it."""
     status: Status = ""
@@ -73,17 +73,17 @@ class Entry(msgspec.Struct):
     last_tried: tuple[dict[str, int], ...] = ()
     """Per pod set and resource, the index of the flavor that the scan stopped at; empty when none is left to try."""
     resumed_from: tuple[dict[str, int], ...] = ()
-    """Where its scan went on from: `last_tried` of an earlier cycle."""
+    """Where its scan resumed: `last_tried` of an earlier cycle."""
     scans_all: bool = False
-    """Its scan began with the first flavor and went on in this cycle for as long as it stopped in vain."""
+    """Its scan began with the first flavor and continued in this cycle past every stop without success."""
     short: tuple[str, ...] = ()
-    """The flavor-resources, `<flavor>/<resource>`, that have to be freed for another verdict; none: any may help."""
+    """The flavor-resources, `<flavor>/<resource>`, whose release could change the verdict; none: any could."""
     assigner: Assigner | None = None
-    """What assigned its flavors: it knows what else would have been possible."""
+    """What assigned its flavors; it can also compute the other possible assignments."""
     contested: bool = False
-    """Whether a head of its tree that came before it in this cycle was admitted, or has preempted somebody anew."""
+    """Whether an earlier head of its tree in this cycle was admitted, or has preempted a further workload."""
     outdated: bool = False
-    """Whether it found nobody to preempt, and this cycle has admitted somebody of its tree who borrows."""
+    """Whether it found no candidates, and this cycle has admitted a borrowing workload of its tree."""
 
     @property
     def key(self) -> WorkloadKey:
@@ -92,7 +92,7 @@ class Entry(msgspec.Struct):
 
     @property
     def borrowing(self) -> int:
-        """The height of the subtree that it borrows from; 0 when from none."""
+        """The height of the subtree that it borrows from; 0 without borrowing."""
         return self.assignment.borrowing if self.assignment is not None else 0
 
     @property
@@ -102,7 +102,7 @@ class Entry(msgspec.Struct):
 
     @property
     def flavors(self) -> dict[str, dict[str, str]]:
-        """Pod set -> resource -> flavor, of the pod sets that the assignment came to."""
+        """Pod set -> resource -> flavor, of the pod sets that the assignment covers."""
         if self.assignment is None:
             return {}
         return {
@@ -126,8 +126,8 @@ class Cycle(msgspec.Struct, frozen=True):
     """
     One decided cycle.
 
-    `entries` were nominated, in the order in which they were processed; `rejected` were turned away before, in the
-    order of their keys. `skipped_preemptions` counts per ClusterQueue those that could have preempted and were skipped.
+    `entries` were nominated, in the order of processing; `rejected` were rejected before, in the order of their keys.
+    `skipped_preemptions` counts per ClusterQueue those that could have preempted and were skipped.
     """
 
     entries: tuple[Entry, ...] = ()

@@ -1,10 +1,10 @@
 """
-Nomination: each head alone, against the quota as it is at the start of the cycle.
+Nomination: each head alone, against the quota at the start of the cycle.
 
 A head is rejected outright, by Kueue's checks in Kueue's order, or it gets an assignment of flavors and, where that
-needs others to leave, the workloads to preempt (`kueue-semantics` sections 3 and 4). Nothing is charged here. The same
-search is made again, within the flavors of the first nomination, for a head whose victims another head of the cycle has
-taken (`Nominator.recompute`).
+requires preemption, its targets (`kueue-semantics` sections 3 and 4). Nothing is charged here. The same search is
+repeated, within the flavors of the first nomination, for a head whose victims another head of the cycle has taken
+(`Nominator.recompute`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,13 +33,13 @@ Flavors = dict[str, dict[str, str]]
 
 class Nominator:
     """
-    Nominates the heads of one cycle. Has one snapshot per cohort tree, made at first asking.
+    Nominates the heads of one cycle. Has one snapshot per cohort tree, created on first use.
 
-    An offered head tries flavors from where its scan stopped until it stops again, and goes on in the next cycle. A
-    standing head goes through that at once: on a state that nobody changes it comes to the verdict it has. So does,
-    in a StrictFIFO queue, an offered head whose resumed scan has come to its end in vain: what it tried in earlier
-    cycles may be there by now. Kueue puts such a head back and begins its scan anew in the next cycle; so does a
-    caller that keeps that rhythm itself, and says with `resumes` where each scan goes on.
+    An offered head tries flavors from where its scan stopped until it stops again, and continues in the next cycle. A
+    standing head tries all at once: on an unchanged state it gets its previous verdict. So does, in a StrictFIFO queue,
+    an offered head whose resumed scan has ended without success: flavors that were tried in earlier cycles may be free
+    by now. Kueue requeues such a head and restarts its scan in the next cycle; so does a caller that follows that
+    rhythm itself, and sets with `resumes` where each scan resumes.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Nominator:
         self._snapshots: dict[str, Snapshot] = {}
 
     def snapshot(self, cluster_queue: str) -> Snapshot:
-        """The snapshot of a ClusterQueue's tree: charges of this cycle are in it."""
+        """The snapshot of a ClusterQueue's tree, with the charges of this cycle."""
         tree = self._state.index.trees[cluster_queue]
         snapshot = self._snapshots.get(tree)
         if snapshot is None:
@@ -62,7 +62,7 @@ class Nominator:
         return snapshot
 
     def nominate(self, workload: Workload, queue: Queue, *, standing: bool = False) -> Entry:
-        """A head with its assignment and targets; without an assignment when it is rejected, and why."""
+        """A head with its assignment and targets; without an assignment when it is rejected, with the reason."""
         limits = self._catalog.limits(split_key(workload.key)[0])
         configuration = self._state.configuration
         requests = pod_set_requests(workload, limits, self._catalog.runtime_classes(), configuration)
@@ -79,7 +79,7 @@ class Nominator:
         return entry
 
     def _scan_all(self, entry: Entry) -> None:
-        """Go through the flavors from the first on, past every place where a scan stops in vain."""
+        """Scan the flavors from the first on, past every position where a scan stops without success."""
         entry.scans_all, entry.resumed_from = True, ()
         self._assign(entry, entry.resumed_from, None)
         while _may_go_on(entry) and scan_moves_on(entry.resumed_from, entry.last_tried):
@@ -87,14 +87,14 @@ class Nominator:
             self._assign(entry, entry.resumed_from, None)
 
     def recompute(self, entry: Entry) -> None:
-        """Assign anew on the snapshot as it is now, from the first flavor on, within the flavors of the nomination."""
+        """Assign again on the snapshot as it is now, from the first flavor on, within the flavors of the nomination."""
         self._assign(entry, (), entry.flavors)
 
     def _resume_from(self, workload: Workload) -> tuple[dict[str, int], ...]:
         return resume_from(self._state, workload) if self._resumes is None else self._resumes[workload.key]
 
     def _rejected(self, entry: Entry) -> bool:
-        """Whether a head is turned away without looking at quota, and why: Kueue's checks in Kueue's order."""
+        """Whether a head is rejected without checking quota, and why: Kueue's checks in Kueue's order."""
         workload, name = entry.workload, entry.queue.name
         namespace = split_key(workload.key)[0]
         if _has_failed_checks(workload):
@@ -115,7 +115,7 @@ class Nominator:
         return bool(entry.message)
 
     def _assign(self, entry: Entry, last_tried: tuple[dict[str, int], ...], only: Flavors | None) -> None:
-        """Flavors for all pods, or for fewer where that is allowed, and whom to preempt for them (getAssignments)."""
+        """Flavors for all pods, or for fewer where allowed, and the preemption targets for them (getAssignments)."""
         workload, queue = entry.workload, entry.queue
         snapshot = self.snapshot(queue.name)
         pod_sets = workload.spec.pod_sets
@@ -155,7 +155,7 @@ class Nominator:
 
 
 def _has_failed_checks(workload: Workload) -> bool:
-    """Whether an admission check says Retry or Rejected since the last eviction."""
+    """Whether an admission check is Retry or Rejected since the last eviction."""
     seen = (*workload.checks, *(check for check in workload.observed_checks if check not in workload.stale_checks))
     return any(check.state in ("Retry", "Rejected") for check in seen)
 
@@ -167,7 +167,7 @@ def _with_targets(snapshot: Snapshot, entry: Entry, assignment: Assignment) -> t
 
 
 def _is_acceptable(assignment: Assignment, targets: tuple[Target, ...]) -> bool:
-    """Whether it fits, now or once its victims have left."""
+    """Whether it fits, now or after its victims have left."""
     return assignment.mode is Mode.FIT or (assignment.mode is Mode.PREEMPT and bool(targets))
 
 
@@ -176,7 +176,7 @@ def _may_be_reduced(snapshot: Snapshot, pod_sets: Sequence[PodSet]) -> bool:
 
 
 def _left_to_try(assignment: Assignment) -> tuple[dict[str, int], ...]:
-    """Where a scan stopped before the last flavor; nothing when it came to the end everywhere."""
+    """Where a scan stopped before the last flavor; empty when it reached the end everywhere."""
     last_tried = assignment.last_tried
     return () if all(index == -1 for each in last_tried for index in each.values()) else last_tried
 
@@ -185,8 +185,8 @@ def needs_of(entry: Entry) -> Needs:
     """
     What must be available at once before an assignment can fit, with the fewest pods that are allowed.
 
-    Nothing when no quota that could be freed is enough: then there is nothing to wait for, and freed quota may at most
-    change the reason that is given.
+    Empty when no quota that could be freed is enough: then there is nothing to wait for, and freed quota may at most
+    change the reason.
     """
     if entry.assigner is None or not entry.short or entry.short == (ANY_CHANGE,):
         return ()
@@ -202,23 +202,23 @@ def needs_of(entry: Entry) -> Needs:
 
 
 def _short(assigner: Assigner) -> tuple[str, ...]:
-    """What has to be freed for another verdict; nothing named means that anything may help (a resumed scan)."""
+    """What has to be freed for another verdict; empty means that anything may help (a resumed scan)."""
     if assigner.resumed:
         return ()
     return tuple(sorted(f"{flavor}/{resource}" for flavor, resource in assigner.short)) or (ANY_CHANGE,)
 
 
 def _may_go_on(entry: Entry) -> bool:
-    """Whether there is a reason to try the flavors that are left: with those tried it neither fits nor preempts."""
+    """Whether there is a reason to try the remaining flavors: with those tried it neither fits nor preempts."""
     assert entry.assignment is not None
     return not _is_acceptable(entry.assignment, entry.targets)
 
 
 def _begins_anew(entry: Entry) -> bool:
     """
-    Whether a resumed scan has ended in vain, in a StrictFIFO queue.
+    Whether a resumed scan has ended without success, in a StrictFIFO queue.
 
-    In a BestEffortFIFO queue Kueue sets such a head aside, too, until something happens in its tree.
+    In a BestEffortFIFO queue Kueue parks such a head, too, until something happens in its tree.
     """
     if not entry.resumed_from or entry.queue.spec.queueing_strategy != "StrictFIFO":
         return False
@@ -227,10 +227,10 @@ def _begins_anew(entry: Entry) -> bool:
 
 def scan_moves_on(before: Sequence[dict[str, int]], after: Sequence[dict[str, int]]) -> bool:
     """
-    Whether a scan has flavors left to try, and has come further than where it went on from.
+    Whether a scan has flavors left to try, and has advanced beyond the position that it resumed from.
 
-    Places are compared pod set by pod set, resource by resource: one that was not reached comes before the first
-    flavor, one that came to the end (-1) after the last.
+    Positions are compared pod set by pod set, resource by resource: one that was not reached comes before the first
+    flavor, one that reached the end (-1) after the last.
     """
     old, new = _place(before), _place(after)
     for key in sorted(old.keys() | new.keys()) if after else ():
@@ -253,9 +253,9 @@ def _place(tried: Sequence[dict[str, int]]) -> dict[tuple[int, str], int]:
 
 def resume_from(state: State, workload: Workload) -> tuple[dict[str, int], ...]:
     """
-    Where the scan over flavors of an offered head goes on: after the flavor it stopped at in the last cycle.
+    Where the scan over flavors of an offered head resumes: after the flavor where it stopped in the last cycle.
 
-    A scan that was set aside is begun anew, and an older one once quota of the tree has been freed since.
+    The scan of a parked head restarts, and an older one restarts once quota of the tree has been freed since.
     """
     verdict = workload.verdict
     if verdict is None or verdict.scope != "immediate" or not workload.last_tried_flavors:

@@ -1,14 +1,14 @@
 """
-Order: in which turn the nominated heads of a cycle are processed.
+Order: the processing order of the nominated heads of a cycle.
 
-Without fair sharing once for the whole cycle (`classical`, `kueue-semantics` section 3): less borrowing first, then
-higher priority, earlier in the queue. With fair sharing by a tournament that is held anew before each head
-(`Tournament`, KEP-1714): at each cohort the child with the smaller dominant resource share wins, as it would be with
-its candidate admitted. Where Kueue leaves a tie to chance, the order of arrival, then the uid breaks it; of unrelated
+Without fair sharing it is computed once for the whole cycle (`classical`, `kueue-semantics` section 3): less borrowing
+first, then higher priority, earlier in the queue. With fair sharing a tournament is held before each head
+(`Tournament`, KEP-1714): at each cohort the child with the smaller dominant resource share wins, computed with its
+candidate admitted. Where Kueue leaves a tie to chance, the order of arrival, then the uid breaks it; of unrelated
 trees, where Kueue's order is random, that of the smallest ClusterQueue name comes first.
 
-The tournament costs a share per head and level at first, and after each turn only those on the winner's way to the
-root: nobody else's share can have changed, since usage is charged to the winner's ClusterQueue alone.
+The tournament first costs one share per head and level, and after each turn only those on the winner's path to the
+root: no other share can have changed, since usage is charged to the winner's ClusterQueue alone.
 """
 
 import heapq
@@ -30,14 +30,14 @@ Seniority = tuple[int, int, int, str, str]
 def in_order(
     entries: Sequence[Entry], configuration: Configuration, ledger_of: Callable[[str], Ledger]
 ) -> Iterable[Entry]:
-    """The entries in the order of processing. With fair sharing it follows the charges made between the turns."""
+    """The entries in processing order. With fair sharing it depends on the charges made between the turns."""
     if configuration.fair_sharing is not None:
         return Tournament(entries, configuration, ledger_of)
     return classical(entries, configuration)
 
 
 def seniority(entry: Entry, configuration: Configuration) -> Seniority:
-    """Who comes first among equals: by priority, if cohorts are sorted by it, then by time."""
+    """The order among equals: by priority, if cohorts are sorted by it, then by time."""
     workload = entry.workload
     with about("Workload", entry.key):
         by_priority = feature_gates.enabled(configuration, feature_gates.PRIORITY_SORTING_WITHIN_COHORT)
@@ -46,7 +46,7 @@ def seniority(entry: Entry, configuration: Configuration) -> Seniority:
 
 
 def _goes_last(entry: Entry, configuration: Configuration) -> bool:
-    """Whether preemptors come before this one."""
+    """Whether preemptors come before this entry."""
     first = feature_gates.enabled(configuration, feature_gates.PRIORITIZE_PREEMPTOR_WORKLOADS)
     return first and not entry.is_preemptor
 
@@ -55,7 +55,7 @@ def _goes_last(entry: Entry, configuration: Configuration) -> bool:
 
 
 def classical(entries: Iterable[Entry], configuration: Configuration) -> list[Entry]:
-    """Those that hold quota already (a second pass), preemptors (by their gate), less borrowing, then seniority."""
+    """Entries that hold quota already (a second pass), preemptors (by their gate), less borrowing, then seniority."""
 
     def rank(entry: Entry) -> tuple[bool, bool, int, Seniority]:
         with about("Workload", entry.key):
@@ -68,11 +68,11 @@ def classical(entries: Iterable[Entry], configuration: Configuration) -> list[En
 # --- fair sharing --------------------------------------------------------------------------------------------------
 
 Standing = tuple[bool, bool, tuple[bool, float], Seniority]
-"""What a candidate is compared by at a cohort; the smaller wins."""
+"""The comparison key of a candidate at a cohort; the smaller wins."""
 
 
 class Tournament:
-    """The order under fair sharing. Iterating over it uses it up."""
+    """The order under fair sharing. Iterating over it consumes it."""
 
     def __init__(
         self, entries: Sequence[Entry], configuration: Configuration, ledger_of: Callable[[str], Ledger]
@@ -83,7 +83,7 @@ class Tournament:
         self._entries = {entry.queue.name: entry for entry in entries}
         self._seniority = {entry.key: seniority(entry, configuration) for entry in entries}
         self._candidates: dict[Node, dict[Node, tuple[Standing, Entry]]] = {}
-        """Per cohort, of each child that has one, its candidate and what that is compared by there."""
+        """Per cohort, for each child that has one, its candidate and the candidate's comparison key there."""
 
     def __iter__(self) -> Iterator[Entry]:
         for entry in self._entries.values():
@@ -106,28 +106,28 @@ class Tournament:
 
     def _winner(self, node: Node) -> Entry:
         root = node
-        for root in node.ancestors():  # noqa: B007 - the last one is what is asked for
+        for root in node.ancestors():  # noqa: B007 - the last one is the result
             pass
         if root is node:
             return self._entries[node.name]
         return min(self._candidates[root].values(), key=lambda each: each[0])[1]
 
     def _enter(self, entry: Entry) -> None:
-        """Let an entry compete at its cohort, and at those above as far as it wins."""
+        """Add an entry at its cohort, and at those above as far as it wins."""
         node = self._node_of(entry)
         if node.parent is not None:
             self._candidates.setdefault(node.parent, {})[node] = (self._standing(entry, node), entry)
             self._promote(node.parent)
 
     def _leave(self, entry: Entry) -> None:
-        """Take an entry that had its turn out, and look again at who stands for each cohort above it."""
+        """Remove a processed entry, and determine the candidate of each cohort above it again."""
         node = self._node_of(entry)
         if node.parent is not None:
             del self._candidates[node.parent][node]
             self._promote(node.parent)
 
     def _promote(self, cohort: Node) -> None:
-        """Send the winner of a cohort, and of each one above, up to the next."""
+        """Promote the winner of a cohort, and of each one above, to the next."""
         while cohort.parent is not None:
             above = self._candidates.setdefault(cohort.parent, {})
             candidates = self._candidates[cohort]
@@ -139,7 +139,7 @@ class Tournament:
             cohort = cohort.parent
 
     def _standing(self, entry: Entry, node: Node) -> Standing:
-        """How an entry compares as the candidate of a child: by the child's share with the entry admitted."""
+        """The comparison key of an entry as the candidate of a child: by the child's share with the entry admitted."""
         with about("Workload", entry.key):
             share = self._share_with(entry, node)
             borrows = self._nominal_first and share.borrows_any(entry.usage)

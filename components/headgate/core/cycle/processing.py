@@ -1,15 +1,16 @@
 """
-Processing: entry by entry, each on what those before it have left.
+Processing: entry by entry, each on the quota that those before it have left.
 
-`evaluate` nominates the heads, brings them into order and decides one after the other, as Kueue's scheduler does in
-`processEntry`: what fits is charged; who preempts is charged too, and its victims count as gone for everybody after
-it, so that nobody else takes what they leave; who would have to preempt and may preempt nobody claims what its
-ClusterQueue could not be sure to get back. What two heads would both preempt goes to the first; the other is assigned
-anew as if those victims had left already, and waits with them if it fits then ("deferred fit").
+`evaluate` nominates the heads, orders them and decides one after the other, as Kueue's scheduler does in
+`processEntry`. An entry that fits is charged. An entry that preempts is charged too, and its victims count as gone for
+all entries after it, so that no other entry takes their quota. An entry that would have to preempt and has no
+candidates reserves what its ClusterQueue could not be sure to reclaim. Where two heads would preempt the same workload,
+the first one does; the other is assigned again as if those victims had left already, and waits with the first if it
+fits then ("deferred fit").
 
-Kueue also admits at once whoever fits only because of victims that have not left yet, and so exceeds the quota until
-they have. That is right where they leave in the same instant (`victims_leave_at_once`: the emulation of Kueue, as in
-the recordings); where jobs take their time to stop, such a head waits for them.
+Kueue also admits at once a workload that fits only because of victims that have not left yet, and so exceeds the quota
+until they have. That is correct where they leave in the same instant (`victims_leave_at_once`: the emulation of Kueue,
+as in the recordings); where jobs take time to stop, such a head waits for them.
 
 The cycle is a function of the state and the heads alone: neither their order nor that of any table matters.
 """
@@ -73,13 +74,13 @@ def evaluate(
     victims_leave_at_once: bool = False,
 ) -> Cycle:
     """
-    Decide one cycle over these heads, at most one of each ClusterQueue, with the quota tree that it is in.
+    Decide one cycle over these heads, at most one of each ClusterQueue, with its quota tree.
 
     `standing` are those of them that are not offered but decided in every cycle. With `events_max` the cycle stops
-    after so many events; what comes after is not in it, and of more victims only the first are preempted. The other
-    two are for the emulation of Kueue: `resumes` says where each scan over flavors goes on, which Kueue keeps beside
-    the workloads; `victims_leave_at_once`: whoever fits without them is admitted with them. Nothing is changed but the
-    answer.
+    after that number of events; the rest is not in it, and of more victims only the first are preempted. The other two
+    are for the emulation of Kueue: `resumes` says where each scan over flavors resumes, which Kueue stores beside the
+    workloads; with `victims_leave_at_once` a workload that fits without the victims is admitted together with their
+    preemption. Nothing is changed but the answer.
     """
     nominator = Nominator(state, catalog, resumes)
     entries: list[Entry] = []
@@ -95,24 +96,24 @@ def evaluate(
 
 
 class _Tree:
-    """One quota tree in the course of a cycle: what its entries have charged so far, and who has to go for them."""
+    """One quota tree during a cycle: what its entries have charged so far, and their victims."""
 
     __slots__ = ("_admitted", "_after", "_charges", "has_lent", "has_moved", "snapshot", "victims")
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.victims: dict[WorkloadKey, None] = {}
-        """All whose quota counts as free for the rest of the cycle: its entries' targets."""
+        """All workloads whose quota counts as free for the rest of the cycle: its entries' targets."""
         self.has_moved = False
-        """Whether an entry of this cycle has changed what the next cycle sees."""
+        """Whether an entry of this cycle has changed the input of the next cycle."""
         self.has_lent = False
-        """Whether somebody was admitted who borrows: the next cycle may find him to preempt."""
+        """Whether a borrowing workload was admitted: the next cycle may preempt it."""
         self._charges: list[tuple[Node, FlavorResource, int]] = []
         self._admitted: list[Entry] = []
         self._after: Ledger | None = None
 
     def charge(self, node: Node, amounts: Mapping[FlavorResource, int]) -> None:
-        """Let a ClusterQueue use more for the rest of the cycle."""
+        """Charge a ClusterQueue for the rest of the cycle."""
         for fr, value in amounts.items():
             self._charges.append((node, fr, value))
             self.snapshot.ledger.add(node, fr, value)
@@ -120,14 +121,14 @@ class _Tree:
                 self._after.add(node, fr, value)
 
     def leave(self, targets: Iterable[WorkloadKey]) -> None:
-        """Let these count as gone for the rest of the cycle."""
+        """Count these workloads as gone for the rest of the cycle."""
         for key in targets:
             if key not in self.victims:
                 self.victims[key] = None
                 _take_out(self._without_victims(), self.snapshot.holder(key))
 
     def fits(self, node: Node, usage: Mapping[FlavorResource, int], targets: Iterable[WorkloadKey]) -> bool:
-        """Whether there is room once everybody who has to go so far, and these, have gone."""
+        """Whether an entry fits after all victims so far, and these, have gone."""
         if self.snapshot.ledger.fits(node, usage):
             return True
         after = self._without_victims()
@@ -141,12 +142,12 @@ class _Tree:
         return fits
 
     def short_of(self, entry: Entry) -> dict[FlavorResource, int]:
-        """How much more has to come free for an entry, beside the victims so far."""
+        """How much more has to be freed for an entry, beside the victims so far."""
         after, node = self._without_victims(), _node(entry)
         return {fr: value - after.available(node, fr) for fr, value in entry.usage.items()}
 
     def has_room(self, entry: Entry) -> bool:
-        """Whether there is room for an entry today, with every victim still there and nothing kept for who waits."""
+        """Whether an entry fits now, with every victim still there and without reservations of waiting entries."""
         if not self.victims or self.snapshot.ledger.fits(_node(entry), entry.usage):
             return True
         today = self.snapshot.catalog.forest.ledger(self.snapshot.tree.name)
@@ -159,11 +160,11 @@ class _Tree:
         return today.fits(_node(entry), entry.usage)
 
     def admit(self, entry: Entry) -> None:
-        """Its quota is used from here on, not only kept for it."""
+        """Count its quota as used from here on, not only as reserved."""
         self._admitted.append(entry)
 
     def _without_victims(self) -> Ledger:
-        """The tree's ledger as it will be when they have gone, kept beside the snapshot's, where they are still."""
+        """The tree's ledger without the victims, kept beside the snapshot's, which still has them."""
         if self._after is None:
             self._after = self.snapshot.catalog.forest.ledger(self.snapshot.tree.name)
             for node, fr, value in self._charges:
@@ -177,7 +178,7 @@ def _take_out(ledger: Ledger, holder: Holder) -> None:
 
 
 class _Process:
-    """The processing of one cycle's nominated entries, and what it has led to so far."""
+    """The processing of one cycle's nominated entries, and its results so far."""
 
     def __init__(
         self, state: State, nominator: Nominator, events_max: int | None, *, victims_leave_at_once: bool
@@ -206,7 +207,7 @@ class _Process:
         return self._nominator.snapshot(cluster_queue).ledger
 
     def run(self, entries: Sequence[Entry]) -> None:
-        """Decide all, or as many as there is room for."""
+        """Decide all entries, or as many as the bound on events allows."""
         for entry in in_order(entries, self._configuration, self._ledger):
             if self._left is not None and self._left <= 0:
                 break
@@ -219,7 +220,7 @@ class _Process:
             entry.outdated = entry.requeue_reason == NO_CANDIDATES and self._tree(entry).has_lent
 
     def _decide(self, entry: Entry) -> None:
-        """What becomes of one entry: Kueue's steps in Kueue's order."""
+        """Decide one entry: Kueue's steps in Kueue's order."""
         tree = self._tree(entry)
         if variants.more_favorable_admitted(self._state, entry.workload) is not None:
             self._skip(entry, tree, PENDING_EVALUATION, variants.MORE_FAVORABLE_ADMITTED)
@@ -248,10 +249,10 @@ class _Process:
             case _:
                 self._take(entry, tree)
 
-    # --- the assignment, once more -----------------------------------------------------------------------------------
+    # --- reassignment ------------------------------------------------------------------------------------------------
 
     def _refresh(self, entry: Entry, tree: _Tree) -> None:
-        """Assign anew, as if all victims so far had left, where it counts on one of them (updateAssignmentIfNeeded)."""
+        """Assign again, as if all victims so far had left, if it counts on one (updateAssignmentIfNeeded)."""
         if _overlaps(entry, tree) and self._on(feature_gates.RECOMPUTE_UPON_OVERLAP):
             with tree.snapshot.without(tree.victims):
                 self._nominator.recompute(entry)
@@ -261,7 +262,7 @@ class _Process:
     # --- outcomes ----------------------------------------------------------------------------------------------------
 
     def _defer(self, entry: Entry, tree: _Tree, message: str) -> None:
-        """Let it wait for the victims of others, with its quota kept for it."""
+        """Let it wait for the victims of others, with its quota reserved."""
         entry.mode, entry.message, entry.last_tried = "DeferredFit", message, ()
         entry.requeue_reason, entry.reason = PENDING_PREEMPTION, WAITING_FOR_PREEMPTED
         self._charge(entry, tree, entry.usage)
@@ -272,7 +273,7 @@ class _Process:
         entry.contested = tree.has_moved
         entry.short = _needed(entry) if self._configuration.preemption_waits else ()
         if not entry.standing and self._would_preempt(entry) and self._comes_soon(entry, tree):
-            # Whoever took what is left would be preempted for it in one of the next cycles.
+            # A workload that took what is left would be preempted for it in one of the next cycles.
             left = {fr: max(0, tree.snapshot.ledger.available(_node(entry), fr)) for fr in entry.usage}
             self._charge(entry, tree, {fr: min(value, left[fr]) for fr, value in entry.usage.items() if left[fr]})
         if not self._on(feature_gates.PRESERVE_SCAN_PROGRESS):
@@ -289,11 +290,11 @@ class _Process:
 
     def _claim(self, entry: Entry, tree: _Tree) -> None:
         """
-        Wait for others to leave of themselves, and keep the rest of this cycle from what is waited for.
+        Reserve capacity without preemption candidates, so that the rest of this cycle cannot use it.
 
-        Not where the ClusterQueue gets back from everybody what it lends (reserveCapacityForUnreclaimablePreempt).
-        Where enough quota will probably come free soon, nobody passes it and all of it is kept for a while: whoever
-        took a part of it would be preempted for it.
+        Not where the ClusterQueue can reclaim all that it lends (reserveCapacityForUnreclaimablePreempt). Where enough
+        quota will probably be freed soon, no other workload passes it and all of it is reserved for a while: a workload
+        that took a part of it would be preempted for it.
         """
         entry.requeue_reason, entry.reason = NO_CANDIDATES, WAITING_FOR_QUOTA
         if self._would_preempt(entry) and (until_ms := self._until_ms(entry, tree, turnover.RECLAIM_MS_MAX)):
@@ -306,7 +307,7 @@ class _Process:
             self._charge(entry, tree, _to_reserve(entry, tree.snapshot.ledger))
 
     def _take(self, entry: Entry, tree: _Tree) -> None:
-        """Give an entry its place: its quota, or its victims."""
+        """Give an entry its quota, or evict its victims."""
         if entry.mode == "Preempt" and self._waits(entry, tree):
             return
         tree.leave(_all_targets(entry))
@@ -329,10 +330,10 @@ class _Process:
 
     def _waits(self, entry: Entry, tree: _Tree) -> bool:
         """
-        Let it wait, with its quota kept for it, where enough quota will probably come free by itself soon.
+        Let it wait, with its quota reserved, where finishing workloads will probably free enough quota soon.
 
-        Whoever has a higher priority than all its targets waits no longer than evicting them takes; whoever takes back
-        what its ClusterQueue has lent, up to `RECLAIM_MS_MAX`. Nobody waits twice before it preempts.
+        A head with a higher priority than all its targets waits no longer than evicting them takes; one that reclaims
+        what its ClusterQueue has lent, up to `RECLAIM_MS_MAX`. No head waits twice before it preempts.
         """
         if not self._may_wait(entry) or not self._stay(entry):
             return False
@@ -349,7 +350,7 @@ class _Process:
         return self._configuration.preemption_waits and not self._victims_leave_at_once and entry.replaces is None
 
     def _would_preempt(self, entry: Entry) -> bool:
-        """Whether it waits for quota by which it could, in a later cycle, preempt whoever had taken that."""
+        """Whether it waits for quota whose next user it could preempt in a later cycle."""
         return self._may_wait(entry) and may_preempt(self._state, entry.queue.name)
 
     def _comes_soon(self, entry: Entry, tree: _Tree) -> bool:
@@ -365,7 +366,7 @@ class _Process:
         return UnixMs(0) if expected_ms is None or expected_ms > patience_ms else UnixMs(now_ms + patience_ms)
 
     def _stay(self, entry: Entry) -> bool:
-        """Whether nobody has been evicted for it yet."""
+        """Whether no workload has been evicted for it yet."""
         workloads = self._state.workloads
         return all(workloads[target.workload].stage is not Stage.EVICTED for target in entry.targets)
 
@@ -384,7 +385,7 @@ class _Process:
         return not self._has_admitted and all_ready(self._state)
 
     def _preempt(self, entry: Entry, tree: _Tree) -> None:
-        """Those who have to leave already are not told again; they count."""
+        """Preempt its targets. Already evicted targets count, without a new event."""
         workloads, at = self._state.workloads, _node(entry)
         left = [target for target in entry.targets if workloads[target.workload].stage is not Stage.EVICTED]
         entry.goes_on = self._left is not None and len(left) > self._left
@@ -400,7 +401,7 @@ class _Process:
             tree.has_moved = True
 
     def _migrate(self, entry: Entry, tree: _Tree, victim: Workload) -> None:
-        """Let a variant in a less favorable flavor go for this one."""
+        """Evict a variant in a less favorable flavor for this one."""
         if not variants.may_migrate(entry.queue.spec, entry.workload):
             entry.reason, entry.message = PENDING_EVALUATION, variants.BELOW_LAST_ACCEPTABLE
             return
@@ -418,7 +419,7 @@ class _Process:
 
 
 def _overlaps(entry: Entry, tree: _Tree) -> bool:
-    """Whether it counts on somebody to leave who leaves for another."""
+    """Whether it counts on the eviction of a workload that is evicted for another."""
     return any(target in tree.victims for target in _all_targets(entry))
 
 
@@ -429,13 +430,13 @@ def _node(entry: Entry) -> Node:
 
 
 def _all_targets(entry: Entry) -> tuple[WorkloadKey, ...]:
-    """Everybody whose quota its assignment counts on, the slice that it replaces among them."""
+    """All workloads whose quota its assignment counts on, including the slice that it replaces."""
     targets = tuple(target.workload for target in entry.targets)
     return targets if entry.replaces is None else (entry.replaces.key, *targets)
 
 
 def _needed(entry: Entry) -> tuple[str, ...]:
-    """What has to be free for an entry that did fit; nothing named where its scan over flavors goes on."""
+    """What has to be free for an entry that fitted; empty where its scan over flavors continues."""
     if entry.assigner is None or entry.assigner.resumed:
         return ()
     return tuple(sorted(f"{flavor}/{resource}" for flavor, resource in entry.usage))
@@ -443,9 +444,9 @@ def _needed(entry: Entry) -> tuple[str, ...]:
 
 def _to_reserve(entry: Entry, ledger: Ledger) -> dict[FlavorResource, int]:
     """
-    What a head that waits keeps from others: up to its ClusterQueue's quota, or to its borrowing limit if it borrows.
+    What a waiting head reserves: up to its ClusterQueue's quota, or to its borrowing limit if it borrows.
 
-    (quotaResourcesToReserve. Less than nothing where more is used than there may be.)
+    (quotaResourcesToReserve. Negative where more is used than allowed.)
     """
     node = _node(entry)
     reserved: dict[FlavorResource, int] = {}

@@ -1,10 +1,10 @@
 """
 Verdicts: a decided cycle as events for the log.
 
-`events_of` writes `cycle.decided` and then, in the order of processing, what became of each head: who is preempted for
-it, its reservation and admission, or the verdict on it. A verdict says what it sets aside at once (`scope`), and what
-has to change before another can come (`short`, `needs`, `targets`). On a head that was not offered, but stands in the
-way of others in every cycle, it is told only when it is another one than before.
+`events_of` writes `cycle.decided` and then, in processing order, the outcome of each head: its preemptions, its
+reservation and admission, or its verdict. A verdict records what it parks at once (`scope`), and what has to change
+before another verdict is possible (`short`, `needs`, `targets`). For a standing head, which was not offered but is
+decided in every cycle, a verdict is written only when it differs from the last one.
 """
 
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ def events_of(
     The events of a cycle decided on `state`; `admitted` are reserved workloads that it admits after their checks.
 
     `cycle.decided` comes first and names the offered heads: those processed, in their order, then those rejected. Of
-    other verdicts on standing heads at most `standing_max` are told; the rest differ still in the next cycle.
+    changed verdicts on standing heads at most `standing_max` are written; the rest still differs in the next cycle.
     """
     events: list[Event] = []
     told = 0
@@ -80,7 +80,7 @@ def events_of(
 
 
 def _is_another(verdict: WorkloadSkipped, before: Verdict | None) -> bool:
-    """Whether a verdict says anything that the one before it did not."""
+    """Whether a verdict differs from the one before it."""
     return before is None or (
         (before.status, before.requeue_reason, before.scope, before.reason, before.message)
         != (verdict.status, verdict.requeue_reason, verdict.scope, verdict.reason, verdict.message)
@@ -88,7 +88,8 @@ def _is_another(verdict: WorkloadSkipped, before: Verdict | None) -> bool:
     )
 
 
-# --- what it takes -------------------------------------------------------------------------------------------------
+# --- reservations
+# ------------------------------------------------------------------------------------------------------
 
 
 def _reserved(state: State, entry: Entry) -> list[Event]:
@@ -123,7 +124,7 @@ def _reserved(state: State, entry: Entry) -> list[Event]:
 
 
 def _total(entry: Entry) -> dict[str, int]:
-    """All that a workload requests, pod sets together."""
+    """All that a workload requests, summed over its pod sets."""
     total: dict[str, int] = {}
     for requests in entry.requests:
         for resource, value in requests.total().items():
@@ -150,9 +151,9 @@ def _admission(cluster_queue: str, assignment: Assignment) -> Admission:
 
 def _checks(state: State, workload: Workload, queue: Queue, flavors: set[str]) -> tuple[CheckState, ...]:
     """
-    The admission checks of these flavors, sorted; Pending, or as their controllers have written before.
+    The admission checks of these flavors, sorted; Pending, or in the state that their controllers have written before.
 
-    What they had written before the last eviction was about the reservation that is gone.
+    States from before the last eviction are ignored: they were about the former reservation.
     """
     if queue.spec.admission_checks_strategy is None:
         return ()
@@ -171,7 +172,8 @@ def admission_of(workload: Workload, cluster_queue: str = "") -> WorkloadAdmitte
     )
 
 
-# --- who goes for it -----------------------------------------------------------------------------------------------
+# --- preemptions
+# -------------------------------------------------------------------------------------------------------
 
 
 def _preempted(entry: Entry) -> list[Event]:
@@ -239,12 +241,13 @@ def _verdict(state: State, entry: Entry) -> WorkloadSkipped:
 
 def _scope(state: State, entry: Entry) -> Scope:
     """
-    What a verdict sets aside (`kueue-semantics` section 2, Requeue).
+    What a verdict parks (`kueue-semantics` section 2, Requeue).
 
-    Kueue puts a head that may yet be admitted straight back, and so tries it in every cycle while nothing of its
+    Kueue requeues a head that may still be admitted at once, and so retries it in every cycle while nothing of its
     ClusterQueue passes it. Here it blocks its ClusterQueue ("queue"), and each cycle of its tree decides it too; only
-    where the very next cycle can decide otherwise by itself it stays offered ("immediate"; see the package). In a
-    BestEffortFIFO queue the rest lets others pass: alone ("workload"), or with all of its shape.
+    where the very next cycle can decide otherwise without any change it stays offered ("immediate"; see the package).
+    In a BestEffortFIFO queue all other verdicts park the head and let the workloads behind it pass: it alone is parked
+    ("workload"), or all of its shape.
     """
     reason, strict = entry.requeue_reason, entry.queue.spec.queueing_strategy == "StrictFIFO"
     if reason == NAMESPACE_MISMATCH:

@@ -1,1 +1,1 @@
-"""How a process runs its machine, without I/O: the driver, its appends, its calls, and what it gives to its shell."""
+"""How a process runs its machine, without I/O: the driver, its appends, its calls, and its outputs to the shell."""

@@ -1,15 +1,15 @@
 """
-The appends of one driver: one at a time, fenced, split where they are too large, and followed to their end.
+The appends of one driver: one at a time, fenced, split where they are too large, and tracked until they end.
 
-A machine's `Append` becomes a commit, and the commit becomes a payload. When the payload is larger than a message may
-be, the events are halved until they fit; the rest is sent part by part, each when the one before is folded. Machines
-whose events must be seen together (a scheduling cycle) are never split.
+A machine's `Append` becomes a commit, and the commit becomes a payload. When the payload exceeds the maximum message
+size, the events are halved until they fit; the rest is sent part by part, each after the one before is folded. Appends
+of machines whose events must be seen together (a scheduling cycle) are never split.
 
 An append is over when its outcome is known and the log is folded far enough to see its effect:
 
     appended at seq    and folded up to seq   -> `Stored`, or OwnCommitRefusedError when the fold did not accept it
     conflict, last=n   and it was folded      -> `Stored`: it had been stored before, and the answer was lost
-                       or folded up to n      -> sent again when only refused entries are in the way, else `Refused`
+                       or folded up to n      -> sent again when only refused entries precede it, else `Refused`
     timed out                                 -> sent again; the fence makes that safe
 """
 
@@ -28,7 +28,7 @@ from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.events.registry import Event
 
 Sign = Callable[[State, bytes], bytes]
-"""Wraps an encoded commit in its signature, as far as the log of this state asks for one."""
+"""Wraps an encoded commit in its signature, if the log of this state requires one."""
 
 Trace = Callable[[Append], str | None]
 """The traceparent of the span that an append belongs to, if there is one."""
@@ -73,11 +73,11 @@ class Appends:
         return bool(self._parts)
 
     def drop_parts(self) -> None:
-        """Forget the parts that were not sent: the term or the machine that decided them is over."""
+        """Drop the parts that were not sent: the term or the machine that decided them is over."""
         self._parts.clear()
 
     def is_last_folded(self, state: State) -> bool:
-        """Whether the commit under way is what was folded last, and its outcome has not been dealt with yet."""
+        """Whether the commit under way is the last folded one, and its outcome was not processed yet."""
         return self._sent is not None and self._folded_at == state.position
 
     # --- sending ---------------------------------------------------------------------------------------------------
@@ -124,25 +124,25 @@ class Appends:
         self._stored_at = seq
 
     def conflicted(self, actual_last: Seq) -> None:
-        """The broker has refused it, because the subject ends elsewhere. Raises LogRolledBackError."""
+        """The broker has refused it, because the subject ends at another entry. Raises LogRolledBackError."""
         assert self._sent is not None
         if actual_last < self._sent.expected_last:
             raise LogRolledBackError(self._sent.expected_last, actual_last)
         self._conflict_at = actual_last
 
     def folded(self, logged: LoggedCommit) -> None:
-        """A commit of this producer was folded: perhaps the one under way, whatever the broker has answered."""
+        """A commit of this producer was folded: perhaps the one under way, regardless of the broker's answer."""
         if self._sent is not None and logged.commit.id == self._sent.commit.id:
             self._folded_at = logged.seq
 
     def again(self) -> Send:
-        """The same append once more: nothing is known of its outcome."""
+        """The same append once more: its outcome is unknown."""
         assert self._sent is not None
         return self._sent
 
     def end(self, state: State, *, resends: bool) -> Send | Stored | Refused | None:
         """
-        What has become of the append under way; None while that cannot be said.
+        The outcome of the append under way; None while it is unknown.
 
         `resends` says whether it may be sent again behind entries that the fold has refused.
 
@@ -166,7 +166,7 @@ class Appends:
         return Refused(sent.commit, sent.expected_last, conflict_at)
 
     def _raise_if_refused(self, state: State, commit: Commit) -> None:
-        """Going on would append the same commit again and again."""
+        """Raise when the fold refused the commit: continuing would append it again and again."""
         record, refused = state.producers.get(self._producer), state.refused
         if record is not None and record.number >= commit.number:
             return
@@ -177,7 +177,7 @@ class Appends:
         """
         The commit again, behind entries on the subject that the fold has refused; None when something else conflicts.
 
-        Refused entries are nobody's decisions, so ours still holds. Only its fence and its attestation change.
+        Refused entries contain no decisions, so ours is still valid. Only its fence and its attestation change.
         """
         record = state.producers.get(self._producer)
         if record is None or record.last_seq <= sent.expected_last or record.number != sent.commit.number - 1:

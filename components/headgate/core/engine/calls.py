@@ -1,4 +1,4 @@
-"""The calls of one machine that are not answered yet: how many run, and which wait because too many do."""
+"""The unanswered calls of one machine: those that run, and those that wait because of the limit."""
 
 from collections import deque
 
@@ -13,7 +13,7 @@ class Calls:
         self._running: set[str] = set()
         self._waiting: deque[Call] = deque()
         self._untold: dict[str, Call] = {}
-        """The calls whose end the machine has not been told yet, by id."""
+        """The calls whose end was not passed to the machine yet, by id."""
 
     @property
     def unanswered(self) -> int:
@@ -22,11 +22,11 @@ class Calls:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many calls are unanswered that no further decision may be taken."""
+        """Whether the number of unanswered calls forbids a further decision."""
         return self.unanswered >= self._calls_max
 
     def add(self, call: Call) -> None:
-        """Take a call up. It runs as soon as `start` gives it out."""
+        """Add a call. It runs as soon as `start` returns it."""
         self._waiting.append(call)
         self._untold[call.id] = call
 
@@ -35,7 +35,7 @@ class Calls:
         self._running.discard(call_id)
 
     def told(self, call_id: str) -> Call | None:
-        """The machine is told of the end of a call: which call that was; None of what is no call (a snapshot)."""
+        """The end of a call is passed to the machine: returns that call; None if it is no call (a snapshot)."""
         return self._untold.pop(call_id, None)
 
     def start(self) -> list[Call]:
@@ -48,7 +48,7 @@ class Calls:
         return started
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all of them."""
         self._running.clear()
         self._waiting.clear()
         self._untold.clear()

@@ -1,24 +1,24 @@
 """
 The driver of a machine: everything a process does between reading the log and doing I/O, without doing any I/O.
 
-A machine only decides (`headgate.core.machine`). The driver folds the log for it, tells it what happens, asks it for
+A machine only decides (`headgate.core.machine`). The driver folds the log for it, passes stimuli to it, requests
 decisions at the right moment, makes fenced commits of them, opens and ends its terms, limits what is under way, and
 contains its defects. It reads no clock and opens no connection, as `RawNode` in etcd's raft library. A shell around it
 does the I/O: `headgate.processes.runtime.host` for a process, `headgate.testing.world` for simulations, small ones for
 tests. All of them run this code, so what a simulation shows holds for production.
 
-The shell reports what has happened, lets the driver work, and carries out what it asks for:
+The shell reports what has happened, lets the driver work, and carries out its outputs:
 
     driver.fold(logged)                                an entry was read from the log
     driver.lead(epoch, holder) / driver.lose(why)      the lease was won / lost
     driver.appended(seq) / conflicted(last) / timed_out()     the outcome of a `Send`
-    driver.hear(stimulus)                              a call ended, a watch showed something, a snapshot was stored
+    driver.hear(stimulus)                              a call ended, a watch event arrived, a snapshot was stored
 
     driver.advance(now_ms)     end appends; open, continue and end terms; make the machine
-    driver.tell()              give the machine what was heard
+    driver.tell()              pass the queued stimuli to the machine
     driver.settle(now_ms)      let the machine decide, if it may
 
-    for output in driver.take(): ...                   before anything else is given to the driver
+    for output in driver.take(): ...                   before anything else is passed to the driver
 
 A term goes through these phases:
 
@@ -26,28 +26,27 @@ A term goes through these phases:
                  leader.elected                  the machine
     STANDBY ───────────────────────▶ OPENING ───────────────────────▶ LEADING
        ▲  ▲                             │                              │    ▲
-       │  └──── refused by the log ─────┘                 an object is │    │ the machine
-       │                                           set aside, released ▼    │ is made again
+       │  └──── refused by the log ─────┘                  quarantine  │    │ the machine
+       │                                              begins or ends  ▼    │ is rebuilt
        └──────── lease lost, append refused, newer epoch ──────────── REMAKING
 
 What machines rely on:
 
-- Every commit is folded, in order, before the machine is told of it.
-- `Settled` comes only when no append is under way and no part of a split one is left, so a machine never decides
-  twice on a state that lacks its own last decision. It comes when something has changed or the time of the last
-  `WakeAt` has come, and not while `calls_max` calls are unanswered.
+- Every commit is folded, in order, before it is passed to the machine.
+- `Settled` comes only when no append is under way and no part of a split one is left, so a machine never decides twice
+  on a state that lacks its own last decision. It comes when something has changed or the time of the last `WakeAt` has
+  come, and not while `calls_max` calls are unanswered.
 - A call that follows from a commit is made only after the commit is durable: calls are derived from folded state.
 
 What operators rely on:
 
 - Fencing. A term opens with `leader.elected` under an epoch newer than any in the log. Every append names the last
-  entry on the producer's subject. When the broker refuses one, or a newer epoch shows up, the term is over.
+  entry on the producer's subject. When the broker refuses one, or a newer epoch appears, the term is over.
 - Containment. When the machine fails over one object (`headgate.core.state.attribution`), `object.quarantined` is
-appended and
-  the machine is made again from the state without it. A failure that names no object, one that setting aside does not
-  end, and one that too many objects show (`headgate.core.fold.quarantine_limit`) is raised: the process stops with it.
-  `fold` raises EventFailedError for an event that cannot be folded; the shell folds the log again without it
-  (`headgate.core.fold.containment`) and hands the state over with `recovered`.
+  appended and the machine is rebuilt from the state without it. A failure that names no object, one that quarantine
+  does not end, and one that too many objects show (`headgate.core.fold.quarantine_limit`) is raised: the process stops
+  with it. `fold` raises EventFailedError for an event that cannot be folded; the shell folds the log again without it
+  (`headgate.core.fold.containment`) and passes the state to `recovered`.
 """
 
 import enum
@@ -97,17 +96,17 @@ from headgate.events.ids import Epoch, Seq, UnixMs
 from headgate.events.registry import Event
 
 FAILURES_MAX: Final = 3
-"""How often the machine may fail over one object that does not come to stand in quarantine."""
+"""How often the machine may fail over one object whose quarantine does not reach the log."""
 
 ATOMIC: Final = frozenset({Producer.SCHEDULER})
 """Producers whose appends are never split: the decisions of one cycle must be seen together."""
 
 _REMAKES: Final = frozenset({ObjectQuarantined, ObjectReleased})
-"""Events that change the state in a way that a machine made before does not know."""
+"""Events that change the state in a way that requires a new machine."""
 
 
 class TermPhase(enum.Enum):
-    """How far the term of this process is; see the diagram above."""
+    """The phase of this process's term; see the diagram above."""
 
     STANDBY = "standby"
     OPENING = "opening"
@@ -117,9 +116,9 @@ class TermPhase(enum.Enum):
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """
-    The bounds of what is under way.
+    The limits on what is under way.
 
-    `commit_bytes_max`: a larger commit is split. `calls_max`: calls that run at once; no decision is taken while so
+    `commit_bytes_max`: a larger commit is split. `calls_max`: calls that run at once; no decision is taken while that
     many are unanswered. `stimuli_max`: stimuli that may wait before `has_room` is False.
     """
 
@@ -129,19 +128,19 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TermGate(Protocol):
-    """Whether this process may lead in the cell of the log, and what the log has to say first."""
+    """Whether this process may lead in the cell of the log, and which events have to come first."""
 
     def check(self, state: State) -> None:
-        """Asked before each term. Raises what speaks against it."""
+        """Called before each term. Raises when this process may not lead."""
         ...
 
     def opening(self, state: State) -> tuple[Event, ...]:
-        """The events that stand in front of `leader.elected` in the commit that opens the term."""
+        """The events before `leader.elected` in the commit that opens the term."""
         ...
 
 
 class OpenTermGate:
-    """Every process may lead, and nothing has to be said first."""
+    """Every process may lead, and no events have to come first."""
 
     def check(self, state: State) -> None:
         """Nothing to check."""
@@ -176,9 +175,9 @@ class Driver:
         self.epoch: Epoch | None = None
         """The epoch of the lease that this process holds; None while it holds none."""
         self.machine: Machine | None = None
-        """There while the phase is LEADING."""
+        """Set while the phase is LEADING."""
         self.wake_at_ms: UnixMs | None = None
-        """When the machine is to be asked again at the latest."""
+        """When the machine has to decide again at the latest."""
         self._make_machine = make_machine
         self._bounds = bounds
         self._gate: TermGate = gate if gate is not None else OpenTermGate()
@@ -194,12 +193,12 @@ class Driver:
         self._deposed = ""
         """Why the term is over; "" while it is not."""
         self._dirty = False
-        """Whether the machine was told something since it decided last."""
+        """Whether the machine got a stimulus since its last decision."""
         self._decided_ms = UnixMs(0)
-        """The time of the last decision, which the commits that it leads to are written with."""
+        """The time of the last decision; the resulting commits are written with it."""
         self._to_quarantine: ObjectQuarantined | None = None
         self._failures: dict[str, int] = {}
-        """Objects that the machine has failed over and that are not in quarantine yet, and how often."""
+        """Objects that the machine has failed over and that are not in quarantine yet, with the number of failures."""
         self._stopping = False
 
     # --- what the shell reports ------------------------------------------------------------------------------------
@@ -211,7 +210,7 @@ class Driver:
 
     def fold(self, logged: LoggedCommit) -> bool:
         """
-        Fold a commit and tell the machine. False for an entry that the fold refuses.
+        Fold a commit and pass it to the machine. False for an entry that the fold refuses.
 
         Raises EventFailedError after the machine was dropped; continue with `recovered`. Raises BrokenLogError.
         """
@@ -225,7 +224,7 @@ class Driver:
         return True
 
     def recovered(self, state: State, logged: LoggedCommit) -> None:
-        """The state after a commit that `fold` failed over, with the object of the failed event set aside."""
+        """The state after a commit over which `fold` failed, with the object of the failed event in quarantine."""
         self._drop_machine("an event could not be folded")
         self.state = state
         self.folded(logged)
@@ -258,7 +257,7 @@ class Driver:
         self.phase = TermPhase.REMAKING
 
     def lose(self, why: str) -> None:
-        """The lease is lost, or this process may not lead on. An append under way is awaited before the term ends."""
+        """The lease is lost, or this process may no longer lead. The term ends after an append under way has ended."""
         self._deposed = self._deposed or why
 
     def appended(self, seq: Seq) -> None:
@@ -270,11 +269,11 @@ class Driver:
         self._appends.conflicted(actual_last)
 
     def timed_out(self) -> None:
-        """Nothing is known of its outcome: it is sent again."""
+        """The outcome is unknown: it is sent again."""
         self._outputs.append(self._appends.again())
 
     def hear(self, stimulus: Stimulus) -> None:
-        """Something happened outside. Waits for `tell`; ignored while there is no machine that could have asked."""
+        """An outside event. Queued for `tell`; ignored while there is no machine."""
         if self.machine is None:
             return
         self._heard.append(stimulus)
@@ -283,7 +282,7 @@ class Driver:
             self._outputs.extend(self._calls.start())
 
     def call_failed(self, failed: ObjectFailedError) -> None:
-        """A call cannot be made, over the object that it is about: a defect of the machine that asked for it."""
+        """A call cannot be made because of its object: a defect of the machine that requested it."""
         if self.machine is not None:
             self._set_aside(failed)
 
@@ -291,7 +290,7 @@ class Driver:
         """Take no further decision. `is_stopped` when the append under way has ended."""
         self._stopping = True
 
-    # --- what the shell may ask ------------------------------------------------------------------------------------
+    # --- what the shell may query ----------------------------------------------------------------------------------
 
     @property
     def epoch_seen(self) -> Epoch:
@@ -316,26 +315,26 @@ class Driver:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the machine was told something since it decided last."""
+        """Whether the machine got a stimulus since its last decision."""
         return self._dirty
 
     @property
     def is_at_election(self) -> bool:
         """
-        Whether the commit that opens the term is the last one folded, and the machine is still to be made.
+        Whether the commit that opens the term is the last one folded, and the machine is not made yet.
 
-        Fold nothing more then: a machine made from exactly this state can be made again by every reader of the log.
+        Fold nothing more then: a machine made from exactly this state can be rebuilt by every reader of the log.
         """
         return self.phase is TermPhase.OPENING and self._appends.is_last_folded(self.state)
 
     @property
     def has_room(self) -> bool:
-        """Whether what feeds the machine may go on. A shell that does not wait for it only uses more memory."""
+        """Whether the sources of stimuli may continue. A shell that ignores it only uses more memory."""
         return len(self._heard) < self._bounds.stimuli_max
 
     @property
     def heard_waiting(self) -> int:
-        """Stimuli that the machine is still to be told."""
+        """Stimuli that were not passed to the machine yet."""
         return len(self._heard)
 
     @property
@@ -360,7 +359,7 @@ class Driver:
         return outputs
 
     def is_due(self, now_ms: UnixMs) -> bool:
-        """Whether the time that the machine asked for has come."""
+        """Whether the time of the machine's last `WakeAt` has come."""
         return self.wake_at_ms is not None and self._time(now_ms) >= self.wake_at_ms
 
     # --- one turn --------------------------------------------------------------------------------------------------
@@ -373,7 +372,7 @@ class Driver:
         """
         self._end_append()
         if self.epoch is None or self._stopping or not self._appends.is_idle:
-            # Also when the lease is lost the outcome of an append is awaited: the log says whether the epoch is over.
+            # The outcome of an append is awaited even when the lease is lost: the log shows whether the epoch is over.
             return
         if self.phase is not TermPhase.STANDBY and is_deposed(self.state, self.producer, self.epoch):
             self.lose("a newer epoch has begun")
@@ -385,7 +384,7 @@ class Driver:
             self._begin(self.epoch, now_ms)
 
     def tell(self, count_max: int | None = None) -> int:
-        """Give the machine what was heard, in order; at most `count_max`. How many it was given."""
+        """Pass the queued stimuli to the machine, in order; at most `count_max`. Returns how many."""
         told = 0
         while self._heard and self._may_work and (count_max is None or told < count_max):
             told += 1
@@ -395,7 +394,7 @@ class Driver:
 
     def settle(self, now_ms: UnixMs) -> bool:
         """
-        Let the machine decide if there is something new and nothing stands against it. Whether it was asked.
+        Let the machine decide if there is something new and a decision is allowed. Returns whether it decided.
 
         Where a part of a split append is left, that is sent instead.
         """
@@ -419,7 +418,7 @@ class Driver:
         return self.machine is not None and not self._deposed
 
     def _time(self, now_ms: UnixMs) -> UnixMs:
-        """The clock, never before our last commit: what is decided at a time is written with it."""
+        """The clock, never before our last commit: a decision is written with its time."""
         return commit_ms(self.state, self.producer, now_ms)
 
     def _decide(self, stimulus: Stimulus) -> None:
@@ -429,7 +428,7 @@ class Driver:
         except ObjectFailedError as failed:
             self._set_aside(failed)
         except Exception as error:
-            # What a machine is told of the end of a call is about the object that the call was about.
+            # The machine handles the end of a call on behalf of the object of the call.
             call = self._calls.told(stimulus.call_id) if isinstance(stimulus, Completed) else None
             subject = object_of(call) if call is not None else None
             if subject is None:
@@ -463,7 +462,7 @@ class Driver:
         try:
             ended = self._appends.end(self.state, resends=not (self._deposed or self._stopping))
         except OwnCommitRefusedError:
-            self._gate.check(self.state)  # It may know better why.
+            self._gate.check(self.state)  # Its error may be more precise.
             raise
         match ended:
             case None:
@@ -490,8 +489,8 @@ class Driver:
         self._outputs.append(opening)
 
     def _begin(self, epoch: Epoch, now_ms: UnixMs) -> None:
-        """Make the machine. What is set aside, and what is tried again, has to be in the log before."""
-        self._appends.drop_parts()  # What is left of them is among the events again.
+        """Make the machine. Quarantines and retries have to be in the log before."""
+        self._appends.drop_parts()  # The rest of them is derived again as events.
         events = self._before_the_machine()
         if events:
             append = Append(events=events)
@@ -517,7 +516,7 @@ class Driver:
     # --- defects ---------------------------------------------------------------------------------------------------
 
     def _drop_machine(self, why: str) -> None:
-        """Drop the machine with all that is under way for it. The term goes on with another one."""
+        """Drop the machine with all that is under way for it. The term continues with another one."""
         self._appends.drop_parts()
         if self.machine is None:
             return
@@ -530,7 +529,7 @@ class Driver:
 
     def _set_aside(self, failed: ObjectFailedError) -> None:
         """
-        Set the object aside that the machine has failed over.
+        Put the object into quarantine that the machine has failed over.
 
         Raises the failure when that has not helped, TooManyFailedError when too many show the same defect.
         """
@@ -547,7 +546,7 @@ class Driver:
 
     def _before_the_machine(self) -> tuple[Event, ...]:
         for name in [name for name in self._failures if name in self.state.quarantine]:
-            # It is set aside. Should it come back and fail again, that counts anew.
+            # It is in quarantine. If it is released and fails again, counting restarts.
             del self._failures[name]
         aside, self._to_quarantine = self._to_quarantine, None
         if aside is not None:

@@ -1,7 +1,7 @@
 """
-What a driver asks its shell to do, and what it reports to it.
+The outputs of a driver: requests and reports to its shell.
 
-The shell takes outputs with `Driver.take` and carries them out in order, before it gives the driver anything else.
+The shell takes outputs with `Driver.take` and carries them out in order, before it passes anything else to the driver.
 """
 
 import msgspec
@@ -39,13 +39,17 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class MachineMade(msgspec.Struct, frozen=True):
-    """A machine is there. Start what feeds it: watches, or the publication of the feed."""
+    """A machine was made. Start its sources of stimuli: watches, or the publication of the feed."""
 
     epoch: Epoch
 
 
 class MachineDropped(msgspec.Struct, frozen=True):
-    """The machine is gone. Cancel its calls, snapshots, watches and timer: nothing of it may reach the next one."""
+    """
+    The machine is gone.
+
+    Cancel its calls, snapshots, watches and timer: none of their results may reach the next one.
+    """
 
     why: str
 
@@ -54,7 +58,7 @@ class SetAside(msgspec.Struct, frozen=True):
     """
     The machine failed over one object. `object.quarantined` is appended next; continue with `Driver.advance`.
 
-    `name` is `<kind>/<key>` of the object: that of the failure, or the one around it if that is set aside already.
+    `name` is `<kind>/<key>` of the object: that of the failure, or the enclosing one if that is in quarantine already.
     """
 
     failed: ObjectFailedError
@@ -63,9 +67,9 @@ class SetAside(msgspec.Struct, frozen=True):
 
 class SteppedDown(msgspec.Struct, frozen=True):
     """
-    The term is over. Give the lease back and stand for election again.
+    The term is over. Release the lease and run for election again.
 
-    `other_holder` is the holder of the newer term that the log shows; None when there is none.
+    `other_holder` is the holder of the newer term in the log; None when there is none.
     """
 
     epoch: Epoch

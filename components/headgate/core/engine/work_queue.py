@@ -1,16 +1,16 @@
 """
-The queue of keys that something has to be done about in Kubernetes: one for each kind of write.
+The queue of keys that may need a write in Kubernetes: one for each kind of write.
 
 It is client-go's workqueue without goroutines and clocks. A machine adds a key whenever something has happened to the
-object, takes the keys that are ready, compares what is with what should be, and begins a call where they differ:
+object, takes the keys that are ready, compares actual with desired state, and begins a call where they differ:
 
-    queue.add(key)                           an event may have changed what is to be done
+    queue.add(key)                           an event may have changed the desired state
     for key in queue.ready(now_ms):          in each turn
         queue.begin(key)                     a call is under way
-    queue.done(key) / queue.retry(key)       it succeeded, or is settled for good / try again later
+    queue.done(key) / queue.retry(key)       it succeeded, or failed for good / try again later
     queue.forget(key)                        the object is gone
 
-What it promises:
+Guarantees:
 
 - A key waits once, however often it is added, and keys become ready in the order in which they were added.
 - At most one call is under way for a key, and at most `in_flight_max` for all. A key that is added meanwhile is ready
@@ -19,7 +19,7 @@ What it promises:
   each failure in a row, five minutes at most, and up to a fifth more (see `backoff_ms`).
 - With a `budget` no key is ready without a token, and each `begin` takes one.
 
-A machine that is made anew adds every key that may need something: the queue itself is not in the log.
+A new machine adds every key that may need something: the queue itself is not in the log.
 """
 
 import heapq
@@ -36,7 +36,7 @@ Key = TypeVar("Key", bound=Hashable)
 BACKOFF_MIN_MS: Final = 1_000
 BACKOFF_MAX_MS: Final = 300_000
 JITTER_SHARE: Final = 5
-"""The jitter is at most one part in so many of the backoff."""
+"""The jitter is at most this fraction (one part in five) of the backoff."""
 
 
 def backoff_ms(failures: int, key: object = "") -> int:
@@ -50,7 +50,7 @@ def backoff_ms(failures: int, key: object = "") -> int:
 
 
 class WorkQueue(Generic[Key]):
-    """See the module's text. `in_flight_max` bounds the calls under way."""
+    """See the module docstring. `in_flight_max` bounds the calls under way."""
 
     def __init__(self, in_flight_max: int, *, budget: Budget | None = None, keys: Iterable[Key] = ()) -> None:
         self._in_flight_max = in_flight_max
@@ -61,36 +61,36 @@ class WorkQueue(Generic[Key]):
         self._not_before: dict[Key, UnixMs] = {}
         """Keys that become ready at a time: after a delay, or after a backoff."""
         self._line: list[tuple[UnixMs, int, Key]] = []
-        """A heap over `_not_before`; may hold times that no longer count."""
+        """A heap over `_not_before`; may hold outdated times."""
         self._count = 0
         self._failures: dict[Key, int] = {}
         """Failures in a row."""
         self._failed: OrderedDict[Key, None] = OrderedDict()
-        """Keys whose backoff begins in the next turn, which brings the time."""
+        """Keys whose backoff begins in the next turn, which has the time."""
         self._now_ms = UnixMs(0)
 
-    # --- what there is to do ---------------------------------------------------------------------------------------
+    # --- adding -------------------------------------------------------------------------------------------------------
 
     def add(self, key: Key) -> None:
-        """Something may have to be done about a key now."""
+        """A write for a key may be needed now."""
         if key in self._in_flight:
             self._in_flight[key] = True
         elif key not in self._ready:
             self._ready[key] = None
 
     def add_all(self, keys: Iterable[Key]) -> None:
-        """The same for several, in order."""
+        """`add` for several keys, in order."""
         for key in keys:
             self.add(key)
 
     def add_at(self, key: Key, at_ms: UnixMs) -> None:
-        """Something may have to be done about a key at this time. Of several times the earliest counts."""
+        """A write for a key may be needed at this time. Of several times the earliest counts."""
         if self._is_backing_off(key) or at_ms >= self._not_before.get(key, _NEVER):
             return
         self._wait(key, at_ms)
 
     def forget(self, key: Key) -> None:
-        """Nothing is to be done about a key any more: its object is gone. A call under way is still to end."""
+        """No write for a key is needed any more: its object is gone. A call under way still has to end."""
         self._ready.pop(key, None)
         self._not_before.pop(key, None)
         self._failures.pop(key, None)
@@ -98,10 +98,10 @@ class WorkQueue(Generic[Key]):
         if key in self._in_flight:
             self._in_flight[key] = False
 
-    # --- doing it --------------------------------------------------------------------------------------------------
+    # --- processing ---------------------------------------------------------------------------------------------------
 
     def ready(self, now_ms: UnixMs) -> Iterator[Key]:
-        """The keys that something may be done about now, each once, as far as there is room for calls."""
+        """The keys that may be processed now, each once, as far as the limit on calls allows."""
         self._pass(now_ms)
         while self._ready and self._has_room(now_ms):
             key = self._ready.popitem(last=False)[0]
@@ -127,14 +127,14 @@ class WorkQueue(Generic[Key]):
         self._land(key)
 
     def next_at(self, now_ms: UnixMs) -> UnixMs | None:
-        """When a key may become ready although nothing happens; None when nothing waits for a time."""
+        """When a key may become ready without a new event; None when no key waits for a time."""
         self._pass(now_ms)
         times = [self._line[0][0]] if self._line else []
         if self._ready and self._budget is not None and (ready_ms := self._budget.ready_at(now_ms)) > now_ms:
             times.append(ready_ms)
         return min(times, default=None)
 
-    # --- questions -------------------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------
 
     def is_in_flight(self, key: Key) -> bool:
         """Whether a call about a key is under way."""
@@ -150,14 +150,14 @@ class WorkQueue(Generic[Key]):
         return len(self._in_flight)
 
     def has_room(self) -> bool:
-        """Whether another call may begin, as far as their number goes."""
+        """Whether the limit allows another call."""
         return len(self._in_flight) < self._in_flight_max
 
     def __contains__(self, key: Key) -> bool:
-        """Whether anything is still to be done about a key, now or later."""
+        """Whether a key still has to be processed, now or later."""
         return key in self._ready or key in self._not_before or key in self._failed or self._in_flight.get(key, False)
 
-    # --- inside ----------------------------------------------------------------------------------------------------
+    # --- internals ----------------------------------------------------------------------------------------------------
 
     def _has_room(self, now_ms: UnixMs) -> bool:
         return self.has_room() and (self._budget is None or self._budget.ready_at(now_ms) <= now_ms)
@@ -175,7 +175,7 @@ class WorkQueue(Generic[Key]):
         heapq.heappush(self._line, (at_ms, self._count, key))
 
     def _pass(self, now_ms: UnixMs) -> None:
-        """Begin the backoff of what has failed, and make ready what has waited long enough."""
+        """Begin the backoff of failed keys, and make keys ready whose waiting time is over."""
         self._now_ms = now_ms
         for key in self._failed:
             self._failures[key] = self._failures.get(key, 0) + 1

@@ -1,7 +1,7 @@
 """
 Outcomes: how machines read the final answers of the API server.
 
-A refusal's words come from the `metav1.Status` in the answer's body.
+The message of a refusal comes from the `metav1.Status` in the answer's body.
 """
 
 from typing import Final
@@ -13,11 +13,11 @@ from headgate.core.machine.contract import Completed
 CONFLICT: Final = 409
 NOT_FOUND: Final = 404
 INVALID: Final = 422
-"""The API server finds the object wrong."""
+"""The API server rejects the object as invalid."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """A definite no: the HTTP status code, the machine-readable reason and the message."""
+    """A definite refusal: the HTTP status code, the machine-readable reason and the message."""
 
     code: int
     reason: str
@@ -45,7 +45,7 @@ def is_success(completed: Completed) -> bool:
 
 
 def refusal(completed: Completed) -> Refusal:
-    """The API server's words about a call that it refused. A body that is no Status is quoted."""
+    """The API server's message about a call that it refused. A body that is no Status is quoted."""
     try:
         status = msgspec.json.decode(completed.body, type=_Status)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -54,7 +54,7 @@ def refusal(completed: Completed) -> Refusal:
 
 
 def field_conflicts(completed: Completed) -> tuple[str, ...]:
-    """The fields over which a server-side apply without force was refused, `.status.admission` say; else none."""
+    """The fields over which a server-side apply without force was refused, such as `.status.admission`; else none."""
     try:
         status = msgspec.json.decode(completed.body, type=_Status)
     except (msgspec.MsgspecError, UnicodeDecodeError):

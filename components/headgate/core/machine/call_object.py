@@ -1,8 +1,8 @@
 """
 Which object a call to the API server is about.
 
-What fails when a call is made, or when a machine is told how it has ended, costs this object
-(`headgate.core.fold.quarantine`), unless the machine has named a better one.
+A failure while a call is made, or while a machine processes its end, is attributed to this object
+(`headgate.core.fold.quarantine`), unless the machine has named a more specific one.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _KINDS: Final = {**KIND_OF, "events": _EVENT}
 
 def body_of(call: Call) -> bytes | None:
     """
-    What a call sends, as JSON; None when it sends nothing.
+    The body of a call, as JSON; None when it has none.
 
     Raises ObjectFailedError when its body cannot be encoded.
     """
@@ -37,8 +37,8 @@ def object_of(call: Call) -> ObjectRef | None:
     """
     The object that a call reads or changes; None when its path names none.
 
-    Of a Kubernetes Event it is the object that the Event tells of, and of a Workload that is to be made its Job: they
-    are there whatever becomes of the call.
+    For a Kubernetes Event it is the object that the Event regards, and for a Workload that is to be created its Job:
+    they exist whatever the outcome of the call.
     """
     steps = call.path.strip("/").split("/")
     steps = steps[2 if steps[0] == "api" else 3 :]

@@ -1,8 +1,8 @@
 """
 From a machine's `Append` to the commit that is written.
 
-Every loop, real or simulated, makes its commits here, so that numbers, hash chain and times are kept the same way
-everywhere. All that goes in besides the events comes from the folded state and the loop's clock.
+Every loop, real or simulated, makes its commits here, so that numbers, hash chain and times follow the same rules
+everywhere. All inputs besides the events come from the folded state and the loop's clock.
 """
 
 import msgspec
@@ -22,10 +22,10 @@ from headgate.events.registry import Event
 
 def is_deposed(state: State, producer: Producer, epoch: Epoch) -> bool:
     """
-    Whether the log says that a newer term of the producer has begun.
+    Whether the log shows a newer term of the producer.
 
-    The broker fences only who has not read that: whoever follows the log knows the newest sequence and could append
-    past it. So a loop asks this of its folded state before it lets its machine decide, and steps down.
+    The broker fences only processes that have not read that: a process that follows the log has the newest sequence and
+    could append past it. So a loop checks this on its folded state before its machine decides, and steps down.
     """
     record = state.producers.get(producer)
     return record is not None and record.epoch > epoch
@@ -59,7 +59,7 @@ def next_commit(
 
 
 def attested_anew(state: State, commit: Commit) -> Commit:
-    """The same commit for an append behind entries that were refused: on the log as it is folded now."""
+    """The same commit for an append behind entries that were refused: attested for the log as it is folded now."""
     return msgspec.structs.replace(commit, log=state.log_hash, at=state.position)
 
 
@@ -67,9 +67,9 @@ def first_of_term(
     state: State, producer: Producer, epoch: Epoch, holder: str, now_ms: UnixMs, *, before: tuple[Event, ...] = ()
 ) -> tuple[Commit, Seq]:
     """
-    The commit that opens a term and fences the former leader. `before` are events that have to stand in front of it.
+    The commit that opens a term and fences the former leader. `before` are events that have to come first.
 
-    Raises ValueError when the epoch is not newer than those the log has seen: the lease was lost with its store.
+    Raises ValueError when the epoch is not newer than those in the log: the lease was lost with its store.
     """
     record = state.producers.get(producer) or ProducerRecord()
     if epoch <= record.epoch:
@@ -82,6 +82,6 @@ def first_of_term(
 
 
 def election_of(commit: Commit) -> LeaderElected | None:
-    """The election that a commit opens its term with; None for another. Only `cell.restored` may stand in front."""
+    """The election that a commit opens its term with; None for another. Only `cell.restored` may come before it."""
     first = next((event for event in commit.events if not isinstance(event, CellRestored)), None)
     return first if isinstance(first, LeaderElected) else None

@@ -1,23 +1,23 @@
 """
-How a process thinks: stimuli in, commands out.
+The contract of a machine: stimuli in, commands out.
 
 Every process is a machine. Its `decide` takes one stimulus and returns the commands to carry out; it reads no clock,
 draws no randomness and does no I/O, so the same stimuli give the same commands. A small loop outside (see
 `headgate.processes.runtime.host`, and `headgate.testing.world` for the simulated one) feeds it:
 
     commit read from the log     -> fold it into the machine's state, then decide(Committed)
-    nothing left to fold, and no append of ours is on its way -> decide(Settled)
+    nothing left to fold, and no append of ours is under way -> decide(Settled)
     an outside call has ended    -> decide(Completed)
     the API server shows objects -> decide(Listed / Changed)      (informer bridge only)
-    or says how far nothing else has happened -> decide(Resumed / Progressed)
+    or a watch resumes or reaches a bookmark -> decide(Resumed / Progressed)
 
-and carries out what comes back. The promises of the loop, on which machines rely:
+and carries out the returned commands. The loop promises:
 
-- It folds every commit, in order, before the machine is told of it.
-- It asks for an append only by `Settled`, when the machine's own last append is folded. So a machine never decides
-  twice on knowledge that lacks its own last decision. At most one `Append` comes back, and it is acknowledged before
-  any `Call` that follows from it exists: calls are derived from folded state (durable before visible).
-- A call ends exactly once while the process lives. After a crash nobody reports: what has to happen is derived
+- It folds every commit, in order, before it passes it to the machine.
+- It requests an append only by `Settled`, when the machine's own last append is folded. So a machine never decides
+  twice on a state that lacks its own last decision. At most one `Append` is returned, and it is acknowledged before any
+  `Call` that follows from it exists: calls are derived from folded state (durable before visible).
+- A call ends exactly once while the process lives. After a crash its end is not reported: what has to happen is derived
   again from the folded state, so each call must be safe to repeat.
 """
 
@@ -40,7 +40,7 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
-    """Everything read is folded and no append of this process is on its way: the moment to decide. Time is data."""
+    """Everything read is folded and no append of this process is under way: the moment to decide. Time is an input."""
 
     now_ms: UnixMs
 
@@ -72,10 +72,10 @@ class Changed(msgspec.Struct, frozen=True, gc=False):
 
 class Resumed(msgspec.Struct, frozen=True, gc=False):
     """
-    The API server lets this resource's watch go on from the mark in the log (`State.resource_versions`).
+    The API server resumes this resource's watch from the mark in the log (`State.resource_versions`).
 
-    Nothing was listed: what has happened since the mark follows as `Changed`. Should the server turn out to have
-    forgotten that version after all, a `Listed` follows instead.
+    Nothing was listed: changes since the mark follow as `Changed`. If the server turns out to have dropped that version
+    after all, a `Listed` follows instead.
     """
 
     resource: str
@@ -110,7 +110,7 @@ MERGE_PATCH = "application/merge-patch+json"
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """
-    Ask the API server. Operating errors are retried outside; `Completed` brings the final answer.
+    A request to the API server. Operating errors are retried outside; `Completed` has the final answer.
 
     `id` is unique among the calls under way. Calls with the same non-empty `lane` are carried out in order. `body` is
     encoded as JSON. `content_type` "" means application/json.
@@ -144,7 +144,7 @@ class Machine(Protocol):
     """
     The pure part of a process.
 
-    It is made from a state (after a cold start: the newest snapshot with the tail folded in), works out from it what is
+    It is made from a state (after a cold start: the newest snapshot with the tail folded in), derives from it what is
     left to do, and from then on decides stimulus by stimulus. It reads the state and never writes it.
     """
 
