@@ -1,5 +1,5 @@
 """
-The fold: state(n) = apply(state(n-1), commit(n)), kind of event by kind of event, and what becomes of events that fail.
+The fold: state(n) = apply(state(n-1), commit(n)), one handler per type of event, and handling of failed events.
 
 Used by: every process, replay, and every command that reads a log.
 May import: state, log, workload, quota, status.

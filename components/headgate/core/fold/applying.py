@@ -2,12 +2,12 @@
 The fold: state(n) = apply(state(n-1), commit(n)).
 
 There is one fold, and every process that needs state uses it. It checks each commit's envelope (order, fence, hash
-chains), then applies its events in order. What it finds broken, it raises: a state beyond a broken commit would not
-be the state of this log.
+chains), then applies its events in order. It raises on every violation: a state beyond a broken commit would not be the
+state of this log.
 
 An event that cannot be applied raises `EventFailedError`, whatever its handler raises: `headgate.core.fold.containment`
-says what a reader does then. While something is in quarantine (`headgate.core.fold.quarantine`), or where a commit was
-in trouble before, events are applied one by one, and those about several objects object by object.
+defines what a reader does then. While something is in quarantine (`headgate.core.fold.quarantine`), or where a commit
+has failed before, events are applied one by one, and those about several objects object by object.
 
 `encode` gives the canonical bytes of a state, the same in every process, on every machine, under any hash seed;
 `restore` reads them back.
@@ -63,7 +63,7 @@ APPLY: dict[type, Apply] = {
     **fold_decisions.APPLY,
     **cell_identity.APPLY,
 }
-"""The handlers of all events but `leader.elected` and those of the quarantine, which `_apply_one_by_one` knows."""
+"""The handlers of all events but `leader.elected` and those of the quarantine, which `_apply_one_by_one` handles."""
 
 
 NO_TREATMENTS = Treatments()
@@ -71,9 +71,9 @@ NO_TREATMENTS = Treatments()
 
 def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATMENTS) -> bool:
     """
-    Fold one commit into the state. `treatments` are for events that are known to fail.
+    Fold one commit into the state. `treatments` are for events that failed before.
 
-    False when the entry is refused: it changes nothing but where the log stands.
+    False when the entry is refused: then only the log position changes.
 
     Raises BrokenLogError when it cannot follow on those before, EventFailedError when an event of it cannot be applied.
     The state must not be used after either.
@@ -93,7 +93,7 @@ def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATM
     claimed_ms = commit.time_ms
     at_ms = effective_ms(state, commit.producer, claimed_ms, logged.stored_ms)
     if at_ms != claimed_ms:
-        # Whatever is folded from it happens at the time that it counts for.
+        # All its events are folded at its effective time.
         commit = msgspec.structs.replace(commit, time_ms=at_ms)
         logged = msgspec.structs.replace(logged, commit=commit)
     if at_ms > state.now_ms:
@@ -150,7 +150,7 @@ def _apply_one_by_one(
 
 
 def _apply_element(state: State, event: Event, logged: LoggedCommit, at: At, treatments: Treatments) -> None:
-    """Apply an event about one object, as far as neither it nor its object is set aside."""
+    """Apply an event about one object, unless the event or its object is set aside."""
     failures = treatments.of(at)
     if failures is not None:
         for failure in failures:
@@ -227,7 +227,7 @@ def restore(cell: str, encoded: bytes) -> State:
     """
     The state that `encode` was given.
 
-    Raises msgspec.MsgspecError when the bytes are none.
+    Raises msgspec.MsgspecError when the bytes are no encoded state.
     """
     stored = _decoder.decode(encoded)
     state = State(cell=cell, **{field: getattr(stored, field) for field in TABLES})
@@ -237,18 +237,18 @@ def restore(cell: str, encoded: bytes) -> State:
 
 
 def _share(state: State) -> None:
-    """Give equal specs one object each, as folding does. A snapshot has them as often as they occur."""
+    """Share one object among equal specs, as folding does. A snapshot contains each as often as it occurs."""
     for workload in state.workloads.values():
         fold_workloads.share(state, workload)
 
 
 def reindex(state: State) -> None:
-    """Make every index anew from the tables."""
+    """Rebuild every index from the tables."""
     before, state.index = state.index, Index()
     fold_objects.reindex(state)
     transitions.reindex(state)
     quarantine.reindex(state)
-    # Whoever keeps something by the count of changes finds that everything may have changed.
+    # Caches that compare the count of changes must find that everything may have changed.
     state.index.changes = max(state.index.changes, before.changes)
     for cluster_queue in {**before.changed, **state.index.changed}:
         transitions.touch(state, cluster_queue)

@@ -1,19 +1,18 @@
 """
-What becomes of an event that cannot be folded: it costs the object that it is about, in every reader alike.
+Containment of an event that cannot be folded: only its object is set aside, in every reader alike.
 
-A state in which a handler has raised is half changed and used by nobody. `headgate.core.fold.apply` raises
-`EventFailed`; whoever folds goes back to an earlier state, notes in `Treatments` what is to be done at that event, and
-folds again. So applying an event is atomic by construction, and nothing depends on what a handler had done before it
-raised.
+A state in which a handler has raised is half changed and must not be used. `headgate.core.fold.apply` raises
+`EventFailed`; the reader goes back to an earlier state, records in `Treatments` what to do at that event, and folds
+again. So applying an event is atomic by construction, regardless of what a handler had done before it raised.
 
-First the event is tried again on indexes that are made anew from the tables: what failed over an index only, which may
-differ with the position that a process has started from, ends here and leaves no trace. What fails over the tables
-fails in every process; then the object is set aside (`headgate.core.fold.quarantine`) and the event is not applied. An
-exception that names another object than the event's (`headgate.core.state.attribution`) sets that one aside, and the
-event is applied to what is left.
+First the event is retried on indexes that are rebuilt from the tables: a failure over an index only, which may depend
+on the position that a process has started from, ends here and leaves no trace. A failure over the tables occurs in
+every process; then the object is put into quarantine (`headgate.core.fold.quarantine`) and the event is not applied. An
+exception that names another object than the event's (`headgate.core.state.attribution`) puts that one into quarantine,
+and the event is applied to the rest.
 
 `Refolding` does this for a reader: it needs a state to go back to and the commits from there on. One state is kept,
-encoded, from just before the last failure, so that several failures in a row cost one fold of what lies between them.
+encoded, from just before the last failure, so that several failures in a row cost one fold of the commits between them.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Start = Callable[[Seq], Awaitable[State]]
-"""Gives a state that nobody else uses, of this position or before: from a snapshot, or the one before all commits."""
+"""Returns an unshared state of this position or before: from a snapshot, or the one before all commits."""
 
 Read = Callable[[Seq, Seq], AsyncIterator[LoggedCommit]]
 """The commits from one position to another, both included."""
@@ -43,9 +42,9 @@ class Refolding:
     """
     Folds past events that cannot be applied. `treatments` are to be given to `fold.apply` from then on.
 
-    It reads and waits only through what it is given, so that it serves a process, a command and a simulation alike. One
-    that is `limited` stops at a defect that too many objects show (`headgate.core.fold.quarantine_limit`), as processes
-    do; a command is to show them all.
+    All I/O goes through its arguments, so that it works in a process, a command and a simulation alike. One that is
+    `limited` stops at a defect that too many objects show (`headgate.core.fold.quarantine_limit`), as processes do; a
+    command has to report them all.
     """
 
     def __init__(self, cell: str, start: Start, read: Read, *, limited: bool = False) -> None:
@@ -59,9 +58,9 @@ class Refolding:
 
     async def recover(self, failed: EventFailedError) -> State:
         """
-        The state after the commit in which an event has failed, with that event set aside if it has to be.
+        The state after the commit in which an event has failed, with that event set aside if necessary.
 
-        Raises the failure when setting its object aside did not help, TooManyFailedError, and BrokenLogError.
+        Raises the failure when the quarantine of its object did not help, TooManyFailedError, and BrokenLogError.
         """
         goal = failed.at.seq
         while True:
@@ -97,7 +96,7 @@ class Refolding:
 
 
 def now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that never waits, such as those of a `Refolding` over what is in memory or in a file."""
+    """The result of a coroutine that never waits, such as those of a `Refolding` over data in memory or in a file."""
     try:
         coroutine.send(None)
     except StopIteration as done:

@@ -1,5 +1,5 @@
 """
-The fold of what the scheduler decides about workloads, and of what became of their statuses.
+The fold of the scheduler's decisions about workloads, and of the results of their status writes.
 
 Called by `headgate.core.fold` only.
 """
@@ -36,7 +36,7 @@ from headgate.events.commit import Commit
 from headgate.events.ids import Seq
 
 _OVER_BY_RESERVATION = frozenset({conditions.EVICTED, conditions.PREEMPTED, conditions.BLOCKED_ON_PREEMPTION_GATES})
-"""Conditions that are lifted when quota is reserved."""
+"""Conditions that are removed when quota is reserved."""
 
 
 def _cycle_decided(state: State, event: decisions.CycleDecided, commit: Commit, seq: Seq) -> None:
@@ -94,11 +94,11 @@ def _admitted(state: State, event: decisions.WorkloadAdmitted, commit: Commit, s
 
 def _skipped(state: State, event: decisions.WorkloadSkipped, commit: Commit, seq: Seq) -> None:
     """
-    A verdict, and at once what it means for its ClusterQueue.
+    Apply a verdict, and its effect on the ClusterQueue.
 
-    Of a workload that is not offered only the head that blocks its ClusterQueue is decided: each cycle of its tree
-    decides it too, and says so when it comes to another verdict. Then the old one ends; but when only the words are
-    others, what it waits for and what it claims stay as they are.
+    Among workloads that are not offered only the head that blocks its ClusterQueue is decided: each cycle of its tree
+    decides it too, and records a verdict that differs. That one replaces the old one; but when only the message
+    differs, the wake conditions and the reservation stay as they are.
     """
     found = moved(state, event, seq)
     if found is None:
@@ -128,7 +128,7 @@ def _skipped(state: State, event: decisions.WorkloadSkipped, commit: Commit, seq
             workload.generation,
         )
     before = workload.verdict
-    # What a scan that goes on has tried in earlier cycles, it saw as it was then.
+    # A resumed scan saw the flavors that it tried in earlier cycles as they were then.
     goes_on = may_go_on and before is not None and before.scope == "immediate"
     since = before.since if goes_on and before is not None else commit.decided_at
     workload.verdict = _verdict(event, commit, seq, since)
@@ -173,7 +173,7 @@ def _verdict(event: decisions.WorkloadSkipped, commit: Commit, seq: Seq, since: 
 
 
 def _only_in_words(before: Verdict | None, event: decisions.WorkloadSkipped) -> bool:
-    """Whether a verdict sets aside and waits for what the one before it did."""
+    """Whether a verdict parks and waits for the same as the one before it."""
     return before is not None and (
         (before.requeue_reason, before.scope, before.short, before.needs, before.targets, before.until_ms)
         == (event.requeue_reason, event.scope, event.short, event.needs, event.targets, event.until_ms)
@@ -181,7 +181,7 @@ def _only_in_words(before: Verdict | None, event: decisions.WorkloadSkipped) -> 
 
 
 def _reword(state: State, workload: Workload, event: decisions.WorkloadSkipped, commit: Commit) -> None:
-    """A standing head's verdict in other words: it waits on, for what is freed after this cycle."""
+    """A standing head's verdict with another message: it keeps waiting, for what is freed after this cycle."""
     workload.resource_requests, workload.last_tried_flavors = event.resource_requests, event.last_tried_flavors
     not_reserved(state, workload, event.reason, event.message, commit.time_ms)
     workload.verdict = _verdict(event, commit, state.position, commit.decided_at)

@@ -1,12 +1,12 @@
 """
-News: which facts the log does not have yet.
+News: facts that the log does not have yet.
 
-The informer bridge appends a fact only when it says something that the state does not. `news` makes that comparison;
-`deleted` is the fact that an object which the state has is gone.
+The informer bridge appends a fact only when it differs from the state. `news` makes that comparison; `deleted` is the
+fact that an object of the state is gone.
 
-Two sorts of change are no news. What Headgate itself has written comes back through the watch, and the log knows it
-from the effect's event already. And counters that move without any consequence (a Job's third pod becoming ready) are
-told together with the next change that has one, so that a burst of pods is not a burst of facts.
+Two kinds of change are no news. What Headgate itself has written comes back through the watch, and is in the log
+already by the effect's event. And counters that change without any consequence (a Job's third pod becoming ready) are
+recorded together with the next change that has one, so that a burst of pods is not a burst of facts.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,7 +40,7 @@ from headgate.events.objects import Pod, ShownConditions
 
 
 def news(state: State, fact: Fact) -> Fact | None:
-    """The fact as it is to be appended; None when the state says it already."""
+    """The fact as it is to be appended; None when the state has it already."""
     if state.quarantine:
         record = quarantine.find(state, quarantine.subject_of(fact))
         if record is not None and record.fact is not None:
@@ -102,7 +102,7 @@ def _is_known(state: State, fact: Fact) -> bool:
 
 
 def _workload(state: State, workload: Workload | None, fact: facts.WorkloadObserved) -> Fact | None:
-    """What a Workload's status said before we knew it, or before a restore, counts once; later what others write."""
+    """A Workload's status from before it was observed, or before a restore, counts once; later what others write."""
     if workload is None or workload.uid != fact.uid or fact.workload in state.unconfirmed:
         seen_at = ShownConditions(version=fact.shown.version) if fact.shown is not None and fact.taken_over else None
         if workload is None or workload.uid != fact.uid:
@@ -117,13 +117,13 @@ def _workload(state: State, workload: Workload | None, fact: facts.WorkloadObser
     fact = replace(fact, finished=workload.observed_finished)
     known = last_fact(workload)
     if known.finished is None and not fact.finalizer:
-        # It is the binder that has removed it, and tells so with the status that it has written.
+        # The binder has removed it, and records that with the status that it has written.
         known = replace(known, finalizer=False)
     return None if fact == known else fact
 
 
 def last_fact(workload: Workload) -> facts.WorkloadObserved:
-    """The fact that says of a workload's object what the state has of it."""
+    """The fact that reproduces what the state has of a workload's object."""
     return facts.WorkloadObserved(
         workload=workload.key,
         uid=workload.uid,
@@ -146,7 +146,7 @@ def last_fact(workload: Workload) -> facts.WorkloadObserved:
 
 
 def _as_folded(record: PodRecord) -> Pod:
-    """The pod as the log knows it: bound to its node, whether a fact or our own effect has said so."""
+    """The pod as the state has it: bound to its node, whether by a fact or by our own effect."""
     if not record.bound or record.pod.spec.node_name:
         return record.pod
     return replace(record.pod, spec=replace(record.pod.spec, node_name=record.placed))
@@ -156,7 +156,7 @@ def _as_folded(record: PodRecord) -> Pod:
 
 
 def _workloads(state: State) -> dict[str, Uid]:
-    """The Workloads that are in the cluster as far as the log knows, also those in quarantine; each with its uid."""
+    """The Workloads that are in the cluster according to the log, including those in quarantine; each with its uid."""
     found: dict[str, Uid] = {key: workload.uid for key, workload in state.workloads.items()}
     found.update((each.key, each.uid) for each in state.quarantine.values() if each.kind == "Workload")
     return found
@@ -223,7 +223,7 @@ def _workload_deleted(state: State, key: WorkloadKey) -> Fact | None:
 
 
 def deleted(state: State, resource: str, key: str, *, gone: bool = False) -> Fact | None:
-    """The fact that an object is gone, or has ceased to matter (not `gone`); None when the state does not have it."""
+    """The fact that an object is gone, or no longer relevant (not `gone`); None when the state does not have it."""
     if resource == "workloads":
         return _workload_deleted(state, WorkloadKey(key))
     if job_kinds.of_resource(resource) is not None:

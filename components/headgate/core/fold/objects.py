@@ -1,8 +1,8 @@
 """
-The fold of facts about everything but workloads, and of what the other processes did with jobs and pods.
+The fold of facts about everything but workloads, and of the other processes' effects on jobs and pods.
 
 Called by `headgate.core.fold` only. Each function applies one event type to the state; changes that may let waiting
-workloads fit are noted in `State.freed`, from which the queue manager wakes them.
+workloads fit are recorded in `State.freed`, from which the queue manager wakes them.
 """
 
 from collections.abc import Callable, Iterable
@@ -48,9 +48,9 @@ Apply = Callable[[State, Any, Commit, Seq], None]
 
 def free(state: State, tree: str, flavor_resources: Iterable[str], seq: Seq) -> None:
     """
-    Note that quota of these `<flavor>/<resource>` in a tree was freed or raised at a position.
+    Record that quota of these `<flavor>/<resource>` in a tree was freed or raised at a position.
 
-    The tree goes to the end of the table, so that the newest changes are found without looking at every tree.
+    The tree is moved to the end of the table, so that the newest changes are found without a pass over every tree.
     """
     changed = dict.fromkeys(flavor_resources, seq)
     if changed:
@@ -58,12 +58,12 @@ def free(state: State, tree: str, flavor_resources: Iterable[str], seq: Seq) -> 
 
 
 def tree_in(state: State, cluster_queue: str) -> str:
-    """The tree of a ClusterQueue as the index has it; one that is gone stands alone."""
+    """The tree of a ClusterQueue as the index has it; a deleted one has a tree of its own."""
     return state.index.trees.get(cluster_queue) or alone(cluster_queue)
 
 
 def stand(state: State, cluster_queue: str) -> None:
-    """A head blocks this ClusterQueue: note it with its tree."""
+    """A head blocks this ClusterQueue: index it under its tree."""
     state.index.standing.setdefault(tree_in(state, cluster_queue), {})[cluster_queue] = None
 
 
@@ -77,7 +77,7 @@ def sit_down(state: State, cluster_queue: str, tree: str) -> None:
 
 
 def wake_for_pods(state: State, seq: Seq) -> None:
-    """Whoever fits and waits for the pods of others may be tried once all of these are ready (blockAdmission)."""
+    """Workloads that fit and wait for the pods of others may be tried when all of these are ready (blockAdmission)."""
     waiting = state.configuration.wait_for_pods_ready
     if waiting is None or not waiting.block_admission:
         return
@@ -97,7 +97,7 @@ def _waits_for_pods(state: State, cluster_queue: str) -> bool:
 
 
 def free_where(state: State, concerns: Callable[[ClusterQueueRecord], bool], seq: Seq) -> None:
-    """Everything may have become free in the trees of the ClusterQueues that something concerns."""
+    """Any quota may have been freed in the trees of the ClusterQueues that match."""
     for tree in {state.index.trees[name]: None for name, record in state.cluster_queues.items() if concerns(record)}:
         free(state, tree, (ANY,), seq)
 
@@ -107,7 +107,7 @@ def _uses_flavor(groups: tuple[ResourceGroup, ...], flavor: str) -> bool:
 
 
 def _list_trees(state: State) -> None:
-    """Find every ClusterQueue's tree, and in which of them namespaces are selected."""
+    """Index every ClusterQueue's tree, and in which of them namespaces are selected."""
     state.index.trees = {name: tree_of(name, state) for name in state.cluster_queues}
     state.index.selecting = {}
     for name in state.cluster_queues:
@@ -130,7 +130,7 @@ def _unlist_selecting(state: State, name: str) -> None:
 
 
 def _retree(state: State, seq: Seq) -> None:
-    """Find every ClusterQueue's tree again after a cohort has changed; what moved is worth a try."""
+    """Index every ClusterQueue's tree again after a cohort has changed; all quota of changed trees counts as freed."""
     before = state.index.trees
     _list_trees(state)
     for name, tree in state.index.trees.items():
@@ -167,7 +167,7 @@ def _retree_one(state: State, name: str, seq: Seq) -> None:
 def _informers_synced(state: State, event: facts.InformersSynced, commit: Commit, seq: Seq) -> None:
     state.synced = True
     if event.resources or not event.resource_versions:
-        # Later marks of a term name no resources; one that only takes marks back comes before everything is shown.
+        # Later marks of a term name no resources; one that only withdraws marks precedes the complete listing.
         state.relisting = False
     if event.resources:
         reconciliation.end(state)
@@ -206,7 +206,7 @@ def _node_deleted(state: State, event: facts.NodeDeleted, commit: Commit, seq: S
 
 
 def as_flavor(event: facts.ResourceFlavorObserved) -> FlavorRecord:
-    """The record that a fact about a ResourceFlavor makes."""
+    """The record for a fact about a ResourceFlavor."""
     return FlavorRecord(
         spec=event.spec,
         generation=event.generation,
@@ -264,7 +264,7 @@ def _cluster_queue_observed(state: State, event: facts.ClusterQueueObserved, com
     before = state.cluster_queues.get(event.name)
     state.cluster_queues[event.name] = as_cluster_queue(event)
     if before is not None and (before.spec, before.uid, before.deleting) == (event.spec, event.uid, event.deleting):
-        # Its finalizer, say: nothing that a workload could wait for.
+        # For example its finalizer: no workload can wait for that.
         return
     _retree_one(state, event.name, seq)
     renew(state, event.name)
@@ -274,7 +274,7 @@ def _cluster_queue_observed(state: State, event: facts.ClusterQueueObserved, com
 
 
 def as_cluster_queue(event: facts.ClusterQueueObserved) -> ClusterQueueRecord:
-    """The record that a fact about a ClusterQueue makes."""
+    """The record for a fact about a ClusterQueue."""
     return ClusterQueueRecord(
         spec=event.spec,
         uid=event.uid,
@@ -285,7 +285,7 @@ def as_cluster_queue(event: facts.ClusterQueueObserved) -> ClusterQueueRecord:
 
 
 def _sync_checks(state: State, event: facts.ClusterQueueObserved, commit: Commit) -> None:
-    """Those that hold quota need the checks that the ClusterQueue names now (Kueue's reconcileSyncAdmissionChecks)."""
+    """Give quota holders the checks that the ClusterQueue names now (Kueue's reconcileSyncAdmissionChecks)."""
     now = rfc3339(commit.time_ms)
     for key in state.index.holders.get(event.name, ()):
         with about("Workload", key):
@@ -379,7 +379,7 @@ def _job_observed(state: State, event: facts.JobObserved, commit: Commit, seq: S
     record = state.jobs.get(event.job)
     if record is None or record.job.uid != event.spec.uid:
         if record is not None:
-            # Of one name there is one at a time.
+            # Only one object of a name exists at a time.
             _lose_owner(state, event.job, record.job.uid)
         state.jobs[event.job] = JobRecord(job=event.spec, arrival=arrived(seq, event.arrival))
         _follow(state, event, commit, seq)
@@ -389,14 +389,14 @@ def _job_observed(state: State, event: facts.JobObserved, commit: Commit, seq: S
         record.refused = ""
     if event.spec.suspended and not record.job.suspended:
         record.started_for = ""
-    # The newest template is that of a Workload too once this follows its Job.
+    # Once the Workload follows its Job, the newest template is the Workload's too.
     record.job = replace(event.spec, uid=record.job.uid, template=record.job.template) if is_same else event.spec
     record.action_refused = ""
     _follow(state, event, commit, seq)
 
 
 def _follow(state: State, event: facts.JobObserved, commit: Commit, seq: Seq) -> None:
-    """What a job says of its pods is whether those of its workload are ready."""
+    """Take over from a job's status whether the pods of its workload are ready."""
     workload = workload_of(state, event.job, event.spec.uid)
     if workload is not None:
         follow(state, workload, commit.time_ms)
@@ -412,7 +412,7 @@ def _job_deleted(state: State, event: facts.JobDeleted, commit: Commit, seq: Seq
 
 
 def _lose_owner(state: State, job: JobKey, uid: str) -> None:
-    """It is proved that a job is no more: what was made for it may end for that."""
+    """A job is proved deleted: what was created for it may end because of that."""
     for key in state.index.owned(uid):
         workload = state.workloads[key]
         if job_key(workload) == job:
@@ -430,7 +430,7 @@ def _workload_created(state: State, event: effects.WorkloadCreated, commit: Comm
 
 
 def _variant_changed(state: State, event: effects.VariantChanged, commit: Commit, seq: Seq) -> None:
-    """Nothing: facts show what it has come to."""
+    """No-op: the watch reports the result."""
 
 
 def _workload_create_rejected(state: State, event: effects.WorkloadCreateRejected, commit: Commit, seq: Seq) -> None:
@@ -505,11 +505,11 @@ def _snapshot_taken(state: State, event: effects.SnapshotTaken, commit: Commit, 
 
 
 def _divergence_found(state: State, event: effects.DivergenceFound, commit: Commit, seq: Seq) -> None:
-    """Nothing to fold: it is there to be read."""
+    """No-op: the event is only there to be read."""
 
 
 def reindex(state: State) -> None:
-    """Make anew what follows from the tables of this module."""
+    """Rebuild the indexes that follow from the tables of this module."""
     _list_trees(state)
     fold_usage.reindex(state)
 

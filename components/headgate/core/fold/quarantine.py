@@ -1,19 +1,19 @@
 """
-Objects that are set aside, because a defect was found with them.
+Quarantine: objects that are set aside because of a defect.
 
-An object is set aside when an event about it cannot be folded, or when a machine has failed over it and says so
-(`object.quarantined`). Everything here works on the tables in plain steps that do not look into the object, and the
-indexes are made anew afterwards: what has failed over the object cannot fail again over setting it aside.
+An object is set aside when an event about it cannot be folded, or when a machine has failed over it and records that
+(`object.quarantined`). Everything here works on the tables in plain steps that do not read the object's contents, and
+the indexes are rebuilt afterwards: what has failed over the object cannot fail again while it is set aside.
 
-A Workload leaves the tables and with them every queue; its record is kept. What it holds stays charged to its
-ClusterQueue, where nobody can preempt it, until its object is gone, is seen finished, or its Job is. Until then of all
-events about it only the newest fact is kept. Variants of one parent are set aside together with it: they are one job.
-Of any other kind the object keeps the form that it had. The next fact about it is folded as ever; an object whose event
-could not be folded is out of quarantine with the first one that can. One that a machine has failed over is left alone
-by that machine (`is_aside`) until its generation is another one.
+A Workload is removed from the tables and with them from every queue; its record is kept. What it holds stays charged to
+its ClusterQueue and cannot be preempted, until its object is gone, is observed as finished, or its Job is. Until then
+only the newest fact of all events about it is kept. Variants of one parent are set aside together with it: they are one
+job. An object of any other kind keeps its last form. The next fact about it is folded as usual; an object whose event
+could not be folded leaves quarantine with the first one that can. One that a machine has failed over is ignored by that
+machine (`is_aside`) until its generation changes.
 
-`object.released` ends a quarantine: the record is put back, to be looked at from the start if it waits, and the newest
-fact is folded.
+`object.released` ends a quarantine: the record is restored, to be evaluated from the start if it is pending, and the
+newest fact is folded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,7 +93,7 @@ QUARANTINED: Final = "headgate.dev/Quarantined"
 """The condition of a Workload in quarantine."""
 
 RETRY: Final = "headgate.dev/retry"
-"""The annotation that asks for an object in quarantine to be tried again, each time with another value."""
+"""The annotation that requests a retry of an object in quarantine, each time with another value."""
 
 
 class ObjectRef(NamedTuple):
@@ -105,7 +105,7 @@ class ObjectRef(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Under which it stands in `Tables.quarantine`."""
+        """Its key in `Tables.quarantine`."""
         return f"{self.kind}/{self.key}"
 
 
@@ -118,7 +118,7 @@ class At(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Who is set aside, and why."""
+    """Which object failed, and why."""
 
     object: ObjectRef
     error: str
@@ -137,7 +137,7 @@ class EventFailedError(Exception):
         self.event = event
         self.own = subject_of(event)
         named = ObjectRef(error.kind, error.key) if isinstance(error, ObjectFailedError) else self.own
-        # An error that went through `about` has its words from where it arose.
+        # An error that passed through `about` has the description from its origin.
         text, line = (
             (error.error, error.where) if isinstance(error, ObjectFailedError) else (describe(error), where(error))
         )
@@ -150,10 +150,10 @@ class EventFailedError(Exception):
 
 class Treatments:
     """
-    What is to be done at events that could not be applied.
+    What to do at events that could not be applied.
 
-    At each of them the indexes are made anew; who is named there is set aside before the event is applied, and the
-    event itself is not, when it is about one of these.
+    At each of them the indexes are rebuilt. The objects named there are set aside before the event is applied, and the
+    event itself is not applied when it is about one of these.
     """
 
     def __init__(self) -> None:
@@ -163,16 +163,16 @@ class Treatments:
         return seq in self._at
 
     def of(self, at: At) -> Sequence[Failure] | None:
-        """Who is to be set aside before this event; None when it was never in trouble."""
+        """The objects to set aside before this event; None when it never failed."""
         return self._at.get(at.seq, {}).get((at.nth, at.sub))
 
     def all_of(self, seq: Seq) -> list[tuple[At, Failure]]:
-        """Everybody who is set aside at a position, and where."""
+        """All objects that are set aside at a position, and where."""
         found = self._at.get(seq, {})
         return [(At(seq, *where), failure) for where, failures in found.items() for failure in failures]
 
     def failed_at(self, where: str, *, behind: Seq) -> list[str]:
-        """Who is set aside behind a position because of a failure in this line, by their names in the quarantine."""
+        """The names of the objects set aside behind a position because of a failure in this line."""
         return [
             failure.object.name
             for seq, events in self._at.items()
@@ -184,7 +184,7 @@ class Treatments:
 
     def note(self, failed: EventFailedError) -> None:
         """
-        Say what is to be done about a failure at the next attempt.
+        Record what to do about a failure at the next attempt.
 
         Raises the failure when nothing is left to try: setting aside has failed, or has not helped.
         """
@@ -236,7 +236,7 @@ def elements(event: Event) -> Sequence[Event]:
 
 
 class about_event:  # noqa: N801 - reads as a statement
-    """`about` the object of an event. Which that is, is only worked out when something fails."""
+    """`about` the object of an event. The object is determined only after a failure."""
 
     __slots__ = ("event",)
 
@@ -258,11 +258,11 @@ class about_event:  # noqa: N801 - reads as a statement
             raise ObjectFailedError(subject.kind, subject.key, error) from error
 
 
-# --- for everybody -------------------------------------------------------------------------------------------------
+# --- queries ---------------------------------------------------------------------------------------------------------
 
 
 def is_aside(state: State, kind: str, key: str, process: Producer) -> bool:
-    """Whether the machine of a process has failed over an object: it leaves it alone."""
+    """Whether the machine of a process has failed over an object, so that the machine ignores it."""
     if not state.quarantine:
         return False
     record = state.quarantine.get(f"{kind}/{key}")
@@ -271,9 +271,9 @@ def is_aside(state: State, kind: str, key: str, process: Producer) -> bool:
 
 def is_about_aside(state: State, event: Event, process: Producer) -> bool:
     """
-    Whether an event is about an object that the machine of a process has failed over: it takes no note of it.
+    Whether an event is about an object that the machine of a process has failed over, so that the machine ignores it.
 
-    One about several objects is noted for the sake of the others.
+    One about several objects is processed because of the others.
     """
     if not state.quarantine or len(elements(event)) > 1:
         return False
@@ -282,7 +282,7 @@ def is_about_aside(state: State, event: Event, process: Producer) -> bool:
 
 
 def to_blame(state: State, failed: ObjectFailedError, process: Producer) -> ObjectRef | None:
-    """The innermost object that a machine has failed over and that it does not leave alone yet; None without one."""
+    """The innermost object that a machine has failed over and that it does not ignore yet; None without one."""
     for kind, key in ((failed.kind, failed.key), *failed.around):
         if kind and key and not is_aside(state, kind, key, process):
             return ObjectRef(kind, key)
@@ -290,7 +290,7 @@ def to_blame(state: State, failed: ObjectFailedError, process: Producer) -> Obje
 
 
 def has_workload_aside(state: State, owner_uid: str) -> bool:
-    """Whether a Workload of this owner is in quarantine: its owner is left as it is."""
+    """Whether a Workload of this owner is in quarantine: its owner is not changed then."""
     return owner_uid in state.index.set_aside_owners
 
 
@@ -316,7 +316,7 @@ class _Annotated(msgspec.Struct, frozen=True):
 
 
 def retry_of(raw: bytes) -> str:
-    """The request to try again that an object carries; "" when it carries none."""
+    """The retry request that an object carries; "" without one."""
     try:
         annotations = msgspec.json.decode(raw, type=_Annotated).metadata.annotations
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -325,7 +325,7 @@ def retry_of(raw: bytes) -> str:
 
 
 def event_of(state: State, blamed: ObjectRef, failed: ObjectFailedError) -> effects.ObjectQuarantined:
-    """What a process appends whose machine has failed over an object."""
+    """The event that a process appends when its machine has failed over an object."""
     found: Any = None
     match blamed.kind:
         case "Workload":
@@ -353,7 +353,7 @@ def event_of(state: State, blamed: ObjectRef, failed: ObjectFailedError) -> effe
 
 
 def to_retry(state: State, producer: Producer) -> tuple[Event, ...]:
-    """Releases of what another version of a process has failed over: this one may do better."""
+    """Releases of objects that another version of a process has failed over: this version may succeed."""
     failed = [each for each in state.quarantine.values() if each.process == producer.value and each.version != VERSION]
     why = f"version {VERSION} tries again"
     released: list[Event] = [
@@ -365,17 +365,17 @@ def to_retry(state: State, producer: Producer) -> tuple[Event, ...]:
 
 
 def shown_again(resource: str) -> facts.InformersSynced:
-    """Has a resource listed: a watch that is resumed does not show what it has shown and the bridge could not read."""
+    """The resources to list again: a resumed watch does not repeat objects that the bridge could not read."""
     return facts.InformersSynced(resource_versions={resource: ""})
 
 
 def shown_object(kind: str, key: str) -> str:
-    """An object that may be set aside, for people: `Workload team-a/train`, `Job team-a/train`."""
+    """The display name of an object that may be set aside: `Workload team-a/train`, `Job team-a/train`."""
     return title(key) if kind == "Job" else f"{kind} {key}"
 
 
 def retried_by(record: QuarantineRecord) -> str:
-    """How an object in quarantine comes to be tried again, for people."""
+    """How to retry an object in quarantine, as text for users."""
     by_hand = f"`headgate quarantine retry {shown_object(record.kind, record.key)}`"
     if record.process != FOLD:
         return f"another version of the {record.process} tries again when it starts; or {by_hand}"
@@ -385,7 +385,7 @@ def retried_by(record: QuarantineRecord) -> str:
 
 
 def version_to_retry(state: State) -> str:
-    """Another version that could not fold an event, so that this one should try; "" when there was none."""
+    """Another version that could not fold an event, so that this one should retry; "" when there was none."""
     others = [each.version for each in state.quarantine.values() if each.process == FOLD and each.version != VERSION]
     return others[0] if others else ""
 
@@ -395,9 +395,9 @@ def version_to_retry(state: State) -> str:
 
 def set_aside(state: State, failure: Failure, event: Event, at: At, process: str = FOLD) -> None:
     """
-    Take an object out of the tables, as far as it is a Workload, and write down why.
+    Remove an object from the tables, if it is a Workload, and record why.
 
-    `event` is the one that it happened at, or was to happen. The indexes must be made anew before anything else.
+    `event` is the one at which it failed, or was about to. The indexes must be rebuilt before anything else.
     """
     subject = failure.object
     record = find(state, subject)
@@ -420,9 +420,9 @@ def set_aside(state: State, failure: Failure, event: Event, at: At, process: str
 
 def set_aside_event(state: State, event: Event, at: At) -> None:
     """
-    Do without an event: its object, which is set aside, remembers what is to be remembered of it.
+    Skip an event: the record of its object, which is set aside, keeps what is needed of it.
 
-    That an object is gone ends its quarantine, too, where the state has it no longer.
+    The deletion of an object ends its quarantine, too, where the state no longer has it.
     """
     state.set_aside += 1
     subject = subject_of(event)
@@ -455,12 +455,12 @@ def _set_aside_workload(state: State, record: QuarantineRecord, seq: Seq) -> Non
     for usage in state.local_queue_usage.values():
         usage.penalties.pop(key, None)
     if workload.cluster_queue and workload.stage in PENDING:
-        # Nobody waits behind it any more, nor for what it claimed.
+        # It no longer blocks other workloads or reserves quota against them.
         free(state, tree_in(state, workload.cluster_queue), (ANY,), seq)
 
 
 def _relatives(state: State, record: QuarantineRecord) -> list[ObjectRef]:
-    """The Workloads that are one job with this one: its parent, its variants, the other variants of its parent."""
+    """The Workloads that form one job with this one: its parent, its variants, the other variants of its parent."""
     workload = record.workload
     if workload is None:
         return []
@@ -478,24 +478,24 @@ def _generation_of(state: State, subject: ObjectRef) -> int:
     return getattr(found, "generation", 0)
 
 
-# --- while it is aside ---------------------------------------------------------------------------------------------
+# --- during quarantine -----------------------------------------------------------------------------------------------
 
 
 def applies(state: State, event: Event, seq: Seq) -> bool:
-    """Whether an event is to be applied while something is in quarantine. What is not is kept where it has to be."""
+    """Whether an event is to be applied while something is in quarantine. Others are kept where necessary."""
     subject = subject_of(event)
     record = state.quarantine.get(subject.name)
     if record is None or isinstance(event, effects.ObjectQuarantined | effects.ObjectReleased):
         return True
     if find(state, subject) is None:
-        # About another object of that name. When that one is there, ours is gone.
+        # About another object of that name. If that one exists, ours is gone.
         if tag_of(event).endswith(".observed"):
             _drop(state, subject.name, seq)
         return True
     if record.kind != "Workload":
         return True
     if isinstance(event, queueing.WorkloadWoken) and event.scope != "workload":
-        # It names whom it is known by, and wakes others too.
+        # It names the workload by which the shape is identified, and wakes others too.
         return True
     if isinstance(event, facts.WorkloadDeleted):
         _drop(state, subject.name, seq)
@@ -506,7 +506,7 @@ def applies(state: State, event: Event, seq: Seq) -> bool:
 
 
 def applied(state: State, event: Event, seq: Seq) -> None:
-    """Note what an event that was applied says of objects in quarantine."""
+    """Update quarantine records after an event that was applied."""
     if isinstance(event, facts.JobObserved) and event.spec.finished is not None:
         _end_charges(state, event.spec.uid, seq)
     subject = subject_of(event)
@@ -527,7 +527,7 @@ def _is_fact(event: EventBase) -> bool:
 
 
 def _keep(state: State, record: QuarantineRecord, event: Event, seq: Seq) -> None:
-    """Remember the newest fact about an object, and what quota it may hold."""
+    """Keep the newest fact about an object, and record the quota that it may hold."""
     if record.kind == "Workload":
         state.unconfirmed.pop(WorkloadKey(record.key), None)
     if _is_fact(event):
@@ -537,13 +537,13 @@ def _keep(state: State, record: QuarantineRecord, event: Event, seq: Seq) -> Non
         if event.finished is not None:
             _uncharge(state, record, seq)
         elif event.taken_over is not None and event.taken_over.admission is not None and record.workload is None:
-            # The log knows of it from this status only.
+            # The log has it from this status only.
             _charge(state, record, event.taken_over.admission)
     elif isinstance(event, QuotaReserved) and not record.charged:
-        # The scheduler has given it away: nobody else may have it.
+        # The scheduler has reserved the quota: no other workload may get it.
         _charge(state, record, event.admission)
     elif isinstance(event, queueing.WorkloadFinished | queueing.WorkloadReleased):
-        # The queue manager has seen that nothing of it runs any more.
+        # The queue manager has observed that nothing of it runs any more.
         _uncharge(state, record, seq)
 
 
@@ -559,7 +559,7 @@ def _charge(state: State, record: QuarantineRecord, admission: Admission) -> Non
 
 
 def _uncharge(state: State, record: QuarantineRecord, seq: Seq) -> None:
-    """What an object in quarantine held is free."""
+    """Release what an object in quarantine held."""
     if record.charged:
         _add(state, record, -1)
         free(state, tree_in(state, record.cluster_queue), record.charged, seq)
@@ -567,7 +567,7 @@ def _uncharge(state: State, record: QuarantineRecord, seq: Seq) -> None:
 
 
 def _add(state: State, record: QuarantineRecord, sign: int) -> None:
-    """Bring the usage of its ClusterQueue up to what an object in quarantine holds."""
+    """Adjust the usage of its ClusterQueue by what an object in quarantine holds."""
     total = state.index.usage.setdefault(record.cluster_queue, {})
     for name, value in record.charged.items():
         flavor, _, resource = name.partition("/")
@@ -587,7 +587,7 @@ def _end_charges(state: State, owner_uid: str, seq: Seq) -> None:
 
 
 def owner_of(record: QuarantineRecord) -> OwnerReference | None:
-    """The owner of an object in quarantine, as far as the log knows it."""
+    """The owner of an object in quarantine, if the log has it."""
     seen = record.workload if record.workload is not None else record.fact
     owner = getattr(seen, "owner", None)
     return owner if isinstance(owner, OwnerReference) else None
@@ -619,7 +619,7 @@ def _drop_former(state: State, subject: ObjectRef, seq: Seq) -> None:
 
 
 def quarantined(state: State, event: effects.ObjectQuarantined, logged: LoggedCommit, at: At) -> bool:
-    """A machine has failed over an object. False when there is no such object any more."""
+    """A machine has failed over an object. False when that object no longer exists."""
     subject = ObjectRef(event.kind, event.name, event.uid)
     if event.kind == "Workload" and event.uid:
         workload = state.workloads.get(WorkloadKey(event.name))
@@ -633,7 +633,7 @@ def quarantined(state: State, event: effects.ObjectQuarantined, logged: LoggedCo
 
 def released(state: State, event: effects.ObjectReleased) -> tuple[Event, ...] | None:
     """
-    Put an object back. The indexes must be made anew, and then the events that are returned be applied.
+    Restore an object. The indexes must be rebuilt, and then the returned events be applied.
 
     None when it is not in quarantine.
     """
@@ -654,7 +654,7 @@ def _note_request(state: State, event: effects.ObjectReleased) -> None:
 
 
 def _as_new(workload: Workload) -> Workload:
-    """A record as it is put back: what waits is looked at from the start, and its status written again."""
+    """A record as it is restored: a pending one is evaluated from the start, and its status is written again."""
     workload.applied, workload.taken_over = "", None
     workload.refused, workload.refused_code = (), 0
     if workload.stage in PENDING:
@@ -665,7 +665,7 @@ def _as_new(workload: Workload) -> Workload:
 
 
 def reindex(state: State) -> None:
-    """Charge what objects in quarantine hold, and list their owners, in indexes that know nothing of them yet."""
+    """Charge what objects in quarantine hold, and list their owners, in rebuilt indexes that lack them."""
     for record in state.quarantine.values():
         if record.charged:
             _add(state, record, 1)

@@ -2,14 +2,14 @@
 How many objects one defect may set aside.
 
 A defect that a few objects show costs these. One that every object shows would set all of them aside, one after the
-other, while the process says that it is ready: that is no containment, and nobody would look. So the objects in
-quarantine that show the same defect are counted: those that the same process, or the fold, of the same version has
-failed over in the same line. Beyond the limit the next one is not set aside. The process stops and says so; those that
-are set aside stay so, with their quota.
+other, while the process reports ready: that is no containment, and would go unnoticed. So the objects in quarantine
+that show the same defect are counted: those over which the same process, or the fold, of the same version has failed in
+the same line. Beyond the limit the next one is not set aside. The process stops with an error; those that are set aside
+stay so, with their quota.
 
-The limit is `SHARE` of the objects of the kind, so that no owner of a few stops what serves all. It is at least
-`LIMIT_MIN`, because in a small cell a few are a large part, and at most `LIMIT_MAX`, because setting one aside costs a
-new machine, or folding a part of the log again.
+The limit is `SHARE` of the objects of the kind, so that a user with a few objects cannot stop a service for all. It is
+at least `LIMIT_MIN`, because in a small cell a few are a large part, and at most `LIMIT_MAX`, because setting one aside
+costs a new machine, or folding a part of the log again.
 """
 
 from collections.abc import Collection
@@ -26,7 +26,7 @@ SHARE: Final = 2
 
 
 class TooManyFailedError(Exception):
-    """Raised when one defect has set aside as many objects as it may, and fails over one more."""
+    """Raised when one defect has set aside as many objects as allowed, and one more fails."""
 
     def __init__(self, process: str, failure: Failure, count: int) -> None:
         who = "the fold" if process == FOLD else f"the {process}"
@@ -46,7 +46,7 @@ class Limit:
     def __init__(self, state: State, process: str) -> None:
         self._process = process
         self._aside: dict[str, set[str]] = {}
-        """By line: the objects in quarantine that this version has failed over there, by their names in it."""
+        """By line: the names of the objects in quarantine over which this version has failed there."""
         for name, record in state.quarantine.items():
             if (record.process, record.version) == (process, quarantine.VERSION):
                 self._aside.setdefault(record.where, set()).add(name)
@@ -65,7 +65,7 @@ class Limit:
 
 
 def _limits(state: State) -> dict[str, int]:
-    """How many objects of each kind one defect may set aside; of others LIMIT_MIN."""
+    """How many objects of each kind one defect may set aside; LIMIT_MIN of other kinds."""
     numbers = {
         "Workload": len(state.workloads),
         "Job": len(state.jobs),

@@ -1,9 +1,9 @@
 """
-Where a workload stands: its stage, its place in the indexes, what its ClusterQueue is charged for it.
+Transitions of a workload: its stage, its place in the indexes, what its ClusterQueue is charged for it.
 
-The first four functions are for everybody; the rest belongs to the fold of workloads (`headgate.core.fold.workloads`,
+The first four functions are public; the rest belongs to the fold of workloads (`headgate.core.fold.workloads`,
 `headgate.core.fold.decisions`). `move` is the only place that changes a workload's stage: it keeps the indexes and the
-charged usage in step. `reindex` makes all of it anew from the tables.
+charged usage consistent. `reindex` rebuilds all of it from the tables.
 """
 
 from collections.abc import Iterable
@@ -39,21 +39,21 @@ from headgate.events.objects import Admission, CheckState
 from headgate.events.queueing import WorkloadFollowed
 
 IN_LINE = frozenset({Stage.QUEUED, Stage.OFFERED, Stage.SKIPPED})
-"""Stages that have a place in the pending queue; in all but QUEUED it has been stepped out of."""
+"""Stages that have a place in the pending queue; in all but QUEUED the workload has stepped out of it."""
 
 
 PREEMPTING = frozenset({"PendingPreemption", "PendingMigration"})
-"""The verdicts on workloads that wait for others to leave on their behalf: each makes its ClusterQueue's preemptor."""
+"""The verdicts on workloads that wait for their victims to leave: each makes its ClusterQueue's preemptor."""
 
 _FIRST = -(1 << 62)
-"""Before every priority."""
+"""Smaller than every priority."""
 
 
 def rank_of(state: State, workload: Workload) -> Rank:
     """
-    A workload's place in its ClusterQueue: higher priority, earlier queue-order timestamp, earlier arrival, then uid.
+    A workload's rank in its ClusterQueue: higher priority, earlier queue-order timestamp, earlier arrival, then uid.
 
-    Before all of them comes a sticky preemptor: what was freed for it must not go to others of its queue (Kueue #6929).
+    A sticky preemptor comes before all of them: what was freed for it must not go to others of its queue (Kueue #6929).
     And before that, where it counts, the usage of their LocalQueues.
     """
     priority = _FIRST if workload.sticky else -workload.priority
@@ -62,7 +62,7 @@ def rank_of(state: State, workload: Workload) -> Rank:
 
 
 def usage_in(state: State, cluster_queue: str, workload: Workload) -> float:
-    """What a workload's LocalQueue has used, where a ClusterQueue orders by that; else 0."""
+    """The usage of a workload's LocalQueue, where a ClusterQueue orders by that; else 0."""
     if not orders_by_usage(state, cluster_queue):
         return 0.0
     return local_queue_usage(state, local_queue_of(workload))
@@ -80,7 +80,7 @@ def usage_of(admission: Admission) -> dict[FlavorResource, int]:
 
 def charged_usage(workload: Workload, configuration: Configuration) -> dict[FlavorResource, int]:
     """
-    What a workload's reservation is charged now: less what its reclaimable pods, or a scale-down, have given back.
+    What a workload's reservation is charged now: less what its reclaimable pods, or a scale-down, have released.
 
     Usage is divided by the admitted count and multiplied by what is left (`kueue-semantics` section 1).
     """
@@ -103,7 +103,7 @@ def charged_usage(workload: Workload, configuration: Configuration) -> dict[Flav
 
 
 def enter(state: State, workload: Workload) -> None:
-    """Put a workload into the indexes of its stage."""
+    """Add a workload to the indexes of its stage."""
     index, stage = state.index, workload.stage
     if stage in IN_LINE:
         queue = pending_of(state, workload.cluster_queue)
@@ -124,7 +124,7 @@ def enter(state: State, workload: Workload) -> None:
 
 
 def leave(state: State, workload: Workload, end: Stage | None, seq: Seq) -> None:
-    """Take a workload out of the indexes of its stage, on its way to another (None: out of the state)."""
+    """Remove a workload from the indexes of its stage, on its way to another (None: out of the state)."""
     index, stage = state.index, workload.stage
     if stage in IN_LINE:
         queue = pending_of(state, workload.cluster_queue)
@@ -160,7 +160,7 @@ def _move_in_line(state: State, workload: Workload, end: Stage) -> None:
 
 
 def _forget_shape(state: State, queue: PendingQueue, workload: Workload) -> None:
-    """A shape whose last member leaves in its sleep is forgotten, so that sleeping shapes do not pile up for ever."""
+    """Drop a sleeping shape whose last member leaves, so that sleeping shapes do not accumulate."""
     if not queue.is_asleep(workload.shape) or queue.has_members(workload.shape):
         return
     sleep = state.sleeps[workload.cluster_queue]
@@ -171,7 +171,7 @@ def _forget_shape(state: State, queue: PendingQueue, workload: Workload) -> None
 
 
 def pending_of(state: State, cluster_queue: str) -> PendingQueue:
-    """The pending queue of a ClusterQueue, made when there is none."""
+    """The pending queue of a ClusterQueue, created when there is none."""
     queue = state.index.pending.get(cluster_queue)
     if queue is None:
         queue = state.index.pending[cluster_queue] = new_queue(state, cluster_queue)
@@ -190,7 +190,7 @@ def charge(state: State, workload: Workload) -> None:
 
 
 def uncharge(state: State, workload: Workload, seq: Seq) -> None:
-    """Give back what a workload held, and note that it is free."""
+    """Release what a workload held, and record that it is free."""
     charged = state.index.usage_of.pop(workload.key)
     fold_usage.uncount(state, workload.key)
     total = state.index.usage[workload.cluster_queue]
@@ -199,7 +199,7 @@ def uncharge(state: State, workload: Workload, seq: Seq) -> None:
         if left:
             total[flavor_resource] = left
         else:
-            # A charge of nothing, all its pods being reclaimable, may have left no entry.
+            # A charge of nothing, when all its pods are reclaimable, may have left no entry.
             total.pop(flavor_resource, None)
     touch(state, workload.cluster_queue)
     _free(state, workload.cluster_queue, charged, seq)
@@ -207,7 +207,7 @@ def uncharge(state: State, workload: Workload, seq: Seq) -> None:
 
 
 def touch(state: State, cluster_queue: str) -> None:
-    """Note that who holds a ClusterQueue's quota, how much or in which stage, has changed (`Index.changed`)."""
+    """Record that the holders of a ClusterQueue's quota, their amounts or stages changed (`Index.changed`)."""
     index = state.index
     index.changes += 1
     index.changed.pop(cluster_queue, None)
@@ -219,7 +219,7 @@ def _free(state: State, cluster_queue: str, charged: dict[FlavorResource, int], 
 
 
 def move(state: State, workload: Workload, end: Stage, seq: Seq) -> None:
-    """Bring a workload to another stage, in the tables and in every index."""
+    """Move a workload to another stage, in the tables and in every index."""
     workload.last_seq = seq
     if end in IN_LINE and workload.stage in IN_LINE:
         _move_in_line(state, workload, end)
@@ -234,7 +234,7 @@ def move(state: State, workload: Workload, end: Stage, seq: Seq) -> None:
 
 
 def restand(state: State, workload: Workload) -> None:
-    """Note which of the Workloads of a workload's owner stands for it. An elastic Job may have several."""
+    """Determine which of an owner's Workloads represents it. An elastic Job may have several."""
     owner = workload.owner
     if owner is None or owner.uid not in state.index.slices:
         return
@@ -244,7 +244,7 @@ def restand(state: State, workload: Workload) -> None:
 
 
 def moved(state: State, event: Any, seq: Seq) -> tuple[Workload, Stage] | None:
-    """The workload that an event moves and where to; None when it was overtaken."""
+    """The workload that an event moves and its next stage; None when it was overtaken."""
     workload = state.workloads.get(event.workload)
     if workload is None or workload.uid != event.uid:
         state.overtaken += 1
@@ -253,7 +253,7 @@ def moved(state: State, event: Any, seq: Seq) -> tuple[Workload, Stage] | None:
 
 
 def step(state: State, workload: Workload, event: type[EventBase], seq: Seq) -> tuple[Workload, Stage] | None:
-    """The stage that an event leads a workload to; None when it was overtaken. Raises IllegalTransitionError."""
+    """The next stage of a workload after an event; None when it was overtaken. Raises IllegalTransitionError."""
     try:
         end = next_stage(workload.stage, event)
     except LookupError as error:
@@ -272,7 +272,7 @@ def step(state: State, workload: Workload, event: type[EventBase], seq: Seq) -> 
 
 
 def sleep_of(state: State, cluster_queue: str) -> QueueSleep:
-    """What sleeps in a ClusterQueue, made when nothing did."""
+    """The sleep record of a ClusterQueue, created when there is none."""
     sleep = state.sleeps.get(cluster_queue)
     if sleep is None:
         sleep = state.sleeps[cluster_queue] = QueueSleep()
@@ -280,20 +280,24 @@ def sleep_of(state: State, cluster_queue: str) -> QueueSleep:
 
 
 def tidy_sleep(state: State, cluster_queue: str) -> None:
-    """A ClusterQueue in which nothing sleeps has no record: equal states have equal tables."""
+    """Drop an empty sleep record, so that equal states have equal tables."""
     sleep = state.sleeps.get(cluster_queue)
     if sleep is not None and not sleep.shapes and not sleep.blocked_by:
         del state.sleeps[cluster_queue]
 
 
 def blocks(state: State, workload: Workload) -> bool:
-    """Whether a workload is the head that nobody of its ClusterQueue may pass."""
+    """Whether a workload is the head that no other of its ClusterQueue may pass."""
     sleep = state.sleeps.get(workload.cluster_queue)
     return sleep is not None and sleep.blocked_by == workload.key
 
 
 def block(state: State, workload: Workload, parked: Parked | None) -> None:
-    """Let nobody of its ClusterQueue pass a workload. `parked` is what it waits for, None while that is not said."""
+    """
+    Let no workload of its ClusterQueue pass this one.
+
+    `parked` is what it waits for, None while that is undecided.
+    """
     cluster_queue = workload.cluster_queue
     sleep = sleep_of(state, cluster_queue)
     sleep.blocked_by, sleep.blocked = workload.key, parked
@@ -302,7 +306,7 @@ def block(state: State, workload: Workload, parked: Parked | None) -> None:
 
 
 def unblock_queue(state: State, cluster_queue: str) -> None:
-    """Let a ClusterQueue go on behind its head."""
+    """Let the workloads behind the head of a ClusterQueue continue."""
     sleep = state.sleeps[cluster_queue]
     sleep.blocked_by, sleep.blocked = WorkloadKey(""), None
     pending_of(state, cluster_queue).blocked = None
@@ -311,7 +315,7 @@ def unblock_queue(state: State, cluster_queue: str) -> None:
 
 
 def unblock(state: State, workload: Workload) -> None:
-    """A head that leaves its queue blocks it no longer, nor does it claim quota against others of its tree."""
+    """A head that leaves its queue no longer blocks it, nor does it reserve quota against others of its tree."""
     if blocks(state, workload):
         unblock_queue(state, workload.cluster_queue)
     if workload.verdict is not None:
@@ -320,11 +324,11 @@ def unblock(state: State, workload: Workload) -> None:
 
 def end_claim(state: State, workload: Workload) -> None:
     """
-    Whoever was set aside because of what a head claimed may have it now. To be told before its verdict is forgotten.
+    Dropping a blocked head's reservation requeues the workloads behind it once. Call it before its verdict is dropped.
 
-    A head that blocks its ClusterQueue holds its claim on quota in every cycle, but uses none: what ends the claim is
-    for those behind it what freed quota is. A verdict that no quota fits claims nothing, nor one that says so. Kueue
-    does not retry anybody for it, nor does the policy that retries as Kueue does.
+    A head that blocks its ClusterQueue reserves quota in every cycle, but uses none: for the workloads behind it, the
+    end of the reservation has the effect of freed quota. A verdict that no quota can satisfy reserves nothing, nor does
+    one that says so. Kueue does not retry any workload for it, nor does the policy that retries as Kueue does.
     """
     if state.configuration.wake_policy != "Bounded":
         return
@@ -338,9 +342,9 @@ def end_claim(state: State, workload: Workload) -> None:
 
 def become_preemptor(state: State, workload: Workload) -> None:
     """
-    Mark the workload in line that its ClusterQueue preempts for; the one before it is that no longer.
+    Mark the queued workload that its ClusterQueue preempts for; the previous one loses the mark.
 
-    In a BestEffortFIFO queue it also comes first, as in Kueue, until it leaves the line or another takes its part.
+    In a BestEffortFIFO queue it also comes first, as in Kueue, until it leaves the queue or another replaces it.
     """
     before = state.workloads.get(state.index.preemptors.get(workload.cluster_queue, WorkloadKey("")))
     if before is not None and before is not workload:
@@ -361,7 +365,7 @@ def _resign(state: State, workload: Workload) -> None:
 
 
 def _rank_again(state: State, workload: Workload) -> None:
-    """Put a workload in line at the place that its rank has become."""
+    """Move a queued workload to the place of its new rank."""
     queue = state.index.pending[workload.cluster_queue]
     queue.remove(workload.key)
     queue.push(workload.key, rank_of(state, workload), workload.shape)
@@ -390,7 +394,7 @@ def offer(state: State, workload: Workload, queue: PendingQueue, seq: Seq) -> No
 
 
 def _withdraw(state: State, workload: Workload) -> None:
-    """Forget an offer; a ClusterQueue without any has no entry, so that a cycle looks only at those that have some."""
+    """Drop an offer; a ClusterQueue without any has no entry, so that a cycle reads only those that have some."""
     index, cluster_queue = state.index, workload.cluster_queue
     del index.offers[workload.offered_no]
     offered = index.offered[cluster_queue]
@@ -410,7 +414,7 @@ def give_back(state: State, cluster_queue: str, keys: Iterable[WorkloadKey], seq
 
 
 def reindex(state: State) -> None:
-    """Make anew what follows from the workloads' records. Needs `State.index.trees`."""
+    """Rebuild the indexes that follow from the workloads' records. Needs `State.index.trees`."""
     for workload in state.workloads.values():
         with about("Workload", workload.key):
             if workload.owner is not None:
@@ -444,9 +448,9 @@ def reserve(
     seq: Seq,
 ) -> None:
     """
-    Take a workload out of its line and give it the reservation that an event tells of.
+    Remove a workload from its queue and give it the reservation of an event.
 
-    Its stage, and its place in the indexes of that, are the caller's to set.
+    Its stage, and its place in the indexes of that, are set by the caller.
     """
     unblock(state, workload)
     leave(state, workload, end, seq)
@@ -464,7 +468,7 @@ def reserve(
 
 
 def merge_checks(ours: tuple[CheckState, ...], workload: Workload) -> tuple[CheckState, ...]:
-    """Our checks with the states that their controllers have written since the last eviction."""
+    """Our checks, with the states that their controllers have written since the last eviction."""
     if not ours:
         return ours
     seen = {check.name: check for check in workload.observed_checks if check not in workload.stale_checks}
@@ -472,7 +476,7 @@ def merge_checks(ours: tuple[CheckState, ...], workload: Workload) -> tuple[Chec
 
 
 def not_reserved(state: State, workload: Workload, reason: str, message: str, at_ms: UnixMs) -> None:
-    """Set the conditions of a workload that holds no quota, and why."""
+    """Set the conditions of a workload that holds no quota, with the reason."""
     put, generation = conditions.put, workload.generation
     _count_execution(workload, at_ms)
     reason = shown_reason(state.configuration, reason)
@@ -495,9 +499,9 @@ _TIME_IS_OVER = conditions.eviction_reason(conditions.DEACTIVATED, "MaximumExecu
 
 def _count_execution(workload: Workload, at_ms: UnixMs) -> None:
     """
-    Add the time of an admission that ends to that of those before, in whole seconds (SyncAdmittedCondition).
+    Add the duration of an ending admission to that of those before, in whole seconds (SyncAdmittedCondition).
 
-    But not when it ends because the time is over: who switches such a workload on again gives it all of it anew.
+    But not when it ends because the time is over: a workload that is reactivated gets the full time again.
     """
     admitted = conditions.find(workload.conditions, conditions.ADMITTED)
     if admitted is None or admitted.status != "True":

@@ -1,13 +1,13 @@
 """
-The fold of what LocalQueues use: what their admitted workloads hold, and what admission fair sharing remembers of it.
+The fold of LocalQueue usage: what admitted workloads hold, and the records of admission fair sharing.
 
 Called by the other folds only. `Index.admitted_usage` is kept whether or not admission fair sharing is on, records
-(`Tables.local_queue_usage`) only while it is. Every change brings `Index.local_queue_usage`, the order of LocalQueues,
-up to date with it.
+(`Tables.local_queue_usage`) only while it is. Every change also updates `Index.local_queue_usage`, the order of
+LocalQueues.
 
-A LocalQueue that is there and has admitted workloads has a record, one that is gone has not.
+An existing LocalQueue with admitted workloads has a record, a deleted one has none.
 
-Times are `State.now_ms`, which never goes back: no usage is ever remembered for a negative time.
+Times are `State.now_ms`, which never goes back: no usage is ever recorded for a negative time.
 """
 
 from headgate.core.kubernetes.quantities import QuantityError
@@ -29,7 +29,7 @@ from headgate.events.queueing import LocalQueuesSampled
 
 
 def count(state: State, workload: Workload, charged: dict[FlavorResource, int]) -> None:
-    """An admitted workload holds this from now on, in the name of its LocalQueue."""
+    """An admitted workload holds this from now on, on behalf of its LocalQueue."""
     queue = _queue_of(workload)
     state.index.admitted_in[workload.key] = queue, charged
     state.index.admitted_count[queue] = state.index.admitted_count.get(queue, 0) + 1
@@ -48,14 +48,14 @@ def uncount(state: State, key: WorkloadKey) -> None:
     used = state.index.admitted_usage[queue]
     for (_, resource), value in charged.items():
         _add(used, resource, -value)
-    # By their number: workloads without requests hold nothing, and are admitted all the same.
+    # Counted by number: workloads without requests hold nothing, but are admitted all the same.
     state.index.admitted_count[queue] -= 1
     if not state.index.admitted_count[queue]:
         del state.index.admitted_count[queue], state.index.admitted_usage[queue]
 
 
 def recount(state: State, workload: Workload) -> None:
-    """An admitted workload may be in another LocalQueue now: what it holds, it holds in the name of that one."""
+    """An admitted workload may be in another LocalQueue now: move what it holds to that one."""
     counted = state.index.admitted_in.get(workload.key)
     if counted is not None and counted[0] != _queue_of(workload):
         uncount(state, workload.key)
@@ -71,7 +71,7 @@ def _add(used: dict[str, int], resource: str, value: int) -> None:
 
 
 def penalise(state: State, workload: Workload, penalty: dict[str, str]) -> None:
-    """A reservation is charged its entry penalty; one record a workload, so that a repeated one counts once."""
+    """Charge a reservation its entry penalty; one record per workload, so that a repeated one counts once."""
     if not penalty:
         return
     queue = _queue_of(workload)
@@ -80,7 +80,7 @@ def penalise(state: State, workload: Workload, penalty: dict[str, str]) -> None:
 
 
 def settle(state: State, workload: Workload) -> None:
-    """A workload was admitted: its LocalQueue's usage is brought up to now, and its penalty becomes a part of it."""
+    """A workload was admitted: its LocalQueue's usage is updated to now, and its penalty becomes a part of it."""
     if settings(state.configuration) is None or not orders_by_usage(state, workload.cluster_queue):
         return
     queue = _queue_of(workload)
@@ -91,7 +91,7 @@ def settle(state: State, workload: Workload) -> None:
 
 
 def drop(state: State, workload: Workload) -> None:
-    """A penalty will never be settled: its workload is gone, over, or in another LocalQueue from here on."""
+    """Drop a penalty that will never be settled: its workload is gone, finished, or in another LocalQueue."""
     if not state.local_queue_usage:
         return
     queue = _queue_of(workload)
@@ -101,7 +101,7 @@ def drop(state: State, workload: Workload) -> None:
 
 
 def sampled(state: State, event: LocalQueuesSampled, commit: Commit, seq: Seq) -> None:
-    """Bring LocalQueues' usage up to now. What has decayed to nothing is forgotten."""
+    """Update LocalQueues' usage to now. Records that have decayed to nothing are dropped."""
     for queue in event.queues:
         record = state.local_queue_usage.get(queue)
         if record is None:
@@ -115,9 +115,9 @@ def sampled(state: State, event: LocalQueuesSampled, commit: Commit, seq: Seq) -
 
 def seed(state: State, event: LocalQueueObserved, *, is_new: bool) -> None:
     """
-    A LocalQueue is there. One that is seen first goes on from the usage that its status shows.
+    A LocalQueue exists. One that is new continues from the usage in its status.
 
-    What was charged to it before it was seen comes on top, as in Kueue.
+    What was charged to it before it was observed is added, as in Kueue.
     """
     if is_new and settings(state.configuration) is not None and event.consumed:
         try:
@@ -132,13 +132,13 @@ def seed(state: State, event: LocalQueueObserved, *, is_new: bool) -> None:
 
 
 def forget(state: State, queue: LocalQueueKey) -> None:
-    """A LocalQueue is gone, and what it used."""
+    """A LocalQueue is gone, and its usage record with it."""
     state.local_queue_usage.pop(queue, None)
     _reorder(state, queue)
 
 
 def reconfigure(state: State) -> None:
-    """The configuration has changed, or the state was restored: who has records, and in which order they stand."""
+    """The configuration has changed, or the state was restored: rebuild the records and their order."""
     if settings(state.configuration) is None:
         state.local_queue_usage.clear()
     else:
@@ -148,7 +148,7 @@ def reconfigure(state: State) -> None:
 
 
 def reindex(state: State) -> None:
-    """Make the order of LocalQueues anew from the tables."""
+    """Rebuild the order of LocalQueues from the tables."""
     state.index.local_queue_usage.clear()
     for queue in (*state.local_queues, *state.local_queue_usage):
         _reorder(state, queue)
@@ -159,7 +159,7 @@ def _queue_of(workload: Workload) -> LocalQueueKey:
 
 
 def _remember(state: State, queue: LocalQueueKey) -> None:
-    """A LocalQueue that is there remembers what is in use. With one that is deleted its usage is forgotten."""
+    """Record the current usage for an existing LocalQueue. That of a deleted one is dropped."""
     if settings(state.configuration) is not None and queue in state.local_queues:
         _record_of(state, queue)
 

@@ -1,5 +1,5 @@
 """
-The fold of facts about workloads and of their queue life, and of the configuration that decides over them.
+The fold of facts about workloads, of their queueing events, and of the configuration.
 
 Called by `headgate.core.fold` only. Each event is looked up in the lifecycle table first (`moved`); one that was
 overtaken changes nothing.
@@ -56,7 +56,7 @@ from headgate.events.objects import Condition, EvictionStat, WorkloadStatus
 
 
 def _configuration_observed(state: State, event: facts.ConfigurationObserved, commit: Commit, seq: Seq) -> None:
-    """Anything may be decided otherwise from here on, and what is held may be charged otherwise."""
+    """Any later decision may differ from here on, and held quota may be charged differently."""
     counted = feature_gates.enabled(state.configuration, feature_gates.RECLAIMABLE_PODS)
     state.configuration = event.configuration
     state.configuration_document = event.document
@@ -92,14 +92,14 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
         state.workloads[event.workload] = workload
         job = job_of(state, workload)
         _share_with(workload, job)
-        # Workloads are made of Jobs several at a time: it is their Jobs that have arrived one after the other.
+        # Several Workloads are created from Jobs at a time: the Jobs define the order of arrival.
         workload.arrival = job.arrival if job is not None and job.arrival else arrived(seq, event.arrival)
         _describe(state, workload, event)
         if event.taken_over is not None:
             _take_over(state, workload, event.taken_over)
             workload.applied_version = event.shown.version if event.shown is not None else 0
             workload.shown = None
-            # What it shows is what there is: nothing has to be written until it changes.
+            # The shown status is in the API server: nothing has to be written until it changes.
             workload.taken_over = msgspec.structs.replace(event.taken_over, conditions=workload.conditions)
             follow(state, workload, commit.time_ms)
         workload.last_seq = seq
@@ -120,7 +120,7 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
     follow(state, workload, commit.time_ms)
     tree = state.index.trees.get(workload.cluster_queue)
     if workload.key in state.index.usage_of and tree and ranked != priority_of(workload, state.configuration):
-        # Others may preempt it now that could not before.
+        # Others may now be allowed to preempt it.
         free(state, tree, (ANY,), seq)
     wake_for_pods(state, seq)
     if (reclaimed or resized) and workload.key in state.index.usage_of:
@@ -132,7 +132,7 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
 
 
 def _confirm(state: State, workload: Workload, event: facts.WorkloadObserved, seq: Seq) -> Workload | None:
-    """After a restore: the workload if the log knows all of it, None when it has to begin anew from what it shows."""
+    """After a restore: the workload if the log has its status; None when it has to restart from the shown one."""
     del state.unconfirmed[workload.key]
     if _is_known(workload, event):
         workload.applied, workload.taken_over = "", event.taken_over
@@ -142,13 +142,13 @@ def _confirm(state: State, workload: Workload, event: facts.WorkloadObserved, se
     made = record.workload if record is not None else WorkloadKey("")
     _forget(state, workload, seq)
     if record is not None:
-        # It still is the one that was made for its Job.
+        # It still is the one that was created for its Job.
         record.workload = made
     return None
 
 
 def _is_known(workload: Workload, event: facts.WorkloadObserved) -> bool:
-    """Whether the log knows the status that is shown: the informer bridge says so, which earlier versions did not."""
+    """Whether the log has the shown status: set by the informer bridge, except in logs of earlier versions."""
     if event.known is not None:
         return event.known
     shown = event.taken_over
@@ -158,7 +158,7 @@ def _is_known(workload: Workload, event: facts.WorkloadObserved) -> bool:
 
 
 def _describe(state: State, workload: Workload, event: facts.WorkloadObserved) -> None:
-    """Take over what a fact says of a workload's object, but for its spec."""
+    """Take over a fact about a workload's object, except its spec."""
     workload.generation = event.generation
     workload.labels = labels_of(event.labels, workload.owner)
     workload.annotations = labels_of(event.annotations, workload.owner)
@@ -178,7 +178,7 @@ def _describe(state: State, workload: Workload, event: facts.WorkloadObserved) -
 
 
 def share(state: State, workload: Workload) -> None:
-    """Let a record that was decoded share what it has in common with others, as one that was folded does."""
+    """Let a decoded record share equal parts with others, as a folded one does."""
     workload.spec = state.shared.spec(workload.spec)
     _share_with(workload, job_of(state, workload))
     workload.labels = labels_of(workload.labels, workload.owner)
@@ -189,7 +189,7 @@ def share(state: State, workload: Workload) -> None:
 
 
 def _share_with(workload: Workload, job: JobRecord | None) -> None:
-    """A Job and the Workload that was made of it have names, uids and a pod template in common."""
+    """A Job and its Workload share names, uids and a pod template."""
     workload.owner = sharing.owner_of(workload.owner, job.job.uid if job is not None else "")
     if job is not None:
         job.job = sharing.job_of(job.job, workload.spec)
@@ -198,7 +198,7 @@ def _share_with(workload: Workload, job: JobRecord | None) -> None:
 
 
 def _respecify(state: State, workload: Workload, event: facts.WorkloadObserved) -> None:
-    """Take over another spec or another owner, by which a workload is listed."""
+    """Take over another spec or owner, by which a workload is indexed."""
     if workload.spec.queue_name != event.spec.queue_name or (workload.stage in PENDING and not event.spec.active):
         fold_usage.drop(state, workload)
     _unlist(state, workload)
@@ -225,7 +225,7 @@ def _unlist(state: State, workload: Workload) -> None:
 
 
 def _unlist_queue(state: State, workload: Workload) -> None:
-    """A workload that is over, or gone, is none of its LocalQueue any more."""
+    """Remove a finished or deleted workload from its LocalQueue's index."""
     queue = local_queue_of(workload)
     listed = state.index.in_local_queue.get(queue)
     if listed is not None:
@@ -313,8 +313,8 @@ def _awaits_evaluation(state: State, workload: Workload, at_ms: UnixMs) -> None:
     """
     What kept it out of the queues is over.
 
-    As Kueue does, a workload without a condition gets none for this, unless it is to be explicit; and its shape is
-    known to wait, if it does.
+    As Kueue does, a workload without a condition gets none for this, unless explicit conditions are configured. If its
+    shape sleeps, it gets the condition of waiting.
     """
     reserved = conditions.find(workload.conditions, conditions.QUOTA_RESERVED)
     if reserved is None and is_explicit(state.configuration):
@@ -331,7 +331,7 @@ def _awaits_evaluation(state: State, workload: Workload, at_ms: UnixMs) -> None:
 
 
 def _kept_out(state: State, reserved: Condition) -> bool:
-    """Whether a condition says what keeps a workload out of every queue. Less exact reasons stay until it is tried."""
+    """Whether a condition shows what keeps a workload out of every queue. Less exact reasons stay until it is tried."""
     if reserved.reason == "AdmissionGated":
         return True
     return is_granular(state.configuration) and reserved.reason in conditions.KEPT_OUT
@@ -361,7 +361,7 @@ def _parked(state: State, event: queueing.WorkloadParked, commit: Commit, seq: S
             workload.cluster_queue = event.cluster_queue
         return
     if workload.stage in (Stage.NEW, Stage.PARKED):
-        # Its object changed, or it was set aside, while this was on its way: the verdict is no longer about it.
+        # Its object changed, or it was parked, while this was under way: the verdict is outdated.
         state.overtaken += 1
         return
     if event.scope == "shape":
@@ -386,7 +386,7 @@ def _woken(state: State, event: queueing.WorkloadWoken, commit: Commit, seq: Seq
 
 
 def _wake_many(state: State, event: queueing.WorkloadWoken, seq: Seq) -> None:
-    """Wake a shape or unblock a queue. The workload named is the one that was skipped; it may be gone by now."""
+    """Wake a shape or unblock a queue. The named workload is the one that was skipped; it may be gone by now."""
     sleep = state.sleeps.get(event.cluster_queue)
     workload = state.workloads.get(event.workload)
     if event.scope == "queue":
@@ -408,7 +408,7 @@ def _heads_offered(state: State, event: queueing.HeadsOffered, commit: Commit, s
             state.overtaken += 1
             continue
         if workload.stage is not Stage.QUEUED:
-            # From no other stage does an arrow lead on: this counts it as overtaken, or raises.
+            # From no other stage is there a transition: this counts it as overtaken, or raises.
             step(state, workload, queueing.HeadsOffered, seq)
             continue
         queue = state.index.pending[head.cluster_queue]
@@ -416,14 +416,14 @@ def _heads_offered(state: State, event: queueing.HeadsOffered, commit: Commit, s
         if (queue.is_asleep(workload.shape) and not (head.alone and _waits_as_told(state, workload))) or (
             blocked is not None and rank_of(state, workload) >= blocked
         ):
-            # Its shape went to sleep, or its queue was blocked, while the offer was on its way.
+            # Its shape went to sleep, or its queue was blocked, while the offer was under way.
             state.overtaken += 1
             continue
         offer(state, workload, queue, seq)
 
 
 def _waits_as_told(state: State, workload: Workload) -> bool:
-    """Whether the queue manager has said what a sleeping shape waits for, and no verdict has come since."""
+    """Whether the queue manager has recorded what a sleeping shape waits for, and no verdict has come since."""
     return state.sleeps[workload.cluster_queue].shapes[workload.shape] is not None
 
 
@@ -442,7 +442,7 @@ def _evicted(state: State, event: queueing.WorkloadEvicted, commit: Commit, seq:
     if event.underlying_cause == "MaximumExecutionTimeExceeded":
         workload.past_execution_s = None
     if event.reason == conditions.DEACTIVATED:
-        # One that was taken over with the status of another Kueue: what it asked for is done.
+        # Taken over with the status of another Kueue: its request is fulfilled.
         others = (each for each in workload.conditions if each.type != conditions.DEACTIVATION_TARGET)
         workload.conditions = tuple(others)
     reason = conditions.eviction_reason(event.reason, event.underlying_cause)
@@ -481,7 +481,7 @@ def _migrated(state: State, event: decisions.WorkloadMigrated, commit: Commit, s
 
 
 def _evict(state: State, workload: Workload, reason: str, message: str, at_ms: UnixMs) -> None:
-    """What every eviction does: its condition, its checks begun anew, its wait forgotten."""
+    """The common part of every eviction: set its condition, reset its checks, drop its wait."""
     workload.conditions = conditions.put(
         workload.conditions, conditions.EVICTED, "True", reason, message, at_ms, workload.generation
     )
@@ -569,7 +569,7 @@ def _finished(state: State, event: queueing.WorkloadFinished, commit: Commit, se
 def _replaced(state: State, event: decisions.WorkloadReplaced, commit: Commit, seq: Seq) -> None:
     successor = state.workloads.get(event.by)
     if successor is None or successor.uid != event.by_uid or successor.stage not in HOLDS_QUOTA:
-        # The reservation for whose sake it was to end was overtaken.
+        # The reservation that it was to end for was overtaken.
         state.overtaken += 1
     elif found := moved(state, event, seq):
         _finish(state, *found, SLICE_REPLACED, event.message, commit.time_ms, seq)

@@ -1,10 +1,10 @@
 """
-Which object a piece of work is about.
+Attribution: which object a piece of work is about.
 
-Whoever works on many objects in turn says which one it is at: `with about("Workload", key): ...`. When that raises, the
-exception becomes an `ObjectFailedError` that names the object, so that the defect can cost this one and no other
-(`headgate.core.fold.quarantine`). The innermost `about` counts: it knows best. Those around it are remembered, for the
-case that the innermost object is set aside already.
+Code that works on many objects in turn names the current one: `with about("Workload", key): ...`. When the block
+raises, the exception becomes an `ObjectFailedError` that names the object, so that the defect affects only this one
+(`headgate.core.fold.quarantine`). The innermost `about` counts, as the most precise. Enclosing ones are recorded, for
+the case that the innermost object is in quarantine already.
 """
 
 from types import TracebackType
@@ -15,11 +15,10 @@ from headgate.core.state.error_text import describe, where
 
 class ObjectFailedError(Exception):
     """
-    Raised when work on one object has failed for a reason that nobody foresaw: a defect.
+    Raised when work on one object has failed for an unforeseen reason: a defect.
 
-    `kind` is the object's kind as Kubernetes spells it, `key` its name or `<namespace>/<name>`. `error` and `where` say
-    what has happened and in which line. `around` are the objects that the work on this one was a part of, as kind and
-    key, the next one first.
+    `kind` is the object's kind as Kubernetes spells it, `key` its name or `<namespace>/<name>`. `error` and `where` are
+    the error and its source line. `around` are the enclosing objects, as kind and key, the next one first.
     """
 
     def __init__(self, kind: str, key: str, error: Exception) -> None:

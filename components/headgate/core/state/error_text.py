@@ -1,5 +1,5 @@
 """
-An exception in words that are the same in every process: they become a part of the state.
+The text of an exception, the same in every process because it becomes a part of the state.
 
 No address, no order of a set, no traceback: the type, the first line of the message, and the innermost line of ours.
 """
@@ -17,18 +17,18 @@ def describe(error: Exception) -> str:
     """The type of an exception and the first line of its message."""
     kind = type(error).__name__
     if any(isinstance(each, set | frozenset) for each in error.args):
-        # Its elements are printed in an order that is another one in each process.
+        # Its elements are printed in an order that differs between processes.
         return kind
     try:
         lines = str(error).splitlines()
-    except Exception:  # noqa: BLE001 - a message that cannot be made must not hide the error
+    except Exception:  # noqa: BLE001 - an unprintable message must not hide the error
         return kind
     text = _ADDRESS.sub("", lines[0]) if lines else ""
     return f"{kind}: {text}"[:TEXT_MAX] if text else kind
 
 
 def where(error: Exception) -> str:
-    """`<module>:<line>` of the innermost line of ours that the exception went through, else of the innermost."""
+    """`<module>:<line>` of the innermost line of ours in the traceback, else of the innermost."""
     found, trace = "", error.__traceback__
     while trace is not None:
         module = trace.tb_frame.f_globals.get("__name__", "")

@@ -1,11 +1,11 @@
 """
-The life of a workload, as one table.
+The lifecycle of a workload, as one table.
 
-Every event that moves a workload is looked up here: (stage, event) gives the next stage, or says that the event was
-overtaken: its producer decided on a state in which the workload had not yet moved on, and the log's order has
-settled it. What is in neither is an illegal transition. It cannot happen while every producer keeps to its rules, so
-it costs the workload (`headgate.core.fold.quarantine`). The table in `components/README.md` is generated from this
-one.
+Every event that moves a workload is looked up here: (stage, event) gives the next stage, or marks the event as
+overtaken: its producer decided on a state in which the workload had not yet moved on, and the log's order has settled
+it. A pair that is in neither part is an illegal transition. It cannot happen while every producer follows its rules, so
+it puts the workload into quarantine (`headgate.core.fold.quarantine`). The table in `components/README.md` is generated
+from this one.
 """
 
 from typing import NamedTuple
@@ -128,10 +128,10 @@ _ARROWS, _OVERTAKEN = _tables()
 
 class IllegalTransitionError(Exception):
     """
-    Raised by the fold when an event cannot follow on the stage that its workload is in.
+    Raised by the fold when an event is not allowed in the stage of its workload.
 
-    A producer has broken its rules, or the log is damaged: the workload is set aside. `workload` names the one whose
-    story (`headgate explain`) tells how it came about.
+    A producer has violated its rules, or the log is damaged: the workload is set aside. `headgate explain` shows the
+    history of `workload`.
     """
 
     def __init__(self, *, workload: WorkloadKey, uid: str, stage: Stage, event: str, seq: Seq, since: Seq) -> None:

@@ -1,13 +1,13 @@
 """
-The pending queue of one ClusterQueue: who is next, among shapes that may sleep.
+The pending queue of one ClusterQueue: the queue order, by shapes that may sleep.
 
-Workloads of one shape stand or fall together: what does not fit for one fits for none (Kueue's scheduling equivalence
-hashing, KEP-9694). So the queue is a queue of shapes, each with its members in order, and putting a thousand
-workloads to sleep or waking them costs the same as one: O(log shapes).
+Workloads of one shape get the same verdict: what does not fit for one fits for none (Kueue's scheduling equivalence
+hashing, KEP-9694). So the queue is a queue of shapes, each with its members in order, and putting a thousand workloads
+to sleep or waking them costs the same as one: O(log shapes).
 
-A workload that is offered to the scheduler, or was skipped by it, is not in the queue; but most come back, to the place
-they had. So it only steps out of its place and back into it (O(1)), and the order is touched by who really comes or
-goes.
+A workload that is offered to the scheduler, or was skipped by it, is not in the queue; but most return to their former
+place. So it only steps out of its place and back into it (O(1)), and the order changes only with real insertions and
+removals.
 
 It is an index of the state: the fold pushes and removes, the queue manager looks ahead, the read side counts places.
 
@@ -27,7 +27,7 @@ Rank = tuple[float, int, UnixMs, int, str, WorkloadKey]
 """
 (usage of its LocalQueue, -priority, queue-order timestamp, arrival, uid, key): smaller is nearer to the head.
 
-Unique, since keys are. The usage is 0 but in ClusterQueues that order by it.
+Unique, since keys are. The usage is 0 except in ClusterQueues that order by it.
 """
 
 
@@ -69,17 +69,17 @@ class PendingQueue:
             insort(self._awake, (rank, shape))
 
     def step_out(self, key: WorkloadKey) -> None:
-        """Let a workload that is in the queue leave it for a while and keep its place."""
+        """Let a workload leave the queue temporarily and keep its place."""
         assert key in self._ranks, f"{key} is not in the pending queue"
         assert key not in self._out, f"{key} is not in the pending queue"
         self._out[key] = None
 
     def step_back(self, key: WorkloadKey) -> None:
-        """Let a workload that has stepped out stand at its place again. Raises KeyError."""
+        """Return a workload that has stepped out to its place. Raises KeyError."""
         del self._out[key]
 
     def remove(self, key: WorkloadKey) -> bool:
-        """Take a workload and its place out. False when it had none."""
+        """Remove a workload and its place. False when it had none."""
         entry = self._ranks.pop(key, None)
         if entry is None:
             return False
@@ -97,7 +97,7 @@ class PendingQueue:
         return True
 
     def sleep(self, shape: Shape) -> None:
-        """Let a shape, and whoever joins it, sleep. Nothing changes when it does already."""
+        """Let a shape, and later members, sleep. Nothing changes when it sleeps already."""
         if shape in self._asleep:
             return
         members = self._shapes.get(shape)
@@ -111,7 +111,7 @@ class PendingQueue:
         del self._awake[place]
 
     def wake(self, shape: Shape) -> None:
-        """Let a shape stand in line again. Nothing changes when it is awake."""
+        """Return a shape to the queue. Nothing changes when it is awake."""
         if shape not in self._asleep:
             return
         del self._asleep[shape]
@@ -139,7 +139,7 @@ class PendingQueue:
         """
         The workloads that may be offered, best first: awake, and not behind a blocked head.
 
-        Lazy: the first n cost O(n log shapes), and as much for each that has stepped out from between them.
+        Lazy: the first n cost O(n log shapes), and as much for each stepped-out workload between them.
         """
         return (rank[-1] for rank in self.ranks_ahead())
 
@@ -147,7 +147,7 @@ class PendingQueue:
         """
         The ranks of `ahead()`, as if the sleeping shapes `also` were awake and, with `unblocked`, no head blocked.
 
-        A caller that is about to wake them sees the queue as it is going to be.
+        So a caller that is about to wake them sees the resulting queue.
         """
         heap: list[tuple[Rank, int, Shape, int]] = []
         if self._awake:
@@ -172,7 +172,7 @@ class PendingQueue:
                 heapq.heappush(heap, (next_rank, nth_shape + 1, next_shape, 0))
 
     def first(self) -> Rank | None:
-        """The rank of whoever is next, None when nobody may be offered."""
+        """The rank of the next workload, None when none may be offered."""
         return next(self.ranks_ahead(), None)
 
     def rank_of(self, key: WorkloadKey) -> Rank:
@@ -188,7 +188,7 @@ class PendingQueue:
         return sorted((rank, shape) for rank, shape in self._ranks.values() if rank[-1] not in self._out)
 
     def places(self) -> Iterator[tuple[Rank, Shape, bool]]:
-        """Everybody who has a place, in no order: rank, shape, and whether they have stepped out of it."""
+        """All workloads that have a place, in no order: rank, shape, and whether they have stepped out of it."""
         return ((rank, shape, key in self._out) for key, (rank, shape) in self._ranks.items())
 
     def shapes_asleep(self) -> tuple[Shape, ...]:

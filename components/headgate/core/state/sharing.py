@@ -1,10 +1,9 @@
 """
 One object for equal specs: the state keeps each distinct WorkloadSpec and pod template once.
 
-Every fact that is decoded brings its own objects, also where a thousand Jobs are alike. The fold passes what it keeps
-of them through the `Shared` of its state, which returns the object that an equal one was kept as before. Nothing that
-a reader can see depends on it: specs are frozen, and equal means equal in every encoded byte. What no record keeps any
-more is forgotten.
+Every decoded fact has its own objects, even where a thousand Jobs are alike. The fold passes what it keeps of them
+through the `Shared` of its state, which returns the first equal object. The result is the same for every reader: specs
+are frozen, and equal means equal in every encoded byte. Objects that no record refers to any more are dropped.
 
 Names of which there are few (ClusterQueues, kinds, scheduling hashes) go through `sys.intern` for the same reason.
 """
@@ -23,10 +22,10 @@ name = intern
 """The one object for a name of which there are few."""
 
 SWEEP_MIN: Final = 1024
-"""So many specs are kept before the table is looked through for those that nobody uses."""
+"""The number of specs from which the table is swept for unused ones."""
 
 UNUSED: Final = 2
-"""References to an object that only the table has: that one, and the one by which they are counted."""
+"""The reference count of an object that only the table has: the table's own, and that of the counting code."""
 
 Part = TypeVar("Part")
 
@@ -34,7 +33,7 @@ _encoder: Final = msgspec.msgpack.Encoder()
 
 
 class Shared:
-    """The specs that a state keeps, and the parts that they have in common, by the digest of their bytes."""
+    """The specs that a state keeps, and their common parts, by the digest of their bytes."""
 
     __slots__ = ("_parts", "_specs", "_sweep_at")
 
@@ -58,7 +57,7 @@ class Shared:
         return kept
 
     def _template(self, template: PodTemplate) -> PodTemplate:
-        """Templates that differ in their requests mostly have all else in common."""
+        """Templates that differ in their requests mostly have everything else in common."""
         spec = template.spec
         return self._part(
             replace(
@@ -82,10 +81,10 @@ class Shared:
 
     def _sweep(self) -> None:
         """
-        Forget what no record keeps, each time that the number of specs has doubled.
+        Drop what no record keeps, each time that the number of specs has doubled.
 
-        A table that counted its users would have to hear of each record that goes; and objects that can be referred to
-        weakly are visited by the cyclic collector, which costs more than all of this.
+        A table with reference counts would need a call for each record that is dropped; and objects with weak
+        references are visited by the cyclic collector, which costs more than all of this.
         """
         for table in (self._specs, self._parts):
             for key in [key for key in table if getrefcount(table[key]) <= UNUSED]:
@@ -98,7 +97,7 @@ def _digest(part: object) -> bytes:
 
 
 def job_of(job: Job, spec: WorkloadSpec) -> Job:
-    """A Job as it is kept: its pod template is that of the Workload that was made of it."""
+    """A Job as it is kept: its pod template is that of its Workload."""
     for pod_set in spec.pod_sets:
         if pod_set.template == job.template:
             return replace(job, template=pod_set.template)
@@ -121,7 +120,7 @@ class FewLabels(Mapping[str, str]):
     """
     One or two labels or annotations, in a third of the memory of a dict.
 
-    Most Workloads have just those that Kueue gives to the Workload of a Job.
+    Most Workloads have just those that Kueue sets on the Workload of a Job.
     """
 
     __slots__ = ("_first", "_first_value", "_second", "_second_value")
@@ -155,7 +154,7 @@ _NO_LABELS: Final[Labels] = {}
 
 
 def labels_of(labels: Labels, owner: OwnerReference | None) -> Labels:
-    """Labels or annotations as they are kept. Values that say what the owner reference says share its strings."""
+    """Labels or annotations as they are kept. Values that repeat the owner reference share its strings."""
     match len(labels):
         case 0:
             return _NO_LABELS
@@ -179,7 +178,7 @@ def _value(value: str, owner: OwnerReference | None) -> str:
 
 
 def plain(value: object) -> object:
-    """What an encoder makes of a value that is none of its own types."""
+    """The built-in form, for an encoder, of a value that is not one of its own types."""
     if isinstance(value, Mapping):
         return dict(value)
     raise NotImplementedError(f"{type(value).__name__} is no part of a state")

@@ -1,12 +1,12 @@
 """
-The state: everything that the log says, as it stands at one position.
+The state: the contents of the log, as of one position.
 
 `State` is filled by the fold (`headgate.core.fold`) and by nothing else; machines, the read side and the audit read it.
-Its tables are the state proper: they are what is encoded, hashed and stored in snapshots. Its indexes, held in
-`State.index`, answer questions quickly; they follow from the tables and are made anew when a snapshot is restored.
+Its tables are the state proper: they are encoded, hashed and stored in snapshots. Its indexes, held in `State.index`,
+answer queries quickly; they follow from the tables and are rebuilt when a snapshot is restored.
 
-Records are mutable, for the sake of folding a hundred thousand events a second, and belong to the fold. Specs inside
-them are the frozen objects of the facts.
+Records are mutable, so that a hundred thousand events a second can be folded, and belong to the fold. Specs inside them
+are the frozen objects of the facts.
 """
 
 import enum
@@ -64,27 +64,27 @@ from headgate.events.queueing import Needs, Wake
 
 class Stage(enum.StrEnum):
     """
-    Where a workload stands in its life. `headgate.core.state.lifecycle` has the arrows between them.
+    The stage of a workload. `headgate.core.state.lifecycle` has the transitions.
 
     The first five are pending in Kueue's sense; RESERVED, ADMITTED and EVICTED hold quota.
     """
 
     NEW = "New"
-    """Known, and the queue manager has not placed it yet."""
+    """Observed, and not placed by the queue manager yet."""
     QUEUED = "Queued"
     """In the pending queue of its ClusterQueue. Its shape may be asleep there, or the queue blocked."""
     OFFERED = "Offered"
-    """Offered to the scheduler as a head to come."""
+    """Offered to the scheduler as a coming head."""
     SKIPPED = "Skipped"
-    """Not admitted in a cycle; the queue manager has not yet said what it waits for."""
+    """Not admitted in a cycle; the queue manager has not yet recorded what it waits for."""
     PARKED = "Parked"
-    """Set aside alone, with a wake-up condition."""
+    """Parked alone, with a wake condition."""
     RESERVED = "QuotaReserved"
     """Its quota is charged; admission checks are not all Ready."""
     ADMITTED = "Admitted"
     """Its job may run."""
     EVICTED = "Evicted"
-    """Has to stop; its quota is charged until its job has."""
+    """Has to stop; its quota is charged until its job has stopped."""
     FINISHED = "Finished"
     """Over. Its object may still exist."""
 
@@ -97,8 +97,8 @@ class Record(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """
     Base of the mutable records in the state's tables.
 
-    A record names others by key and never holds one, so no cycle goes through it, and the cyclic collector need not
-    walk a hundred thousand workloads of fifty fields each.
+    A record refers to others by key and never holds one, so no reference cycle contains it, and the cyclic collector
+    need not visit a hundred thousand workloads of fifty fields each.
     """
 
 
@@ -122,8 +122,8 @@ class Verdict(Note, frozen=True):
     """
     The last verdict of the scheduler on a workload that it did not admit.
 
-    `since` is the position that the first of its retries at once was decided at: quota that was freed after it may have
-    been overlooked by the scan over flavors that ended in this verdict.
+    `since` is the position at which the first of its immediate retries was decided: quota that was freed after it may
+    have been overlooked by the scan over flavors that ended in this verdict.
     """
 
     status: str
@@ -142,28 +142,27 @@ class Verdict(Note, frozen=True):
 
 
 REFUSED_MAX = 8
-"""How many refused statuses of a workload are remembered: enough to end a loop, few enough to forget."""
+"""How many refused statuses of a workload are kept: enough to end a loop, and bounded."""
 
 
 class Workload(Record):
     """
-    One Workload and its life so far.
+    One Workload and its history so far.
 
-    `cluster_queue` is the queue it stands in, or whose quota it holds. `priority`, `queued_at_ms` and `shape` are its
-    rank and kind there. `preemptor` says that it was the last of its ClusterQueue to preempt others, and is still
-    pending; `sticky` that it ranks first there for that (BestEffortFIFO). `offered_no` orders the offered heads.
-    `stale_checks` are check states from before an eviction that the API server still shows: they say nothing about the
-    next reservation. `past_execution_s` is for how long it was admitted before, by Kueue's count. `preemption_gates`
-    has the positions that count, `observed_gates`, `observed_pods_ready` and `deactivation_target` what others have
-    written; `injected` is what the checks of its last admission have had changed in its pods. `followed` says that it
-    runs on the quota of one of its variants, and holds none of its own. `evicted_at_ms` is when it was evicted, until
-    its quota is given back. `owner_gone` says that the Job it was made for
-    is proved to be no more (`headgate.core.workload.owners`). `applied` is the digest of the status that the API server
-    has, `refused` those of the ones that it has refused since, with the code of the last refusal; `applied_version` the
-    version that the object got with the former. `shown` has the conditions that others may have written since
-    (`headgate.core.workload.shown_conditions`). `taken_over` is the status that the object had when it was taken over,
-    until another one is written; `applied` is empty then. `arrival` orders those of equal creation seconds
-    (`headgate.core.workload.ordering.arrived`).
+    `cluster_queue` is the queue it is in, or whose quota it holds. `priority`, `queued_at_ms` and `shape` are its rank
+    and kind there. `preemptor` means that it was the last of its ClusterQueue to preempt others, and is still pending;
+    `sticky` that it ranks first there for that (BestEffortFIFO). `offered_no` orders the offered heads. `stale_checks`
+    are check states from before an eviction that the API server still shows: they do not apply to the next reservation.
+    `past_execution_s` is for how long it was admitted before, by Kueue's count. `preemption_gates` has the positions
+    that count; `observed_gates`, `observed_pods_ready` and `deactivation_target` are what others have written;
+    `injected` is what the checks of its last admission have changed in its pods. `followed` means that it runs on the
+    quota of one of its variants, and holds none of its own. `evicted_at_ms` is when it was evicted, until its quota is
+    released. `owner_gone` means that its Job is proved deleted (`headgate.core.workload.owners`). `applied` is the
+    digest of the status that the API server has, `refused` those that it has refused since, with the code of the last
+    refusal; `applied_version` the version that the object got with `applied`. `shown` has the conditions that others
+    may have written since (`headgate.core.workload.shown_conditions`). `taken_over` is the status that the object had
+    when it was taken over, until another one is written; `applied` is empty then. `arrival` orders those of equal
+    creation seconds (`headgate.core.workload.ordering.arrived`).
     """
 
     key: WorkloadKey
@@ -244,7 +243,7 @@ class CohortRecord(Note, frozen=True):
 
 
 class ClusterQueueRecord(Record):
-    """A ClusterQueue. What sleeps in its pending queue stands in `Tables.sleeps`."""
+    """A ClusterQueue. What sleeps in its pending queue is in `Tables.sleeps`."""
 
     spec: ClusterQueueSpec
     uid: Uid = Uid("")
@@ -257,9 +256,9 @@ class QueueSleep(Record):
     """
     What sleeps in one ClusterQueue's pending queue. Kept apart from its record: it outlives a deleted ClusterQueue.
 
-    `shapes` sleep because one of their kind did not fit. `blocked` is the wait of a head that nobody may pass, in a
-    StrictFIFO queue or while those that it preempted leave; `blocked_by` is its key.
-    A `None` means that the scheduler's verdict is in, and the queue manager has not yet said what would wake it.
+    `shapes` sleep because one of their workloads did not fit. `blocked` is the wait of a head that no workload may
+    pass, in a StrictFIFO queue or while its victims leave; `blocked_by` is its key. `None` means that the scheduler's
+    verdict was folded, and the queue manager has not yet recorded its wake conditions.
     """
 
     shapes: dict[Shape, Parked | None] = {}
@@ -277,10 +276,10 @@ class LocalQueueRecord(Note, frozen=True):
 
 class UsageRecord(Record):
     """
-    What admission fair sharing remembers of a LocalQueue: amounts in base units, exact to nine digits.
+    The admission fair sharing record of a LocalQueue: amounts in base units, exact to nine digits.
 
-    `consumed` is what its admitted workloads used, less and less of what is long ago, as it stood at `last_update_ms`.
-    `penalties` are those of reservations that are not admitted yet, by workload.
+    `consumed` is the decaying usage of its admitted workloads, as of `last_update_ms`. `penalties` are those of
+    reservations that are not admitted yet, by workload.
     """
 
     last_update_ms: UnixMs
@@ -289,7 +288,7 @@ class UsageRecord(Record):
 
 
 class Turnover(Note, frozen=True):
-    """What finished workloads have given back since `since_ms`, and in the window before, in base units."""
+    """What finished workloads have released since `since_ms`, and in the window before, in base units."""
 
     since_ms: UnixMs
     freed: int
@@ -297,7 +296,7 @@ class Turnover(Note, frozen=True):
 
 
 class CheckRecord(Note, frozen=True):
-    """An AdmissionCheck; `active` as its controller says."""
+    """An AdmissionCheck; `active` as reported by its controller."""
 
     spec: AdmissionCheckSpec
     active: bool = False
@@ -314,9 +313,9 @@ class JobRecord(Record):
     """
     A Job that names a queue.
 
-    `workload` is the Workload that was made for it, "" until then; `refused` why none could be. `started_for` is the
+    `workload` is the Workload that was created for it, "" until then; `refused` why none could be. `started_for` is the
     uid of the workload for whose admission it was resumed, `stopped_at` the position at which it was last suspended,
-    `action_refused` the API server's words when it refused either.
+    `action_refused` the API server's message when it refused either.
     """
 
     job: Job
@@ -329,7 +328,7 @@ class JobRecord(Record):
 
 
 class PodRecord(Record):
-    """A pod that matters. `placed` is the node chosen for it, `bound` whether the API server has agreed."""
+    """A relevant pod. `placed` is the node chosen for it, `bound` whether the API server has accepted the binding."""
 
     pod: Pod
     placed: str = ""
@@ -339,7 +338,7 @@ class PodRecord(Record):
 
 class ProducerRecord(Record):
     """
-    What the fold knows of a producer: its term, its count of commits, the hash and time of its last one.
+    The fold's record of a producer: its term, its count of commits, the hash and time of its last one.
 
     `last_ms` is the time that the commit claims, which the log's time need not have followed.
     """
@@ -353,7 +352,7 @@ class ProducerRecord(Record):
 
 
 class RefusedEntry(Note, frozen=True):
-    """An entry of the log that was refused: where, on which subject, why, and the hash of its bytes."""
+    """A refused log entry: its position, its subject, the reason, and the hash of its bytes."""
 
     position: Seq
     subject: str
@@ -362,14 +361,14 @@ class RefusedEntry(Note, frozen=True):
 
 
 class RefusedRecord(Record):
-    """The entries of the log that were refused (`headgate.core.log.refusal`): how many, and the newest of them."""
+    """The refused log entries (`headgate.core.log.refusal`): their number, and the newest of them."""
 
     count: int = 0
     newest: list[RefusedEntry] = []
 
 
 class SnapshotRecord(Note, frozen=True):
-    """The newest snapshot that the log speaks of."""
+    """The newest snapshot that the log names."""
 
     position: Seq
     state_hash: str
@@ -378,14 +377,14 @@ class SnapshotRecord(Note, frozen=True):
 
 
 class Branch(Note, frozen=True):
-    """From behind the position `after` on, the log is another than one that had the same beginning."""
+    """After the position `after`, the log differs from another one that has the same beginning."""
 
     after: Seq
     token: str
 
 
 class Restoration(Note, frozen=True):
-    """The last time that the cell was continued from a backup; as `cell.restored` says it, at the position `at`."""
+    """The last time that the cell was continued from a backup; as recorded in `cell.restored`, at the position `at`."""
 
     at: Seq
     backup: str
@@ -395,7 +394,7 @@ class Restoration(Note, frozen=True):
 
 
 class Identity(Record):
-    """Which cell this log is the memory of, as `cell.founded` says it, and what has changed since."""
+    """The cell that this log belongs to, as recorded in `cell.founded`, with later changes."""
 
     cell: str
     cluster: str
@@ -410,11 +409,11 @@ class Identity(Record):
 
 class QuarantineRecord(Record):
     """
-    An object that a defect was found with, set aside so that it costs no other (`headgate.core.fold.quarantine`).
+    An object set aside because of a defect, so that it does not affect others (`headgate.core.fold.quarantine`).
 
-    `key` is its name or `<namespace>/<name>`. The defect showed at `position` (event `index` of that commit, of type
-    `event`), in the fold or in the machine of `process`, in a Headgate of this `version`: `error` says what, `where`
-    in which line. `workload` is the record of a Workload as it was; it holds `charged` (by `<flavor>/<resource>`) of
+    `key` is its name or `<namespace>/<name>`. The defect occurred at `position` (event `index` of that commit, of type
+    `event`), in the fold or in the machine of `process`, in a Headgate of this `version`: `error` is the error, `where`
+    its source line. `workload` is the record of a Workload as it was; it holds `charged` (by `<flavor>/<resource>`) of
     `cluster_queue`. `fact` is the newest fact about the object that has not been folded. `generation` is that of the
     object when it was set aside, where the log has it.
     """
@@ -448,8 +447,10 @@ class Tables(Record):
     now_ms: UnixMs = UnixMs(0)
     synced: bool = False
     relisting: bool = False
-    """Whether a term of the informer bridge has begun that has not shown every resource yet: what is not in the state
-    may exist."""
+    """
+    Whether a term of the informer bridge has begun that has not shown every resource yet: what is not in the state may
+    exist.
+    """
     cycle: int = 0
     offers: int = 0
     overtaken: int = 0
@@ -476,40 +477,40 @@ class Tables(Record):
     changed)."""
     configuration: Configuration = Configuration()
     configuration_document: dict[str, Any] = {}
-    """The file that the configuration was read from, as `configuration.observed` has it."""
+    """The file from which the configuration was read, as `configuration.observed` has it."""
     local_queue_usage: dict[LocalQueueKey, UsageRecord] = {}
-    """Those that have used anything, while admission fair sharing is on."""
+    """LocalQueues with any usage, while admission fair sharing is on."""
     turnover: dict[str, dict[str, Turnover]] = {}
-    """By quota tree and `<flavor>/<resource>`: what finished workloads have given back
-    (`headgate.core.quota.turnover`)."""
+    """
+    By quota tree and `<flavor>/<resource>`: what finished workloads have released (`headgate.core.quota.turnover`).
+    """
     eviction_ms: dict[str, int] = {}
-    """By ClusterQueue: how long it takes until an evicted workload has given its quota back."""
+    """By ClusterQueue: how long it takes until an evicted workload has released its quota."""
     snapshot: SnapshotRecord | None = None
     refused: RefusedRecord | None = None
     resource_versions: dict[str, str] = {}
-    """Per watched resource: the version up to which everything that matters is in the log, to resume a watch from."""
+    """Per watched resource: the version up to which all relevant changes are in the log, to resume a watch from."""
     cluster_id: str = ""
-    """The cluster that gave those versions out (`headgate.core.api.decoding.cluster_id_of`)."""
+    """The cluster that issued those versions (`headgate.core.api.decoding.cluster_id_of`)."""
     reading: int = 0
-    """The rules by which the objects up to there were read (`headgate.core.api.decoding.READING`)."""
+    """The version of the rules by which the objects up to there were read (`headgate.core.api.decoding.READING`)."""
     anchor: str = ""
-    """A change by which the history that those versions belong to is recognised
-    (`headgate.core.log.cluster_anchors`)."""
+    """A change that identifies the history to which those versions belong (`headgate.core.log.cluster_anchors`)."""
     identity: Identity | None = None
-    """None as long as the cell is not founded, as in logs of versions that knew no identity."""
+    """None until the cell is founded, and in logs of versions without identity."""
     quarantine: dict[str, QuarantineRecord] = {}
     """Objects that are set aside, by `<kind>/<key>`."""
     retried: dict[str, str] = {}
-    """The last request to try again that was followed, by `<kind>/<key>`: each is followed once."""
+    """The last retry request that was followed, by `<kind>/<key>`: each is followed once."""
     set_aside: int = 0
     """How many events have been set aside because they could not be folded."""
 
     branches: tuple[Branch, ...] = ()
-    """Where the log does not go on as a former one did (`headgate.core.log.branches`), one for each restore."""
+    """Where the log diverges from a former one (`headgate.core.log.branches`), one for each restore."""
     reconciling: Seq = Seq(0)
     """The position of the `cell.restored` since which not everything was listed yet; 0 when there is none."""
     unconfirmed: dict[WorkloadKey, None] = {}
-    """Those of whom nothing was shown since (`headgate.core.log.reconciliation`)."""
+    """Workloads that were not observed since (`headgate.core.log.reconciliation`)."""
 
 
 FlavorResource = tuple[str, str]
@@ -518,30 +519,30 @@ FlavorResource = tuple[str, str]
 
 class Index:
     """
-    Answers that follow from the tables. Kept current by the fold; `headgate.core.fold.restore` makes it anew.
+    Lookups that follow from the tables. Kept current by the fold; `headgate.core.fold.restore` rebuilds them.
 
     `pending`: ClusterQueue -> its queue of QUEUED workloads. `offered`: ClusterQueue -> OFFERED workloads in the order
     in which they were offered; `offers` has all of them in that order, by `Workload.offered_no`. `holders`:
     ClusterQueue -> workloads that hold its quota. `usage`: ClusterQueue -> flavor-resource -> amount held; `usage_of`
     the same by workload. `reserved`: RESERVED workloads. `by_owner`: uid of a job -> its workload. `trees`:
     ClusterQueue -> cohort tree; `selecting`: cohort tree -> those of its ClusterQueues that have a namespace selector.
-    `in_local_queue`: LocalQueue -> its unfinished workloads. `preemptors`: ClusterQueue -> its workload that is
-    marked as `Workload.preemptor`.
+    `in_local_queue`: LocalQueue -> its unfinished workloads. `preemptors`: ClusterQueue -> its workload that is marked
+    as `Workload.preemptor`.
 
-    `slices`: uid of an owner of several workloads -> all of them, of which `by_owner` has the one that stands for it;
-    `owned` has those of any owner.
-    `admitted_usage`: LocalQueue -> resource -> amount that its admitted workloads hold, with an entry as long as there
-    are any, also where they hold nothing; `admitted_count` how many they are; `admitted_in` what each holds, and for
-    which LocalQueue. `local_queue_usage`: LocalQueue -> its usage by weight, where it is not 0.
+    `slices`: uid of an owner of several workloads -> all of them, of which `by_owner` has the one that represents it;
+    `owned` has those of any owner. `admitted_usage`: LocalQueue -> resource -> amount that its admitted workloads hold,
+    with an entry as long as there are any, even if they hold nothing; `admitted_count` is their number; `admitted_in`
+    what each holds, and for which LocalQueue. `local_queue_usage`: LocalQueue -> its usage by weight, where it is not
+    0.
 
     `standing`: cohort tree -> its ClusterQueues that a head blocks, `State.sleeps[...].blocked_by`: a StrictFIFO head
-    with a verdict, or a workload that waits for those it preempted. Those heads stand at their place in every cycle of
-    the tree, offered or not. A head that has just been woken stands here no longer: it is offered.
+    with a verdict, or a workload that waits for its victims. Those heads keep their place in every cycle of the tree,
+    offered or not. A head that has just been woken is no longer in it: it is offered.
 
     `set_aside_owners`: uid of the owner of a Workload in quarantine -> that Workload.
 
-    `changes` counts the changes to who holds quota and how much, `changed` has the number of the last one by
-    ClusterQueue, the newest last: who keeps something of it finds out what is out of date without looking at all.
+    `changes` counts the changes of quota holders and their amounts; `changed` has the number of the last one by
+    ClusterQueue, the newest last, so that a cache finds its outdated entries without a full pass.
     """
 
     __slots__ = (
@@ -592,7 +593,7 @@ class Index:
         self.changed: dict[str, int] = {}
 
     def owned(self, uid: str) -> Collection[WorkloadKey]:
-        """The workloads of an owner; a parent of variants is one too."""
+        """The workloads of an owner; a parent of variants is an owner too."""
         several = self.slices.get(uid)
         if several is not None:
             return several
@@ -600,7 +601,11 @@ class Index:
         return () if only is None else (only,)
 
     def own(self, uid: str, key: WorkloadKey) -> None:
-        """Note that a workload is an owner's. Which of several stands for it is for `places.restand` to find out."""
+        """
+        Record that a workload belongs to an owner.
+
+        Which of several represents it is determined by `places.restand`.
+        """
         several = self.slices.get(uid)
         only = self.by_owner.setdefault(uid, key)
         if several is not None:
@@ -609,7 +614,7 @@ class Index:
             self.slices[uid] = {only: None, key: None}
 
     def disown(self, uid: str, key: WorkloadKey) -> None:
-        """Note that a workload is an owner's no more."""
+        """Record that a workload no longer belongs to an owner."""
         several = self.slices.get(uid)
         if several is not None:
             several.pop(key, None)
@@ -625,7 +630,8 @@ class State(Tables, gc=True):
     """
     The tables of one position, with their indexes. Read it freely; only the fold writes it.
 
-    An index may hold its state (`headgate.core.quota.usage_order`): this is the one record that cycles go through.
+    An index may hold its state (`headgate.core.quota.usage_order`): this is the one record that is part of reference
+    cycles.
     """
 
     cell: str = ""
