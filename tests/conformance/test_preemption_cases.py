@@ -9,7 +9,8 @@ from tests.support.conformance import Case
 from tests.support.logs import TestLog
 
 from headgate.core.config.reader import read_parts
-from headgate.core.flavors.catalog import Catalog, Queue
+from headgate.core.flavors.catalog import Catalog
+from headgate.core.flavors.cluster_queue import Queue
 from headgate.core.kubernetes import conditions
 from headgate.core.preemption import (
     Target,

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.support.cells import NAMESPACE, Cell, cluster_queue, cohort, pod_set
 from tests.support.logs import START_MS
 
-from headgate.core.flavors.catalog import Catalog, Queue
+from headgate.core.flavors.catalog import Catalog
+from headgate.core.flavors.cluster_queue import Queue
 from headgate.core.kubernetes.quantities import canonical
 from headgate.core.preemption import Target, find_targets
 from headgate.core.preemption.what_if import Snapshot

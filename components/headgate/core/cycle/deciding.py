@@ -11,7 +11,8 @@ from headgate.core.cycle.entries import Cycle
 from headgate.core.cycle.nominating import ANY_CHANGE
 from headgate.core.cycle.processing import evaluate
 from headgate.core.cycle.verdicts import events_of
-from headgate.core.flavors.catalog import Catalog, Queue
+from headgate.core.flavors.catalog import Catalog
+from headgate.core.flavors.cluster_queue import Queue
 from headgate.core.state.tables import PENDING, Stage, State, Workload
 from headgate.events.ids import WorkloadKey
 from headgate.events.registry import Event

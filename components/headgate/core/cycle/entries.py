@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from headgate.core.flavors import Assigner, Assignment, Mode
-from headgate.core.flavors.catalog import Queue
+from headgate.core.flavors.cluster_queue import Queue
 from headgate.core.preemption import Target
 from headgate.core.state.tables import FlavorResource, Workload
 from headgate.core.workload.pod_requests import PodSetRequests

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from headgate.core.config import feature_gates
 from headgate.core.cycle.entries import NAMESPACE_MISMATCH, Entry, label_of
 from headgate.core.flavors import Assigner, Assignment, Mode, allowed_flavors, may_be_reduced, reduced, spare_pods
-from headgate.core.flavors.catalog import Catalog, Queue
+from headgate.core.flavors.catalog import Catalog
+from headgate.core.flavors.cluster_queue import Queue
 from headgate.core.kubernetes.quantities import canonical
 from headgate.core.kubernetes.selectors import matches_labels
 from headgate.core.preemption import SnapshotOracle, Target, find_targets

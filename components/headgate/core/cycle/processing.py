@@ -32,7 +32,8 @@ from headgate.core.cycle.entries import (
 from headgate.core.cycle.nominating import Nominator
 from headgate.core.cycle.order import in_order
 from headgate.core.flavors import WAITING_FOR_QUOTA
-from headgate.core.flavors.catalog import Catalog, Queue
+from headgate.core.flavors.catalog import Catalog
+from headgate.core.flavors.cluster_queue import Queue
 from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.kubernetes.quantities import add, subtract
 from headgate.core.preemption import can_always_reclaim, preempted_message

@@ -23,7 +23,7 @@ from headgate.core.cycle.entries import (
 )
 from headgate.core.cycle.nominating import ANY_CHANGE, needs_of, scan_moves_on
 from headgate.core.flavors import Assignment
-from headgate.core.flavors.catalog import Queue
+from headgate.core.flavors.cluster_queue import Queue
 from headgate.core.kubernetes.conditions import rfc3339, truncated
 from headgate.core.kubernetes.quantities import add, canonical
 from headgate.core.quota.admission_fair_sharing import entry_penalty

@@ -5,11 +5,13 @@ The cycle calls `Assigner` once per head. Its answer, an `Assignment`, says for 
 the mode (fits now; needs preemption; cannot fit), how far up the cohort tree it borrows, and for what does not fit the
 reasons, in Kueue's order and words. Nothing is charged here.
 
-    modes        what a part of a workload can be: `Mode`, `Grade`, which is preferred
-    assignment   the answer: `Assignment` and what it is made of
-    matching     what follows from specs alone: which flavors a pod set may get, kept with the ClusterQueue
-    assigner     the scan over flavors
-    reducing     partial admission: the most pods that are acceptable
+    modes              what a part of a workload can be: `Mode`, `Grade`, which is preferred
+    assignment         the answer: `Assignment` and what it is made of
+    cluster_queue      a ClusterQueue, its resource groups and flavors, and which pod sets match them
+    catalog            makes these records from the specs of a state, and keeps them until a spec changes
+    matching           which flavors a pod set may get, whatever the quota; kept with the ClusterQueue
+    assigner           the scan over flavors
+    partial_admission  the most pods that are acceptable
 
 The rules are Kueue's (`kueue-semantics` section 4, `kueue-observed` "Flavor assignment"; KEP-79, KEP-582 flavor
 fungibility, KEP-420 partial admission). Resources are visited in the order of the FNV-1a hash of their names, as Kueue

@@ -22,8 +22,8 @@ from headgate.core.flavors.assignment import (
     PodSetResult,
     no_fit_reason_of,
 )
-from headgate.core.flavors.catalog import Flavor, Queue
-from headgate.core.flavors.matching import Matching, Part, Together, group_name, matching_of
+from headgate.core.flavors.cluster_queue import Flavor, Matching, Part, Queue, Together
+from headgate.core.flavors.matching import group_name, matching_of
 from headgate.core.flavors.modes import Grade, Mode, Rank, goes_on, preferred
 from headgate.core.kubernetes.quantities import add, canonical, limit_text, subtract
 from headgate.core.quota.tree import Ledger, Node

@@ -9,22 +9,18 @@ Deciding with a kept catalog or with a new one gives the same events.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from headgate.core.quota.activeness import CLUSTER_QUEUE, Activeness, cluster_queue_active, is_left_alone
+from headgate.core.flavors.cluster_queue import Flavor, Group, Queue
+from headgate.core.quota.activeness import CLUSTER_QUEUE, cluster_queue_active, is_left_alone
 from headgate.core.quota.cache import Forest
 from headgate.core.quota.holders import Rankings
-from headgate.core.quota.tree import Node
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import State
 from headgate.core.workload.pod_requests import Limits, limits_of
 from headgate.events import facts
 from headgate.events.base import EventBase
 from headgate.events.ids import split_key
-from headgate.events.objects import ClusterQueueSpec, ResourceFlavorSpec, ResourceGroup
-
-if TYPE_CHECKING:
-    from headgate.core.flavors.matching import Matching
+from headgate.events.objects import ResourceGroup
 
 STRUCTURAL: frozenset[type[EventBase]] = frozenset(
     {
@@ -44,68 +40,6 @@ STRUCTURAL: frozenset[type[EventBase]] = frozenset(
     }
 )
 """The events after which a catalog is out of date."""
-
-
-class Flavor:
-    """One flavor of a resource group. `spec` is None while the ResourceFlavor does not exist."""
-
-    __slots__ = ("levels", "name", "spec")
-
-    def __init__(self, name: str, spec: ResourceFlavorSpec | None, levels: frozenset[str]) -> None:
-        self.name = name
-        self.spec = spec
-        self.levels = levels
-        """The node labels of its Topology's levels."""
-
-    @property
-    def is_topology_aware(self) -> bool:
-        """Whether its pods are placed within a Topology."""
-        return self.spec is not None and self.spec.topology_name is not None
-
-
-class Group:
-    """A resource group: the resources that get one flavor together, and the flavors in the order to try."""
-
-    __slots__ = ("covered", "flavors", "index")
-
-    def __init__(self, index: int, covered: frozenset[str], flavors: tuple[Flavor, ...]) -> None:
-        self.index = index
-        self.covered = covered
-        self.flavors = flavors
-
-
-class Queue:
-    """A ClusterQueue as flavor assignment sees it. `node` is its place in the quota tree."""
-
-    __slots__ = (
-        "active",
-        "group_of",
-        "groups",
-        "is_topology_aware",
-        "matchings",
-        "name",
-        "node",
-        "spec",
-        "topology_flavors",
-    )
-
-    def __init__(
-        self, name: str, spec: ClusterQueueSpec, groups: tuple[Group, ...], node: Node | None, active: Activeness
-    ) -> None:
-        self.name = name
-        self.spec = spec
-        self.groups = groups
-        self.group_of = {resource: group for group in reversed(groups) for resource in sorted(group.covered)}
-        self.node = node
-        """None when its cohorts form a cycle: it is not active then."""
-        self.active = active
-        flavors = [flavor for group in groups for flavor in group.flavors]
-        self.is_topology_aware = bool(flavors) and all(flavor.is_topology_aware for flavor in flavors)
-        """Whether all its flavors are: then every pod set is placed within a Topology, asked for or not."""
-        self.topology_flavors = frozenset(flavor.name for flavor in flavors if flavor.levels)
-        """Those of its flavors whose pods are placed within a Topology that exists."""
-        self.matchings: dict[tuple[str, ...], Matching] = {}
-        """What `headgate.core.flavors.matching` has worked out about kinds of workloads."""
 
 
 class Catalog:

@@ -9,9 +9,8 @@ resources wanted of it, and why each of its flavors is none for them.
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
-from headgate.core.flavors.catalog import Flavor, Group, Queue
+from headgate.core.flavors.cluster_queue import Flavor, Group, Matching, Part, Queue, Together
 from headgate.core.kubernetes.selectors import matches_flavor, taint_text, untolerated_taint
 from headgate.core.workload.pod_requests import PodSetRequests, pod_requests
 from headgate.events.objects import PodSet, TopologyRequest
@@ -29,40 +28,6 @@ def visit_rank(resource: str) -> tuple[int, str]:
     for byte in resource.encode():
         value = ((value ^ byte) * _FNV_PRIME) & _MASK
     return value, resource
-
-
-class Part(NamedTuple):
-    """
-    One scan: the requested resources of a resource group, and the one it begins at.
-
-    `mismatches` says of each flavor of the group why it is none for the pods, whatever its quota; "" when it is one.
-    No group: none covers the resource.
-    """
-
-    resource: str
-    group: Group | None
-    names: tuple[str, ...]
-    mismatches: tuple[str, ...] = ()
-
-
-class Together(NamedTuple):
-    """Pod sets that get their flavors together: those of one podSetGroupName, or one alone. Indexes, in spec order."""
-
-    members: tuple[int, ...]
-    parts: tuple[Part, ...]
-
-
-class Matching(NamedTuple):
-    """
-    How the pod sets of a workload match a ClusterQueue.
-
-    `names` are the resources that each pod set requests, in the order of visiting, with `pods` where the ClusterQueue
-    covers them. `placed` are the pod sets whose pods are placed within a Topology, asked for or not.
-    """
-
-    groups: tuple[Together, ...]
-    names: tuple[tuple[str, ...], ...]
-    placed: tuple[int, ...]
 
 
 class _Matcher:

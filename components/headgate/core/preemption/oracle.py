@@ -7,7 +7,7 @@ candidates.
 """
 
 from headgate.core.flavors import Grade
-from headgate.core.flavors.catalog import Queue
+from headgate.core.flavors.cluster_queue import Queue
 from headgate.core.preemption.target import find_targets
 from headgate.core.preemption.what_if import Snapshot
 from headgate.core.quota.tree import Node

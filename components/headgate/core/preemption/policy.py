@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from headgate.core.flavors.catalog import Queue
+from headgate.core.flavors.cluster_queue import Queue
 from headgate.core.quota.holders import Holder
 from headgate.core.state.tables import Workload
 from headgate.core.workload.ordering import priority_of, queued_at

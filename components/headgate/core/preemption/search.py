@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from headgate.core.flavors.catalog import Queue
+from headgate.core.flavors.cluster_queue import Queue
 from headgate.core.preemption.policy import NEVER, Preemptor
 from headgate.core.preemption.what_if import Snapshot
 from headgate.core.quota.holders import Holder, Size

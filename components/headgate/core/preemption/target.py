@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from headgate.core.flavors.catalog import Queue
+from headgate.core.flavors.cluster_queue import Queue
 from headgate.core.preemption.bound import may_preempt
 from headgate.core.preemption.classical import classical_search
 from headgate.core.preemption.fair import fair_search

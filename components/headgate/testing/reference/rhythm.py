@@ -18,7 +18,8 @@ import msgspec
 
 from headgate.core.config import feature_gates
 from headgate.core.cycle import Cycle, Entry, evaluate, events_of
-from headgate.core.flavors.catalog import Catalog, Queue
+from headgate.core.flavors.catalog import Catalog
+from headgate.core.flavors.cluster_queue import Queue
 from headgate.core.fold.diff import last_fact
 from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.selectors import matches_labels

@@ -8,14 +8,12 @@ reads the classes and limits from the store. A refusal is ApiError 403 in the pl
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headgate.testing.cluster import errors
 from headgate.testing.cluster.kinds import BY_PLURAL, Kind
 from headgate.testing.cluster.quantity import amount_text, pod_requests, quantity, total_of
-
-if TYPE_CHECKING:
-    from headgate.testing.cluster.storage.registry import Registry
+from headgate.testing.cluster.validation.registry_reader import RegistryReader
 
 JsonObject = dict[str, Any]
 
@@ -50,7 +48,7 @@ _DEFAULT_TOLERATIONS: Final = tuple(
 )
 
 
-def admitted(registry: "Registry", kind: Kind, obj: JsonObject) -> JsonObject:
+def admitted(registry: RegistryReader, kind: Kind, obj: JsonObject) -> JsonObject:
     """A new pod with what the plugins add. Raises ApiError 403 if one of them refuses it."""
     name, spec = obj["metadata"]["name"], dict(obj["spec"])
     ranges = [entry.obj for entry in registry.store.table(_LIMIT_RANGES).select(obj["metadata"]["namespace"])]
@@ -67,7 +65,7 @@ def admitted(registry: "Registry", kind: Kind, obj: JsonObject) -> JsonObject:
     return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}, "spec": spec}
 
 
-def validate(registry: "Registry", kind: Kind, obj: JsonObject) -> None:
+def validate(registry: RegistryReader, kind: Kind, obj: JsonObject) -> None:
     """The plugins' last word, on a pod that is valid otherwise. Raises ApiError 403."""
     for entry in registry.store.table(_LIMIT_RANGES).select(obj["metadata"]["namespace"]):
         problems = _limit_problems(obj["spec"], entry.obj)
@@ -79,7 +77,7 @@ def _joined(problems: list[str]) -> str:
     return problems[0] if len(problems) == 1 else "[" + ", ".join(dict.fromkeys(problems)) + "]"
 
 
-def _set_priority(registry: "Registry", kind: Kind, name: str, spec: JsonObject) -> None:
+def _set_priority(registry: RegistryReader, kind: Kind, name: str, spec: JsonObject) -> None:
     class_name = spec.get("priorityClassName")
     value, policy = 0, "PreemptLowerPriority"
     if class_name:
@@ -120,7 +118,7 @@ def set_tolerations(spec: JsonObject) -> None:
         spec["tolerations"] = [*given, *missing]
 
 
-def _set_runtime(registry: "Registry", kind: Kind, name: str, spec: JsonObject) -> None:
+def _set_runtime(registry: RegistryReader, kind: Kind, name: str, spec: JsonObject) -> None:
     class_name = spec.get("runtimeClassName")
     entry = registry.find(_RUNTIME_CLASSES, "", class_name) if class_name else None
     if class_name and entry is None:

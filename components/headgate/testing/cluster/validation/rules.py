@@ -6,7 +6,7 @@ rules are in their CustomResourceDefinitions, and what Kueue's webhooks would ad
 whole objects and return field errors; only the hooks that take a registry read the store.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headgate.testing.cluster.errors import FieldError
 from headgate.testing.cluster.kinds import Kind
@@ -14,10 +14,8 @@ from headgate.testing.cluster.validation import admission
 from headgate.testing.cluster.validation import rules_core as core
 from headgate.testing.cluster.validation import rules_jobs as jobs
 from headgate.testing.cluster.validation import rules_pods as pods
+from headgate.testing.cluster.validation.registry_reader import RegistryReader
 from headgate.testing.cluster.validation.rules_podspec import pod_spec_warnings
-
-if TYPE_CHECKING:
-    from headgate.testing.cluster.storage.registry import Registry
 
 JsonObject = dict[str, Any]
 
@@ -36,7 +34,7 @@ def with_defaults(kind: Kind, obj: JsonObject, name: str) -> JsonObject:
             return obj
 
 
-def on_create(registry: "Registry", kind: Kind, obj: JsonObject) -> JsonObject:
+def on_create(registry: RegistryReader, kind: Kind, obj: JsonObject) -> JsonObject:
     """The object with what admission and the strategy of its kind fill in. Raises ApiError 403."""
     match kind.resource:
         case "pods":
@@ -49,7 +47,7 @@ def on_create(registry: "Registry", kind: Kind, obj: JsonObject) -> JsonObject:
             return core.with_defaults(registry, kind, obj, None)
 
 
-def on_update(registry: "Registry", kind: Kind, obj: JsonObject, old: JsonObject, subresource: str) -> JsonObject:
+def on_update(registry: RegistryReader, kind: Kind, obj: JsonObject, old: JsonObject, subresource: str) -> JsonObject:
     """The object with what the defaults and the strategy of its kind keep over an update. Raises ApiError 403."""
     match (kind.resource, subresource):
         case ("namespaces", ""):
@@ -83,7 +81,7 @@ def require_deletable(kind: Kind, name: str) -> None:
     core.require_deletable(kind, name)
 
 
-def on_valid(registry: "Registry", kind: Kind, obj: JsonObject) -> list[str]:
+def on_valid(registry: RegistryReader, kind: Kind, obj: JsonObject) -> list[str]:
     """What the API server remarks on a new object that is valid. Raises ApiError 403 if admission keeps it out."""
     match kind.resource:
         case "jobs.batch":

@@ -7,7 +7,7 @@ Jobs have modules of their own. Sources: k8s.io/kubernetes/pkg/apis/*/validation
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headgate.testing.cluster import errors
 from headgate.testing.cluster.errors import (
@@ -23,15 +23,13 @@ from headgate.testing.cluster.kinds import Kind
 from headgate.testing.cluster.quantity import quantity
 from headgate.testing.cluster.storage.metadata import label_errors, name_errors
 from headgate.testing.cluster.validation.admission import SYSTEM_PRIORITIES, limit_range_defaults
+from headgate.testing.cluster.validation.registry_reader import RegistryReader
 from headgate.testing.cluster.validation.rules_podspec import (
     resource_errors,
     selector_errors,
     taint_errors,
     toleration_errors,
 )
-
-if TYPE_CHECKING:
-    from headgate.testing.cluster.storage.registry import Registry
 
 JsonObject = dict[str, Any]
 
@@ -40,7 +38,7 @@ _SUBDOMAIN_MAX: Final = 253
 _USER_PRIORITY_MAX: Final = 1_000_000_000
 
 
-def with_defaults(registry: "Registry", kind: Kind, obj: JsonObject, old: JsonObject | None) -> JsonObject:
+def with_defaults(registry: RegistryReader, kind: Kind, obj: JsonObject, old: JsonObject | None) -> JsonObject:
     """An object of a smaller kind with what admission and its strategy add. Raises ApiError 403."""
     match kind.kind:
         case "LimitRange":
@@ -66,7 +64,7 @@ NO_DISRUPTIONS: Final[Mapping[str, int]] = {
 """The counts that the status of a PodDisruptionBudget always has."""
 
 
-def _require_one_default(registry: "Registry", kind: Kind, obj: JsonObject, old: JsonObject | None) -> None:
+def _require_one_default(registry: RegistryReader, kind: Kind, obj: JsonObject, old: JsonObject | None) -> None:
     if not obj.get("globalDefault"):
         return
     name = obj["metadata"]["name"]

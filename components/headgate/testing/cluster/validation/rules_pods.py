@@ -6,21 +6,19 @@ deadline, add tolerations, take scheduling gates away and, while one is left, ti
 k8s.io/kubernetes/pkg/registry/core/pod/strategy.go, pkg/apis/core/validation (`ValidatePodUpdate`).
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headgate.testing.cluster.errors import FieldError, forbidden_field, invalid_value, required
 from headgate.testing.cluster.kinds import Kind
 from headgate.testing.cluster.quantity import quantity
 from headgate.testing.cluster.times import rfc3339
 from headgate.testing.cluster.validation.admission import admitted, set_tolerations
+from headgate.testing.cluster.validation.registry_reader import RegistryReader
 from headgate.testing.cluster.validation.rules_podspec import (
     pod_spec_errors,
     toleration_errors,
     with_container_defaults,
 )
-
-if TYPE_CHECKING:
-    from headgate.testing.cluster.storage.registry import Registry
 
 JsonObject = dict[str, Any]
 
@@ -33,7 +31,7 @@ _POD_FIXED: Final = (
 )
 
 
-def pod_on_create(registry: "Registry", kind: Kind, obj: JsonObject) -> JsonObject:
+def pod_on_create(registry: RegistryReader, kind: Kind, obj: JsonObject) -> JsonObject:
     """
     Defaults, admission and first status of a pod.
 

@@ -1,0 +1,108 @@
+"""
+A ClusterQueue as flavor assignment sees it: its resource groups, their flavors, and which pod sets match them.
+
+These are the records that the catalog makes (`headgate.core.flavors.catalog`), that matching fills in
+(`headgate.core.flavors.matching`), and that the scan, preemption and the cycle read. They follow from specs alone.
+"""
+
+from typing import NamedTuple
+
+from headgate.core.quota.activeness import Activeness
+from headgate.core.quota.tree import Node
+from headgate.events.objects import ClusterQueueSpec, ResourceFlavorSpec
+
+
+class Flavor:
+    """One flavor of a resource group. `spec` is None while the ResourceFlavor does not exist."""
+
+    __slots__ = ("levels", "name", "spec")
+
+    def __init__(self, name: str, spec: ResourceFlavorSpec | None, levels: frozenset[str]) -> None:
+        self.name = name
+        self.spec = spec
+        self.levels = levels
+        """The node labels of its Topology's levels."""
+
+    @property
+    def is_topology_aware(self) -> bool:
+        """Whether its pods are placed within a Topology."""
+        return self.spec is not None and self.spec.topology_name is not None
+
+
+class Group:
+    """A resource group: the resources that get one flavor together, and the flavors in the order to try."""
+
+    __slots__ = ("covered", "flavors", "index")
+
+    def __init__(self, index: int, covered: frozenset[str], flavors: tuple[Flavor, ...]) -> None:
+        self.index = index
+        self.covered = covered
+        self.flavors = flavors
+
+
+class Part(NamedTuple):
+    """
+    One scan: the requested resources of a resource group, and the one it begins at.
+
+    `mismatches` says of each flavor of the group why it is none for the pods, whatever its quota; "" when it is one.
+    No group: none covers the resource.
+    """
+
+    resource: str
+    group: Group | None
+    names: tuple[str, ...]
+    mismatches: tuple[str, ...] = ()
+
+
+class Together(NamedTuple):
+    """Pod sets that get their flavors together: those of one podSetGroupName, or one alone. Indexes, in spec order."""
+
+    members: tuple[int, ...]
+    parts: tuple[Part, ...]
+
+
+class Matching(NamedTuple):
+    """
+    How the pod sets of a workload match a ClusterQueue.
+
+    `names` are the resources that each pod set requests, in the order of visiting, with `pods` where the ClusterQueue
+    covers them. `placed` are the pod sets whose pods are placed within a Topology, asked for or not.
+    """
+
+    groups: tuple[Together, ...]
+    names: tuple[tuple[str, ...], ...]
+    placed: tuple[int, ...]
+
+
+class Queue:
+    """A ClusterQueue as flavor assignment sees it. `node` is its place in the quota tree."""
+
+    __slots__ = (
+        "active",
+        "group_of",
+        "groups",
+        "is_topology_aware",
+        "matchings",
+        "name",
+        "node",
+        "spec",
+        "topology_flavors",
+    )
+
+    def __init__(
+        self, name: str, spec: ClusterQueueSpec, groups: tuple[Group, ...], node: Node | None, active: Activeness
+    ) -> None:
+        self.name = name
+        self.spec = spec
+        self.groups = groups
+        self.group_of = {resource: group for group in reversed(groups) for resource in sorted(group.covered)}
+        self.node = node
+        """None when its cohorts form a cycle: it is not active then."""
+        self.active = active
+        flavors = [flavor for group in groups for flavor in group.flavors]
+        self.is_topology_aware = bool(flavors) and all(flavor.is_topology_aware for flavor in flavors)
+        """Whether all its flavors are: then every pod set is placed within a Topology, asked for or not."""
+        self.topology_flavors = frozenset(flavor.name for flavor in flavors if flavor.levels)
+        """Those of its flavors whose pods are placed within a Topology that exists."""
+        self.matchings: dict[tuple[str, ...], Matching] = {}
+        """What `headgate.core.flavors.matching` has worked out about kinds of workloads."""
