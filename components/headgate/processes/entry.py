@@ -2,8 +2,8 @@
 The entry: from settings to a running process, and from its end to an exit code.
 
 `run_process` is what `headgate run PROCESS` calls. It serves /healthz first, so that a process that waits for its
-broker says so; connects to NATS; opens the log, the leases and the snapshots; builds what the process needs; and runs
-the loop until SIGTERM or SIGINT. A second signal, or a shutdown that takes too long, cancels it.
+broker can report it; connects to NATS; opens the log, the leases and the snapshots; builds what the process needs; and
+runs the loop until SIGTERM or SIGINT. A second signal, or a shutdown that takes too long, cancels it.
 """
 
 import enum
@@ -62,20 +62,20 @@ class Exit(enum.IntEnum):
     """Exit codes of a process."""
 
     OK = 0
-    """It was asked to stop, and did."""
+    """Stopped by request."""
     FAILED = 1
-    """A mistake in Headgate; the traceback is in the log."""
+    """A defect in Headgate; the traceback is in the log."""
     CONFIGURATION = 2
-    """The settings are wrong, or what they name cannot be used. Correct them; starting again does not help."""
+    """The settings are wrong, or refer to something unusable. Correct them; a restart does not help."""
     BROKEN = 3
-    """What cannot be true of a sound log is. Starting again does not help; the log says what to do."""
+    """A condition that is impossible in a sound log. A restart does not help; the log output has the remedy."""
     BROKER = 4
-    """The broker refuses for good: credentials, or a stream that cannot be used."""
+    """The broker refuses permanently: credentials, or an unusable stream."""
 
 
 class View:
     """
-    What the read side looks at. Everything but the status is None until the process is connected.
+    The data of the read side. Everything but the status is None until the process is connected.
 
     `log` and `blobs` are those of the process; `state` is the live state, to be read within one step of the loop.
     """
@@ -97,10 +97,10 @@ class View:
 
 
 Routes = Callable[[web.Application, View], None]
-"""Adds routes, such as the read side, to a process's HTTP front."""
+"""Adds routes, such as the read side, to a process's HTTP server."""
 
 Decorate = Callable[[Log], Log]
-"""Puts something between a process and its log (tests stop or delay a process there)."""
+"""Wraps a process's log (tests stop or delay a process there)."""
 
 
 def processes() -> dict[str, Process]:
@@ -120,7 +120,7 @@ NAMES: Final = tuple(producer.value for producer in Producer)
 
 
 def default_holder() -> str:
-    """A name for this instance: the pod's if it is in one, else one that no other process on any machine has."""
+    """A name for this instance: the pod's name in a pod, else one that is unique across machines."""
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
 
 
@@ -128,7 +128,7 @@ def run_process(
     name: str, settings: Settings, *, routes: Routes | None = None, decorate: Decorate | None = None
 ) -> int:
     """
-    Run one process until it is asked to stop; the exit code (`Exit`).
+    Run one process until it is stopped; the exit code (`Exit`).
 
     Raises SettingsError when there is no process of this name.
     """
@@ -150,7 +150,7 @@ def _backend() -> dict[str, bool]:
 
 
 async def main_of(runner: "Runner") -> int:
-    """Run until a signal, and say how it ended: the exit code."""
+    """Run until a signal, and report how it ended: the exit code."""
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_on_signals, runner, tasks.cancel_scope)
@@ -208,7 +208,7 @@ class Runner:
             self._scope.cancel()
 
     async def run(self) -> None:
-        """Run the process. Raises what `_explain` knows how to tell."""
+        """Run the process. Raises what `_explain` can explain."""
         settings = self.settings
         with anyio.CancelScope() as self._scope:
             async with AsyncExitStack() as stack:
@@ -227,7 +227,7 @@ class Runner:
                 await self._serve(stack, metrics)
                 await self._host(stack, await self._connect(stack), observing)
         if self._scope.cancelled_caught and self.view.host is not None:
-            # Nothing is lost: the next start finds in the log whether the append under way has landed.
+            # Nothing is lost: the next start finds in the log whether the append under way was stored.
             _LOG.warning("stopped with something under way: it did not end within limits.shutdown_ms")
 
     def _resource(self) -> dict[str, str]:
@@ -327,14 +327,14 @@ class Runner:
         await host.run()
 
     def _warn(self, warnings: list[str]) -> None:
-        """Say where the broker is set up less safely than it should be: once in a cell, not by every process."""
+        """Warn if the broker is set up less safely than it should be: once per cell, not in every process."""
         level = logging.WARNING if self.process.producer is Producer.SNAPSHOTTER else logging.DEBUG
         for warning in warnings:
             _LOG.log(level, "%s", warning)
 
 
 async def _varz(monitor_url: str) -> bytes | None:
-    """The broker's own account of how safely it stores; None when it cannot be had."""
+    """The broker's own report of how safely it stores; None when it is not available."""
     if not monitor_url:
         return None
 
@@ -351,7 +351,7 @@ async def _varz(monitor_url: str) -> bytes | None:
 
 
 class _HealthLog:
-    """Logs what stops working and what works again; that something works at first is no news."""
+    """Logs failures and recoveries of dependencies; the first success is not logged."""
 
     def __init__(self) -> None:
         self._failing: set[str] = set()
@@ -379,7 +379,7 @@ def _flat(error: BaseException) -> Iterator[BaseException]:
 
 
 async def _explain(group: BaseExceptionGroup[BaseException], runner: Runner) -> int:
-    """One readable story, and the exit code that goes with it."""
+    """A readable explanation, and its exit code."""
     errors = list(_flat(group))
     for error in errors:
         match error:
@@ -414,7 +414,7 @@ async def _explain(group: BaseExceptionGroup[BaseException], runner: Runner) -> 
 
 
 async def _story(error: EventFailedError, runner: Runner) -> str:
-    """The workload's history, read anew over a connection of its own: the process's is closed by now."""
+    """The workload's history, read anew over a separate connection: the process's is closed by now."""
     settings = runner.settings
     with anyio.move_on_after(settings.limits.shutdown_ms / 1000):
         options = settings.nats.options(settings.cell, runner.process.name)

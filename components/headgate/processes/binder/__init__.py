@@ -1,6 +1,5 @@
 """
-The binder as a process: it carries the machine's writes out.
+The binder as a process: it makes the machine's writes.
 
-Used by: `headgate.processes.entry`.
-May import: its machine, runtime, adapters, core, events.
+Used by: `headgate.processes.entry`. May import: its machine, runtime, adapters, core, events.
 """

@@ -1,4 +1,4 @@
-"""The binder as a process: it writes statuses, bindings and Events to the API server, and appends what came of it."""
+"""The binder as a process: it writes statuses, bindings and Events to the API server, and appends the outcomes."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
 
 
 class _Dropped:
-    """Counts the Events that no machine of this process has written, over all its terms."""
+    """Counts the Events that the machines of this process have not written, over all its terms."""
 
     def __init__(self, given: Given) -> None:
         self._counters = given.status.counters
@@ -32,7 +32,7 @@ class _Dropped:
         self._seen = 0
 
     def note(self, machine: Machine) -> None:
-        """Take over what has been dropped since the last time."""
+        """Add the number dropped since the last call."""
         assert isinstance(machine, Binder)
         if machine is not self._machine:
             self._machine, self._seen = machine, 0

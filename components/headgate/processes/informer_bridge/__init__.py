@@ -1,6 +1,5 @@
 """
-The informer bridge as a process: it lists and watches the API server, and carries the machine's calls out.
+The informer bridge as a process: lists and watches the API server, and makes the machine's calls.
 
-Used by: `headgate.processes.entry`.
-May import: its machine, runtime, adapters, core, events.
+Used by: `headgate.processes.entry`. May import: its machine, runtime, adapters, core, events.
 """

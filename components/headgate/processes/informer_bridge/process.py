@@ -75,7 +75,7 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
 
 
 def _report_problems(machine: Machine) -> None:
-    """Objects that could not be read are absent for everybody; that somebody should know."""
+    """Objects that could not be read count as absent for all processes; report them to the operator."""
     assert isinstance(machine, InformerBridge)
     while machine.problems:
         _LOG.warning("an object of the API server is passed over: %s", machine.problems.popleft())

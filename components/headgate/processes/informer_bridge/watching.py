@@ -1,15 +1,15 @@
 """
-From reflectors to stimuli: each resource that matters is listed and watched, for as long as a term lasts.
+From reflectors to stimuli: each relevant resource is listed and watched, for as long as a term lasts.
 
-A reflector tells a list page by page; the machine compares whole lists, so the pages of one list are put together here.
-Everything on the way is bounded: the stream between reflectors and here, and the machine's own queue of stimuli. When
-the log is slow, the machine is; then these fill up, and the connections to the API server are no longer read.
+A reflector delivers a list page by page; the machine compares whole lists, so the pages of one list are joined here.
+Every buffer is bounded: the stream between reflectors and here, and the machine's own queue of stimuli. When the log is
+slow, the machine is too; then these fill up, and the connections to the API server are no longer read.
 
-What the log has a mark of (`State.resource_versions`) is not listed: its watch goes on from there. That holds only if
-the marks were given out by this cluster, and the objects read by the rules of this program, and if the history of the
-cluster still is the one that the marks belong to, which the anchor in the log proves
-(`headgate.core.log.cluster_anchors`): one request. Otherwise, and for what the server has forgotten or never reached,
-all is listed as at the first start.
+Resources with a mark in the log (`State.resource_versions`) are not listed: their watch continues from there. That is
+valid only if the marks come from this cluster, the objects were read by the rules of this program, and the history of
+the cluster still is the one that the marks belong to, which the anchor in the log proves
+(`headgate.core.log.cluster_anchors`): one request. Otherwise, and for versions that the server has dropped or never
+reached, everything is listed as at the first start.
 """
 
 import logging
@@ -46,7 +46,7 @@ MESSAGES_MAX: Final = 64
 """Messages between all reflectors and the machine's queue; each holds a page or a burst of changes."""
 
 ANCHOR_S_MAX: Final = 10.0
-"""How long the change that proves the history is waited for. It is there at once or not at all."""
+"""How long to wait for the change that proves the history. The server delivers it at once or never."""
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +70,9 @@ def _anchor_in(line: bytes, plural: str) -> Anchor | None:
 
 class Watching:
     """
-    The feeder of the informer bridge. One for the process; its reflectors begin anew with each term.
+    The feeder of the informer bridge. One per process; its reflectors start anew with each term.
 
-    With `resumes` False every term begins with lists. `limiter` bounds how fast lists and watches are begun.
+    With `resumes` False every term begins with lists. `limiter` bounds the rate of new lists and watches.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class Watching:
         self._resumes = resumes
         self._sleep = sleep
         self._reflectors: list[Reflector] = []
-        # How it goes with what is asked before the reflectors begin.
+        # Health of the requests before the reflectors start.
         self._asking = Health()
-        # By resource and what happened, in terms that are over.
+        # By resource and event, in terms that are over.
         self._counted: Counter[tuple[str, str]] = Counter()
 
     async def __call__(self, state: State, offer: Offer) -> None:
@@ -111,7 +111,7 @@ class Watching:
         _LOG.info("resuming the watches of %d of %d resources", len(marks), len(self._resources))
         send, receive = anyio.create_memory_object_stream[Message](MESSAGES_MAX)
         self._counted += self._counts_of_term()
-        # What one says of a server that is away holds for all.
+        # A message about an unreachable server applies to all reflectors.
         repeats = Repeats()
         self._reflectors = [
             Reflector(self._client, resource, settings=self._settings, repeats=repeats) for resource in self._resources
@@ -122,7 +122,7 @@ class Watching:
             await self._pass_on(receive, offer)
 
     async def _ask_cluster_id(self) -> str:
-        """Which cluster this is; "" when it does not tell."""
+        """The id of this cluster; "" when the server does not return it."""
         found = await self._answered(lambda: self._client.get(NAMESPACES, CLUSTER_NAMESPACE), "which cluster this is")
         try:
             return "" if found is None else cluster_id_of(found)
@@ -138,7 +138,7 @@ class Watching:
         query = {"watch": "true", "resourceVersion": str(anchor.version - 1), "timeoutSeconds": str(int(ANCHOR_S_MAX))}
 
         async def ask() -> bytes:
-            # A server that is behind the version has nothing to say.
+            # A server that is behind the version sends nothing.
             with anyio.move_on_after(ANCHOR_S_MAX):
                 async with self._client.stream(resource.path(), query=query, read_timeout_s=None) as lines:
                     return await anext(lines, b"")
@@ -147,12 +147,12 @@ class Watching:
         line = await self._answered(ask, "whether the history is the one of the marks")
         if line is not None and anchor == _anchor_in(line, resource.plural):
             return True
-        # Forgotten, as after each restart of an API server, or another history: all is listed in either case.
+        # Dropped, as after each restart of an API server, or another history: all is listed in either case.
         _LOG.info("the API server does not show %s %s as the log has it", resource.plural, anchor.version)
         return False
 
     async def _answered(self, ask: Callable[[], Awaitable[bytes]], what: str) -> bytes | None:
-        """The answer, waited for as long as it takes; None when the server refuses it for good."""
+        """The answer, waited for without limit; None when the server refuses it permanently."""
         # Jitter needs no cryptography.
         backoff = Backoff(first_s=0.5, max_s=10.0, random=Random())  # noqa: S311
         while True:
@@ -195,7 +195,7 @@ class Watching:
                     assert_never(message)
 
     def counts(self) -> Iterable[tuple[float, Mapping[str, str]]]:
-        """What the watches went through since the process began, by resource."""
+        """Counts of watch events since the process began, by resource."""
         counted = self._counted + self._counts_of_term()
         return ((count, {"resource": resource, "what": what}) for (resource, what), count in counted.items())
 
@@ -209,7 +209,7 @@ class Watching:
         )
 
     def probe(self, started_ms: int) -> Dependency:
-        """Whether the API server is heard; the resource that has failed for longest is named."""
+        """Whether the API server responds; the resource that has failed for longest is named."""
         if not self._asking.ok:
             since_ms = int((self._asking.failing_since or 0.0) * 1000)
             return Dependency(name="kubernetes watch", ok=False, since_ms=since_ms, error=self._asking.error)

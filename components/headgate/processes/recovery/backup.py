@@ -1,13 +1,13 @@
 """
-Backing a cell up, and holding a backup against itself.
+Backing a cell up, and verifying a backup.
 
-`back_up` reads the log of a running cell up to the position that it has when it begins, so what is written is
-consistent whatever is appended meanwhile: a prefix of a log is a log. A later backup into the same directory goes on
-behind the position of the one before, once it has made sure that this still is the same log. Before the manifest names
-anything new, all that was written is read again, chained and folded: a backup that exists is one that can be restored.
-`verify` does the same with a whole backup, without a broker.
+`back_up` reads the log of a running cell up to its position at the beginning, so what is written is consistent whatever
+is appended meanwhile: a prefix of a log is a log. A later backup into the same directory continues after the position
+of the one before, once it has verified that this still is the same log. Before the manifest lists anything new, all
+that was written is read again, chained and folded: an existing backup can be restored. `verify` does the same with a
+whole backup, without a broker.
 
-A snapshot belongs to a backup only if the log has a `snapshot.taken` of just this snapshot.
+A snapshot belongs to a backup only if the log has a `snapshot.taken` of exactly this snapshot.
 
 Used by `headgate backup`, and by `headgate restore` before it writes anything.
 """
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 SEGMENT_ENTRIES_MAX: Final = 100_000
-"""The most entries of one file: what is damaged of a backup is found, and copied again, by the file."""
+"""The maximum number of entries in one file: damage in a backup is located, and copied again, per file."""
 SNAPSHOTS_KEPT: Final = 2
 FOLDED_AT_ONCE: Final = 500
 
 
 class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup holds now, and how much of it is new."""
+    """The content of a backup now, and how much of it is new."""
 
     manifest: Manifest
     added: int
@@ -58,7 +58,7 @@ class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """A backup that is whole: what it holds, how many of its entries were folded, and the terms that these know of."""
+    """A verified backup: its content, the number of folded entries, and the terms in them."""
 
     manifest: Manifest
     folded: int
@@ -70,7 +70,7 @@ async def back_up(
     log: Log, blobs: Blobs | None, cell: str, directory: BackupDirectory, *, epochs: dict[str, int], now_ms: int
 ) -> BackedUp:
     """
-    Back the log up to where it ends now, and the newest snapshot that it vouches for.
+    Back the log up to its current end, and the newest snapshot that it vouches for.
 
     `epochs` are those of the leases.
 
@@ -125,7 +125,7 @@ def verify(directory: BackupDirectory) -> Verified:
         )
     for segment in manifest.segments:
         if segment.last <= manifest.base:
-            # Before the state that can be folded from: that they are what was written is all that can be known.
+            # Before the first state that can be folded from, only the file digests can be checked.
             directory.check(segment)
     state = stored[manifest.base][1] if manifest.base else fold.new_state(manifest.cell)
     folding = _Folding(directory, manifest, state)
@@ -142,10 +142,10 @@ def _size(segment: SegmentFile) -> int:
 
 async def _is_continued(log: Log, cell: str, directory: BackupDirectory, before: Manifest) -> None:
     """
-    Whether the log still is the one that was backed up, with more behind it.
+    Check that the log still is the one that was backed up, with more after it.
 
-    Its last entry must be there, byte for byte. That those before it are the same follows from it: the commits behind
-    hold the hashes of those before them, and these are folded from the backup's own state.
+    Its last entry must be there, byte for byte. It follows that those before it are the same: the later commits contain
+    the hashes of those before them, and these are folded from the backup's own state.
     """
     if before.cell != cell:
         raise BackupError(
@@ -177,7 +177,7 @@ async def _is_continued(log: Log, cell: str, directory: BackupDirectory, before:
 async def _write_segments(
     log: Log, directory: BackupDirectory, start: int, last: int, base: int, log_hash: str
 ) -> tuple[SegmentFile, ...]:
-    """Everything from `start` to `last`, in as many files as it takes. Entries before `base` are not chained."""
+    """Everything from `start` to `last`, in as many files as needed. Entries before `base` are not chained."""
     segments: list[SegmentFile] = []
     writer = directory.segment(start)
     reading: AsyncGenerator[list[Entry], None] = log.read(start, stop=last)  # type: ignore[assignment]
@@ -203,7 +203,7 @@ async def _write_segments(
 
 
 def _parts(entries: list[Entry], end: int) -> Iterator[list[Entry]]:
-    """Entries cut where a file ends: before position `end`, and each SEGMENT_ENTRIES_MAX behind it."""
+    """Entries split at file boundaries: before position `end`, and after each SEGMENT_ENTRIES_MAX."""
     while entries and entries[-1].seq >= end:
         cut = end - entries[0].seq
         yield entries[:cut]
@@ -216,7 +216,7 @@ def _parts(entries: list[Entry], end: int) -> Iterator[list[Entry]]:
 
 
 class _Packed(msgspec.Struct, frozen=True):
-    """A snapshot as it was stored, and what it says it is."""
+    """A snapshot as it was stored, and its description."""
 
     name: str
     meta: SnapshotMeta
@@ -224,7 +224,7 @@ class _Packed(msgspec.Struct, frozen=True):
 
 
 async def _snapshots(log: Log, blobs: Blobs | None, cell: str, last: int) -> list[_Packed]:
-    """The newest snapshots that can be read, newest first. Whether the log vouches for them is another question."""
+    """The newest readable snapshots, newest first. Whether the log vouches for them is checked elsewhere."""
     found: list[_Packed] = []
     for info in reversed(await blobs.listing() if blobs is not None else []):
         if info.position > last or len(found) == SNAPSHOTS_KEPT:
@@ -240,7 +240,7 @@ async def _snapshots(log: Log, blobs: Blobs | None, cell: str, last: int) -> lis
 
 
 def _base(log: Log, first: int, before: Manifest | None, packed: list[_Packed]) -> tuple[int, str]:
-    """From where on the hash of the log is known: its beginning, or a snapshot of one that was trimmed."""
+    """The position from which the hash of the log is known: its beginning, or a snapshot of a trimmed log."""
     if before is not None:
         return before.base, before.base_hash
     if first == 1:
@@ -266,7 +266,7 @@ def _opened(directory: BackupDirectory, stored: SnapshotFile, cell: str) -> tupl
 
 def _check_new(directory: BackupDirectory, draft: Manifest, before: Manifest | None, packed: list[_Packed]) -> Verified:
     """
-    Read what was just written, from the newest state on that an earlier backup has proven, and choose the snapshots.
+    Read what was just written, from the newest state that an earlier backup has verified, and choose the snapshots.
 
     A trimmed log that is backed up for the first time is folded from the snapshot that it has.
     """
@@ -297,7 +297,7 @@ def _verified(manifest: Manifest, folding: "_Folding") -> Verified:
 
 class _Folding:
     """
-    Chains and folds the entries of a backup behind a state, and compares what the manifest and snapshots say.
+    Chains and folds the entries of a backup after a state, and compares them with the manifest and the snapshots.
 
     `vouched` are the positions of snapshots that the log itself has a `snapshot.taken` of, with the same hashes.
     """
@@ -313,9 +313,9 @@ class _Folding:
 
     def run(self, metas: dict[int, SnapshotMeta]) -> None:
         """
-        Read everything behind the state.
+        Read everything after the state.
 
-        :raises BackupError: it cannot be read, does not follow on itself, or is not what is claimed of it.
+        :raises BackupError: it cannot be read, does not chain, or differs from the manifest.
         """
         start, manifest = self.state.position + 1, self._manifest
         claims = {each.last: each for each in manifest.segments}
@@ -337,7 +337,7 @@ class _Folding:
                 logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
                 applied = self._apply(logged)
             except (BrokenLogError, UnreadableCommitError, EventFailedError) as error:
-                # What stops the fold here would stop every process after a restore.
+                # An entry that stops the fold here would stop every process after a restore.
                 raise self._wrong(entry.seq, f"the log cannot be folded: {error}") from error
             for event in logged.commit.events if applied else ():
                 if isinstance(event, SnapshotTaken) and _is_of(metas.get(event.position), event):
@@ -346,7 +346,7 @@ class _Folding:
         self._log_hash = chained(self._log_hash, entries)
 
     def _apply(self, logged: LoggedCommit) -> bool:
-        """Fold an entry, and set aside what cannot be folded as every process does. Whether it was not refused."""
+        """Fold an entry, and quarantine what cannot be folded as every process does. Whether it was not refused."""
         try:
             return fold.apply(self.state, logged, self._refolding.treatments)
         except EventFailedError as failed:
@@ -366,7 +366,7 @@ class _Folding:
             yield decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
 
     def _compare(self, meta: SnapshotMeta) -> None:
-        """Hold a snapshot against the log before it. Another version may encode the same state otherwise."""
+        """Compare a snapshot with the log before it. Another version may encode the same state differently."""
         same_version = meta.version == store.VERSION
         if meta.log_hash != self._log_hash or (same_version and meta.state_hash != fold.state_hash(self.state)):
             raise self._wrong(

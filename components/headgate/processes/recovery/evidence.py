@@ -1,8 +1,8 @@
 """
-Evidence: what stands beside a log on its broker, read for `headgate audit` (`headgate.core.audit.stores`).
+Evidence: the data beside a log on its broker, read for `headgate audit` (`headgate.core.audit.stores`).
 
-Streams that do not exist are not made, and nothing is changed. Everything here ends: it reads what there is at the
-moment, and a stream that cannot deliver what it claims says so (`headgate.adapters.jetstream.ending`).
+Missing streams are not created, and nothing is changed. Everything here terminates: it reads what exists at the moment,
+and a stream that cannot deliver what it claims raises an error (`headgate.adapters.jetstream.ending`).
 """
 
 from typing import Final
@@ -39,7 +39,7 @@ from headgate.processes.runtime.cell_record import CellRecords
 from headgate.processes.snapshots.store import FORMAT, SnapshotMeta, SnapshotUnusableError, unpack
 
 CLUSTER_TIMEOUT_S: Final = 5.0
-"""How long the cluster is waited for."""
+"""The timeout for the cluster."""
 
 _META = msgspec.json.Decoder(SnapshotMeta)
 
@@ -89,7 +89,7 @@ def _seen(info: BlobInfo, blob: bytes, cell: str) -> SeenSnapshot:
 
 
 def _is_older(blob: bytes) -> bool:
-    """Whether a snapshot is one of an older release, which is passed over and no damage."""
+    """Whether a snapshot is one of an older release, which is skipped and not damage."""
     try:
         return _META.decode(blob.partition(b"\n")[0]).format < FORMAT
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -142,7 +142,7 @@ async def look_at_record(cell: str, *, kubeconfig: str, namespace: str) -> SeenR
 
 
 async def look_at_feed(log: JetStreamLog, cell: str, judge: FeedJudge, branches: tuple[Branch, ...]) -> bool:
-    """Show a judge, who expects what the log has, every message of the feed. False when there is no feed."""
+    """Pass every message of the feed to a judge, which compares it with the log. False when there is no feed."""
     connection, name = log.connection, feed_stream(cell).name
     info = await find_stream(connection, name)
     if info is None or not info.state.messages:
@@ -166,7 +166,7 @@ async def look_at_feed(log: JetStreamLog, cell: str, judge: FeedJudge, branches:
 
 
 async def _look_beyond(log: JetStreamLog, judge: FeedJudge, info: StreamInfo) -> None:
-    """The feed goes on behind what was read of the log: has the log grown meanwhile, or is it shorter."""
+    """The feed is ahead of what was read of the log: find out whether the log has grown meanwhile, or is shorter."""
     end = await log.last_seq()
     if end > judge.end:
         return

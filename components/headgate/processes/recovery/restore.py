@@ -1,18 +1,18 @@
 """
-Bringing a cell's log back: from a backup (`restore`), or as a new one from the API server alone (`rebuild`).
+Restoring a cell's log: from a backup (`restore`), or as a new one from the API server alone (`rebuild`).
 
-`restore` makes a stream with the entries of a backup at their former sequences, with their former times, unseen until
-it is whole; stores the snapshots; and sets the leases to epochs above any that the lost broker can have given. What
-happened after the backup is not in the log. The informer bridge says so with `cell.restored`, its first event there
-(`headgate.adapters.jetstream.refill.Marker` tells it), and then shows everything that the API server has, which is
-newer: what runs keeps running, and is charged.
+`restore` creates a stream with the entries of a backup at their former sequences, with their former times, invisible
+until it is complete; stores the snapshots; and sets the leases to epochs above any that the lost broker can have given.
+Events after the backup are not in the log. The informer bridge records that with `cell.restored`, its first event there
+(from `headgate.adapters.jetstream.refill.Marker`), and then observes all objects in the API server, which are newer:
+running workloads keep running, and are charged.
 
-`rebuild` makes an empty stream that says why it is empty, so that the bridge begins a new log in it although the
-cluster remembers the old one.
+`rebuild` creates an empty stream with a marker for the reason, so that the bridge begins a new log in it although the
+cluster has a record of the old one.
 
-Neither removes anything that cannot be had back: a log that is there already is written to a file first, and only if
-one is named. Nothing is touched while a process of the cell holds its lease. The feed stays as it is: consumers see
-where it breaks (`headgate.processes.snapshotter.feed`).
+Neither removes anything irrecoverable: an existing log is written to a file first, and only if one is named. Nothing is
+touched while a process of the cell holds its lease. The feed stays as it is: consumers see where it breaks
+(`headgate.processes.snapshotter.feed`).
 """
 
 import time
@@ -48,7 +48,7 @@ from headgate.processes.snapshots import store as snapshots
 
 EPOCHS_SPARE: Final = 1_000
 """
-How far the epochs of a restored cell are above those of its backup, beside one for each second since.
+How far the epochs of a restored cell are above those of its backup, in addition to one per second since.
 
 No producer has more terms than that: one begins when a process has started, read the log and taken the lease.
 """
@@ -57,11 +57,11 @@ LOOK_S: Final = 0.5
 
 
 class RestoreRefusedError(LogError):
-    """Raised when something is in the way of a restore. Nothing was changed; the message says what, and what to do."""
+    """Raised when something prevents a restore. Nothing was changed; the message has the reason and the remedy."""
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """What `restore` has brought back. `set_aside` is the number of entries that were there before, in a file now."""
+    """The result of `restore`. `set_aside` is the number of former entries, now in a file."""
 
     manifest: Manifest
     log_identity: str
@@ -71,7 +71,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """What `rebuild` has made."""
+    """The result of `rebuild`."""
 
     log_identity: str
     set_aside: int = 0
@@ -81,10 +81,10 @@ async def restore(
     connection: Connection, cell: str, directory: BackupDirectory, *, replicas: int = 1, set_aside: Path | None = None
 ) -> Restored:
     """
-    Bring a cell back from a backup.
+    Restore a cell from a backup.
 
-    :raises BackupError: the backup is not whole; nothing was changed.
-    :raises RestoreRefusedError: a log is there already and `set_aside` names no file for it, or the cell is running.
+    :raises BackupError: the backup is not complete; nothing was changed. :raises RestoreRefusedError: a log exists
+    already and `set_aside` names no file for it, or the cell is running.
     """
     checked = await anyio.to_thread.run_sync(verify, directory)
     manifest = checked.manifest
@@ -98,7 +98,7 @@ async def restore(
     there = await find_stream(connection, wanted.name)
     aside = 0
     if there is None or filled_by(there) != token:
-        # Otherwise this very restore was broken off: all that was there before it was set aside then.
+        # Otherwise this same restore was interrupted: all that was there before it was moved to a file then.
         aside = await _make_room(connection, cell, there, set_aside)
     info = await fill(
         connection,
@@ -130,9 +130,9 @@ async def rebuild(
     connection: Connection, cell: str, *, why: str, replicas: int = 1, set_aside: Path | None = None
 ) -> Rebuilt:
     """
-    Make room for a new log of a cell, which begins with what the API server has.
+    Make room for a new log of a cell, which begins with the objects of the API server.
 
-    :raises RestoreRefusedError: a log is there already and `set_aside` names no file for it, or the cell is running.
+    :raises RestoreRefusedError: a log exists already and `set_aside` names no file for it, or the cell is running.
     """
     wanted = log_stream(cell, replicas=replicas)
     there = await find_stream(connection, wanted.name)
@@ -149,11 +149,11 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-# --- what is there ---------------------------------------------------------------------------------------------------
+# --- existing data ---------------------------------------------------------------------------------------------------
 
 
 async def _make_room(connection: Connection, cell: str, there: StreamInfo | None, set_aside: Path | None) -> int:
-    """Remove the log that is there, once it is in a file; the number of its entries."""
+    """Remove the existing log, once it is in a file; the number of its entries."""
     if there is None:
         return 0
     name, held = there.config.name, there.state.messages
@@ -175,7 +175,7 @@ async def _make_room(connection: Connection, cell: str, there: StreamInfo | None
 
 
 async def _refuse_running(connection: Connection, cell: str) -> None:
-    """A process that leads renews its lease three times in its term: if none does, nothing of the cell runs."""
+    """A leading process renews its lease three times in its term: if none does, nothing of the cell runs."""
     name = lease_stream(cell).name
     before = await find_stream(connection, name)
     if before is None or not any((await _holders(connection, cell, name)).values()):
@@ -208,7 +208,7 @@ async def _set_aside(connection: Connection, cell: str, there: StreamInfo, path:
 
 
 async def _deliverable(log: JetStreamLog, first: int, last: int) -> AsyncIterator[list[Entry]]:
-    """What there is of a log that may be damaged: beyond a hole it goes on, at a torn end it ends."""
+    """The readable part of a log that may be damaged: it continues after a hole and ends at a torn end."""
     start = first
     while start <= last:
         try:
@@ -223,11 +223,11 @@ async def _deliverable(log: JetStreamLog, first: int, last: int) -> AsyncIterato
             return
 
 
-# --- what is brought back --------------------------------------------------------------------------------------------
+# --- restored data ---------------------------------------------------------------------------------------------------
 
 
 async def _compare(connection: Connection, cell: str, info: StreamInfo, manifest: Manifest) -> None:
-    """Read back what was written: each entry, and so the hash of the whole log, must be that of the backup."""
+    """Read back what was written: each entry, and so the hash of the whole log, must equal that of the backup."""
     log = JetStreamLog(connection, cell, info, [], None)
     log_hash, at = manifest.base_hash, manifest.first - 1
     async for entries in log.read(manifest.first, stop=manifest.position):
@@ -244,7 +244,7 @@ async def _compare(connection: Connection, cell: str, info: StreamInfo, manifest
 async def _store_snapshots(
     connection: Connection, cell: str, directory: BackupDirectory, manifest: Manifest, identity: str, replicas: int
 ) -> tuple[int, ...]:
-    """In place of those that there are, which may be of what was lost."""
+    """Replaces the existing ones, which may belong to the lost log."""
     blobs = await open_blobs(connection, cell, replicas=replicas)
     for info in await blobs.listing():
         await blobs.delete(info.name)
@@ -255,7 +255,7 @@ async def _store_snapshots(
 
 
 async def _raise_epochs(connection: Connection, cell: str, checked: Verified, replicas: int) -> dict[str, int]:
-    """No term of the restored cell bears the number of one that the lost log may have had."""
+    """No term of the restored cell has a number that the lost log may have used."""
     manifest = checked.manifest
     leases = await open_leases(connection, cell, replicas=replicas)
     known = await lease_epochs(connection, cell, tuple(each.value for each in Producer))

@@ -1,8 +1,8 @@
 """
-What carries the machines' calls out: the Kubernetes adapter, seen as a `Carrier`.
+Executes the machines' calls: the Kubernetes adapter as a `Carrier`.
 
 Calls are derived from folded commits, so everything here happens after the decision is durable. The adapter repeats a
-call until it has a definite answer; how it fares shows in the process's status.
+call until it has a definite answer; its health is part of the process's status.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,7 +42,7 @@ class KubernetesCarrier(NoCarrier):
         return Completed(outcome.id, outcome.status, outcome.body)
 
     def retries(self) -> Iterable[tuple[float, Mapping[str, str]]]:
-        """How often calls were made again, by cause."""
+        """The number of repeated calls, by cause."""
         return ((count, {"cause": cause}) for cause, count in self.executor.counters.by_cause().items())
 
     def probe(self, started_ms: int) -> Dependency:

@@ -1,13 +1,13 @@
 """
 Whether a process belongs to the cell whose log it has folded: the gate before its first term.
 
-A log says which cell, cluster and stream it belongs to (`headgate.core.log.cell_identity`). Before a process stands for
-election it finds out what is in front of it: its stream, and where it talks to Kubernetes the cluster. The informer
-bridge, which founds the cell, also holds the log against the cluster's record
-(`headgate.processes.runtime.cell_record`), so that a broker that came back empty is not taken for a new one. The others
-wait until the cell is founded.
+A log records its cell, cluster and stream (`headgate.core.log.cell_identity`). Before a process becomes a candidate for
+leadership it determines its stream and, if it uses Kubernetes, the cluster. The informer bridge, which founds the cell,
+also compares the log with the cluster's record (`headgate.processes.runtime.cell_record`), so that a broker that has
+lost its data is not taken for a new one. The others wait until the cell is founded.
 
-What an API server refuses to say is asked for until it does; a process that cannot know where it is does not act.
+A request that the API server refuses is repeated until it succeeds; a process that cannot determine its identity does
+not act.
 """
 
 import logging
@@ -41,9 +41,9 @@ _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 UNKNOWN_LOG: Final = "unknown"
-"""What a log resumes that takes the place of one which the cluster has no record of."""
+"""The value of `resumes` for a log that replaces one without a record in the cluster."""
 PROBLEM: Final = "identity"
-"""The name under which the gate says in the status what it waits for."""
+"""The name in the status under which the gate reports what it waits for."""
 
 
 class Leases(Protocol):
@@ -56,9 +56,9 @@ class Leases(Protocol):
 
 class IdentityGate:
     """
-    The gate of one process. `cluster` is "" until `prepare` has asked, and for processes that talk to none.
+    The gate of one process. `cluster` is "" until `prepare` has determined it, and for processes without Kubernetes.
 
-    `records` is given to the bridge alone.
+    `records` is set for the bridge alone.
     """
 
     def __init__(
@@ -90,16 +90,16 @@ class IdentityGate:
         self._log_id = uuid.uuid4().hex
 
     def waits_for(self, state: State) -> str:
-        """What has to be in the log before this process may stand for election; "" when nothing is missing."""
+        """What has to be in the log before this process may become a candidate; "" when nothing is missing."""
         if state.identity is None and self._producer is not Producer.INFORMER_BRIDGE:
             return "waiting for the informer bridge to found the cell"
         return self._origin.waits_for(state, self._producer)
 
     async def prepare(self, state: State) -> None:
         """
-        Find out where this process is, and whether the log agrees. Waits for an API server that does not answer.
+        Determine this process's environment, and compare it with the log. Waits for an unresponsive API server.
 
-        Raises ForeignCellError, and LogForgottenError where the cluster knows more of the log than the broker.
+        Raises ForeignCellError, and LogForgottenError where the cluster's record is ahead of the broker's log.
         """
         if self._transport is not None:
             transport = self._transport
@@ -118,16 +118,16 @@ class IdentityGate:
             self._transport.expected = self.cluster
 
     def check(self, state: State) -> None:
-        """Whether the log is this process's own, by what is known by now. Raises ForeignCellError."""
+        """Check that the log is this process's own, as far as is known by now. Raises ForeignCellError."""
         identity = state.identity
         if identity is None:
-            # A log of an earlier version says at least whose versions it has.
+            # A log of an earlier version at least records which cluster its resource versions come from.
             if self.cluster and state.cluster_id not in {"", self.cluster}:
                 raise _foreign(
                     self._cell, f"its log has the objects of the cluster {state.cluster_id}, and this is {self.cluster}"
                 )
             return
-        # A restored log was written to another stream, which `cell.restored` is about to say.
+        # A restored log was written to another stream, which `cell.restored` is about to record.
         stream = identity.stream if self._origin.unrecorded(state) is not None else self._log.identity
         why = objection(identity, cell=self._cell, stream=stream, cluster=self.cluster)
         if why:
@@ -135,7 +135,7 @@ class IdentityGate:
         self._keys.check(identity)
 
     def founding(self) -> CellFounded | None:
-        """What the bridge founds the cell with, if the log has no identity; None where no cluster is known."""
+        """The founding event of the bridge, if the log has no identity; None where no cluster is known."""
         if not self.cluster:
             return None
         former = ""
@@ -153,9 +153,9 @@ class IdentityGate:
 
     def opening(self, state: State) -> tuple[Event, ...]:
         """
-        What the bridge alone says, before anything else: a restore that the log does not tell of yet, and new keys.
+        Events that only the bridge appends, before all others: a restore that is not in the log yet, and new keys.
 
-        Keys come last: what stands before them is judged by those that counted so far.
+        Keys come last: events before them are verified with the keys valid until then.
         """
         if self._producer is not Producer.INFORMER_BRIDGE:
             return ()
@@ -165,11 +165,11 @@ class IdentityGate:
         return tuple(event for event in (restored, self._keys.change(state.identity)) if event is not None)
 
     def _replaces(self, state: State) -> bool:
-        """Whether the log was just brought back or begun anew on purpose: it has less than the cluster remembers."""
+        """Whether the log was just restored or restarted on purpose: then it has less than the cluster's record."""
         return self._origin.unrecorded(state) is not None or (self._origin.is_rebuilt and state.identity is None)
 
     async def _answered(self, ask: Callable[[], Awaitable[_T]], what: str) -> _T:
-        """The answer, however long it takes; meanwhile the status says what is missing."""
+        """The answer, waited for without limit; meanwhile the status reports what is missing."""
         # Jitter needs no cryptography.
         backoff = Backoff(first_s=0.5, max_s=10.0, random=Random())  # noqa: S311
         while True:
@@ -187,9 +187,9 @@ class IdentityGate:
 
 async def hold_against_leases(leases: Leases, state: State, log: Log) -> None:
     """
-    Whether the log is still what the holders of leases had folded when they renewed them last.
+    Check that the log still contains what the lease holders had folded at their last renewal.
 
-    Raises LogDamaged. What lies further back than the state remembers is for the audit to compare.
+    Raises LogDamaged. Positions that the state no longer covers are left to the audit.
     """
     seen = [(producer, await leases.holder(producer.value)) for producer in Producer]
     end = max(await log.last_seq(), state.position)

@@ -1,11 +1,10 @@
 """
-The cluster's record of its cell: which log it has, and how far that had come.
+The cluster's record of its cell: which log it has, and its last known position.
 
-A broker that has lost its store cannot tell. So the informer bridge writes into the cluster, every so often, which log
-the cell has, and the position, log hash and commit that it ends with: one ConfigMap, `headgate-cell-<cell>`. Before it
-founds a cell or goes on with one it holds the log against that record. A log that is empty, shorter, another one, or
-has another commit at the recorded position has lost what this cluster has seen done, and nobody may go on from there as
-if nothing had happened.
+A broker cannot detect that it has lost its store. So the informer bridge periodically writes to the cluster which log
+the cell has, with the position, log hash and commit at its end: one ConfigMap, `headgate-cell-<cell>`. Before it founds
+or continues a cell it compares the log with that record. A log that is empty, shorter, another one, or has another
+commit at the recorded position has lost decisions that this cluster has executed, and no process may continue from it.
 
 The record follows a log that was restored (`cell.restored`) or rebuilt (`cell.founded` with `resumes`).
 """
@@ -34,11 +33,11 @@ MANAGER: Final = "headgate-informer-bridge"
 LABELS: Final = {"app.kubernetes.io/name": "headgate", "app.kubernetes.io/component": "cell-record"}
 
 FOLD_PAUSE_S: Final = 0.02
-"""How often is looked whether the log has been folded far enough."""
+"""The interval between two checks of whether the log has been folded far enough."""
 
 
 class LogForgottenError(LogDamaged):
-    """Raised when the cluster remembers more of the log than the broker has. A human decides."""
+    """Raised when the cluster's record is ahead of the broker's log. An operator decides."""
 
     def __init__(self, log: str, *, where: str, record: "CellRecord", found: str) -> None:
         super().__init__(
@@ -50,7 +49,7 @@ class LogForgottenError(LogDamaged):
 
 class CellRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """
-    What the ConfigMap says: whose log it is, and the position that was its end, with the hash of the log up to there.
+    The content of the ConfigMap: the log's identity, the position of its end, and the log hash up to there.
 
     `commit_hash` is the digest of the entry at `position`, which can be compared without folding anything.
     """
@@ -81,14 +80,14 @@ class CellRecords:
 
     @property
     def where(self) -> str:
-        """The record, for people."""
+        """The location of the record, for messages."""
         return f"ConfigMap {self.namespace}/{self.name}"
 
     async def read(self) -> CellRecord | None:
         """
-        The record; None when there is none, or what is there is none.
+        The record; None when there is none, or the ConfigMap is not a record.
 
-        Raises KubernetesError when the API server does not say.
+        Raises KubernetesError when the API server does not answer.
         """
         try:
             raw = await self._client.get(CONFIG_MAPS, self.name, self.namespace)
@@ -103,7 +102,7 @@ class CellRecords:
             return None
 
     async def write(self, record: CellRecord) -> None:
-        """Write the record, and its namespace if that is missing and may be made. Raises KubernetesError."""
+        """Write the record, and its namespace if that is missing and may be created. Raises KubernetesError."""
         body: dict[str, object] = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -128,11 +127,11 @@ class CellRecords:
 
     async def hold_against(self, record: CellRecord, state: State, log: Log) -> None:
         """
-        Whether the log still is the one that the cluster remembers. `state` is live: its owner goes on folding.
+        Check that the log is the one in the cluster's record. `state` is live: its owner goes on folding.
 
         Raises LogForgottenError when it is not.
         """
-        # The record was read before, so all that it can know of is in the log by now, and is about to be folded.
+        # The record was read before, so everything in it is in the log by now, and is about to be folded.
         last = await log.last_seq()
         while state.position < last:  # noqa: ASYNC110 - the loop that folds has nobody to tell
             await anyio.sleep(FOLD_PAUSE_S)
@@ -142,7 +141,7 @@ class CellRecords:
 
 
 async def _objection(record: CellRecord, state: State, log: Log) -> str:
-    """What the log lacks of the record, "" when nothing."""
+    """What the log lacks compared with the record; "" when nothing."""
     identity, last = state.identity, state.position
     if identity is None:
         return f"the log ends at {last} and was never founded" if last else "the log is empty"
@@ -155,7 +154,7 @@ async def _objection(record: CellRecord, state: State, log: Log) -> str:
     try:
         entry = await log.get(record.position)
     except EntryNotFound:
-        # Entries before the first were trimmed, behind a snapshot that the start has held against the log.
+        # Entries before the first were trimmed, behind a snapshot that was checked against the log at the start.
         if record.position < await log.first_seq():
             return ""
         return f"the log cannot deliver position {record.position}"
@@ -165,13 +164,13 @@ async def _objection(record: CellRecord, state: State, log: Log) -> str:
 
 
 def _is_known_loss(identity: Identity, record: CellRecord) -> bool:
-    """Whether the log itself says that what the record knows was lost, and where it goes on."""
+    """Whether the log itself records the loss of the recorded part, and where it continues."""
     restored = identity.restored
     return restored is not None and restored.position <= record.position <= restored.lost_to
 
 
 async def record_of(state: State, log: Log) -> CellRecord | None:
-    """What is to be recorded of a log that has been folded; None while its cell is not founded."""
+    """The record of a log that has been folded; None while its cell is not founded."""
     identity, position, log_hash = state.identity, state.position, state.log_hash
     if identity is None:
         return None
@@ -195,10 +194,10 @@ async def keep_record(
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
 ) -> None:
     """
-    Write the record for as long as a term lasts, whenever the log has moved on.
+    Write the record for as long as a term lasts, whenever the log has grown.
 
-    What the API server refuses is told once, and tried again. Raises LogForgottenError when the cluster's record has
-    become that of another log: then somebody else keeps a cell of this name here.
+    A refusal of the API server is reported once, and the write is repeated. Raises LogForgottenError when the cluster's
+    record belongs to another log: then another cell of this name is running here.
     """
     written = Seq(0)
     told = ""

@@ -1,9 +1,9 @@
 """
-The clock that a process decides by, and the watch on it.
+The clock that a process decides by, and its supervision.
 
-The wall clock counts as far as the broker and the other producers bear it out (`headgate.core.log.log_time`). What they
-show comes by with every commit; where nothing comes by, the broker is asked. A process whose own clock is the one that
-is wrong says so and does not lead until it is right; a clock of the broker that is wrong is only told.
+The wall clock is used as long as it agrees with the broker and the other producers (`headgate.core.log.log_time`).
+Every commit contains their time; without commits the broker is queried. A process whose own clock is wrong reports it
+and does not lead until it is right; a wrong clock of the broker is only reported.
 """
 
 import logging
@@ -25,7 +25,7 @@ _LOG: Final = logging.getLogger(__name__)
 LOOK_S: Final = 2.0
 """How often the clocks are compared when nothing happens."""
 ASK_EVERY: Final = 15
-"""In every so many looks the broker is asked for its time; in each while the clocks disagree."""
+"""The broker's time is queried once in so many checks; in each one while the clocks disagree."""
 PROBLEM: Final = "clock"
 
 
@@ -35,12 +35,12 @@ def wall_ms() -> int:
 
 
 def mono_ms() -> int:
-    """A clock that nobody sets."""
+    """A monotonic clock."""
     return time.monotonic_ns() // 1_000_000
 
 
 class Clock:
-    """The clock of one process. `is_off` says that it is wrong, by the broker and by all others."""
+    """The clock of one process. `is_off` is set when it disagrees with the broker and all others."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Clock:
         return self._clocks.now_ms(self._wall(), self._mono())
 
     def hear(self, logged: LoggedCommit) -> None:
-        """A commit has come by, fresh from the broker."""
+        """A commit was received, fresh from the broker."""
         commit = logged.commit
         self._clocks.hear(commit.producer, commit.time_ms, logged.stored_ms, self._mono())
 
     def look(self) -> ClockVerdict:
-        """Compare the clocks as they are now, and tell what has changed."""
+        """Compare the clocks as they are now, and report changes."""
         verdict = self._clocks.judge(self._wall(), self._mono())
         if (verdict.own_is_off, bool(verdict.text)) != (self._verdict.own_is_off, bool(self._verdict.text)):
             if verdict.text:
@@ -87,13 +87,13 @@ class Clock:
             await self._changed.wait()
 
     async def ask(self, log: Log) -> None:
-        """Ask the broker what time it is: before anything is decided, and where nothing else comes by."""
+        """Query the broker's time: before anything is decided, and when there are no commits."""
         broker_ms = await log.now_ms()
         if broker_ms:
             self._clocks.hear_broker(broker_ms, self._mono())
 
     async def watch(self, log: Log, ring: Callable[[], None]) -> None:
-        """Compare the clocks also when nothing happens, by what the broker says; ring when they disagree."""
+        """Compare the clocks also without commits, by the broker's time; wake the loop when they disagree."""
         looks = 0
         while True:
             await anyio.sleep(LOOK_S)

@@ -1,9 +1,9 @@
 """
-A transport that knows its cluster again.
+A transport that verifies its cluster's identity again after an interruption.
 
-Behind one address another cluster may answer after a while: a control plane that was set up anew, a load balancer that
-was pointed elsewhere. What this cell has decided is not meant for it, and what it shows is not about this cell. So when
-the connection was broken, or a watch has ended, the next request waits until the cluster has said which it is.
+Another cluster may answer at the same address after a while: a control plane that was set up anew, a load balancer with
+another target. This cell's decisions must not go to it, and its objects do not belong to this cell. So after a broken
+connection, or the end of a watch, the next request waits until the cluster's id is verified.
 """
 
 import contextlib
@@ -23,18 +23,18 @@ class ForeignCellError(Exception):
     """
     Raised when a log, or a cluster, is not the one that this process is for.
 
-    Starting again does not help; the settings must change.
+    A restart does not help; the settings must change.
     """
 
 
 async def ask_cluster_id(transport: Transport) -> str:
-    """Which cluster this is (`decoding.cluster_id_of`). Raises KubernetesError, UnreadableObjectError."""
+    """The id of this cluster (`decoding.cluster_id_of`). Raises KubernetesError, UnreadableObjectError."""
     return cluster_id_of(await KubeClient(transport).get(NAMESPACES, CLUSTER_NAMESPACE))
 
 
 class RecognisingTransport:
     """
-    A `Transport` over another one. Until `expected` is set it passes everything on.
+    A `Transport` that wraps another one. Until `expected` is set it passes everything through.
 
     Raises ForeignCellError from any request or stream once another cluster answers.
     """
@@ -42,8 +42,8 @@ class RecognisingTransport:
     def __init__(self, inner: Transport) -> None:
         self.inner = inner
         self.expected = ""
-        self._doubts = 0  # counts what may have changed the cluster behind the address
-        self._settled = 0  # the doubt up to which it was recognised
+        self._doubts = 0  # counts events that may have changed the cluster behind the address
+        self._settled = 0  # the value of `doubts` up to which the cluster was verified
         self._asking = anyio.Lock()
 
     async def request(
@@ -84,7 +84,7 @@ class RecognisingTransport:
             return
         async with self._asking:
             if self._settled >= doubt:
-                return  # Somebody else has asked meanwhile.
+                return  # Another request has verified it meanwhile.
             try:
                 found = await ask_cluster_id(self.inner)
             except TransportError:

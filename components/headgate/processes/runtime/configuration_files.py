@@ -1,13 +1,13 @@
 """
-Files of Kueue's Configuration: found among what `--config` names, read, and every mistake told in one line.
+Files of Kueue's Configuration: selected from `--config`, read, and every mistake reported in one line.
 
 `--config` may be given twice: once for the settings of the processes (`headgate.processes.runtime.settings`), once for
-the Configuration that decides who is admitted (`headgate.core.config.reader`). They are told apart by their apiVersion,
-which settings do not have. The informer bridge puts the latter into the log, from where every process has it; so no
-other process takes one.
+the Configuration that decides on admission (`headgate.core.config.reader`). They are distinguished by their apiVersion,
+which settings do not have. The informer bridge puts the latter into the log, from where all processes read it; so no
+other process accepts one.
 
-Who names none gets what Kueue does without (`KUEUES_DEFAULTS`), from the first event of a new log on; a log that exists
-keeps what it has.
+Without a file a new log gets Kueue's defaults (`KUEUES_DEFAULTS`) from its first event on; an existing log keeps its
+configuration.
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from headgate.processes.runtime.settings import SettingsError
 
 KUEUES_DOCUMENT: Final = {"apiVersion": V1BETA2, "kind": "Configuration"}
 KUEUES_DEFAULTS: Final = read_configuration(KUEUES_DOCUMENT)
-"""What a Configuration of Kueue that says nothing means: for one, pods have half an hour to become ready."""
+"""The meaning of an empty Configuration of Kueue; for example, pods have half an hour to become ready."""
 
 
 class ConfigFiles(msgspec.Struct, frozen=True):
-    """What `--config` names: the file of settings and that of Kueue's Configuration; None: not given."""
+    """The files given with `--config`: the file of settings and that of Kueue's Configuration; None: not given."""
 
     settings: str | None = None
     configuration: str | None = None
@@ -37,7 +37,7 @@ class ConfigFiles(msgspec.Struct, frozen=True):
 
 def sort_files(paths: Sequence[str]) -> ConfigFiles:
     """
-    Which of the files are which.
+    Sort the files by kind.
 
     Raises SettingsError when one cannot be read, or when two are of one kind. Settings are read by their own loader.
     """

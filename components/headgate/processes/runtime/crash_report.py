@@ -1,8 +1,8 @@
 """
-What is said when a process must stop: one readable story instead of a traceback.
+The report of a process that must stop: a readable explanation instead of a traceback.
 
-For an event that can neither be folded nor set aside that is the workload's whole history, line by line, as
-`headgate explain` tells it, read from the log up to the commit that cannot be.
+For an event that can neither be folded nor quarantined it is the workload's whole history, line by line, as in
+`headgate explain`, read from the log up to the failing commit.
 """
 
 from contextlib import aclosing
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headgate.adapters.log import Entry
 
 LINES_MAX: Final = 200
-"""The newest lines that are told of a long history."""
+"""The number of newest lines shown of a long history."""
 
 
 def concerns(event: Event, key: WorkloadKey) -> bool:
@@ -37,7 +37,7 @@ def concerns(event: Event, key: WorkloadKey) -> bool:
 
 
 def lines_of(logged: LoggedCommit, key: WorkloadKey) -> list[str]:
-    """What one commit says about a workload: position, time, who, what."""
+    """The lines of one commit about a workload: position, time, producer, event."""
     commit = logged.commit
     return [
         f"{logged.seq}.{index}  {format_time(commit.time_ms)}  {commit.producer.value} epoch {commit.epoch}  "

@@ -1,26 +1,25 @@
 """
 The loop that runs a machine as a process: the I/O around `headgate.core.engine.driver`.
 
-The driver folds, decides when the machine decides, opens and ends terms and contains defects. The host gives it what
-happens outside and carries out what it asks for. It is the only place of a process where time is read and where it
-waits.
+The driver folds, decides when the machine decides, opens and ends terms and contains defects. The host passes it
+external inputs and executes its outputs. Time is read, and waiting happens, only here.
 
 A process folds the log from its start to its end, whether it leads or not, so a standby takes over without a pause. It
 leads while it holds its producer's lease.
 
-One task (`_loop`) owns the driver. Other tasks only leave things for it and ring the bell: the reader of the log, the
+One task (`_loop`) owns the driver. Other tasks only queue inputs for it and set the bell: the reader of the log, the
 candidate for the lease, the append under way, the calls and the feeder (`headgate.processes.runtime.leadership`). In
 each turn the loop folds all that has arrived before the machine decides once, so load makes batches larger and not
-queues longer; on a busy machine turns are kept apart, for the same reason (`headgate.processes.runtime.pacing`). Every
-buffer has its bound (`LimitSettings`): a slow loop slows the log's reader, the feeder and the calls down, and nothing
+queues longer; on a busy machine turns are spaced out, for the same reason (`headgate.processes.runtime.pacing`). Every
+buffer is bounded (`LimitSettings`): a slow loop slows the log's reader, the feeder and the calls down, and nothing
 grows.
 
 A turn:
 
     fold the inbox ─▶ outcome of the append ─▶ lease and clock ─▶ driver.advance ─▶ driver.tell ─▶ driver.settle
-                                                                     (after each: carry out what the driver asks for)
+                                                                     (after each: execute the driver's outputs)
 
-Damage to the log and defects that cost more than one object leave `run` as exceptions, and the entry explains them:
+Damage to the log and defects that affect more than one object leave `run` as exceptions, and the entry explains them:
 `BrokenLogError`, `UnreadableCommitError`, `LogDamaged`, `EventFailedError`, `ObjectFailedError`.
 """
 
@@ -71,13 +70,13 @@ from headgate.processes.snapshots.point_in_time import refolding
 _LOG: Final = logging.getLogger(__name__)
 
 DEPOSED_PAUSE_S: Final = 1.0
-"""How long a process that was deposed by another waits before it stands again: two of one name must not race."""
+"""How long a deposed process waits before its next candidacy: two processes of one name must not race."""
 
 REST_BEHIND_MAX: Final = 100
-"""How many commits behind the log's end a process may be to leave the socket alone in its pauses."""
+"""The maximum lag behind the log's end at which a process leaves the socket unread in its pauses."""
 
 FOLD_SLICE_NS: Final = 20_000_000
-"""How long the loop folds before it lets others (the lease, /healthz) have a turn: 20 ms."""
+"""How long the loop folds before it yields to other tasks (the lease, /healthz): 20 ms."""
 
 _PHASES: Final[Mapping[TermPhase, Phase]] = {
     TermPhase.STANDBY: Phase.STANDBY,
@@ -91,7 +90,7 @@ class Host:
     """
     Runs one machine. `run` returns when `stop` was called and the append under way has ended.
 
-    `gate` may keep it from standing for election; without one every process may stand.
+    `gate` may keep it from becoming a candidate; without one every process may.
     """
 
     def __init__(
@@ -142,27 +141,27 @@ class Host:
         self._to_append: asyncio.Queue[Send] = asyncio.Queue(maxsize=1)
         self._outcome: AppendOutcome | None = None
         self._fold_to = Seq(0)
-        """Where the log ended when the process began: it stands for election when it has folded so far."""
+        """The end of the log when the process began: the process becomes a candidate when it has folded that far."""
         self._deposed_by_other = False
         self._why_remade = ""
         self.is_whole = True
         """Whether the state may be read: not while the log is folded again past an event that failed."""
         self._tasks: anyio.abc.TaskGroup | None = None
 
-    # --- from outside ----------------------------------------------------------------------------------------------
+    # --- public interface ------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
-        """What is folded."""
+        """The folded state."""
         return self._driver.state
 
     @property
     def is_leading(self) -> bool:
-        """Whether a term of ours is open."""
+        """Whether a term of this process is open."""
         return self._driver.machine is not None
 
     def stop(self) -> None:
-        """End soon: no further decision, the append under way is awaited, the lease given up."""
+        """End soon: no further decision, the append under way is awaited, the lease is released."""
         self._driver.stop()
         self._bell.set()
 
@@ -196,7 +195,7 @@ class Host:
     # --- other tasks -----------------------------------------------------------------------------------------------
 
     async def _read(self, tail: LogTail) -> None:
-        """Move what the log has to the inbox, as far as there is room."""
+        """Move entries of the log to the inbox, as far as there is room."""
         while True:
             entries = await tail.receive()
             self._inbox.extend(entries)
@@ -208,7 +207,7 @@ class Host:
                 await self._inbox_room.wait()
 
     async def _stand_for_election(self) -> None:
-        """Wait for the lease, hand it to the loop, and hold it until the loop says that the term is over."""
+        """Wait for the lease, pass it to the loop, and hold it until the loop ends the term."""
         while True:
             await self._gate.prepare(self.state)
             await self._clock.until_right()
@@ -233,7 +232,7 @@ class Host:
             tasks.cancel_scope.cancel()
 
     async def _append(self) -> None:
-        """One append after the other; each ends in the truth, however long the broker is away."""
+        """One append after the other; each ends with its true outcome, however long the broker is away."""
         while True:
             send = await self._to_append.get()
             begun_ns = time.perf_counter_ns()
@@ -271,19 +270,19 @@ class Host:
     async def _pause(self) -> None:
         pace, rest = self._rhythm.pace, self._rhythm.rest
         if pace is not None and (pause_s := pace.pause_s()):
-            # Who is far behind needs the log to come in meanwhile.
+            # A process that is far behind has to receive entries meanwhile.
             behind = self._status.log_end - self.state.position
             await (rest if behind <= REST_BEHIND_MAX else anyio.sleep)(pause_s)
 
     def _stand_by_if_folded(self, tasks: anyio.abc.TaskGroup) -> None:
-        """The process has started when it has folded what the log had: from then on it stands for election."""
+        """A process has started when it has folded the log up to its end at the start: then it becomes a candidate."""
         if self._status.phase is not Phase.STARTING or self.state.position < self._fold_to or self._driver.is_stopped:
             return
         self._status.detail = self._gate.waits_for(self.state)
         if self._status.detail:
             return
-        # What is loaded and indexed by now stays for long. Out of the cyclic collector's sight it costs its full
-        # collections nothing; records are invisible to it anyway.
+        # Loaded and indexed objects are long-lived. Frozen, they cost nothing in the cyclic collector's full
+        # collections; records are not tracked by it anyway.
         gc.freeze()
         self._status.phase = Phase.STANDBY
         _LOG.info("folded up to position %d; standing by", self.state.position, extra={"position": self.state.position})
@@ -355,7 +354,7 @@ class Host:
     # --- folding ---------------------------------------------------------------------------------------------------
 
     async def _fold_inbox(self) -> None:
-        """Fold what had arrived when this began. What comes meanwhile is for the next turn, or none would end."""
+        """Fold what has arrived by now. Later entries are for the next turn, or a turn might never end."""
         count = len(self._inbox)
         if not count:
             return
@@ -396,7 +395,7 @@ class Host:
             await self._carry_out(self._driver.take())
 
     async def _recover(self, failed: EventFailedError, logged: LoggedCommit) -> None:
-        """Fold the log again up to here without what failed. The machine goes with the state that it read."""
+        """Fold the log again up to here without the failed event. The machine is dropped with its state."""
         _LOG.error("%s. It is set aside; see `headgate quarantine`", failed, exc_info=failed.__cause__)
         await self._carry_out(self._driver.take())
         self.is_whole = False
@@ -404,14 +403,14 @@ class Host:
         self._driver.recovered(state, logged)
         self.is_whole = True
 
-    # --- what the driver asks for ----------------------------------------------------------------------------------
+    # --- outputs of the driver -------------------------------------------------------------------------------------
 
     async def _carry_out(self, outputs: list[Output]) -> None:
         for output in outputs:
             match output:
                 case Send():
                     self._note_action()
-                    # By a task that is there already: making one for each commit costs as much as the sending.
+                    # By an existing task: creating one for each commit costs as much as the sending.
                     self._to_append.put_nowait(output)
                 case Call():
                     self._note_action()
@@ -479,13 +478,13 @@ class Host:
         if leadership is not None and over.other_holder == leadership.holder:
             _LOG.warning("another process leads under our name %s: give each a holder of its own", leadership.holder)
         self._term_over.set()
-        # What came behind an election that was refused waits in the inbox.
+        # Entries that arrived after a refused election wait in the inbox.
         self._bell.set()
 
     # --- the status ------------------------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        """Say in the status what the process is about."""
+        """Update the status with the process's phase."""
         driver, status = self._driver, self._status
         status.counters.calls_unfinished = driver.calls_unanswered
         status.counters.stimuli_waiting = driver.heard_waiting

@@ -1,7 +1,7 @@
 """
-What a host is given: what its process adds to the loop, where the log is, how it is paced, and who looks on.
+The parameters of a host: its process's parts, the location of the log, the pacing, and the observer.
 
-`headgate.processes.entry` makes these for a process, tests make their own.
+`headgate.processes.entry` creates them for a process; tests create their own.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ class Parts(msgspec.Struct, kw_only=True):
     """
     What a process adds to the loop.
 
-    `after_decision` is shown the machine after each `Settled`, to report what it could not use. `stimuli_max` of the
+    `after_decision` is called with the machine after each `Settled`, to report unusable input. `stimuli_max` of the
     feeder may wait.
     """
 
@@ -55,7 +55,7 @@ class Stores(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trust(msgspec.Struct, frozen=True, kw_only=True):
-    """How commits are signed, and which snapshots are believed."""
+    """How commits are signed, and which snapshots are trusted."""
 
     sign: Sign | None = None
     vouches: store.Trusts = lambda _: True
@@ -63,10 +63,10 @@ class Trust(msgspec.Struct, frozen=True, kw_only=True):
 
 class Rhythm(msgspec.Struct, frozen=True, kw_only=True):
     """
-    When the host takes its turns.
+    The timing of the host's turns.
 
-    Without a `pace` each turn begins as soon as there is something to do. The pauses that it sets are spent in `rest`,
-    which need not take in what the log has meanwhile. `linger_s` is how much later than others it may read the log.
+    Without a `pace` each turn begins as soon as there is something to do. The pauses are spent in `rest`, which need
+    not read the log meanwhile. `linger_s` is how much later than others it may read the log.
     """
 
     pace: Pace | None = None
@@ -78,27 +78,27 @@ class Gate(TermGate, Protocol):
     """Whether this process belongs to the cell of the log (`headgate.processes.runtime.cell_identity`)."""
 
     def waits_for(self, state: State) -> str:
-        """What has to be in the log before it may stand for election; "" when nothing is missing."""
+        """What has to be in the log before it may become a candidate; "" when nothing is missing."""
         ...
 
     async def prepare(self, state: State) -> None:
-        """Asked each time before it stands for election. Raises what speaks against that."""
+        """Called before each candidacy. Raises an error if it must not lead."""
         ...
 
 
 class OpenGate(OpenTermGate):
-    """Every process may stand for election, whatever the log says."""
+    """Every process may become a candidate, whatever the log contains."""
 
     def waits_for(self, state: State) -> str:  # noqa: ARG002
         """Nothing."""
         return ""
 
     async def prepare(self, state: State) -> None:
-        """Nothing to find out."""
+        """Nothing to prepare."""
 
 
 class Observer(Protocol):
-    """Shown everything that is folded after the start; for metrics, traces and the read side. Must not block."""
+    """Receives everything that is folded after the start; for metrics, traces and the read side. Must not block."""
 
     def folded(self, state: State, logged: LoggedCommit, *, leading: bool) -> None:
         """A commit has been folded into the state."""

@@ -1,10 +1,10 @@
 """
-The HTTP front of a process: /healthz, /readyz, /metrics, and what others add to it.
+The HTTP server of a process: /healthz, /readyz, /metrics, and added routes.
 
-`/healthz` is 200 while the loop turns; `/readyz` is 200 when the process leads or stands by and all it depends on is
-well, else 503, and in both cases says in JSON what it is about and what is wrong since when; `/metrics` is in
-Prometheus' text format. The read side (`headgate.web`) is added by whoever starts the snapshotter, so that processes
-need not know it.
+`/healthz` is 200 while the loop runs; `/readyz` is 200 when the process leads or stands by and all its dependencies are
+healthy, else 503, and in both cases reports the phase and since when what is wrong, as JSON; `/metrics` is in
+Prometheus' text format. The caller that starts the snapshotter adds the read side (`headgate.web`), so that processes
+need not import it.
 """
 
 import logging
@@ -23,15 +23,15 @@ from headgate.processes.runtime.settings import HttpSettings
 _LOG: Final = logging.getLogger(__name__)
 
 Routes = Callable[[web.Application], None]
-"""Adds routes to a process's front."""
+"""Adds routes to a process's server."""
 
 
 class CannotListenError(Exception):
-    """Raised when the address cannot be had. Another process has the port, or the host is not one of this machine."""
+    """Raised when the address is not available: another process has the port, or the host is another machine."""
 
 
 def application(status: Status, metrics: Callable[[], str]) -> web.Application:
-    """The front of a process."""
+    """The HTTP application of a process."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -54,7 +54,7 @@ def application(status: Status, metrics: Callable[[], str]) -> web.Application:
 @asynccontextmanager
 async def serving(app: web.Application, settings: HttpSettings, *, what: str) -> AsyncIterator[str]:
     """
-    Serve while the block runs; gives the base URL, logs it, and writes it to the address file if one is named.
+    Serve while the block runs; returns the base URL, logs it, and writes it to the address file if one is named.
 
     Raises CannotListenError.
     """
@@ -96,7 +96,7 @@ def _tls(settings: HttpSettings) -> ssl.SSLContext | None:
 
 
 def _write(file: Path, url: str) -> None:
-    """Whole or not at all: somebody waits for the file to appear."""
+    """Write atomically: a client waits for the file to appear."""
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(file.name + ".partial")
     partial.write_text(url + "\n")

@@ -1,12 +1,12 @@
 """
 The I/O of one machine: its feeder, its calls, its snapshots and its timer.
 
-A `Term` begins when the driver has made a machine and ends when the driver drops it; with it end its tasks, so nothing
-of one machine reaches the next. It is owned by the host's loop. What its tasks hear is given to the driver, which holds
-it until the machine is told.
+A `Term` begins when the driver has created a machine and ends when the driver drops it; its tasks end with it, so
+nothing of one machine reaches the next. It is owned by the host's loop. Inputs of its tasks go to the driver, which
+holds them until it delivers them to the machine.
 
-Bounds: the feeder waits while the driver has no room for its stimuli; how many calls run at once is the driver's
-decision (`headgate.core.engine.driver.Bounds`).
+Bounds: the feeder waits while the driver has no room for its stimuli; the driver decides how many calls run at once
+(`headgate.core.engine.driver.Bounds`).
 """
 
 import asyncio
@@ -22,25 +22,25 @@ from headgate.core.state.tables import State
 from headgate.processes.runtime.process_status import Counters
 
 Offer = Callable[[Stimulus], Awaitable[None]]
-"""Hands a stimulus to the machine; waits while too many wait already."""
+"""Passes a stimulus to the machine; waits while too many are pending."""
 
 Feeder = Callable[[State, Offer], Coroutine[Any, Any, None]]
-"""Watches the outside for as long as a term lasts (the informer bridge's reflectors)."""
+"""Watches an external source for as long as a term lasts (the informer bridge's reflectors)."""
 
 Report = Callable[[Completed], None]
 
 TIMER_STEP_S = 10.0
-"""How late a time may be noticed that has come because the clock was set."""
+"""The maximum delay of a timer after the clock was set."""
 
 
 class Carrier(Protocol):
-    """Carries out what machines ask for; cancelled when the term ends."""
+    """Executes the machines' requests; cancelled when the term ends."""
 
     async def call(self, call: Call) -> Completed:
         """
-        Carry out one call to the API server, for as long as it takes, and bring the final answer.
+        Execute one call to the API server, for as long as it takes, and return the final answer.
 
-        Raises ObjectFailedError when there is no making it.
+        Raises ObjectFailedError when the call cannot be made.
         """
         ...
 
@@ -48,14 +48,14 @@ class Carrier(Protocol):
         """
         Encode the state as it is now, and return what stores it and reports.
 
-        The state goes on changing while it is stored, so the encoding cannot wait. What comes of the snapshot later
-        (its verification) may be reported too, under another id.
+        The state goes on changing while it is stored, so the encoding cannot wait. A later result of the snapshot (its
+        verification) may be reported too, under another id.
         """
         ...
 
 
 class NoCallsError(Exception):
-    """Raised when a machine asks for something that its process was not given the means for."""
+    """Raised when a machine requests something that its process has no means for."""
 
 
 class NoCarrier:
@@ -71,7 +71,7 @@ class NoCarrier:
 
 
 class Term:
-    """The tasks of a machine. `hear` hands a stimulus to the driver, `has_room` says whether more may wait there."""
+    """The tasks of a machine. `hear` passes a stimulus to the driver; `has_room`: whether more may wait there."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Term:
         self._ring = ring
         self._timer = Timer(ring, now_ms)
         self.failed: ObjectFailedError | None = None
-        """An object that a call could not be made for."""
+        """An object for which a call could not be made."""
         self._room = asyncio.Event()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._over = anyio.Event()
@@ -113,12 +113,12 @@ class Term:
             self._timer.cancel()
 
     def end(self) -> None:
-        """Cancel everything that is under way. What has to happen is derived again by the next machine."""
+        """Cancel everything that is under way. The next machine derives the remaining work again."""
         self._over.set()
         self._timer.cancel()
 
     def call(self, call: Call) -> None:
-        """Carry out a call; `Completed` follows among what is heard."""
+        """Execute a call; `Completed` follows as a stimulus."""
         assert self._tasks is not None
         self._counters.calls += 1
         self._tasks.start_soon(self._carry_out, call)
@@ -129,11 +129,11 @@ class Term:
         self._tasks.start_soon(self._carrier.snapshot(command, self._state, self._hear))
 
     def wake_at(self, at_ms: int) -> None:
-        """Ring at this time; replaces an earlier request."""
+        """Wake the machine at this time; replaces an earlier request."""
         self._timer.set(at_ms)
 
     def make_room(self) -> None:
-        """The machine was told what had been heard."""
+        """Pending stimuli were delivered to the machine."""
         self._room.set()
 
     async def _carry_out(self, call: Call) -> None:
@@ -161,7 +161,7 @@ class Term:
 
 
 class Timer:
-    """Rings at a time of a clock that may be set meanwhile."""
+    """Fires at a time of a clock that may be adjusted meanwhile."""
 
     def __init__(self, ring: Callable[[], None], now_ms: Callable[[], int]) -> None:
         self._ring = ring
@@ -175,15 +175,15 @@ class Timer:
         return self._handle is not None
 
     def set(self, at_ms: int) -> None:
-        """Ring at this time, and not at the one that was set before."""
+        """Fire at this time, and no longer at the one that was set before."""
         self.cancel()
         self._at_ms = at_ms
         delay_s = max(at_ms - self._now_ms(), 0) / 1000
-        # In steps, so that a clock that is set forward is noticed. One that was set back has not come that far.
+        # In steps, so that a clock that is set forward is detected. One that was set back has not reached the time yet.
         self._handle = asyncio.get_running_loop().call_later(min(delay_s, TIMER_STEP_S), self._look)
 
     def cancel(self) -> None:
-        """Ring no more."""
+        """Cancel the timer."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

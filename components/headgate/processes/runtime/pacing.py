@@ -1,15 +1,15 @@
 """
-How far apart a process takes its turns: at once where there is CPU to spare, in batches where there is none.
+The spacing of a process's turns: none where there is idle CPU, in batches where there is none.
 
 Each turn of a process folds all that has arrived, decides once and appends at most one commit, and each commit wakes
-all the others. So turns in quick succession make many small commits, and what a commit costs beside its events (six
-readers, a round trip, a cycle) is paid for each. On a machine with idle cores that buys a short way from submission to
-admission. On a busy one everybody waits for a core anyway, and fewer, larger turns do the same work for less: then
-turns are kept apart. The queue manager and the scheduler answer each other, cycle by cycle, so their pauses are short:
-how much is admitted in a second hangs on them. Nobody waits for the snapshotter, nor for an ungater that only follows
-the log, because no job is to be started or stopped.
+all the others. So turns in quick succession make many small commits, and the fixed cost of a commit (six readers, a
+round trip, a cycle) is paid for each. On a machine with idle cores that gives a low latency from submission to
+admission. On a busy one every process waits for a core anyway, and fewer, larger turns do the same work for less: then
+turns are spaced out. The queue manager and the scheduler answer each other, cycle by cycle, so their pauses are short:
+they determine the admission throughput. Nothing depends on the latency of the snapshotter, nor of an ungater that only
+follows the log, because no job is to be started or stopped.
 
-Whether the machine is busy is read from /proc/stat; where there is none (not Linux) it counts as idle.
+The machine's load is read from /proc/stat; without it (not Linux) the machine counts as idle.
 """
 
 import time
@@ -30,15 +30,15 @@ PAUSE_S: Final[Mapping[Producer, float]] = {
 """From the beginning of a turn to that of the next on a busy machine, in seconds."""
 
 QUIET_PAUSE_S: Final[Mapping[Producer, float]] = {Producer.UNGATER: 0.1}
-"""The same for who has appended nothing and called nobody for `QUIET_AFTER_S`, where it is another."""
+"""The same for a process that has appended nothing and made no call for `QUIET_AFTER_S`, where it differs."""
 
 QUIET_AFTER_S: Final = 2.0
 
 LOOK_S: Final = 0.5
-"""How often the machine is looked at, if there is anything to do."""
+"""The interval between two load checks, while there is anything to do."""
 
 IDLE_MIN: Final = 0.1
-"""The machine is busy when less than this share of its CPU time was idle since the last look."""
+"""The machine is busy when less than this share of its CPU time was idle since the last check."""
 
 _STAT: Final = Path("/proc/stat")
 _IDLE, _IOWAIT = 3, 4
@@ -62,7 +62,7 @@ def machine_times() -> CpuTimes | None:
 
 
 class Pace:
-    """The pace of one process. `pause_s` is asked before each turn."""
+    """The pace of one process. `pause_s` is called before each turn."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Pace:
         return pause_s
 
     def acted(self) -> None:
-        """The process appends something or calls somebody: who acts is likely to be waited for."""
+        """The process appends something or makes a call: others are likely to wait for its result."""
         self._acted_s = self._clock_s()
 
     def _look(self, now_s: float) -> None:

@@ -1,7 +1,7 @@
 """
-What a process is, as data: which machine it runs and what it needs around it.
+What a process is, as data: which machine it runs and which dependencies it needs.
 
-Each of the six has one such description in `<name>/process.py`; `headgate.processes.entry` provides what it asks for
+Each of the six has one such description in `<name>/process.py`; `headgate.processes.entry` provides the dependencies
 and runs it.
 """
 
@@ -28,10 +28,10 @@ from headgate.processes.runtime.signing_keys import ProcessKeys
 
 class Given(msgspec.Struct, kw_only=True):
     """
-    What a process may build on. `transport` is there if it asked for Kubernetes.
+    The dependencies available to a process. `transport` is set if it declared Kubernetes.
 
-    `warn` logs where the broker is set up less safely than it should be. `gate` knows cell and cluster once the process
-    stands for election; `records` is the bridge's.
+    `warn` logs where the broker is set up less safely than it should be. `gate` has cell and cluster once the process
+    is a candidate; `records` is the bridge's.
     """
 
     settings: Settings
@@ -54,7 +54,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     """
     One of the six.
 
-    `kubernetes` says that it talks to the API server. `linger_s` is how much later than others it may read the log.
+    `kubernetes` is set if it uses the API server. `linger_s` is how much later than others it may read the log.
     """
 
     producer: Producer

@@ -1,8 +1,8 @@
 """
-How a process is doing: its part, its counters, and what it waits for.
+The status of a process: its phase, its counters, and what it waits for.
 
-The loop writes here, /readyz, /metrics and the logs read it. Nothing is decided by it. Counters are plain integers, so
-that counting costs nothing on the way of an event; telemetry looks at them when it is asked.
+The loop writes it; /readyz, /metrics and the logs read it. No decision depends on it. Counters are plain integers, so
+that counting costs nothing on an event's path; telemetry reads them on request.
 """
 
 import enum
@@ -20,10 +20,10 @@ QUARANTINE_SHOWN_MAX = 20
 
 
 class Phase(enum.StrEnum):
-    """What a process is about."""
+    """The phase of a process."""
 
     STARTING = "starting"
-    """It folds the log up to where it was when the process began."""
+    """It folds the log up to its end at the start of the process."""
     STANDBY = "standby"
     """It folds the log and waits for the lease."""
     OPENING = "opening"
@@ -35,7 +35,7 @@ class Phase(enum.StrEnum):
 
 
 class Counters(msgspec.Struct, kw_only=True):
-    """Since the process began, except for the last six, which are of now."""
+    """Since the process began, except for the last six, which are current values."""
 
     commits_folded: int = 0
     events_folded: int = 0
@@ -69,7 +69,7 @@ Tally = Callable[[], Iterable[tuple[float, Mapping[str, str]]]]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of /readyz. A notice is something to look into that does not keep the process from its work."""
+    """The body of /readyz. A notice is something to examine that does not make the process unready."""
 
     ready: bool
     process: str
@@ -82,7 +82,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     problems: tuple[str, ...] = ()
     quarantined: int = 0
-    """How many objects are set aside. The process is ready all the same."""
+    """The number of objects in quarantine. The process is ready all the same."""
     quarantine: tuple[str, ...] = ()
     """The first of them, by `<kind>/<key>`."""
     notices: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ def _wall_clock_ms() -> int:
 
 
 class Status:
-    """One process's status. `health` is shared with its adapters; `probes` are asked at each report (kubernetes)."""
+    """One process's status. `health` is shared with its adapters; `probes` are called at each report (kubernetes)."""
 
     def __init__(
         self, *, process: str, cell: str, holder: str, health: Health, now_ms: Callable[[], int] = _wall_clock_ms
@@ -109,23 +109,23 @@ class Status:
         self.log_end = 0
         self.started_ms = now_ms()
         self.probes: list[Callable[[], Dependency]] = []
-        # How often what is asked of the API server was asked again, and what its watches went through.
+        # Counts of repeated calls to the API server, and of watch events.
         self.retries: list[Tally] = []
         self.watches: list[Tally] = []
         self.quarantine: Callable[[], Sequence[str]] = tuple
-        """The objects that are set aside, by `<kind>/<key>`."""
+        """The objects in quarantine, by `<kind>/<key>`."""
         self._problems: dict[str, str] = {}
         self._notices: dict[str, str] = {}
 
     def problem(self, name: str, text: str | None) -> None:
-        """Set, or with None remove, something that makes the process not ready and that is no dependency."""
+        """Set, or with None remove, something that makes the process unready and that is no dependency."""
         if text is None:
             self._problems.pop(name, None)
         else:
             self._problems[name] = text
 
     def notice(self, name: str, text: str | None) -> None:
-        """Set, or with None remove, something that an operator should look into though the process is ready."""
+        """Set, or with None remove, something that an operator should examine although the process is ready."""
         if text is None:
             self._notices.pop(name, None)
         else:
@@ -133,15 +133,15 @@ class Status:
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """What is wrong inside, by name."""
+        """Internal problems, by name."""
         return self._problems
 
     def dependencies(self) -> list[Dependency]:
-        """Everything that is depended on, well or not."""
+        """All dependencies, healthy or not."""
         return [*self.health.dependencies(), *(probe() for probe in self.probes)]
 
     def report(self) -> Report:
-        """Ready: it leads or stands by, all it depends on is well, and nothing is wrong inside."""
+        """Ready: it leads or stands by, all its dependencies are healthy, and there are no internal problems."""
         dependencies = tuple(self.dependencies())
         quarantine = self.quarantine()
         settled = self.phase not in (Phase.STARTING, Phase.STOPPING)

@@ -1,10 +1,10 @@
 """
-The settings of processes and commands: one YAML file, the environment over it, every mistake told in one line.
+The settings of processes and commands: one YAML file, overridden by the environment, every mistake in one line.
 
-`load` reads `headgate.yaml` (or the file that HEADGATE_CONFIG or `--config` names), lays the environment over it
-(`HEADGATE_<SECTION>_<KEY>`, `HEADGATE_CELL`, and `NATS_URL`, which everybody knows) and decodes the result strictly: a
-key that does not exist and a value of the wrong kind are refused, with the file (or variable), the key, the value and
-what to do about it. The command line prints the line and exits with code 2.
+`load` reads `headgate.yaml` (or the file named by HEADGATE_CONFIG or `--config`), applies the environment
+(`HEADGATE_<SECTION>_<KEY>`, `HEADGATE_CELL`, and the common `NATS_URL`) and decodes the result strictly: an unknown key
+and a value of the wrong type are refused, with the file (or variable), the key, the value and the remedy. The command
+line prints the line and exits with code 2.
 
 The types below are the reference: every key, its unit (last in its name) and its default.
 """
@@ -46,8 +46,8 @@ class NatsSettings(Section, frozen=True):
     """
     The broker.
 
-    `url` may name several servers, separated by commas. `replicas` is what new streams get. `monitor_url` is a server's
-    monitoring port: only there can be seen whether it syncs every write. A secret is named by a file
+    `url` may name several servers, separated by commas. `replicas` is the replica count of new streams. `monitor_url`
+    is a server's monitoring port: only it reports whether the server syncs every write. A secret is named by a file
     (`password_file`, `token_file`, `creds_file`, `nkey_seed_file`), which is read anew at each connection, or given.
     `inbox_prefix` "" is that of the user that `headgate nats permissions` prints for a process, or for reading.
     """
@@ -76,7 +76,7 @@ class NatsSettings(Section, frozen=True):
         return NatsOptions(**{**fields, "inbox_prefix": self.inbox_prefix or inbox_prefix(cell, name)})
 
     def __repr__(self) -> str:
-        """Without what is secret."""
+        """Without secrets."""
         return f"NatsSettings(url={without_secrets(self.url)!r})"
 
 
@@ -85,7 +85,7 @@ class KubernetesSettings(Section, frozen=True):
     The API server.
 
     `server` is a URL without credentials; otherwise `kubeconfig` and `context`, KUBECONFIG, the pod's service account
-    or ~/.kube/config are used, in this order. The rest bounds what one process asks of it.
+    or ~/.kube/config are used, in this order. The rest limits the requests of one process.
     """
 
     server: str | None = None
@@ -107,10 +107,10 @@ class HttpSettings(Section, frozen=True):
     """
     Where /healthz, /readyz and /metrics are served, and by the snapshotter the read side.
 
-    Port 0 takes a free one; the address is logged, and written to `address_file` if one is named. `authentication` says
-    who may use the read side: with `kubernetes` callers show a token, and the API server says what they may see; with
-    `off` everybody sees everything; `auto` is `kubernetes` in a pod, and no question on loopback; elsewhere the read
-    side does not start. With a certificate and its key everything is served over TLS.
+    Port 0 takes a free one; the address is logged, and written to `address_file` if one is named. `authentication`
+    decides who may use the read side: with `kubernetes` callers present a token, and the API server decides what they
+    may see; with `off` all callers see everything; `auto` is `kubernetes` in a pod, and `off` on loopback; elsewhere
+    the read side does not start. With a certificate and its key everything is served over TLS.
     """
 
     host: str = "127.0.0.1"
@@ -122,7 +122,7 @@ class HttpSettings(Section, frozen=True):
 
 
 class LeaseSettings(Section, frozen=True):
-    """For how long a leader that says nothing keeps its lease: the time that a takeover takes."""
+    """How long a leader keeps its lease without renewing it: the time that a takeover takes."""
 
     term_ms: Annotated[int, Meta(ge=300)] = 5_000
 
@@ -131,8 +131,8 @@ class SnapshotSettings(Section, frozen=True):
     """
     When the snapshotter takes one, and how many are kept.
 
-    After so many commits, so long after the last one if there was any, and once nothing has happened for `idle_ms`.
-    `verify` folds the log between two again and compares.
+    After so many commits, so long after the last one if there was any, and after `idle_ms` without commits. `verify`
+    folds the log between two again and compares.
     """
 
     commits: Count = 20_000
@@ -151,11 +151,11 @@ class FeedSettings(Section, frozen=True):
 
 class BridgeSettings(Section, frozen=True):
     """
-    The informer bridge. `page_items` is the size of a page when it lists, `stimuli_max` bounds what waits for it.
+    The informer bridge. `page_items` is the page size of lists, `stimuli_max` bounds its pending stimuli.
 
-    `resumes` lets it go on from the versions that the log marks, instead of listing everything at each start. It does
-    so only when the API server shows that its history is the one they belong to, so nothing has to be switched off
-    after its data were restored from a backup. `configuration` is a file of Kueue's Configuration
+    `resumes` lets it continue from the versions that the log marks, instead of listing everything at each start. It
+    does so only when the API server proves that its history is the one they belong to, so nothing has to be switched
+    off after its data were restored from a backup. `configuration` is a file of Kueue's Configuration
     (`headgate.core.config.reader`) for the log; "" leaves the log's as it is, and gives a new log Kueue's defaults.
     """
 
@@ -169,8 +169,8 @@ class KeysSettings(Section, frozen=True):
     """
     The keys that commits are signed with (`headgate keys generate`): this process's private file, and all public keys.
 
-    Once the informer bridge has been given them, the log takes signed commits only. `signing: off`, set for the bridge,
-    takes that back.
+    Once the informer bridge has them, the log accepts signed commits only. `signing: off`, set for the bridge, reverts
+    that.
     """
 
     private: str = ""
@@ -182,7 +182,7 @@ class RecordSettings(Section, frozen=True):
     """
     The cluster's record of its cell (`headgate.processes.runtime.cell_record`), which the bridge keeps in a ConfigMap.
 
-    By it a broker that has lost the log is told from a new one.
+    It distinguishes a broker that has lost the log from a new one.
     """
 
     namespace: str = "headgate-system"
@@ -191,10 +191,10 @@ class RecordSettings(Section, frozen=True):
 
 class BinderSettings(Section, frozen=True):
     """
-    The binder. `events` says which Kubernetes Events it writes.
+    The binder. `events` selects which Kubernetes Events it writes.
 
-    `summary`: admissions, evictions, starts and stops, and why something waits, as far as the API server has nothing
-    better to do. `all`: each that Kueue writes, at a higher rate. `off`: none.
+    `summary`: admissions, evictions, starts and stops, and the reason why a workload waits, as far as the load of the
+    API server permits. `all`: each that Kueue writes, at a higher rate. `off`: none.
     """
 
     events: Literal["off", "summary", "all"] = "summary"
@@ -216,8 +216,8 @@ class LimitSettings(Section, frozen=True):
     """
     The bounds inside each process.
 
-    Log entries that wait to be folded, calls without an answer (no decision is taken beyond), bytes of one commit, and
-    how long a shutdown may take.
+    Log entries that wait to be folded, unanswered calls (beyond it no decision is taken), bytes of one commit, and the
+    maximum duration of a shutdown.
     """
 
     entries_max: Count = 20_000
@@ -230,7 +230,7 @@ class Settings(Section, frozen=True):
     """
     All settings.
 
-    `holder` names this instance in leases and in the log: give each a name of its own (a pod's name), and a restarted
+    `holder` names this instance in leases and in the log: give each a unique name (a pod's name), and a restarted
     instance takes over at once; "" makes one from host name and process id.
     """
 
@@ -260,7 +260,7 @@ PLAIN: Final = tuple(field for field in Settings.__struct_fields__ if field not 
 
 
 class Flag(NamedTuple):
-    """What a flag of the command line says: its name, the keys of its setting, its value."""
+    """A flag of the command line: its name, the keys of its setting, its value."""
 
     name: str
     keys: tuple[str, ...]
@@ -268,7 +268,7 @@ class Flag(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """Settings, and whether somebody has named a broker or it is only the default one."""
+    """Settings, and whether a broker was configured or is only the default one."""
 
     settings: Settings
     names_broker: bool
@@ -278,7 +278,7 @@ def load(
     path: str | Path | None = None, environ: Mapping[str, str] | None = None, flags: Iterable[Flag] = ()
 ) -> Settings:
     """
-    The settings in effect: the file, over it the environment, over both the flags of the command line.
+    The settings in effect: the file, overridden by the environment, overridden by the flags of the command line.
 
     `path` must exist if given; without it HEADGATE_CONFIG, then ./headgate.yaml if it is there.
 
@@ -290,7 +290,7 @@ def load(
 def load_all(
     path: str | Path | None = None, environ: Mapping[str, str] | None = None, flags: Iterable[Flag] = ()
 ) -> Loaded:
-    """What `load` gives, and where the broker's address is from. Raises SettingsError."""
+    """The result of `load`, and the source of the broker's address. Raises SettingsError."""
     environ = os.environ if environ is None else environ
     named = path if path is not None else environ.get("HEADGATE_CONFIG") or None
     file = Path(named) if named is not None else Path(FILE)
@@ -313,7 +313,7 @@ def load_all(
 
 
 def _check_nats(nats: NatsSettings, origins: Mapping[tuple[str, ...], str], file: Path) -> None:
-    """What is no mistake of one key but of two."""
+    """Check for mistakes that involve two keys."""
 
     def mistake(key: str, text: str) -> SettingsError:
         return SettingsError(f"{origins.get(('nats', key), file)}: nats.{key}: {text}")
@@ -372,13 +372,13 @@ def _overrides(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...
             continue
         if key not in SECTIONS[section].__struct_fields__:
             known = [f"{PREFIX}{section}_{each}".upper() for each in SECTIONS[section].__struct_fields__]
-            shown = variable if section == "nats" else f"{variable}={value}"  # a mistyped password is one all the same
+            shown = variable if section == "nats" else f"{variable}={value}"  # a mistyped password is a password too
             raise SettingsError(f"environment: {shown}: there is no such setting{_meant(variable, known)}")
         yield variable, (section, key), value
 
 
 def _is_service_link(variable: str, value: str) -> bool:
-    """Whether Kubernetes put it there for a Service called headgate: those look like settings and are none."""
+    """Whether Kubernetes set the variable for a Service called headgate: those look like settings but are none."""
     return bool(_SERVICE_LINK.search(variable)) or (
         variable.endswith("_PORT") and value.startswith(("tcp://", "udp://"))
     )
@@ -403,7 +403,7 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>[^`]*)`")
 def _explain(
     error: msgspec.ValidationError, tree: dict[str, Any], file: str, origins: dict[tuple[str, ...], str]
 ) -> str:
-    """One line: where, which key, which value, and what to do."""
+    """One line: the source, the key, the value, and the remedy."""
     text = str(error)
     at = _AT.search(text)
     keys = tuple(at["path"].split(".")) if at and at["path"] else ()

@@ -1,10 +1,10 @@
 """
-The keys that processes sign their commits with, as files hold them.
+The keys that processes sign their commits with, as stored in files.
 
-`<process>.key` holds a process's private seeds, one a line, the newest first; `public.json` the public keys of all six.
-`headgate keys` makes them. A process is given its own private file and the public one; the informer bridge puts the
-public keys into the log, where everybody verifies by them. While keys are rotated a process has two of them, and signs
-with the newest that the log knows.
+`<process>.key` holds a process's private seeds, one per line, the newest first; `public.json` the public keys of all
+six. `headgate keys` generates them. A process is given its own private file and the public one; the informer bridge
+puts the public keys into the log, with which all processes verify. While keys are rotated a process has two of them,
+and signs with the newest that is in the log.
 """
 
 import os
@@ -24,11 +24,11 @@ _SEED_BYTES: Final = 32
 
 
 class UnknownKeyError(Exception):
-    """Raised when a process cannot sign so that the log takes its commits. Exit code CONFIGURATION."""
+    """Raised when a process cannot sign in a way that the log accepts. Exit code CONFIGURATION."""
 
 
 class ProcessKeys:
-    """One process's signer, and the public keys that it was given."""
+    """One process's signer, and the configured public keys."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ProcessKeys:
         self._origin = origin
 
     def sign(self, state: State, payload: bytes) -> bytes:
-        """A commit as it is to be appended behind this state: signed, unless the log asks for no signatures."""
+        """A commit as it is to be appended to this state: signed, unless the log requires no signatures."""
         identity = state.identity
         if self._signer is None or (identity is not None and identity.signing == "off"):
             return payload
@@ -57,7 +57,7 @@ class ProcessKeys:
         return self.signing == "off" or is_signed_by(self.public[Producer.SNAPSHOTTER.value], payload)
 
     def check(self, identity: Identity) -> None:
-        """Whether the log takes what this process signs. Raises UnknownKeyError."""
+        """Check that the log accepts this process's signatures. Raises UnknownKeyError."""
         if identity.signing == "off":
             return
         name = self._producer.value
@@ -74,7 +74,7 @@ class ProcessKeys:
             )
 
     def change(self, identity: Identity | None) -> CellKeysChanged | None:
-        """What the informer bridge has to say about keys in a log with this identity; None when nothing."""
+        """The key change that the bridge has to append to a log with this identity; None when there is none."""
         if identity is None or not self.public or self._producer is not Producer.INFORMER_BRIDGE:
             return None
         if self.signing == "off":
@@ -131,7 +131,7 @@ def read_public(path: str | Path) -> Keys:
     return {producer.value: keys[producer] for producer in Producer}
 
 
-# --- making them ---------------------------------------------------------------------------------------------------
+# --- generation ----------------------------------------------------------------------------------------------------
 
 
 def private_file(folder: Path, name: str) -> Path:
@@ -140,7 +140,7 @@ def private_file(folder: Path, name: str) -> Path:
 
 
 def generate(folder: Path) -> Keys:
-    """Make the keys of those processes that have none here; what is there stays. Gives the public keys."""
+    """Generate the keys of those processes that have none here; existing ones stay. Returns the public keys."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for producer in Producer:
         file = private_file(folder, producer.value)
@@ -150,7 +150,7 @@ def generate(folder: Path) -> Keys:
 
 
 def rotate(folder: Path) -> Keys:
-    """Give every process a new key in front of the one that it has. Both count until `finish`."""
+    """Give every process a new key before its existing one. Both are valid until `finish`."""
     for producer in Producer:
         file = private_file(folder, producer.value)
         newest = _seeds(file)[:1]
@@ -159,7 +159,7 @@ def rotate(folder: Path) -> Keys:
 
 
 def finish(folder: Path) -> Keys:
-    """Forget every key but the newest of each process."""
+    """Remove every key but the newest of each process."""
     for producer in Producer:
         file = private_file(folder, producer.value)
         _write(file, encode_key(_seeds(file)[0]) + "\n", 0o600)
@@ -180,7 +180,7 @@ def _publish(folder: Path) -> Keys:
 
 
 def _write(file: Path, text: str, mode: int) -> None:
-    """Whole or not at all, and never readable by others on the way."""
+    """Write atomically, and never readable by others in between."""
     partial = file.with_name(file.name + ".partial")
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

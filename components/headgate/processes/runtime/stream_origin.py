@@ -1,9 +1,9 @@
 """
-Where the log's stream comes from, for a process that opens it: grown by itself, restored from a backup, or begun anew.
+The origin of the log's stream, for a process that opens it: original, restored from a backup, or begun anew.
 
-`headgate restore` and `headgate rebuild` leave a marker at the stream. What it says has to be in the log before anybody
-acts: the informer bridge puts `cell.restored` in front of its first term, and the others wait for it; or it founds the
-cell once more, in the place of the log that was given up. Asked by the gate of each process
+`headgate restore` and `headgate rebuild` leave a marker at the stream. Its content has to be in the log before any
+process acts: the informer bridge appends `cell.restored` at the start of its first term, and the others wait for it; or
+it founds the cell once more, in place of the abandoned log. Used by the gate of each process
 (`headgate.processes.runtime.cell_identity`).
 """
 
@@ -18,22 +18,22 @@ from headgate.events.identity import CellRestored
 from headgate.events.ids import Seq
 
 UNRECORDED = "the log was restored from a backup: waiting for the informer bridge to append cell.restored"
-"""What a process says of itself that waits for the bridge."""
+"""The status of a process that waits for the bridge."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """What the stream says of itself; without a marker it has grown. `stream` is its identity."""
+    """The stream's marker; without one it is original. `stream` is its identity."""
 
     stream: str
     marker: Marker | None = None
 
     @property
     def is_rebuilt(self) -> bool:
-        """Whether a new log is to begin here in the place of one that was given up."""
+        """Whether a new log is to begin here in place of an abandoned one."""
         return self.marker is not None and self.marker.kind == "rebuilt"
 
     def unrecorded(self, state: State, *, lost_to: int = 0) -> CellRestored | None:
-        """The restore of which the log does not tell yet; None when there is none. `lost_to` is what else is known."""
+        """The restore that is not in the log yet; None if there is none. `lost_to` is further knowledge of the loss."""
         marker = self.marker
         if marker is None or marker.kind != "restored":
             return None

@@ -1,7 +1,7 @@
 """
 The scheduler as a process: it reads the log and appends cycles.
 
-A cycle is one commit, whatever its size: its decisions stand together or not at all.
+A cycle is one commit, whatever its size: its decisions are atomic.
 """
 
 from headgate.events.base import Producer

@@ -1,6 +1,5 @@
 """
-Snapshots as they are stored, starting from one, and the state at a position of the past.
+Stored snapshots, starting from one, and the state at an earlier position.
 
-Used by: the host, the snapshotter, recovery, the read side.
-May import: adapters, core, events.
+Used by: the host, the snapshotter, recovery, the read side. May import: adapters, core, events.
 """

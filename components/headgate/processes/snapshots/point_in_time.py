@@ -1,9 +1,9 @@
 """
-The state at positions of the past: from the nearest snapshot, folded on in a worker thread.
+The state at earlier positions: from the nearest snapshot, folded further in a worker thread.
 
-Used by the snapshotter, which folds each stretch between two snapshots again to compare, and by the read side, which is
-asked for the past. Entries are read on the loop; decoding and folding them, which is what takes time, happens in a
-thread, so that whoever runs the loop is not held up for longer than a slice of the interpreter's time.
+Used by the snapshotter, which folds each range between two snapshots again to compare, and by the read side for queries
+about the past. Entries are read on the loop; decoding and folding, which take the time, happen in a thread, so that the
+loop is not blocked for longer than a slice of the interpreter's time.
 """
 
 from collections.abc import AsyncIterator
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 STATES_KEPT: Final = 2
-"""Past states that are kept for the next question; each may take hundreds of megabytes in a large cell."""
+"""The number of past states kept for further queries; each may take hundreds of megabytes in a large cell."""
 
 
 class NotInLogError(LookupError):
-    """Raised when a position or time is not in the log. The message names the range that is."""
+    """Raised when a position or time is not in the log. The message contains the valid range."""
 
 
 def fold_entries(state: State, entries: list[Entry], treatments: Treatments = fold.NO_TREATMENTS) -> None:
@@ -50,7 +50,7 @@ def refolding(
     limited: bool = False,
 ) -> Refolding:
     """
-    What comes past events that cannot be folded: from the newest snapshot, or without `blobs` from the start.
+    Folds past events that cannot be folded: from the newest snapshot, or without `blobs` from the start.
 
     For `limited` see `Refolding`.
     """
@@ -72,9 +72,9 @@ def refolding(
 
 async def fold_on(log: Log, state: State, position: Seq, past: Refolding) -> State:
     """
-    Fold the log into a state that nobody else uses, up to and including a position.
+    Fold the log into a state that has no other user, up to and including a position.
 
-    The state there; another one when something had to be set aside on the way (`past`).
+    Returns the state there; another one when something had to be quarantined on the way (`past`).
     """
     while state.position < position:
         reading: AsyncGenerator[list[Entry], None] = log.read(state.position + 1, stop=position)  # type: ignore[assignment]
@@ -89,7 +89,7 @@ async def fold_on(log: Log, state: State, position: Seq, past: Refolding) -> Sta
 
 
 async def treatments_of(log: Log, cell: str, position: Seq) -> Treatments:
-    """What has to be set aside in a log up to a position, for whoever folds it from the start."""
+    """What has to be quarantined in a log up to a position, for a fold from the start."""
     past = refolding(log, cell)
     await fold_on(log, fold.new_state(cell), position, past)
     return past.treatments
@@ -97,9 +97,9 @@ async def treatments_of(log: Log, cell: str, position: Seq) -> Treatments:
 
 class Past:
     """
-    States of the past of one cell, the last few of them kept.
+    Earlier states of one cell, the most recent few of them kept.
 
-    A state that is given out must only be read. One question at a time is worked on; the others wait.
+    A returned state must only be read. Queries are served one at a time; the others wait.
     """
 
     def __init__(self, log: Log, blobs: Blobs, cell: str, trusts: store.Trusts = lambda _: True) -> None:
@@ -136,7 +136,7 @@ class Past:
         """
         The last position that the broker had stored at a time (unix milliseconds); 0 when the log is younger.
 
-        Found by bisection, which costs one look at the log for each doubling of its length.
+        Found by bisection, which costs one read of the log for each doubling of its length.
         """
         low, high = await self._log.first_seq(), await self._log.last_seq()
         # Everything before `low` was stored by then, nothing from `high + 1` on.

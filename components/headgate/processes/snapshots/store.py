@@ -1,14 +1,14 @@
 """
-Snapshots as they are stored, and how a process starts from one.
+Stored snapshots, and how a process starts from one.
 
-A snapshot is the canonical encoding of a state behind one line of JSON that says what it is (`SnapshotMeta`). It speeds
-up a start and is never the truth: it is only believed if the log itself names its hashes (`snapshot.taken`), and
-whatever is wrong with it (torn, changed, never named in the log, written by another version) is passed over for an
-older one, and in the end for folding the whole log. Whatever it proves to be wrong with the *log* stops the process: a
+A snapshot is the canonical encoding of a state, preceded by one line of JSON that describes it (`SnapshotMeta`). It
+speeds up a start and is never authoritative: it is only trusted if the log itself contains its hashes
+(`snapshot.taken`). A snapshot with any defect (torn, changed, not in the log, written by another version) is skipped
+for an older one, and in the end for folding the whole log. A defect that it proves in the *log* stops the process: a
 stream that ends before the snapshot, that is another stream, or that holds another commit at the snapshot's position
-has lost what this cell has already acted on.
+has lost commits that this cell has already acted on.
 
-Used by the host at its start, by the snapshotter when it stores and verifies, and by the read side when it is asked for
+Used by the host at its start, by the snapshotter when it stores and verifies, and by the read side for queries about
 the past.
 """
 
@@ -45,16 +45,16 @@ _LOG: Final = logging.getLogger(__name__)
 VERSION: Final = importlib.metadata.version("headgate")
 FORMAT: Final = 3
 """
-Of the blob's layout and of what must be in its tables.
+The version of the blob's layout and of the required content of its tables.
 
-The tables are read by field name, so they may grow without a new format, unless a state without the new field would
-not be that of the log: 2 has the log hashes that attestations are compared with, 3 references to jobs with their group
-and kind.
+The tables are read by field name, so they may grow without a new format, unless a state without the new field would not
+be that of the log: 2 has the log hashes that attestations are compared with, 3 references to jobs with their group and
+kind.
 """
 
 
 class SnapshotMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line of a snapshot. `log_identity` tells the log's stream from a later one of the same name."""
+    """The first line of a snapshot. `log_identity` distinguishes the log's stream from a later one of the same name."""
 
     cell: str
     position: Seq
@@ -68,7 +68,7 @@ class SnapshotMeta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotUnusableError(Exception):
-    """Raised when a snapshot cannot be started from; take an older one. The log is not in doubt."""
+    """Raised when a snapshot cannot be used for a start; use an older one. The log is not in doubt."""
 
 
 class LogShorterThanSnapshotError(LogDamaged):
@@ -101,7 +101,7 @@ def pack(state: State, *, log_identity: str, taken_ms: UnixMs) -> tuple[Snapshot
 
 def read_meta(blob: bytes) -> SnapshotMeta:
     """
-    What a snapshot says it is.
+    The description of a snapshot.
 
     Raises SnapshotUnusableError when it is none, or of a layout that this version does not know.
     """
@@ -119,7 +119,7 @@ def unpack(blob: bytes, cell: str) -> tuple[SnapshotMeta, State]:
     """
     The state in a snapshot.
 
-    Raises SnapshotUnusableError when it cannot be read, or is not what it says it is.
+    Raises SnapshotUnusableError when it cannot be read, or does not match its description.
     """
     meta = read_meta(blob)
     encoded = memoryview(blob)[blob.index(b"\n") + 1 :]
@@ -129,7 +129,7 @@ def unpack(blob: bytes, cell: str) -> tuple[SnapshotMeta, State]:
         raise SnapshotUnusableError("its bytes are not those that were hashed when it was taken")
     try:
         state = fold.restore(cell, bytes(encoded))
-    except Exception as error:  # whatever a version cannot read, it can fold from the log
+    except Exception as error:  # a version can fold from the log whatever it cannot read
         why = f"version {meta.version} wrote it, and this one cannot read it ({error})"
         raise SnapshotUnusableError(why) from error
     if state.position != meta.position or state.log_hash != meta.log_hash:
@@ -165,13 +165,12 @@ async def newest(
     """
     The newest usable snapshot's state (at `up_to` or before), or the empty state when there is none.
 
-    Each snapshot is held against the log; one that the log does not name is passed over. Whose word in the log counts
-    for that is said by `trusts`: the keys in a snapshot cannot vouch for it.
+    Each snapshot is compared with the log; one that is not in the log is skipped. `trusts` decides whose entries in the
+    log count for that: the keys in a snapshot cannot vouch for it.
 
-    Raises LogShorterThanSnapshotError when one proves that the log is damaged;
-    with `tolerant` (for tools that look at a damaged cell) it is passed over instead.
-    A snapshot in which an event is set aside that another version could not fold is passed over too, as long as the log
-    goes back to its start: this version may be able to.
+    Raises LogShorterThanSnapshotError when one proves that the log is damaged; with `tolerant` (for tools that examine
+    a damaged cell) it is skipped instead. A snapshot with a quarantined event that another version could not fold is
+    skipped too, as long as the log goes back to its start: this version may be able to fold it.
     """
     last = await log.last_seq()
     kept: tuple[State, SnapshotMeta] | None = None
@@ -200,7 +199,7 @@ async def newest(
 
 async def check_announced(log: Log, meta: SnapshotMeta, trusts: Trusts = lambda _: True) -> None:
     """
-    Whether the log names the hashes of a snapshot: `snapshot.taken` follows each one that the snapshotter has stored.
+    Check that the log contains the hashes of a snapshot: `snapshot.taken` follows each stored snapshot.
 
     Raises SnapshotUnusableError.
     """
@@ -231,7 +230,7 @@ def _events(entry: Entry) -> tuple[Event, ...]:
     try:
         return decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms).commit.events
     except UnreadableCommitError:
-        # Whether this stops a process is for the fold to say, when it gets there.
+        # The fold decides whether this stops a process, when it gets there.
         return ()
 
 
@@ -240,7 +239,7 @@ def _extra(info: BlobInfo) -> dict[str, str | int]:
 
 
 async def _hold_against(log: Log, meta: SnapshotMeta, state: State, last: int, trusts: Trusts) -> None:
-    """Whether the log still is the one that the snapshot was taken of."""
+    """Check that the log still is the one that the snapshot was taken from."""
     if meta.log_identity != log.identity:
         why = f"the stream is another one, created {log.identity}; the snapshot's was created {meta.log_identity}"
         raise LogShorterThanSnapshotError(log.name, meta, why)
@@ -254,10 +253,10 @@ async def _hold_against(log: Log, meta: SnapshotMeta, state: State, last: int, t
         if first <= meta.position:
             why = f"the stream, which begins at {first}, cannot deliver the commit at that position"
             raise LogShorterThanSnapshotError(log.name, meta, why) from None
-        # Trimmed up to the snapshot: the tail checks that the next entry is the very next.
+        # Trimmed up to the snapshot: the tail checks that the next entry is the direct successor.
         return
     if has_refused(state, meta.position):
-        return  # Nobody's commit: the log hash, which the log has just vouched for, goes over it.
+        return  # Not a commit of a producer: the log hash, which the log has just confirmed, covers it.
     expected = next((each.last_hash for each in state.producers.values() if each.last_seq == meta.position), "")
     if digest(entry.payload) != expected:
         why = f"the commit at that position has the hash {digest(entry.payload)}, not {expected or 'the one folded'}"

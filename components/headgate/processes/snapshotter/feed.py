@@ -1,20 +1,20 @@
 """
-The feed: every event of the log as one message for everybody else.
+The feed: every event of the log as one message for external consumers.
 
 Each message is a CloudEvent 1.0 in the binary mode of its NATS binding: attributes in headers (`ce-id` is the event's
-position, `ce-type` its tag, `ce-subject` what it is about, `ce-source` the cell's log, `ce-time` the commit's time),
-the event's own JSON as the body. Subjects are those of `headgate.events.subjects`.
+position, `ce-type` its tag, `ce-subject` its subject, `ce-source` the cell's log, `ce-time` the commit's time), the
+event's own JSON as the body. Subjects are those of `headgate.events.subjects`.
 
-The feed is derived from the log by a tail of its own, so that a slow or full feed slows nothing else. It goes on after
-the last message that the feed holds, and each message is fenced on the one before it
+The feed is derived from the log through a separate tail, so that a slow or full feed slows nothing else. It continues
+after the last message that the feed holds, and each message is fenced on the one before it
 (`headgate.processes.snapshotter.feed_writer`), so every event is there once and in order: also when the snapshotter
 dies between two messages, or another takes over.
 
-After a restore the log gives positions out again that the feed has seen on other events. The ids of the feed therefore
-bear the branch of the log from there on (`headgate.core.log.branches`), and the first message behind the break is
-`cell.restored`, which says how far back the log goes on, and what is known to be lost. Before anything is published,
-the end of the feed is held against the log: a feed that has what the log has not, without a restore that says so, stops
-the process instead of going on in two versions.
+After a restore the log assigns positions again that the feed has published with other events. From there on the ids of
+the feed therefore contain the branch of the log (`headgate.core.log.branches`), and the first message after the break
+is `cell.restored`, with the position from which the log continues and what is known to be lost. Before anything is
+published, the end of the feed is compared with the log: if the feed has events that the log does not have, without a
+recorded restore, the process stops instead of continuing in two versions.
 """
 
 import datetime as dt
@@ -45,21 +45,23 @@ from headgate.processes.snapshotter.feed_writer import LastMessage, Place
 _LOG: Final = logging.getLogger(__name__)
 
 COMMIT_HASH: Final = "ce-commithash"
-"""The hash of the commit that the event is of."""
+"""The hash of the commit that contains the event."""
 LOG_HASH: Final = "ce-loghash"
 """The hash of the whole log that this commit attests, up to the position in `LOG_POSITION`."""
 LOG_POSITION: Final = "ce-logposition"
 DEFECT: Final = "ce-defect"
 """
-What has failed when the message of an event was made. It stands in the feed without its body and without what the
-event is about; `headgate events` has the event.
+The reason why the message of an event could not be made. It is in the feed without body and subject; `headgate events`
+has the event.
 """
 
 FOLD_WAIT_S: Final = 0.05
-"""How long to wait for the fold before looking again how far it has come."""
+"""The interval between two checks of the fold's progress."""
 
 LINGER_S: Final = 0.25
-"""How much later than a commit its events may come: nobody waits for the feed, and a message costs less among many."""
+"""
+How much later than a commit its events may be published: the feed is not latency-critical, and batches are cheaper.
+"""
 
 
 def messages_of(cell: str, logged: LoggedCommit, token: str = "") -> list[FeedMessage]:
@@ -92,19 +94,19 @@ def messages_of(cell: str, logged: LoggedCommit, token: str = "") -> list[FeedMe
 
 
 def _worded(cell: str, event: Event) -> tuple[str, bytes, str]:
-    """The subject of an event's message, its body, and what the event is about."""
+    """The subject of an event's message, its body, and the event's subject."""
     return feed_subject(cell, event), encode_event(event), subject_key(event)
 
 
 def _differs(made: FeedMessage, last: LastMessage) -> bool:
-    """Whether a message of the feed is of another event. What could not be worded, then or now, may look different."""
+    """Whether a message of the feed is of another event. One that could not be encoded may look different."""
     if DEFECT in made.headers or DEFECT in last.headers:
         return False
     return (made.subject, made.payload) != feed_message(last.subject, last.payload)
 
 
 class FeedBeyondLogError(LogDamaged):
-    """Raised when the feed has published what the log does not have: the log was lost or rolled back."""
+    """Raised when the feed has published events that the log does not have: the log was lost or rolled back."""
 
     def __init__(self, log: str, last: LastMessage, why: str) -> None:
         super().__init__(
@@ -114,7 +116,7 @@ class FeedBeyondLogError(LogDamaged):
 
 
 class Writer(Protocol):
-    """Where messages go (`headgate.processes.snapshotter.feed_writer.FeedWriter`)."""
+    """The destination of messages (`headgate.processes.snapshotter.feed_writer.FeedWriter`)."""
 
     def follow(self, branches: Sequence[Branch]) -> None:
         """The branches of the log whose events are stored."""
@@ -129,7 +131,7 @@ class Writer(Protocol):
         ...
 
     async def store(self, messages: list[FeedMessage]) -> int:
-        """Store those of the messages that are not in the feed, in order; how many there were."""
+        """Store those of the messages that are not in the feed, in order; returns their number."""
         ...
 
 
@@ -154,15 +156,15 @@ class Feeding:
         async with self._log.tail(start, linger_s=LINGER_S) as tail:
             while True:
                 entries = await tail.receive()
-                # What counts as signed, and whose numbers have been used, is in the state when it has come so far.
+                # Once the fold has come this far, the state has the valid signing keys and the used positions.
                 while state.identity is not None and state.position < entries[-1].seq:  # noqa: ASYNC110
                     await anyio.sleep(FOLD_WAIT_S)
                 await self._publish(entries, state)
 
     def _start(self, number: int, seq: Seq) -> int:
-        """Where to read from, when the feed has a branch up to a position, and all before that branch."""
+        """The position to read from, when the feed has a branch up to a position, and all before that branch."""
         if number < len(self._branches):
-            # Of what the feed has behind the end of that branch the log knows nothing, or says something else.
+            # The feed's events after the end of that branch are missing from the log, or differ there.
             seq = min(seq, self._branches[number].after)
         return max(seq, 1)
 
@@ -179,10 +181,10 @@ class Feeding:
         seq, end = last.id.position.seq, await self._log.last_seq()
         if number is None:
             if self._branches:
-                return  # Of a branch that was given up when this one began.
+                return  # Of a branch that was abandoned when this one began.
             raise FeedBeyondLogError(self._log.name, last, "which is an event of another log")
         if number < len(self._branches) and seq > self._branches[number].after:
-            return  # Lost behind the break, which the next message tells.
+            return  # Lost after the break, which the next message reports.
         if seq > end:
             raise FeedBeyondLogError(self._log.name, last, f"and the log ends at {end}")
         try:
@@ -202,7 +204,7 @@ class Feeding:
             raise FeedBeyondLogError(self._log.name, last, f"and the log has another hash at {logged.commit.at}")
 
     async def _publish(self, entries: list[Entry], state: State) -> None:
-        """Publish the events of these entries, those that the feed has already left out."""
+        """Publish the events of these entries that the feed does not have yet."""
         batch: list[FeedMessage] = []
         for entry in entries:
             logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)

@@ -1,12 +1,12 @@
 """
-The writer of the feed: each message stored once and in order, whatever happens to the broker or to us.
+The writer of the feed: each message is stored once and in order, across failures of the broker and of this process.
 
-Every message carries the stream sequence that must be the feed's last when it is stored, so messages can be on their
-way by the hundred, and the broker takes each only behind the one before it. So the answer to the last one speaks for
-all, and the others ask for none, which halves what a message costs. When anything fails (a lost connection, an unknown
-outcome, a refusal because another writer was there) the writer looks at the feed's last message, whose id says which
-event it is, and goes on behind it, this time with an answer to each, which says what is wrong with it. A late message
-of an earlier attempt is either just the one that was due, or refused.
+Every message carries the stream sequence that must be the feed's last when it is stored. So hundreds of messages can be
+in flight, and the broker accepts each only after the one before it. The answer to the last one therefore covers all,
+and the others request none, which halves the cost of a message. When anything fails (a lost connection, an unknown
+outcome, a refusal because of another writer) the writer reads the feed's last message, whose id identifies its event,
+and continues after it, this time with an answer to each, which contains the error. A late message of an earlier attempt
+is either exactly the one that was due, or refused.
 """
 
 import bisect
@@ -35,14 +35,13 @@ _LOG: Final = logging.getLogger(__name__)
 EXPECTED_STREAM_LAST: Final = "Nats-Expected-Last-Sequence"
 
 Place = tuple[int, Position]
-"""Where an event stands among all of the feed: the number of its branch (`headgate.core.log.branches`), its
-position."""
+"""The place of an event in the feed: the number of its branch (`headgate.core.log.branches`), its position."""
 
 BEGINNING: Final[Place] = (0, Position(Seq(0)))
 
 
 class LastMessage(NamedTuple):
-    """The end of the feed: which event it is, under which subject, and what it says; `headers` as they were stored."""
+    """The end of the feed: its event, subject and body; `headers` as they were stored."""
 
     id: EventId
     subject: str
@@ -62,18 +61,18 @@ class FeedWriter:
         self._stream_last = 0
 
     def follow(self, branches: Sequence[Branch]) -> None:
-        """The branches of the log, of which the last is the one that is appended to."""
+        """The branches of the log; new events are appended to the last one."""
         self._numbers = {"": 0} | {branch.token: number for number, branch in enumerate(branches, 1)}
 
     async def last(self) -> LastMessage | None:
         """
-        The last message in the feed; None when it holds none.
+        The last message in the feed; None when it is empty.
 
-        Raises BrokerError when it is not one of ours.
+        Raises BrokerError when it is not a message of Headgate.
         """
         stored = await last_of_subject(self._connection, self._stream, ">")
         if stored is None:
-            # Nothing in it: new, or all of it has aged out under the operator's bounds.
+            # Empty: new, or all messages have aged out under the operator's limits.
             self._stream_last = (await stream_info(self._connection, self._stream)).state.last_seq
             return None
         self._stream_last = stored.entry.seq
@@ -88,10 +87,11 @@ class FeedWriter:
 
     async def resume(self) -> Place:
         """
-        The place of the last event in the feed; the beginning when it holds none.
+        The place of the last event in the feed; the beginning when it is empty.
 
-        What the feed has of a branch that this log does not know came after the break from which this one has begun:
-        everything before that break is in the feed. Raises BrokerError when the last message is not one of ours.
+        Events of a branch that this log does not have were published after the break from which the current branch
+        began: everything before that break is in the feed. Raises BrokerError when the last message is not a message of
+        Headgate.
         """
         last = await self.last()
         if last is None:
@@ -103,7 +103,7 @@ class FeedWriter:
         return self._last
 
     async def store(self, messages: list[FeedMessage]) -> int:
-        """Store those of the messages that are not in the feed yet, in order; returns how many there were."""
+        """Store those of the messages that are not in the feed yet, in order; returns their number."""
         backoff = Backoff()
         left = self._left(messages)
         count = len(left)
@@ -119,7 +119,7 @@ class FeedWriter:
         return count
 
     def _left(self, messages: list[FeedMessage]) -> list[FeedMessage]:
-        """Those behind the feed's last."""
+        """The messages after the feed's last."""
         return messages[bisect.bisect_right(messages, self._last, key=self._place) :]
 
     def _place(self, message: FeedMessage) -> Place:
@@ -177,5 +177,5 @@ class FeedWriter:
 
 
 def _headers(message: FeedMessage, expected: int) -> dict[str, str]:
-    """The headers of a message that is to be stored right behind the `expected` sequence of the stream."""
+    """The headers of a message that is to be stored directly after the `expected` sequence of the stream."""
     return {**message.headers, MESSAGE_ID: message.message_id, EXPECTED_STREAM_LAST: str(expected)}

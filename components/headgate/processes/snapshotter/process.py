@@ -1,7 +1,7 @@
 """
 The snapshotter as a process: snapshots and their verification, the feed, the read side.
 
-The read side itself (`headgate.web`) is added to its HTTP front by whoever starts it.
+The caller that starts it adds the read side itself (`headgate.web`) to its HTTP server.
 """
 
 import time
@@ -20,7 +20,7 @@ from headgate.processes.snapshotter.feed_writer import FeedWriter
 from headgate.processes.snapshotter.storing import SnapshotCarrier
 
 LINGER_S: Final = 0.1
-"""How much later than a commit the read side may show it: no process waits for the snapshotter."""
+"""How much later than a commit the read side may show it: no process depends on the snapshotter."""
 
 
 def _now_ms() -> int:

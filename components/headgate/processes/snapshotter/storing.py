@@ -2,10 +2,10 @@
 Storing snapshots, and folding the log again to verify them.
 
 `SnapshotCarrier` carries out `TakeSnapshot`: the state is encoded at once (it goes on changing), then stored, old
-snapshots are removed, and the machine is told. After that the stretch since the snapshot before is folded again in a
-worker thread, from that snapshot's bytes, and the two hashes are compared. A difference means that the fold is not
-deterministic, that this process's memory is damaged, or that a snapshot is; the process says so in its log, in /readyz
-and in the log of the cell, and goes on: the commits themselves are not in doubt.
+snapshots are removed, and the result is passed to the machine. After that the range since the snapshot before is folded
+again in a worker thread, from that snapshot's bytes, and the two hashes are compared. A difference means that the fold
+is not deterministic, that this process's memory is damaged, or that a snapshot is; the process reports it in its log
+output, in /readyz and in the log of the cell, and continues: the commits themselves are not in doubt.
 """
 
 import logging
@@ -35,7 +35,7 @@ DIVERGENCE: Final = "divergence"
 
 
 class SnapshotCarrier(NoCarrier):
-    """Stores snapshots, keeps the newest `keep`, and verifies them if told to."""
+    """Stores snapshots, keeps the newest `keep`, and verifies them if configured."""
 
     def __init__(
         self, log: Log, blobs: Blobs, status: Status, *, keep: int, verify: bool, now_ms: Callable[[], int]
@@ -72,7 +72,7 @@ class SnapshotCarrier(NoCarrier):
         return store
 
     async def _newest_before(self, position: Seq) -> State:
-        """Where the verification starts: the snapshot before, or nothing. Taken before it can be removed."""
+        """The start of the verification: the snapshot before, or nothing. Taken before it can be removed."""
         if not self._verify:
             return fold.new_state(self._status.cell)
         for info in reversed(await self._blobs.listing()):
@@ -91,7 +91,7 @@ class SnapshotCarrier(NoCarrier):
 
     async def _refold(self, state: State, meta: SnapshotMeta, report: Report) -> None:
         start = state.position
-        # Whoever took the snapshot has come past what cannot be folded in the same way.
+        # The snapshot's writer has treated events that cannot be folded in the same way.
         again = point_in_time.refolding(self._log, self._status.cell, self._blobs)
         state = await point_in_time.fold_on(self._log, state, meta.position, again)
         refolded = await anyio.to_thread.run_sync(fold.state_hash, state)

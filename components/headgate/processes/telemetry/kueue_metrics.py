@@ -1,9 +1,9 @@
 """
 Kueue's metrics, under Kueue's names and labels, derived from the log.
 
-Counters and histograms follow from events as they are folded; gauges are read off the state when somebody asks. What
-Kueue counts inside its controllers and the log does not say (durations of reconciliations, evictions' latencies) is not
-served. Buckets are Kueue's.
+Counters and histograms follow from events as they are folded; gauges are read from the state on request. Values that
+Kueue measures inside its controllers and that are not in the log (durations of reconciliations, evictions' latencies)
+are not served. Buckets are Kueue's.
 """
 
 import math
@@ -96,7 +96,7 @@ class KueueMetrics:
         )
 
     def folded(self, state: State, logged: LoggedCommit) -> None:
-        """Count what a commit says; the state has it folded in."""
+        """Count the events of a commit; it is already folded into the state."""
         commit = logged.commit
         for event in commit.events:
             match event:
@@ -130,7 +130,7 @@ class KueueMetrics:
     def _on_evicted(self, state: State, key: WorkloadKey, reason: str, underlying_cause: str = "") -> None:
         workload = state.workloads.get(key)
         if workload is None or reason in (VARIANT_EVICTED, NO_VARIANT):
-            # With its variant, which counts.
+            # Counted with its variant.
             return
         labels = self._labels(state, key, workload.cluster_queue)
         self._evicted.add(workload.cluster_queue, reason, underlying_cause, labels["priority_class"], "leader")
@@ -167,7 +167,7 @@ class KueueMetrics:
             histogram.record(waited_s, KueueMetrics._labels(state, key, cluster_queue))
 
     def serve_gauges(self, state: Callable[[], State | None]) -> None:
-        """Serve the gauges from what `state` gives when asked; nothing when it gives None."""
+        """Serve the gauges from the result of `state` on request; nothing when it is None."""
 
         def of(values: Callable[[State], Values]) -> Callable[[], Values]:
             def ask() -> Values:
@@ -207,7 +207,7 @@ class KueueMetrics:
 
 
 def _pending(state: State) -> Values:
-    """Active: in line. Inadmissible: asleep, behind a blocked head, or set aside alone."""
+    """Active: in the queue. Inadmissible: asleep, behind a blocked head, or parked alone."""
     parked: dict[str, int] = {}
     for workload in state.workloads.values():
         if workload.stage in (Stage.PARKED, Stage.SKIPPED) and is_pending_in_queue(workload):
@@ -216,7 +216,8 @@ def _pending(state: State) -> Values:
         waiting, active = parked.get(name, 0), len(state.index.offered.get(name, ()))
         queue = state.index.pending.get(name)
         if queue is not None:
-            # Counting whoever is not behind a blocked head means walking the line; without one, subtraction does.
+            # Counting the workloads that are not behind a blocked head requires walking the queue; without one,
+            # subtraction does.
             ahead = len(queue) - queue.count_asleep() if queue.blocked is None else sum(1 for _ in queue.ahead())
             active += ahead
             waiting += len(queue) - ahead

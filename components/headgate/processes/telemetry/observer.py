@@ -1,8 +1,8 @@
 """
-What a process tells about itself while it works: its own metrics, Kueue's, and spans.
+The telemetry of a process: its own metrics, Kueue's, and spans.
 
 `headgate_*` metrics are served by every process. Kueue's names (`kueue_*`) are served by the snapshotter's leader
-alone, which reads everything: whoever sums over all processes counts each admission once, and dashboards made for Kueue
+alone, which reads everything: so a sum over all processes counts each admission once, and dashboards made for Kueue
 work. They are derived from the events that are folded while it leads; a counter starts at 0 with each process, as
 Prometheus expects of counters.
 """
@@ -28,7 +28,7 @@ from headgate.processes.telemetry.kueue_metrics import KueueMetrics
 _LOG: Final = logging.getLogger(__name__)
 
 RECENT_MAX: Final = 4_096
-"""Traceparents of the newest commits, which a cause may name."""
+"""Traceparents of the newest commits, which a cause may refer to."""
 
 _COUNTERS: Final[Mapping[str, str]] = {
     "commits_folded": "Commits of the log that this process has folded.",

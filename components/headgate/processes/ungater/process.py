@@ -1,4 +1,4 @@
-"""The ungater as a process: it reads the log, resumes and suspends jobs, and appends what came of it."""
+"""The ungater as a process: it reads the log, resumes and suspends jobs, and appends the outcomes."""
 
 from headgate.events.base import Producer
 from headgate.machines.ungater.decide import Ungater
