@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from headgate.core.fold.diff import last_fact
 from headgate.core.state.tables import State, Workload
 from headgate.core.status.rendering import status_digest, workload_status
+from headgate.core.workload.last_fact import last_fact
 from headgate.events.effects import StatusApplied
 from headgate.events.facts import WorkloadObserved
 from headgate.events.objects import Condition, ShownConditions

@@ -9,7 +9,6 @@ from tests.support.logs import TestLog
 from tests.support.playing import cluster_queue, flavor, job, local_queue, namespace, node
 
 from headgate.core.api.decoding import RESOURCES, UnreadableObjectError, key_of, read
-from headgate.core.fold import diff
 from headgate.events.base import Producer
 from headgate.events.effects import PodBound
 from headgate.events.facts import (
@@ -22,6 +21,7 @@ from headgate.events.facts import (
 )
 from headgate.events.ids import PodKey, Uid, WorkloadKey
 from headgate.events.queueing import WorkloadFinished
+from headgate.machines.informer_bridge import diff
 
 BRIDGE, MANAGER, BINDER = Producer.INFORMER_BRIDGE, Producer.QUEUE_MANAGER, Producer.BINDER
 Json = dict[str, Any]

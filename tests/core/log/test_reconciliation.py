@@ -8,7 +8,6 @@ from tests.core.fold.test_fold import BRIDGE, MANAGER, SCHEDULER, W, admitted, o
 from tests.support.logs import TestLog
 
 from headgate.core import fold
-from headgate.core.fold import diff
 from headgate.core.log import reconciliation
 from headgate.core.log.branches import EventId, number_at, parse_event_id, token_of
 from headgate.core.state.tables import Stage
@@ -22,6 +21,7 @@ from headgate.events.identity import CellRestored
 from headgate.events.ids import Seq, Uid
 from headgate.events.objects import Condition, WorkloadStatus
 from headgate.events.queueing import WorkloadFinished
+from headgate.machines.informer_bridge import diff
 
 SYNCED = InformersSynced(resources=("workloads",), resource_versions={"workloads": "7"})
 

@@ -7,13 +7,14 @@ from msgspec.structs import replace
 from tests.support.owning import applied, gives_back, shows
 from tests.support.queueing import QueueCell
 
-from headgate.core.fold.diff import last_fact, news
 from headgate.core.state.tables import Stage
 from headgate.core.status.rendering import is_settled
+from headgate.core.workload.last_fact import last_fact
 from headgate.events.base import Producer
 from headgate.events.effects import StatusApplied
 from headgate.events.ids import WorkloadKey
 from headgate.events.objects import Condition, ShownConditions
+from headgate.machines.informer_bridge.diff import news
 
 A = WorkloadKey("team/a")
 

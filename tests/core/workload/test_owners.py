@@ -7,7 +7,6 @@ from tests.support.logs import TestLog
 
 from headgate.core.api import job_kinds
 from headgate.core.api.decoding import read
-from headgate.core.fold.diff import deleted
 from headgate.core.queueing import eviction
 from headgate.core.state.tables import Workload
 from headgate.core.workload import owners
@@ -16,6 +15,7 @@ from headgate.events.base import Producer
 from headgate.events.ids import JobKey, JobRef, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import Job, Labels, OwnerReference, PodSet, WorkloadSpec
 from headgate.machines.binder.finalizers import may_run
+from headgate.machines.informer_bridge.diff import deleted
 
 BRIDGE = Producer.INFORMER_BRIDGE
 BATCH, VOLCANO = JobKey("batch/Job/team-a/train"), JobKey("batch.volcano.sh/Job/team-a/train")

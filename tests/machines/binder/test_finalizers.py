@@ -10,7 +10,6 @@ from tests.support.logs import TestLog
 from tests.support.playing import cluster_queue
 
 from headgate.core.api.decoding import FINALIZER
-from headgate.core.fold.diff import news
 from headgate.core.machine.contract import Append, Call, Committed, Completed, Settled
 from headgate.events import facts
 from headgate.events.base import EventBase, Producer
@@ -20,6 +19,7 @@ from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import Admission, Job, OwnerReference, PodSet, PodSetAssignment, WorkloadSpec
 from headgate.events.queueing import WorkloadFinished
 from headgate.machines.binder.decide import Binder
+from headgate.machines.informer_bridge.diff import news
 
 BRIDGE, MANAGER, SCHEDULER, BINDER = (
     Producer.INFORMER_BRIDGE,

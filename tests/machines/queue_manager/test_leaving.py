@@ -7,7 +7,6 @@ import pytest
 from tests.support.queueing import UNGATER, QueueCell
 
 from headgate.core.audit.invariants import forgotten
-from headgate.core.fold.diff import news
 from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.state.tables import Stage
 from headgate.core.workload.preemption_gates import is_closed
@@ -25,6 +24,7 @@ from headgate.events.queueing import (
     WorkloadRequeued,
     WorkloadWoken,
 )
+from headgate.machines.informer_bridge.diff import news
 
 A = WorkloadKey("team/a")
 JOB = JobKey("batch/Job/team/j")

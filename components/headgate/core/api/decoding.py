@@ -6,8 +6,8 @@ like this; no fact when the object does not concern Headgate (a Job without a qu
 waits for us). Only what a decision can depend on is decoded; labels and annotations are cut down to those of Kueue,
 except where selectors look at all of them (nodes, namespaces). Of Kueue's kinds v1beta2 and v1beta1 are read.
 
-Whether a fact is news is another question: `headgate.core.fold.diff` compares it with the state. The informer bridge
-calls both; nothing here looks at the state.
+Whether a fact is news is another question: `headgate.machines.informer_bridge.diff` compares it with the state. The
+informer bridge calls both; nothing here looks at the state.
 
 An object that does not decode, or holds a quantity or time that is none, raises UnreadableObjectError. The bridge
 reports it and treats the object as absent: one bad object must not stop the cell.

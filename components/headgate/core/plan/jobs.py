@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from headgate.core.api.decoding import read
-from headgate.core.fold.diff import last_fact
 from headgate.core.jobs.registry import integration_of
 from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.plan.log import PlanLog
@@ -23,6 +22,7 @@ from headgate.core.workload.job_workload import (
     workload_key,
     workload_of,
 )
+from headgate.core.workload.last_fact import last_fact
 from headgate.core.workload.slices import Wanted
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration

@@ -7,10 +7,10 @@ It is marked as a parent and gets a variant for each flavor that it has none for
 
 import msgspec
 
-from headgate.core.fold.diff import last_fact
 from headgate.core.state.tables import PENDING, State, Workload
 from headgate.core.status.rendering import API_VERSION
 from headgate.core.workload import concurrent_admission, variants
+from headgate.core.workload.last_fact import last_fact
 from headgate.events.facts import WorkloadObserved
 from headgate.events.ids import Uid, WorkloadKey, split_key
 from headgate.events.objects import OwnerReference, PreemptionGate

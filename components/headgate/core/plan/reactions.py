@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from headgate.core.fold.diff import last_fact
 from headgate.core.plan.parents import made_of_parents
 from headgate.core.queueing import eviction
 from headgate.core.state.tables import PENDING, Stage, State, Workload
 from headgate.core.workload import concurrent_admission, variants
+from headgate.core.workload.last_fact import last_fact
 from headgate.core.workload.owners import job_key, job_of
 from headgate.events.base import Producer
 from headgate.events.facts import JobObserved

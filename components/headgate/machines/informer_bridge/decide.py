@@ -43,7 +43,7 @@ from headgate.core.api.decoding import (
     version_of,
 )
 from headgate.core.config.reader import ConfigurationError, read_document
-from headgate.core.fold import diff, quarantine
+from headgate.core.fold import quarantine
 from headgate.core.fold.quarantine import KIND_OF, about_event, has_workload_aside, is_about_aside, is_aside, retry_of
 from headgate.core.jobs.registry import integration_of
 from headgate.core.kubernetes.selectors import matches_labels
@@ -84,6 +84,7 @@ from headgate.events.identity import CellFounded
 from headgate.events.ids import JobKey, JobRef, Uid, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import Job
 from headgate.events.registry import Event
+from headgate.machines.informer_bridge import diff
 from headgate.machines.informer_bridge.absent_owners import AbsentOwners
 from headgate.machines.informer_bridge.marks import Marks
 from headgate.machines.informer_bridge.variant_maker import VariantMaker

@@ -20,7 +20,6 @@ from headgate.core.config import feature_gates
 from headgate.core.cycle import Cycle, Entry, evaluate, events_of
 from headgate.core.flavors.catalog import Catalog
 from headgate.core.flavors.cluster_queue import Queue
-from headgate.core.fold.diff import last_fact
 from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.selectors import matches_labels
 from headgate.core.plan.log import PlanLog
@@ -32,6 +31,7 @@ from headgate.core.quota.admission_fair_sharing import due, local_queue_usage, o
 from headgate.core.quota.cohorts import in_cycle
 from headgate.core.state.tables import PENDING, Stage, State, Workload, local_queue_of
 from headgate.core.workload import concurrent_admission, owners, variants
+from headgate.core.workload.last_fact import last_fact
 from headgate.core.workload.ordering import priority_of, queued_at
 from headgate.events.base import Producer
 from headgate.events.decisions import WorkloadAdmitted, WorkloadPreempted, WorkloadSkipped

@@ -32,6 +32,7 @@ from headgate.core.state.tables import (
 )
 from headgate.core.status.rendering import is_known
 from headgate.core.workload import owners
+from headgate.core.workload.last_fact import last_fact
 from headgate.core.workload.shown_conditions import differing
 from headgate.events import facts
 from headgate.events.facts import Fact
@@ -120,29 +121,6 @@ def _workload(state: State, workload: Workload | None, fact: facts.WorkloadObser
         # The binder has removed it, and records that with the status that it has written.
         known = replace(known, finalizer=False)
     return None if fact == known else fact
-
-
-def last_fact(workload: Workload) -> facts.WorkloadObserved:
-    """The fact that reproduces what the state has of a workload's object."""
-    return facts.WorkloadObserved(
-        workload=workload.key,
-        uid=workload.uid,
-        created_ms=workload.created_ms,
-        spec=workload.spec,
-        generation=workload.generation,
-        labels=dict(workload.labels),
-        annotations=dict(workload.annotations),
-        owner=workload.owner,
-        deleting=workload.deleting,
-        finalizer=workload.finalizer,
-        checks=workload.observed_checks,
-        reclaimable_pods=workload.reclaimable_pods,
-        finished=workload.observed_finished,
-        preemption_gates=workload.observed_gates,
-        pods_ready=workload.observed_pods_ready,
-        deactivation_target=workload.deactivation_target,
-        shown=workload.shown,
-    )
 
 
 def _as_folded(record: PodRecord) -> Pod:
