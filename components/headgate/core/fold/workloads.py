@@ -313,8 +313,8 @@ def _awaits_evaluation(state: State, workload: Workload, at_ms: UnixMs) -> None:
     """
     What kept it out of the queues is over.
 
-    As Kueue does, a workload without a condition gets none for this, unless explicit conditions are configured. If its
-    shape sleeps, it gets the condition of waiting.
+    As in Kueue, a workload without a condition gets none for this, unless explicit conditions are configured. Then, if
+    its shape sleeps, it gets the reason of that sleep.
     """
     reserved = conditions.find(workload.conditions, conditions.QUOTA_RESERVED)
     if reserved is None and is_explicit(state.configuration):

@@ -2,15 +2,15 @@
 The chain over all producers: each commit attests the log that its producer had folded.
 
 `Commit.prev` chains the commits of one producer. `Commit.log` and `Commit.at` chain them all: the hash of the whole log
-up to the position that the producer had folded when it encoded the commit. So whatever is changed, swapped or lost
-before that position shows at the first commit of any producer that comes after, however well the change was made.
+up to the position that the producer had folded when it encoded the commit. So any change, swap or loss before that
+position is detected at the first later commit of any producer, however well it was hidden.
 
-The fold keeps the log hashes of the last `WINDOW` positions to compare with. They are part of the state, because a
+The fold keeps the log hashes of the last `WINDOW` positions for the comparison. They are part of the state, because a
 process that starts from a snapshot compares too. A producer that attests an older position is so far behind that only
 `headgate audit`, which keeps all hashes, compares. The window is kept from the first commit that attests anything, so a
-log from before there was an attestation folds to the bytes that it always had.
+log from before attestation folds to the same bytes as before.
 
-Called by the fold, and by who compares a head of the log that was noted elsewhere; `Attestations` is the audit's.
+Called by the fold, and to compare a head of the log that was recorded elsewhere; `Attestations` is the audit's.
 """
 
 import re
@@ -21,11 +21,11 @@ from headgate.events.commit import HASH_HEX_LEN, Commit, chain
 from headgate.events.ids import Seq
 
 WINDOW: Final = 1024
-"""How many positions a producer may be behind at its append, and its attestation is still compared by every fold."""
+"""How many positions a producer may be behind at its append while every fold still compares its attestation."""
 
 
 def objection(state: State, commit: Commit) -> str:
-    """What speaks against the attestation of a commit that follows on the state; "" when nothing does."""
+    """The objection to the attestation of a commit that follows on the state; "" without one."""
     if not commit.log:
         return ""
     if commit.at > state.position:
@@ -40,7 +40,7 @@ def objection(state: State, commit: Commit) -> str:
 
 
 def extend(state: State, commit: Commit | None, seq: Seq, log_hash: str) -> None:
-    """Note the log hash of the entry that is folded next; `commit` is what it holds, if it holds one."""
+    """Record the log hash of the entry that is folded next; `commit` is its commit, if it has one."""
     hashes = state.log_hashes
     if not hashes:
         if commit is None or not commit.log:
@@ -54,7 +54,7 @@ def extend(state: State, commit: Commit | None, seq: Seq, log_hash: str) -> None
 
 
 def hash_at(state: State, position: Seq) -> str:
-    """The log hash at a position that is folded; "" when it is not in the window."""
+    """The log hash at a folded position; "" when it is not in the window."""
     if position == state.position:
         return state.log_hash
     if not state.log_hashes or position <= state.position - WINDOW:
@@ -71,8 +71,8 @@ class Attestations:
     """
     Every attestation of a whole log, compared with the log.
 
-    Behind one that differs it goes on from the hash that the producer had: so what was changed at one place is found
-    once, and what was changed after it is found too. Behind a gap it goes on from the next attestation.
+    After one that differs the comparison continues from the producer's hash: so a change is reported once, and later
+    changes are still detected. After a gap it continues from the next attestation.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Attestations:
         self._compared = 0
 
     def objection(self, commit: Commit) -> str:
-        """What speaks against the attestation of the commit that comes next; "" when nothing does."""
+        """The objection to the attestation of the commit that comes next; "" without one."""
         if not commit.log:
             return ""
         here = self.hash_at(commit.at)
@@ -101,7 +101,7 @@ class Attestations:
         )
 
     def extend(self, seq: Seq, commit_hash: str) -> None:
-        """Note the hash of the entry at the next position."""
+        """Record the hash of the entry at the next position."""
         before = ""
         if not self._first:
             self._first = seq
@@ -117,7 +117,7 @@ class Attestations:
         self._logs += bytes.fromhex(chain(before, commit_hash)) if known else _NONE
 
     def hash_at(self, position: Seq) -> str:
-        """The hash of the log up to a position; "" where it is not known."""
+        """The hash of the log up to a position; "" where it is unknown."""
         if not self._first <= position < self._end:
             return ""
         at = (position - self._first) * _BYTES
@@ -129,7 +129,7 @@ class Attestations:
         return self._first + len(self._logs) // _BYTES
 
     def _go_on(self, position: Seq, log_hash: str) -> None:
-        """Make the hashes from a position on anew, from the one that it had when others were appended to it."""
+        """Recompute the hashes from a position on, from the one that it had when others were appended to it."""
         here = (position - self._first) * _BYTES
         self._logs[here : here + _BYTES] = bytes.fromhex(log_hash)
         for at in range(here + _BYTES, len(self._logs), _BYTES):

@@ -1,9 +1,9 @@
 """
 Authority: which process may append which events.
 
-Every type of event has one author, but for elections and the quarantine, which are for each of them. The audit checks
-it in every log; in a cell whose commits are signed the fold refuses a commit that oversteps it, so that the key of one
-process is good for the decisions of that process alone.
+Every type of event has one author, except elections and the quarantine, which every process may append. The audit
+checks it in every log; in a cell whose commits are signed the fold refuses a commit that violates it, so that the key
+of one process permits the decisions of that process alone.
 """
 
 from headgate.events import decisions, effects

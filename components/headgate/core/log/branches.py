@@ -1,10 +1,10 @@
 """
-Branches: which of the histories that share a beginning an event belongs to.
+Branches: which of the histories with a common beginning an event belongs to.
 
-A log that is restored from a backup gives positions out again that the lost log had given to other events. Whoever
-identifies an event by its position alone would take one for the other, so from the restore on its events also bear a
-token, which no other branch of the log has. So do those of a log that was rebuilt. A log that has only grown has none,
-and its events are named by their position: `812.3` there, `1f09c4ab:812.3` behind a break.
+A log that is restored from a backup assigns positions again that the lost log had assigned to other events. A reader
+that identifies an event by its position alone would confuse the two. So from the restore on, event ids also contain a
+token that no other branch of the log has. So do those of a log that was rebuilt. A log that has only grown has no
+token, and its events are named by their position: `812.3` there, `1f09c4ab:812.3` behind a break.
 
 The fold keeps the branches (`Tables.branches`); the feed names its messages by them.
 """
@@ -22,7 +22,7 @@ TOKEN_CHARS = 8
 
 
 class EventId(msgspec.Struct, frozen=True):
-    """What names an event among all that were ever in a log of this cell: its branch and its position there."""
+    """The identity of an event in all logs that this cell ever had: its branch and its position there."""
 
     token: str
     position: Position
@@ -32,7 +32,7 @@ class EventId(msgspec.Struct, frozen=True):
 
 
 def parse_event_id(text: str) -> EventId:
-    """The id that this is the text of. Raises ValueError when it is none."""
+    """The event id of a text. Raises ValueError when it is not one."""
     token, colon, place = text.rpartition(":")
     seq, dot, index = place.partition(".")
     if not (dot and seq.isdecimal() and index.isdecimal()) or (colon and not token):
@@ -46,20 +46,20 @@ def of_restored(event: CellRestored, seq: Seq) -> Branch:
 
 
 def is_recorded(branches: Sequence[Branch], event: CellRestored) -> bool:
-    """Whether the log tells of a restore."""
+    """Whether the log contains a restore."""
     return any(branch.token == of_restored(event, Seq(1)).token for branch in branches)
 
 
 def of_rebuilt(event: CellFounded) -> Branch | None:
-    """The branch that a log is which takes the place of another; None for one that does not."""
+    """The branch of a log that replaces another; None for one that does not."""
     return Branch(after=Seq(0), token=digest(event.log_id.encode())[:TOKEN_CHARS]) if event.resumes else None
 
 
 def number_at(branches: Sequence[Branch], seq: Seq) -> int:
-    """How many branches have begun before the entry at a position: the number of the one that it belongs to."""
+    """How many branches have begun before the entry at a position: the number of the branch that it belongs to."""
     return sum(1 for branch in branches if branch.after < seq)
 
 
 def token_of(branches: Sequence[Branch], number: int) -> str:
-    """The token of a branch by its number; "" for the one that has only grown."""
+    """The token of a branch by its number; "" for the first, which has only grown."""
     return branches[number - 1].token if number else ""

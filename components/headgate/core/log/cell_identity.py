@@ -1,8 +1,8 @@
 """
-Which cell a log belongs to: how the founding is folded, and what a foreign log is told by.
+Which cell a log belongs to: how the founding is folded, and how a foreign log is recognised.
 
-The fold keeps `Tables.identity`. A process holds what it knows of its surroundings (its cell's name, its stream, its
-cluster) against it before it acts (`headgate.processes.runtime.cell_identity`).
+The fold keeps `Tables.identity`. A process compares it with its own environment (its cell's name, its stream, its
+cluster) before it acts (`headgate.processes.runtime.cell_identity`).
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from headgate.events.ids import Seq
 
 def _founded(state: State, event: CellFounded, commit: Commit, seq: Seq) -> None:  # noqa: ARG001
     if state.identity is not None:
-        # Two bridges may have found the log without an identity at one time; the first has founded it.
+        # Two bridges may find the log without an identity at one time; the first one founds it.
         return
     state.identity = Identity(
         cell=event.cell,
@@ -60,9 +60,9 @@ APPLY: dict[type, Callable[[State, Any, Commit, Seq], None]] = {
 
 def objection(identity: Identity, *, cell: str, stream: str, cluster: str = "") -> str:
     """
-    Why somebody with this cell's name, stream and cluster must not go on with the log; "" when he may.
+    Why a process with this cell's name, stream and cluster must not continue the log; "" when it may.
 
-    `cluster` "" stands for one who talks to no cluster.
+    `cluster` "" is for a process without a cluster.
     """
     if identity.cell != cell:
         return f"its log is that of the cell {identity.cell}, not of {cell}"

@@ -1,15 +1,15 @@
 """
-The log's time: what no single clock can move.
+The log's time: no single clock can move it.
 
-There are as many clocks as processes, and the broker's. Each commit claims a time, and the broker says when it stored
-it. The fold lets the log's time follow a claim only as far as somebody else bears it out: the broker, or what two other
-producers have claimed, and CLOCK_SKEW_MS_MAX on top. A claim far behind the log's time counts as so much behind it and
-no more, so a slow clock does not let deadlines pass that have only just been set. `effective_ms` is that rule, and
-everything that is folded from a commit takes its time from there, not from the claim.
+Each process and the broker have a clock. Each commit claims a time, and the broker records when it stored the commit.
+The fold lets the log's time follow a claim only as far as another clock confirms it: the broker's, or the claims of two
+other producers, plus CLOCK_SKEW_MS_MAX. A claim far behind the log's time counts as that far behind it and no more, so
+a slow clock does not let deadlines pass that have only just been set. `effective_ms` is that rule, and everything that
+is folded from a commit takes its time from there, not from the claim.
 
-`Clocks` is the same seen from a running process: it decides by its own clock as far as the broker and the other
-producers bear it out, and says when its own is the one that is wrong. It is given all times: the wall clock's, and a
-monotonic one by which the others' times are carried on between two commits.
+`Clocks` is the same for a running process: it decides by its own clock as far as the broker and the other producers
+confirm it, and reports when its own is wrong. All times are arguments: the wall clock's, and a monotonic one by which
+the others' times are extrapolated between two commits.
 """
 
 from typing import Final
@@ -21,19 +21,19 @@ from headgate.events.base import Producer
 from headgate.events.ids import UnixMs
 
 CLOCK_SKEW_MS_MAX: Final = 10_000
-"""How far the clocks of one cell may be apart."""
+"""The maximum difference between the clocks of one cell."""
 
 WINDOW_MS: Final = 15_000
-"""For how long, at least, a clock is judged by the best that was heard of it: an entry may come late, never early."""
+"""For how long, at least, a clock is judged by its best observation: an entry may come late, never early."""
 
 
 def effective_ms(state: State, producer: Producer, claimed_ms: UnixMs, stored_ms: UnixMs) -> UnixMs:
-    """The time that a commit counts for, folded onto this state. Where `stored_ms` is not known (0), its claim."""
+    """The effective time of a commit on this state. Its claim, where `stored_ms` is unknown (0)."""
     if not stored_ms:
         return claimed_ms
     if claimed_ms > stored_ms + CLOCK_SKEW_MS_MAX:
         others_ms = sorted(record.last_ms for other, record in state.producers.items() if other is not producer)
-        # Of several the second: a claim of another that was in error stands until he speaks again.
+        # Of several the second: a wrong claim of one other producer stays until its next commit.
         borne_out_ms = max(stored_ms, others_ms[-2:][0] if others_ms else stored_ms)
         claimed_ms = min(claimed_ms, UnixMs(borne_out_ms + CLOCK_SKEW_MS_MAX))
     return max(claimed_ms, UnixMs(state.now_ms - CLOCK_SKEW_MS_MAX))
@@ -43,15 +43,15 @@ def commit_ms(state: State, producer: Producer, now_ms: UnixMs) -> UnixMs:
     """
     The time that a producer's next commit claims, by its clock.
 
-    Never before its last one: a clock that is set back does not set the log back. A last one that the log itself has
-    not followed was in error, and binds nobody.
+    Never before its last one: a clock that is set back does not set the log back. If the log itself did not follow the
+    last one, that was an error, and does not count.
     """
     record = state.producers.get(producer)
     return now_ms if record is None else max(now_ms, min(record.last_ms, state.now_ms))
 
 
 class ClockVerdict(msgspec.Struct, frozen=True):
-    """What is to be said of the clocks. `own_is_off`: ours is wrong, by all others. `text`: "" if nothing is wrong."""
+    """The verdict on the clocks. `own_is_off`: ours is wrong, by all others. `text`: "" if nothing is wrong."""
 
     own_is_off: bool = False
     text: str = ""
@@ -62,10 +62,10 @@ SOUND: Final = ClockVerdict()
 
 class _Heard:
     """
-    One clock as it is heard of: how far it is ahead of the monotonic clock.
+    Observations of one clock: how far it is ahead of the monotonic clock.
 
-    What is heard late makes it look slow, so the greatest value of a window counts; and only of the last ones, so that
-    a clock that is set back is followed.
+    Delays make a clock look slow, so the greatest value of a window counts; and only recent ones, so that a clock that
+    is set back is followed.
     """
 
     __slots__ = ("_before", "_begun_ms", "_best")
@@ -76,7 +76,7 @@ class _Heard:
         self._begun_ms = 0
 
     def hear(self, time_ms: int, mono_ms: int) -> None:
-        """It showed this time."""
+        """An observation of this clock."""
         if self._best is not None and mono_ms - self._begun_ms >= WINDOW_MS:
             self._before, self._best = self._best, None
         if self._best is None:
@@ -85,13 +85,17 @@ class _Heard:
         self._best = ahead if self._best is None else max(self._best, ahead)
 
     def at(self, mono_ms: int) -> int | None:
-        """What it shows now; None as long as it was not heard."""
+        """What it shows now; None before the first observation."""
         known = [ahead for ahead in (self._best, self._before) if ahead is not None]
         return max(known) + mono_ms if known else None
 
 
 class Clocks:
-    """The clocks of a cell as one process knows them; `producer` is its own, whose commits say nothing about others."""
+    """
+    The clocks of a cell as observed by one process.
+
+    `producer` is its own, whose commits give no information about other clocks.
+    """
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -99,11 +103,11 @@ class Clocks:
         self._others: dict[Producer, _Heard] = {}
 
     def hear_broker(self, broker_ms: int, mono_ms: int) -> None:
-        """The broker has said what time it is."""
+        """An observation of the broker's clock."""
         self._broker.hear(broker_ms, mono_ms)
 
     def hear(self, producer: Producer, claimed_ms: int, stored_ms: int, mono_ms: int) -> None:
-        """A commit has come by, fresh from the broker."""
+        """A commit that was just received from the broker."""
         if stored_ms:
             self._broker.hear(stored_ms, mono_ms)
         if producer is not self._producer:
@@ -114,10 +118,10 @@ class Clocks:
 
     def now_ms(self, wall_ms: int, mono_ms: int) -> UnixMs:
         """
-        The time to decide with: the wall clock's, within the bound of what broker and other producers show.
+        The time to decide with: the wall clock's, within the bound given by the broker and other producers.
 
-        The broker alone holds it back, for a deadline may rather pass too late than too early; it takes another
-        producer as well to pull it up.
+        The broker alone can hold it back, because a deadline should rather pass too late than too early; raising it
+        also requires another producer.
         """
         others = [shown_ms for heard in self._others.values() if (shown_ms := heard.at(mono_ms)) is not None]
         broker_ms = self._broker.at(mono_ms)
@@ -128,7 +132,7 @@ class Clocks:
         return UnixMs(max(held_ms, min(shown) - CLOCK_SKEW_MS_MAX) if others else held_ms)
 
     def judge(self, wall_ms: int, mono_ms: int) -> ClockVerdict:
-        """Whose clock is wrong, if one is. With only one other clock to compare with nobody can tell whose."""
+        """Whose clock is wrong, if one is. With only one other clock the wrong one cannot be identified."""
         broker_ms = self._broker.at(mono_ms)
         others = {
             producer: shown_ms

@@ -1,18 +1,18 @@
 """
-Refused entries: what stands in the log and is not of it.
+Refused entries: messages in the log's stream that are no commits of the log.
 
-Whoever has the broker's permission can publish into the stream, and the stream keeps what it has taken for ever. So an
-entry that is no commit of the process whose subject it stands on must never stop a cell: it is refused. It changes
-nothing but what keeps the log readable: position, log hash and the last sequence of its subject go on over it, so that
-the real producer's next append is fenced behind it. The state counts refused entries and remembers the newest
-(`State.refused`); `/readyz`, `headgate_refused_entries` and `headgate audit` tell.
+Any client with the broker's permission can publish into the stream, and the stream keeps what it has accepted forever.
+So an entry that is no commit of the process whose subject it is on must never stop a cell: it is refused. It changes
+nothing but what keeps the log readable: position, log hash and the last sequence of its subject advance over it, so
+that the real producer's next append is fenced behind it. The state counts refused entries and keeps the newest
+(`State.refused`); `/readyz`, `headgate_refused_entries` and `headgate audit` report them.
 
-Refused is what stands on a subject that is none of the six of its cell. In a cell whose commits are signed (the log
-itself says so, and has the public keys) also whatever is not signed by the process whose subject it stands on, a copy
-of an earlier commit, and a commit with events that are for another process to say. So who has the broker's permission
-and no key can decide nothing, and who has the key of one process can decide what that process decides.
+Refused is every entry on a subject that is none of the six of its cell. In a cell whose commits are signed (the log
+itself records that, and has the public keys) also every entry that is not signed by the process of its subject, a copy
+of an earlier commit, and a commit with events that only another process may append. So a client with the broker's
+permission and no key can decide nothing, and a holder of one process's key can decide only what that process decides.
 
-Called by the fold; who reads a log without folding it asks `Gate`, or `admitted` beside a state.
+Called by the fold; readers that do not fold use `Gate`, or `admitted` beside a state.
 """
 
 from functools import cache
@@ -28,10 +28,10 @@ from headgate.events.signing import is_signed_by
 from headgate.events.subjects import log_subject
 
 NEWEST_MAX: Final = 32
-"""How many refused entries the state remembers: the newest; the others are only counted."""
+"""How many refused entries the state keeps: the newest; the others are only counted."""
 
 TEXT_MAX: Final = 200
-"""How much of a refused entry's subject is remembered: whoever wrote it chose its length."""
+"""How much of a refused entry's subject is kept: its length is under the control of the publisher."""
 
 
 def refusal(state: State, logged: LoggedCommit) -> str:
@@ -47,7 +47,7 @@ def refusal(state: State, logged: LoggedCommit) -> str:
 
 
 def _refusal(cell: str, keys: Keys | None, number: int, logged: LoggedCommit) -> str:
-    """`number` is that of the last commit of the producer that the entry says it is of."""
+    """`number` is that of the last commit of the producer that the entry claims."""
     subject = logged.subject
     producer = subjects_of(cell).get(subject) if subject else logged.commit.producer
     if producer is None:
@@ -88,9 +88,9 @@ def has_refused(state: State, seq: Seq) -> bool:
 
 def admitted(state: State, logged: LoggedCommit) -> bool:
     """
-    Whether an entry is a commit of the log, for who reads beside a state that is folded on: at whatever position.
+    Whether an entry at any position is a commit of the log, for readers beside a state that is folded on.
 
-    Of more refused entries than the state remembers the oldest are told by their signatures alone.
+    Refused entries beyond those that the state keeps are recognised by their signatures alone.
     """
     if logged.seq > state.position:
         return not refusal(state, logged)
@@ -106,7 +106,7 @@ def admitted(state: State, logged: LoggedCommit) -> bool:
 
 
 def refuse(state: State, logged: LoggedCommit, why: str) -> None:
-    """Note a refused entry in the state. The caller moves the position on."""
+    """Record a refused entry in the state. The caller advances the position."""
     producer = subjects_of(state.cell).get(logged.subject)
     if producer is not None:
         record = state.producers.get(producer)
@@ -123,7 +123,7 @@ def refuse(state: State, logged: LoggedCommit, why: str) -> None:
 
 @cache
 def subjects_of(cell: str) -> dict[str, Producer]:
-    """The subjects of a cell's log, with the producer whose each is."""
+    """The subjects of a cell's log, each with its producer."""
     return {log_subject(cell, producer): producer for producer in Producer}
 
 
@@ -132,7 +132,7 @@ def _short(text: str) -> str:
 
 
 class Gate:
-    """Tells commits from refused entries, for who reads a log from its start and does not fold it."""
+    """Separates commits from refused entries, for readers that read a log from its start without folding it."""
 
     def __init__(self, cell: str) -> None:
         self._cell = cell
@@ -142,7 +142,7 @@ class Gate:
 
     def objection(self, logged: LoggedCommit) -> str:
         """
-        Why an entry is refused; "" for a commit of the log. To be asked once for each entry, in order.
+        Why an entry is refused; "" for a commit of the log. Call it once for each entry, in order.
 
         Raises UnreadableCommitError as the fold does.
         """

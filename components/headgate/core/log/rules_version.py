@@ -1,14 +1,14 @@
 """
 Which rules a process decides by, as a number that its terms carry in the log.
 
-A release in which a machine decides otherwise on the same state raises the number of that process here. Each
+A release in which a machine decides differently on the same state raises the number of that process here. Each
 `leader.elected` records the number and the version of Headgate. `headgate replay --verify` decides again what was
-decided by the rules of the version at hand: a difference there is a divergence, whichever version it was. It does not
-compare what was decided by other rules, which is a deliberate change, and says by which rules and versions. Number 0 is
+decided by the rules of the current version: a difference there is a divergence, whichever version it was. It does not
+compare what was decided by other rules, which is a deliberate change, and reports those rules and versions. Number 0 is
 that of logs from before the numbers were recorded.
 
-A process has several tasks, and a release may change one of them. So each check of a replay names the number from which
-on its task is done as it is now.
+A process has several tasks, and a release may change one of them. So each check of a replay names the number since
+which its task is unchanged.
 """
 
 from collections.abc import Mapping
@@ -29,10 +29,10 @@ RULES: Final[Mapping[Producer, int]] = MappingProxyType(
 )
 
 SNAPSHOTS_SINCE: Final = 1
-"""Before, states left out what a configuration does not set, so their hashes were others."""
+"""Before, states left out what a configuration does not set, so their hashes differed."""
 CYCLES_SINCE: Final = 0
 WAITING_CYCLES_SINCE: Final = 1
-"""The same of cells in which heads wait before they preempt (`Configuration.preemption_waits`)."""
+"""As above, for cells in which heads wait before they preempt (`Configuration.preemption_waits`)."""
 QUEUE_DECISIONS_SINCE: Final = 2
 STATUSES_SINCE: Final = 1
 PLACEMENTS_SINCE: Final = 0
@@ -41,5 +41,5 @@ CREATIONS_SINCE: Final = 0
 
 
 def decides_alike(producer: Producer, rules: int, since: int) -> bool:
-    """Whether a term by these rules has done, as this release does it, what is done so since the rules `since`."""
+    """Whether a term by these rules did, in the same way as this release, what is unchanged since the rules `since`."""
     return since <= rules <= RULES[producer]

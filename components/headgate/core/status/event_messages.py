@@ -1,9 +1,9 @@
 """
-The words of Kubernetes Events about workloads, as Kueue has them.
+The messages of Kubernetes Events about workloads, in Kueue's wording.
 
 The binder writes them in a cluster (`headgate.machines.binder.events`), the emulation of Kueue lists them
-(`headgate.testing.reference.telling`): the same reasons and notes. Waiting times are whole seconds, counted from what
-the workload's record says.
+(`headgate.testing.reference.telling`): the same reasons and notes. Waiting times are whole seconds, computed from the
+workload's record.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from headgate.events.ids import UnixMs
 from headgate.events.queueing import WorkloadEvicted
 
 NOTE_BYTES_MAX: Final = 1024
-"""What the API takes as an Event's note."""
+"""The API's limit for an Event's note."""
 
 MIGRATED: Final = "EvictedDueToFlavorMigration"
 EVICTED_BY_PREEMPTION: Final = "EvictedDueToPreempted"
@@ -23,25 +23,25 @@ PREEMPTED: Final = "Preempted"
 PREEMPTED_WORKLOAD: Final = "PreemptedWorkload"
 
 WORKLOAD_KEPT: Final = "Deleted finished workload due to elapsed retention"
-"""About a finished Workload that has been kept for as long as the configuration says, and is deleted."""
+"""For a finished Workload whose retention period is over, and that is deleted."""
 
 JOB_KEPT: Final = "Deleted job: deactivation retention period expired"
-"""About the Job of a workload that Kueue has switched off."""
+"""For the Job of a workload that Kueue has deactivated."""
 
 
 def cut(note: str) -> str:
-    """A note cut to what the API takes."""
+    """A note cut to the API's limit."""
     return conditions.truncated(note, NOTE_BYTES_MAX)
 
 
 def quota_reserved(workload: Workload, event: QuotaReserved, at_ms: UnixMs) -> str:
-    """What is told of a reservation, with how long the workload has waited in its queue."""
+    """The note of a reservation, with how long the workload has waited in its queue."""
     waited_s = _seconds(_queued_ms(workload), at_ms)
     return f"Quota reserved in ClusterQueue {event.cluster_queue}, wait time since queued was {waited_s}s"
 
 
 def admitted(workload: Workload, event: WorkloadAdmitted, at_ms: UnixMs) -> str:
-    """What is told of an admission, with how long its checks have taken; one in the same breath has waited for none."""
+    """The note of an admission, with how long its checks have taken; 0 when admitted together with its reservation."""
     waited_s = _seconds(workload.reserved_at_ms, at_ms) if workload.admission is not None else 0
     return f"Admitted by ClusterQueue {event.cluster_queue}, wait time since reservation was {waited_s}s"
 
@@ -52,13 +52,13 @@ def evicted_reason(event: WorkloadEvicted) -> str:
 
 
 def checks_pending(workload: Workload) -> str:
-    """What the admission checks that are pending say, one behind the other; empty when they say nothing."""
+    """The messages of the pending admission checks, joined; empty when they have none."""
     said = (f"{each.name}: {each.message}" for each in workload.checks if each.state == "Pending" and each.message)
     return "; ".join(said)
 
 
 def _queued_ms(workload: Workload) -> UnixMs:
-    """Since when a workload waits, by Kueue's count: since it was requeued, or made (QueuedWaitTime)."""
+    """Since when a workload waits, by Kueue's definition: since it was requeued, or created (QueuedWaitTime)."""
     requeued = conditions.find(workload.conditions, conditions.REQUEUED)
     if requeued is None:
         return workload.created_ms

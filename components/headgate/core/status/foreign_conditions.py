@@ -1,20 +1,19 @@
 """
-Foreign words: what others have written into the conditions of a Workload that Headgate writes too.
+Foreign conditions: what other controllers have written into conditions of a Workload that Headgate writes too.
 
-Whoever runs the work of a workload says so in its status: an integration that has stopped its pods sets
-QuotaReserved=False and with it gives the quota back; a controller may evict by Evicted=True, or keep a workload out of
-the queues by Requeued=False until it sets that to True. These are read and respected, and never written over with what
-was before.
+The controller that runs a workload's pods reports in its status: an integration that has stopped its pods sets
+QuotaReserved=False and so releases the quota; a controller may evict by Evicted=True, or keep a workload out of the
+queues by Requeued=False until it sets that to True. These are read and respected, and never overwritten with older
+values.
 
-The difficulty is to tell them from what Headgate itself has written, for an object that is shown may be older than
-the state. Two things make it certain. The API server's answer to each of our writes tells the version that the object
-got by it (`Workload.applied_version`); and what differs is believed only while nothing of ours is left to be written
-(`is_settled`). So a condition that differs, on a newer version, when the API server has all that we have to say, is
-somebody else's. What was shown while something was left to be written is kept (`Workload.shown`) and looked at again
-when that is done.
+The difficulty is to separate them from what Headgate itself has written, because a shown object may be older than the
+state. Two rules make it certain. The API server's answer to each of our writes contains the version that the object got
+(`Workload.applied_version`); and a difference counts only while none of our writes is pending (`is_settled`). So a
+condition that differs, on a newer version, when the API server has all our writes, was written by another controller.
+What was shown while a write was pending is kept (`Workload.shown`) and examined again when the write is done.
 
-Pure. The queue manager asks `said` and turns it into events. What of an object may be foreign at all is in
-`headgate.core.workload.shown_conditions`.
+Pure. The queue manager calls `said` and turns the result into events. Which parts of an object may be foreign at all is
+defined in `headgate.core.workload.shown_conditions`.
 """
 
 from headgate.core.kubernetes import conditions
@@ -36,23 +35,23 @@ OWN_REASONS = frozenset(
         "ConcurrentAdmission",
     }
 )
-"""Reasons of Requeued=False whose end Headgate sees by itself; with another one somebody else has to tell it."""
+"""Reasons of Requeued=False whose end Headgate detects; the end of any other must be written by its author."""
 
 
 def said(state: State, workload: Workload) -> ShownConditions | None:
-    """What others have certainly written into a workload's conditions; None when nothing is known of such."""
+    """What others have certainly written into a workload's conditions; None without such."""
     shown = differing(workload, workload.shown)
     return shown if shown is not None and is_settled(state, workload) else None
 
 
 def given_back(state: State, workload: Workload) -> Condition | None:
-    """The QuotaReserved=False by which others have given a workload's quota back; None while they have not."""
+    """The QuotaReserved=False by which others have released a workload's quota; None without one."""
     shown = said(state, workload)
     return shown.quota_reserved if shown is not None and gave_back(workload, shown) else None
 
 
 def eviction(state: State, workload: Workload) -> Condition | None:
-    """The Evicted=True by which others evict a workload that holds quota; None when nobody does."""
+    """The Evicted=True by which others evict a workload that holds quota; None without one."""
     shown = said(state, workload) if workload.stage in (Stage.RESERVED, Stage.ADMITTED) else None
     return shown.evicted if shown is not None and evicts(workload, shown) else None
 
@@ -64,7 +63,7 @@ def requeueing(state: State, workload: Workload) -> Condition | None:
 
 
 def is_kept_out(workload: Workload) -> Condition | None:
-    """The Requeued=False of a pending workload whose end others have to tell; None when it has none."""
+    """The Requeued=False of a pending workload whose end its author must write; None when it has none."""
     requeued = conditions.find(workload.conditions, conditions.REQUEUED)
     if requeued is None or requeued.status != "False":
         return None

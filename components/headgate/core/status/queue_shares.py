@@ -1,8 +1,8 @@
 """
-The fair shares of ClusterQueues and Cohorts as a state has them: what their statuses and metrics show.
+The fair shares of ClusterQueues and Cohorts in a state, as their statuses and metrics show them.
 
-Only while fair sharing is on; without it nobody has a share. Trees are built once and kept until a ClusterQueue, a
-Cohort or the configuration changes (`forget`), usage is added up once a position and tree.
+Only while fair sharing is on; otherwise there are no shares. Trees are built once and cached until a ClusterQueue, a
+Cohort or the configuration changes (`forget`); usage is summed up once per position and tree.
 """
 
 from headgate.core.quota.cache import Forest
@@ -13,7 +13,7 @@ from headgate.core.state.tables import State
 
 
 class QueueShares:
-    """The shares of one state, at whatever position it is when asked."""
+    """The shares of one state, at its current position."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -22,7 +22,7 @@ class QueueShares:
         self._position = -1
 
     def forget(self) -> None:
-        """Quotas, weights or members may have changed: build the trees anew."""
+        """Quotas, weights or members may have changed: rebuild the trees."""
         self._forest = None
         self._ledgers.clear()
 
@@ -41,16 +41,16 @@ class QueueShares:
         return None if ledger is None or node is None else share_of(ledger, node)
 
     def cohorts_above(self, cluster_queue: str) -> list[str]:
-        """The cohorts whose shares follow from a ClusterQueue's usage; none when fair sharing is off."""
+        """The cohorts whose shares depend on a ClusterQueue's usage; none when fair sharing is off."""
         tree = self._state.index.trees.get(cluster_queue)
         ledger = self._ledger(tree) if tree is not None and self.is_on else None
-        # A tree that is about to be forgotten may not have it yet; all shares are looked at then anyway.
+        # A tree that is about to be rebuilt may not have it yet; all shares are computed then anyway.
         node = ledger.tree.cluster_queues.get(cluster_queue) if ledger is not None else None
         return [] if node is None else [each.name for each in node.ancestors()]
 
     @property
     def is_on(self) -> bool:
-        """Whether anybody has a share."""
+        """Whether there are shares."""
         return self._state.configuration.fair_sharing is not None
 
     def _ledger(self, tree: str) -> Ledger | None:

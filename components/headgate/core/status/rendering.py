@@ -2,17 +2,17 @@
 Statuses: what Kueue's objects show of the state, as Kueue writes it.
 
 `workload_status` is the whole status of a Workload, derived from its record; `status_patch` the server-side apply that
-writes it, `status_digest` what identifies it, so that nothing is written twice. `cluster_queue_status` and
+writes it, `status_digest` its identity, so that nothing is written twice. `cluster_queue_status` and
 `local_queue_status` are the counts, usage and Active condition of the queues. The binder writes them, the read side
 shows them, and since they follow from the state alone, they agree.
 
-The digest leaves the states of admission checks out: their controllers write these, and an echo of what a controller
-has written is no reason to write. When they are reset, at an eviction, the Evicted condition changes the digest.
+The digest excludes the states of admission checks: their controllers write these, and an echo of such a write is no
+reason to write. When they are reset, at an eviction, the Evicted condition changes the digest.
 
-What others own stays theirs. Of the conditions only those are written that Kueue's admission writes; and the states of
-admission checks are forced only where an eviction resets them (`forces`), so that the answer of a check's controller
-that we have not seen yet refuses our write instead of being overwritten. Where a reservation comes before the reset was
-written, the binder tells answers to the one before by reading the object (`answered_checks`).
+Fields of other owners are preserved. Only those conditions are written that Kueue's admission writes; and the states of
+admission checks are forced only where an eviction resets them (`forces`), so that an unseen answer of a check's
+controller causes a conflict instead of being overwritten. Where a reservation comes before the reset was written, the
+binder separates answers to the former one by reading the object (`answered_checks`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,14 +43,14 @@ from headgate.events.objects import (
 )
 
 FIELD_MANAGER = "headgate"
-"""Who has written what, in `metadata.managedFields`: the statuses of queues, finalizers, Jobs."""
+"""The field manager in `metadata.managedFields` for the statuses of queues, finalizers, Jobs."""
 
 ADMISSION_MANAGER = "kueue-admission"
 """
-Whose fields the statuses of Workloads are: the manager that Kueue uses.
+The field manager of Workload statuses: the one that Kueue uses.
 
 Server-side apply removes a field only if its manager is the only one that has written it. Under Kueue's name a
-reservation of Kueue's can be taken back in one write, and Kueue could go on with ours.
+reservation of Kueue's can be withdrawn in one write, and Kueue could continue with ours.
 """
 
 API_VERSION = "kueue.x-k8s.io/v1beta2"
@@ -74,18 +74,17 @@ WRITTEN_CONDITIONS = frozenset(
 
 REMOVABLE = ("admission", "requeueState", "resourceRequests", "accumulatedPastExecutionTimeSeconds")
 """
-The fields of a Workload's status that go, other than by becoming empty.
+The fields of a Workload's status that are removed, and not only emptied.
 
-Where another manager than ours has written one, it stays, and has to be removed by name.
+Where another manager has written one, it stays, and has to be removed by name.
 """
 
 
 def apply_query(*, force: bool, manager: str = FIELD_MANAGER) -> dict[str, str]:
     """
-    The query of a server-side apply. With `force` it takes what other managers have written last.
+    The query of a server-side apply. With `force` it takes over fields of other managers.
 
-    Nobody reads the warnings about unknown fields that the API server would work out: without, a write costs it a
-    tenth less.
+    Field validation is off because its warnings are not read; without it a write costs the API server a tenth less.
     """
     query = {"fieldManager": manager, "fieldValidation": "Ignore"}
     return query | {"force": "true"} if force else query
@@ -96,10 +95,10 @@ def apply_query(*, force: bool, manager: str = FIELD_MANAGER) -> dict[str, str]:
 
 def workload_status(state: State, workload: Workload) -> WorkloadStatus:
     """
-    The status that a Workload has by the state, all of it.
+    The complete status of a Workload according to the state.
 
-    Resource requests are shown only while there is no reservation, whose assignments have them then. A requeue state
-    that says nothing is none: an apply that leaves of an object nothing but the empty braces makes null of it.
+    Resource requests are shown only without a reservation; with one, its assignments have them. An empty requeue state
+    is omitted: an apply that leaves an object empty sets it to null.
     """
     stats = SchedulingStats(evictions=workload.evictions) if workload.evictions else None
     return WorkloadStatus(
@@ -117,10 +116,10 @@ def workload_status(state: State, workload: Workload) -> WorkloadStatus:
 
 def _reclaimable_pods(state: State, workload: Workload) -> tuple[ReclaimablePod, ...]:
     """
-    The reclaimable pods that others have reported, and those that the workload's Job shows (gate ReclaimablePods).
+    The reclaimable pods that others have reported, and those of the workload's Job (gate ReclaimablePods).
 
-    A count never falls (Kueue's rule while quota is reserved), since the quota may be in use elsewhere already. A Job
-    that has finished gives all of it back anyway.
+    A count never falls (Kueue's rule while quota is reserved), since the quota may be in use elsewhere already. A
+    finished Job releases all of it anyway.
     """
     if not workload.spec.pod_sets or not feature_gates.enabled(state.configuration, feature_gates.RECLAIMABLE_PODS):
         return workload.reclaimable_pods
@@ -132,7 +131,7 @@ def _reclaimable_pods(state: State, workload: Workload) -> tuple[ReclaimablePod,
     reclaimable = integration_of(job).reclaimable(record.job)
     counts = {pods.name: pods.count for pods in workload.reclaimable_pods}
     for pod_set, its_own in zip(workload.spec.pod_sets, reclaimable.values(), strict=False):
-        # Partial admission may leave a Job more parallel than it was made: never more than the pod set has.
+        # With partial admission a Job may have more parallelism than was admitted: never more than the pod set has.
         done = min(max(its_own, counts.get(pod_set.name, 0)), pod_set.count)
         if done:
             counts[pod_set.name] = done
@@ -140,16 +139,16 @@ def _reclaimable_pods(state: State, workload: Workload) -> tuple[ReclaimablePod,
 
 
 def is_empty(status: WorkloadStatus) -> bool:
-    """Whether there is nothing to write: a workload that was never looked at has no status."""
+    """Whether there is nothing to write: a workload that was never evaluated has no status."""
     return status == _NOTHING
 
 
 def without_reservation(status: WorkloadStatus) -> WorkloadStatus:
     """
-    A status with its reservation taken back: what has to be written between two different reservations.
+    A status without its reservation: it has to be written between two different reservations.
 
-    The API server does not let `status.admission` change, only go (Kueue's webhook). When a workload was released and
-    reserved again before its status was written, the one in between is made up for here.
+    The API server does not let `status.admission` change, only be removed (Kueue's webhook). When a workload was
+    released and reserved again before its status was written, this is the missing intermediate status.
     """
     both = (conditions.QUOTA_RESERVED, conditions.ADMITTED)
     kept = tuple(_taken_back(each) if each.type in both else each for each in status.conditions)
@@ -172,9 +171,9 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 def applied_digest(workload: Workload) -> str:
     """
-    What identifies the status that the API server has of a workload; "" when it has none.
+    The digest of the status that the API server has of a workload; "" when it has none.
 
-    One that was taken over counts as written the way that this version would write it.
+    One that was taken over counts as written by this version.
     """
     taken = workload.taken_over
     if taken is None:
@@ -190,17 +189,17 @@ def applied_digest(workload: Workload) -> str:
 
 
 def is_settled(state: State, workload: Workload) -> bool:
-    """Whether the API server has all that Headgate has to say about a workload."""
+    """Whether the API server has every write of Headgate about a workload."""
     status, applied = workload_status(state, workload), applied_digest(workload)
     return (is_empty(status) and not applied) or applied == status_digest(status)
 
 
 def is_known(state: State, workload: Workload, shown: WorkloadStatus | None) -> bool:
     """
-    After a restore: whether the log knows of the status that an object shows.
+    After a restore: whether the shown status of an object is one of the log's.
 
-    What was last written, or is still to be written, by what the log says: nothing has happened that it does not know.
-    An end stays one, whatever is shown.
+    It is when it equals what was last written, or is still to be written, according to the log: then nothing happened
+    after the backup. A finished workload stays finished, whatever is shown.
     """
     applied = applied_digest(workload)
     if workload.stage is Stage.FINISHED:
@@ -211,7 +210,7 @@ def is_known(state: State, workload: Workload, shown: WorkloadStatus | None) -> 
 
 
 def status_digest(status: WorkloadStatus) -> str:
-    """What identifies a written status: equal for statuses between which nothing has to be written."""
+    """The identity of a written status: equal for statuses between which no write is needed."""
     names = tuple(CheckState(name=check.name, state="") for check in status.admission_checks)
     shown = msgspec.structs.replace(status, admission_checks=names, conditions=_written(status))
     return digest(_encoder.encode(shown))
@@ -225,15 +224,15 @@ def _written(status: WorkloadStatus) -> tuple[Condition, ...]:
 
 def forces(status: WorkloadStatus) -> bool:
     """
-    Whether a status may take fields from whoever has written them last.
+    Whether a status may take over fields of other managers.
 
-    Not while admission checks stand that their controllers may have answered meanwhile; an eviction resets them.
+    Not while admission checks are shown that their controllers may have answered meanwhile; an eviction resets them.
     """
     return not status.admission_checks or conditions.is_true(status.conditions, conditions.EVICTED)
 
 
 class _Left(msgspec.Struct, frozen=True):
-    """Of an answer: the status, its fields unread."""
+    """The part of an answer that has the status, undecoded."""
 
     status: dict[str, msgspec.Raw] = {}
 
@@ -243,9 +242,9 @@ _left_decoder = msgspec.json.Decoder(_Left)
 
 def left_behind(written: Json, answer: bytes) -> list[str]:
     """
-    The fields that a written status lacks and the API server, in its answer, still has: somebody else's, to be removed.
+    The fields that a written status lacks and the API server's answer still has: another manager's, to be removed.
 
-    An answer that cannot be read leaves nothing behind that we know of.
+    An unreadable answer counts as without such fields.
     """
     suspects = [field for field in REMOVABLE if field not in written and field.encode() in answer]
     if not suspects:
@@ -262,7 +261,7 @@ class _Versioned(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """Of an answer: the version that an object has got."""
+    """The part of an answer that has the version of the object."""
 
     metadata: _Versioned = _Versioned()
 
@@ -271,7 +270,7 @@ _answer_decoder = msgspec.json.Decoder(_Answer)
 
 
 def version_in(answer: bytes) -> int:
-    """The resource version of an object that was answered; 0 when it cannot be read, or is no number."""
+    """The resource version of the object in an answer; 0 when it cannot be read, or is no number."""
     try:
         version = _answer_decoder.decode(answer).metadata.resource_version
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -284,7 +283,7 @@ class _Checks(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Checked(msgspec.Struct, frozen=True):
-    """Of an answer: the admission checks of a Workload."""
+    """The part of an answer that has the admission checks of a Workload."""
 
     status: _Checks = _Checks()
 
@@ -293,7 +292,7 @@ _checks_decoder = msgspec.json.Decoder(_Checked)
 
 
 def answered_checks(answer: bytes) -> tuple[CheckState, ...]:
-    """The admission checks of a Workload that was answered; none when they cannot be read."""
+    """The admission checks of the Workload in an answer; none when they cannot be read."""
     try:
         return _checks_decoder.decode(answer).status.admission_checks
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -301,7 +300,7 @@ def answered_checks(answer: bytes) -> tuple[CheckState, ...]:
 
 
 def removal_patch(uid: Uid, fields: Iterable[str]) -> Json:
-    """The merge patch that removes fields of a Workload's status, whoever has written them."""
+    """The merge patch that removes fields of a Workload's status, regardless of manager."""
     return {"metadata": {"uid": uid}, "status": dict.fromkeys(fields)}
 
 
@@ -342,7 +341,7 @@ def status_patch(workload: Workload, status: WorkloadStatus) -> Json:
     """
     The body of the server-side apply that writes a Workload's status.
 
-    The uid in it keeps the status from a Workload that was made anew under the same name: the API server answers 409.
+    Its uid prevents a write to a Workload that was created again under the same name: the API server answers 409.
     """
     namespace, name = split_key(workload.key)
     return {
@@ -371,7 +370,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _IN_NO_QUEUE = frozenset({NEVER_QUEUES, conditions.DEACTIVATED})
-"""Why a workload is set aside that is in no pending queue of Kueue's, though it may name the one it was in."""
+"""Reasons of parked workloads that are in no pending queue of Kueue's, though they may still name their last one."""
 
 
 def is_pending_in_queue(workload: Workload) -> bool:
@@ -470,7 +469,7 @@ def local_queue_status(state: State, key: LocalQueueKey, counts: Counts | None =
     }
     used = state.local_queue_usage.get(key)
     if used is not None:
-        # Kueue leaves a LocalQueue's weighted share at 0: it has one by usage only.
+        # Kueue leaves a LocalQueue's weighted share at 0: it has a share by usage only.
         status["fairSharing"] = {
             "weightedShare": 0,
             "admissionFairSharingStatus": {
@@ -539,7 +538,7 @@ def _quotas_by_flavor(groups: tuple[ResourceGroup, ...]) -> dict[str, dict[str, 
     """
     Quotas by flavor and resource, in manifest order, the last one of a pair as in `quota.quotas_of`.
 
-    A schema lets a flavor stand in several groups; a status with two entries of one name is refused.
+    A schema permits a flavor in several groups; a status with two entries of one name is refused.
     """
     by_flavor: dict[str, dict[str, ResourceQuota]] = {}
     for group in groups:
