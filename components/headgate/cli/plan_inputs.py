@@ -16,8 +16,8 @@ from headgate.cli.checking import wrong_fields
 from headgate.cli.manifests import Manifest
 from headgate.core.api import job_kinds as kinds
 from headgate.core.api.conversion import GROUP
-from headgate.core.api.decoding import QUEUE_LABEL
 from headgate.core.api.job_kinds import title
+from headgate.core.api.names import QUEUE_LABEL
 from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.plan.jobs import workloads_of_jobs
 from headgate.core.plan.reading import NAMESPACED, RESOURCE_OF, PlanInputError, in_order, read_object, shown_as

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headgate.cli.output import console, print_table
-from headgate.core.api.decoding import ELASTIC_JOB
 from headgate.core.api.job_kinds import shown_name
+from headgate.core.api.names import ELASTIC_JOB
 from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.quantities import amount, canonical
 from headgate.core.plan.dry_run import DryRun, Stop, state_of

@@ -9,7 +9,7 @@ from tests.support.conformance import fact_of
 from tests.support.logs import TestLog
 from tests.support.playing import cluster_queue
 
-from headgate.core.api.decoding import FINALIZER
+from headgate.core.api.names import FINALIZER
 from headgate.core.machine.contract import Append, Call, Committed, Completed, Settled
 from headgate.events import facts
 from headgate.events.base import EventBase, Producer

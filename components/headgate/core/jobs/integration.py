@@ -5,8 +5,8 @@ An integration knows one kind of object: which pod sets it has, how it is starte
 status says of its pods. It is pure, and keeps nothing: each method answers from the job as the log has it. The machines
 ask for the integration of a job by its key (`headgate.core.jobs.registry`) and know no kind by name.
 
-To add a kind: list it in `headgate.core.api.job_kinds`, read its objects in `headgate.core.api.decoding`, implement
-`Integration` in a module beside `batch_job`, and name it in `headgate.core.jobs.registry`.
+To add a kind: list it in `headgate.core.api.job_kinds`, read its objects in a module beside `headgate.core.api.jobs`,
+implement `Integration` in a module beside `batch_job`, and name it in `headgate.core.jobs.registry`.
 """
 
 from collections.abc import Sequence

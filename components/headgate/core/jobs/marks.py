@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headgate.core.api.decoding import KUEUE
+from headgate.core.api.names import KUEUE
 
 PODSET_LABEL: Final = KUEUE + "podset"
 CLUSTER_QUEUE_LABEL: Final = KUEUE + "cluster-queue-name"

@@ -16,7 +16,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from headgate.core.api.decoding import GATED_BY
+from headgate.core.api.names import GATED_BY
 from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.conditions import DEACTIVATED
 from headgate.core.queueing.eviction import deactivation_message, is_deactivated

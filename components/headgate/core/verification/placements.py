@@ -8,7 +8,7 @@ whose binding was refused before, which wait for a time that is not in the log.
 
 from collections.abc import Iterator
 
-from headgate.core.api.decoding import SCHEDULER_NAME
+from headgate.core.api.names import SCHEDULER_NAME
 from headgate.core.log.rules_version import PLACEMENTS_SINCE, decides_alike
 from headgate.core.placement.node_info import Room, ask_of
 from headgate.core.state.tables import PodRecord, State

@@ -14,8 +14,8 @@ that the log knows may be older than the Job that is patched. So patches can be 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from headgate.core.api.decoding import WORKLOAD_ANNOTATION
 from headgate.core.api.job_kinds import title
+from headgate.core.api.names import WORKLOAD_ANNOTATION
 from headgate.core.jobs.integration import Directives, Json, LeftBehind, PodSetState
 from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL, PODSET_LABEL
 from headgate.core.jobs.registry import integration_of

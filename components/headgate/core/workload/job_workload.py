@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from headgate.core.api import job_kinds
-from headgate.core.api.decoding import ELASTIC_JOB, FINALIZER, GATED_BY, KUEUE
+from headgate.core.api.names import ELASTIC_JOB, FINALIZER, GATED_BY, KUEUE
 from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
 from headgate.core.jobs.registry import integration_of

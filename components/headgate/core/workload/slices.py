@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from headgate.core.api.decoding import ELASTIC_JOB
+from headgate.core.api.names import ELASTIC_JOB
 from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
 from headgate.core.kubernetes import conditions

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from headgate.core.api.decoding import FINALIZER
+from headgate.core.api.names import FINALIZER
 from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.fold.quarantine import is_aside, is_charged
 from headgate.core.machine.api_results import INVALID, NOT_FOUND, is_success

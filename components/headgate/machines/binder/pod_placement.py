@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.core.api.decoding import SCHEDULER_NAME
+from headgate.core.api.names import SCHEDULER_NAME
 from headgate.core.engine.work_queue import backoff_ms
 from headgate.core.fold.quarantine import is_aside
 from headgate.core.machine.api_results import CONFLICT, Refusal, is_success, refusal

@@ -34,7 +34,6 @@ import msgspec
 from headgate.core.api import job_kinds
 from headgate.core.api.decoding import (
     CLUSTER_NAMESPACE,
-    ELASTIC_JOB,
     RESOURCES,
     UnreadableObjectError,
     cluster_id_of,
@@ -42,6 +41,7 @@ from headgate.core.api.decoding import (
     read,
     version_of,
 )
+from headgate.core.api.names import ELASTIC_JOB
 from headgate.core.config.reader import ConfigurationError, read_document
 from headgate.core.fold import quarantine
 from headgate.core.fold.quarantine import KIND_OF, about_event, has_workload_aside, is_about_aside, is_aside, retry_of

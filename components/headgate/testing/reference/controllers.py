@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.core.api.decoding import GATED_BY
+from headgate.core.api.names import GATED_BY
 from headgate.core.flavors.catalog import Catalog
 from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.selectors import matches_labels

@@ -1,0 +1,141 @@
+"""
+Jobs (batch/v1) as facts: how they are queued, their pod template and their counters.
+
+A Job without a queue name does not concern Headgate and gives no fact. Reading a further kind of job takes a module
+like this one and a line in `headgate.core.api.decoding`.
+"""
+
+from typing import Literal
+
+from headgate.core.api.job_kinds import BATCH_JOB
+from headgate.core.api.names import (
+    COMPLETIONS_EQUAL_PARALLELISM,
+    ELASTIC_JOB,
+    GATED_BY,
+    MAX_EXEC_TIME_LABEL,
+    MIN_PARALLELISM,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+)
+from headgate.core.api.watched_objects import Metadata, WatchedObject, check_requests, created_ms, decode, trimmed
+from headgate.events.facts import Fact, JobObserved
+from headgate.events.objects import ApiBranch, ApiObject, Job, PodTemplate
+
+
+class _JobSpec(ApiBranch, frozen=True):
+    suspend: bool | None = None
+    parallelism: int | None = None
+    completions: int | None = None
+    completion_mode: str = ""
+    template: PodTemplate = PodTemplate()
+
+
+class _JobCondition(ApiObject, frozen=True):
+    type: str = ""
+    status: str = ""
+    message: str = ""
+
+
+class _UncountedPods(ApiBranch, frozen=True):
+    succeeded: tuple[str, ...] = ()
+
+
+class _JobStatus(ApiBranch, frozen=True):
+    active: int = 0
+    ready: int | None = None
+    succeeded: int = 0
+    failed: int = 0
+    completed_indexes: str = ""
+    failed_indexes: str = ""
+    uncounted_terminated_pods: _UncountedPods | None = None
+    conditions: tuple[_JobCondition, ...] = ()
+
+
+class _Job(WatchedObject, frozen=True):
+    spec: _JobSpec = _JobSpec()
+    status: _JobStatus = _JobStatus()
+
+
+def read_job(raw: bytes) -> tuple[Metadata, Fact | None]:
+    """The metadata and the fact of one Job; no fact when it has no queue name."""
+    seen = decode(_Job, raw)
+    meta, spec, status = seen.metadata, seen.spec, seen.status
+    labels, annotations = meta.labels or {}, meta.annotations or {}
+    queue = labels.get(QUEUE_LABEL) or annotations.get(QUEUE_LABEL, "")
+    if not queue:
+        return meta, None
+    check_requests("spec.template.spec", spec.template.spec)
+    finished, message = _finish(status)
+    is_elastic = annotations.get(ELASTIC_JOB) == "true"
+    job = Job(
+        uid=meta.uid,
+        created_ms=created_ms(meta),
+        queue_name=queue,
+        priority_class=labels.get(PRIORITY_CLASS_LABEL, ""),
+        suspended=bool(spec.suspend),
+        parallelism=1 if spec.parallelism is None else spec.parallelism,
+        completions=spec.completions,
+        min_parallelism=_whole(annotations.get(MIN_PARALLELISM)),
+        completions_equal_parallelism=annotations.get(COMPLETIONS_EQUAL_PARALLELISM, "").lower() in {"1", "t", "true"},
+        max_execution_time_seconds=_whole(labels.get(MAX_EXEC_TIME_LABEL)),
+        gated_by=annotations.get(GATED_BY, ""),
+        elastic=is_elastic,
+        generation=meta.generation if is_elastic else 0,
+        template=trimmed(spec.template),
+        active=status.active,
+        ready=status.ready or 0,
+        succeeded=status.succeeded,
+        failed=status.failed,
+        done_indexes=_done_indexes(spec, status),
+        pods_ready=_are_pods_ready(spec, status),
+        finished=finished,
+        message=message,
+        deleting=meta.deletion_timestamp is not None,
+    )
+    return meta, JobObserved(job=BATCH_JOB.ref(meta.namespace, meta.name).key, spec=job)
+
+
+def _are_pods_ready(spec: _JobSpec, status: _JobStatus) -> bool:
+    """Whether as many pods of a Job as run at a time are ready or have succeeded (Kueue's PodsReady of a Job)."""
+    parallelism = 1 if spec.parallelism is None else spec.parallelism
+    wanted = parallelism if spec.completions is None else min(parallelism, spec.completions)
+    uncounted = status.uncounted_terminated_pods
+    succeeded = status.succeeded + (len(uncounted.succeeded) if uncounted is not None else 0)
+    return succeeded + (status.ready or 0) >= wanted
+
+
+def _done_indexes(spec: _JobSpec, status: _JobStatus) -> int | None:
+    """
+    How many indexes of an Indexed Job are completed or have failed for good (Kueue's terminalIndexesCount).
+
+    Those beyond the completions, and those of intervals that make no sense, are none.
+    """
+    if spec.completion_mode != "Indexed":
+        return None
+    completions = spec.completions if spec.completions is not None else spec.parallelism or 1
+    intervals = []
+    for interval in f"{status.completed_indexes},{status.failed_indexes}".split(","):
+        first, dash, last = interval.partition("-")
+        if first.isdecimal() and (last.isdecimal() or not dash):
+            intervals.append((int(first), min(int(last or first), completions - 1)))
+    # They may overlap, and be too long to be spelt out.
+    done, counted = 0, -1
+    for start, end in sorted(intervals):
+        done += max(0, end - max(start, counted + 1) + 1)
+        counted = max(counted, end)
+    return done
+
+
+def _finish(status: _JobStatus) -> tuple[Literal["Complete", "Failed"] | None, str]:
+    for condition in status.conditions:
+        if condition.status == "True":
+            if condition.type == "Complete":
+                return "Complete", condition.message
+            if condition.type == "Failed":
+                return "Failed", condition.message
+    return None, ""
+
+
+def _whole(text: str | None) -> int | None:
+    """A positive number in a label or annotation. What is none counts as not given, as with Kueue."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and int(text) > 0 else None

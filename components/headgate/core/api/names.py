@@ -1,0 +1,20 @@
+"""
+Labels, annotations, finalizers and other names by which objects on the API server concern Headgate.
+
+They are Kueue's, so that what is written for Kueue works here; only the scheduler's name is our own.
+"""
+
+KUEUE = "kueue.x-k8s.io/"
+QUEUE_LABEL = KUEUE + "queue-name"
+PRIORITY_CLASS_LABEL = KUEUE + "priority-class"
+MAX_EXEC_TIME_LABEL = KUEUE + "max-exec-time-seconds"
+MIN_PARALLELISM = KUEUE + "job-min-parallelism"
+COMPLETIONS_EQUAL_PARALLELISM = KUEUE + "job-completions-equal-parallelism"
+WORKLOAD_ANNOTATION = KUEUE + "workload"
+ELASTIC_JOB = KUEUE + "elastic-job"
+GATED_BY = KUEUE + "admission-gated-by"
+"""The annotation that holds a job, and with it its Workload, back until whoever set it takes it away."""
+FINALIZER = KUEUE + "resource-in-use"
+"""Kueue's finalizer: of Workloads until their job has stopped, of ClusterQueues and flavors while they are in use."""
+SCHEDULER_NAME = "headgate"
+"""Pods with this `spec.schedulerName` are bound by the binder."""

@@ -1,0 +1,162 @@
+"""
+The objects of administrators that queueing goes by, as facts.
+
+These are ResourceFlavors, Topologies, Cohorts, ClusterQueues, LocalQueues, AdmissionChecks and WorkloadPriorityClasses.
+"""
+
+from collections.abc import Iterable
+
+from headgate.core.api.watched_objects import (
+    Metadata,
+    WatchedObject,
+    check_quantities,
+    decode,
+    is_held,
+    key_in,
+    renewed,
+)
+from headgate.core.kubernetes.conditions import is_true
+from headgate.events.facts import (
+    AdmissionCheckObserved,
+    ClusterQueueObserved,
+    CohortObserved,
+    Fact,
+    LocalQueueObserved,
+    ResourceFlavorObserved,
+    TopologyObserved,
+    WorkloadPriorityClassObserved,
+)
+from headgate.events.ids import LocalQueueKey, Uid
+from headgate.events.objects import (
+    AdmissionCheckSpec,
+    ApiBranch,
+    ClusterQueueSpec,
+    CohortSpec,
+    Condition,
+    LocalQueueFairSharingStatus,
+    LocalQueueSpec,
+    ResourceFlavorSpec,
+    ResourceGroup,
+    TopologySpec,
+)
+
+
+class _Flavor(WatchedObject, frozen=True):
+    spec: ResourceFlavorSpec = ResourceFlavorSpec()
+
+
+class _Topology(WatchedObject, frozen=True):
+    spec: TopologySpec = TopologySpec()
+
+
+class _Cohort(WatchedObject, frozen=True):
+    spec: CohortSpec = CohortSpec()
+
+
+class _ClusterQueue(WatchedObject, frozen=True):
+    spec: ClusterQueueSpec = ClusterQueueSpec()
+
+
+class _LocalQueueStatus(ApiBranch, frozen=True):
+    fair_sharing: LocalQueueFairSharingStatus | None = None
+
+
+class _LocalQueue(WatchedObject, frozen=True):
+    status: _LocalQueueStatus = _LocalQueueStatus()
+    spec: LocalQueueSpec = LocalQueueSpec()
+
+
+class _ConditionsOnly(ApiBranch, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class _AdmissionCheck(WatchedObject, frozen=True, kw_only=True):
+    spec: AdmissionCheckSpec
+    status: _ConditionsOnly = _ConditionsOnly()
+
+
+class _WorkloadPriorityClass(WatchedObject, frozen=True, kw_only=True):
+    value: int
+
+
+def read_flavor(raw: bytes) -> tuple[Metadata, Fact | None]:
+    """The metadata and the fact of one ResourceFlavor."""
+    seen = decode(_Flavor, raw)
+    meta = seen.metadata
+    return meta, ResourceFlavorObserved(
+        name=meta.name,
+        spec=seen.spec,
+        generation=meta.generation,
+        uid=Uid(meta.uid),
+        deleting=meta.deletion_timestamp is not None,
+        finalizer=is_held(meta),
+    )
+
+
+def read_topology(raw: bytes) -> tuple[Metadata, Fact | None]:
+    """The metadata and the fact of one Topology."""
+    seen = decode(_Topology, raw)
+    return seen.metadata, TopologyObserved(name=seen.metadata.name, spec=seen.spec)
+
+
+def read_cohort(raw: bytes) -> tuple[Metadata, Fact | None]:
+    """The metadata and the fact of one Cohort."""
+    seen = decode(_Cohort, raw)
+    meta = seen.metadata
+    _check_quotas(seen.spec.resource_groups)
+    return meta, CohortObserved(name=meta.name, spec=seen.spec, generation=meta.generation)
+
+
+def read_cluster_queue(raw: bytes) -> tuple[Metadata, Fact | None]:
+    """The metadata and the fact of one ClusterQueue."""
+    seen = decode(_ClusterQueue, renewed("ClusterQueue", raw))
+    meta, spec = seen.metadata, seen.spec
+    _check_quotas(spec.resource_groups)
+    return meta, ClusterQueueObserved(
+        name=meta.name,
+        spec=spec,
+        uid=Uid(meta.uid),
+        generation=meta.generation,
+        deleting=meta.deletion_timestamp is not None,
+        finalizer=is_held(meta),
+    )
+
+
+def read_local_queue(raw: bytes) -> tuple[Metadata, Fact | None]:
+    """The metadata and the fact of one LocalQueue."""
+    seen = decode(_LocalQueue, raw)
+    meta = seen.metadata
+    queue = LocalQueueKey(key_in(meta))
+    fair = seen.status.fair_sharing
+    remembered = fair.admission_fair_sharing_status if fair is not None else None
+    return meta, LocalQueueObserved(
+        queue=queue,
+        spec=seen.spec,
+        uid=Uid(meta.uid),
+        generation=meta.generation,
+        consumed=remembered.consumed_resources if remembered is not None else {},
+    )
+
+
+def read_admission_check(raw: bytes) -> tuple[Metadata, Fact | None]:
+    """The metadata and the fact of one AdmissionCheck."""
+    seen = decode(_AdmissionCheck, raw)
+    active = is_true(seen.status.conditions, "Active")
+    return seen.metadata, AdmissionCheckObserved(name=seen.metadata.name, spec=seen.spec, active=active)
+
+
+def read_workload_priority_class(raw: bytes) -> tuple[Metadata, Fact | None]:
+    """The metadata and the fact of one WorkloadPriorityClass."""
+    seen = decode(_WorkloadPriorityClass, raw)
+    return seen.metadata, WorkloadPriorityClassObserved(name=seen.metadata.name, value=seen.value)
+
+
+def _check_quotas(groups: Iterable[ResourceGroup]) -> None:
+    for group_number, group in enumerate(groups):
+        for flavor in group.flavors:
+            for quota in flavor.resources:
+                where = f"spec.resourceGroups[{group_number}].flavors.{flavor.name}.{quota.name}"
+                for field in ("nominal_quota", "borrowing_limit", "lending_limit"):
+                    quantity = getattr(quota, field)
+                    if quantity is not None:
+                        check_quantities(where, {field: quantity})

@@ -1,0 +1,98 @@
+"""
+Workloads as facts: what others say in them.
+
+The conditions that Headgate writes itself follow from the log. They are read where somebody else may have set them, and
+to take over Workloads that were admitted before Headgate was there.
+"""
+
+from msgspec.structs import replace
+
+from headgate.core.api.admission_checks import RESET_MESSAGE
+from headgate.core.api.job_kinds import of_owner
+from headgate.core.api.names import KUEUE
+from headgate.core.api.watched_objects import (
+    Metadata,
+    WatchedObject,
+    check_quantities,
+    check_requests,
+    controller_of,
+    created_ms,
+    decode,
+    is_held,
+    key_in,
+    kueue_only,
+    renewed,
+    trimmed,
+)
+from headgate.core.kubernetes.conditions import DEACTIVATION_TARGET, EVICTED, PODS_READY, QUOTA_RESERVED, REQUEUED, find
+from headgate.events.facts import Fact, WorkloadObserved
+from headgate.events.ids import Uid, WorkloadKey
+from headgate.events.objects import CheckState, OwnerReference, PodSet, ShownConditions, WorkloadSpec, WorkloadStatus
+
+
+class _Workload(WatchedObject, frozen=True):
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+def read_workload(raw: bytes) -> tuple[Metadata, Fact | None]:
+    """The metadata and the fact of one Workload."""
+    seen = decode(_Workload, renewed("Workload", raw))
+    meta, spec, status = seen.metadata, seen.spec, seen.status
+    spec = replace(spec, pod_sets=tuple(_pod_set(number, pod_set) for number, pod_set in enumerate(spec.pod_sets)))
+    if status.admission is not None:
+        for assignment in status.admission.pod_set_assignments:
+            check_quantities("status.admission.podSetAssignments.resourceUsage", assignment.resource_usage)
+    finished = find(status.conditions, "Finished")
+    owner = controller_of(meta)
+    has_history = bool(status.conditions) or status.admission is not None
+    return meta, WorkloadObserved(
+        workload=WorkloadKey(key_in(meta)),
+        uid=Uid(meta.uid),
+        created_ms=created_ms(meta),
+        spec=spec,
+        generation=meta.generation,
+        labels=kueue_only(meta.labels),
+        annotations=kueue_only(meta.annotations),
+        owner=owner,
+        deleting=meta.deletion_timestamp is not None,
+        finalizer=is_held(meta),
+        checks=tuple(check for check in status.admission_checks if _is_answer(check)),
+        reclaimable_pods=status.reclaimable_pods,
+        finished=finished if finished is not None and finished.status == "True" else None,
+        preemption_gates=status.preemption_gates,
+        pods_ready=None if _is_pods_ready_ours(owner) else find(status.conditions, PODS_READY),
+        deactivation_target=find(status.conditions, DEACTIVATION_TARGET),
+        taken_over=status if has_history else None,
+        shown=_shown(meta, status),
+    )
+
+
+def _shown(meta: Metadata, status: WorkloadStatus) -> ShownConditions | None:
+    """The conditions in which others may say something that Headgate says too; what of it is news is asked later."""
+    if not status.conditions:
+        return None
+    version = meta.resource_version
+    return ShownConditions(
+        version=int(version) if version.isdecimal() else 0,
+        quota_reserved=find(status.conditions, QUOTA_RESERVED),
+        evicted=find(status.conditions, EVICTED),
+        requeued=find(status.conditions, REQUEUED),
+    )
+
+
+def _is_answer(check: CheckState) -> bool:
+    """Whether a check's controller has written this: a state, or why it is still pending; not how it is reset."""
+    return check.state != "Pending" or (check.message != "" and not check.message.startswith(RESET_MESSAGE))
+
+
+def _is_pods_ready_ours(owner: OwnerReference | None) -> bool:
+    """Whether Headgate writes the PodsReady condition of what this owns: a Job, or the parent of variants."""
+    if owner is None:
+        return False
+    return of_owner(owner) is not None or (owner.group, owner.kind) == (KUEUE.rstrip("/"), "Workload")
+
+
+def _pod_set(number: int, pod_set: PodSet) -> PodSet:
+    check_requests(f"spec.podSets[{number}].template.spec", pod_set.template.spec)
+    return replace(pod_set, template=trimmed(pod_set.template))
