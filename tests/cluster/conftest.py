@@ -86,7 +86,7 @@ def clock():
 
 @pytest.fixture
 def client(clock):
-    """A cluster with controllers that only run when told to."""
+    """A cluster with controllers that only run when stepped."""
     return Client(Cluster(clock, controllers=ControllerOptions(default_scheduler=True)), clock)
 
 

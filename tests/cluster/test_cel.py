@@ -29,7 +29,7 @@ def test_a_rule_says_what_it_says_in_cel(rule, result):
 
 
 def test_a_field_that_is_not_there_is_an_error():
-    """As in CEL; `has` asks first."""
+    """As in CEL; `has` checks first."""
     with pytest.raises(KeyError, match="b"):
         compile_rule("self.b == 1")(OBJECT, None)
 

@@ -34,7 +34,7 @@ def nodes(client, node):
 
 
 def test_a_node_becomes_ready_with_its_labels_and_capacity(nodes, node):
-    """The kubelet completes what was not said."""
+    """The kubelet completes what was not set."""
     seen = nodes.get(node)
     assert conditions(seen)["Ready"] == ("True", "KubeletReady")
     assert seen["metadata"]["labels"]["kubernetes.io/hostname"] == "n1"
@@ -69,7 +69,7 @@ def test_a_non_zero_exit_code_fails_the_pod(nodes, pod):
 
 
 def test_a_pod_beyond_the_nodes_capacity_is_rejected(nodes, pod):
-    """OutOfcpu with the amounts, as a kubelet says it."""
+    """OutOfcpu with the amounts, as from a kubelet."""
     pod["spec"] |= {"schedulerName": "mine"}
     pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "3"}}
     for name in ("p", "q"):

@@ -29,7 +29,7 @@ def test_an_error_comes_before_anything_is_done(clock, fault, status):
 
 
 def test_a_conflict_meets_writers_only(clock):
-    """As if somebody else had been faster."""
+    """As if another writer had been faster."""
     cluster = cluster_with(clock, FaultRule(fault=Fault.CONFLICT, probability=1.0))
     assert cluster.request("POST", PATH, {}, BODY).status == 201
     assert cluster.request("GET", f"{PATH}/c").status == 200
@@ -39,7 +39,7 @@ def test_a_conflict_meets_writers_only(clock):
 
 @pytest.mark.parametrize(("fault", "stored"), [(Fault.DROP_BEFORE, 404), (Fault.DROP_AFTER, 200)])
 def test_a_dropped_connection_leaves_the_outcome_open(clock, fault, stored):
-    """The caller sees the same; only the store knows."""
+    """The caller sees the same; only the store differs."""
     cluster = cluster_with(clock, FaultRule(fault=fault, probability=1.0, count_max=1))
     with pytest.raises(ConnectionDropped, match="read before trying again"):
         cluster.request("POST", PATH, {}, BODY)

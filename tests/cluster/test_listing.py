@@ -109,7 +109,7 @@ def test_lists_across_namespaces_and_by_name(client, config_map):
 
 
 def test_the_json_of_old_versions_is_not_kept(client, config_map):
-    """Versions that watches have been shown long ago keep only the object; a list of them says the same as before."""
+    """Versions that watches have sent long ago keep only the object; a list of them has the same contents as before."""
     names = [f"m{number:03}" for number in range(ENCODED_MAX + 20)]
     for name in names:
         client.create({**config_map, "metadata": {**config_map["metadata"], "name": name}})

@@ -176,7 +176,7 @@ def test_both_versions_of_a_kueue_kind_are_served(client, cluster_queue):
 
 
 def test_unknown_paths_and_kinds_are_404(client):
-    """The words of a real API server, as a Status; a group that nobody serves is answered by the web server."""
+    """The message of a real API server, as a Status; a group that is not served is answered by the web server."""
     assert client.cluster.request("GET", "/apis/nope/v1/things").status == 404
     for path in ("/api/v1/unicorns", "/apis/batch/v1/namespaces/default/things", "/api/v1/namespaces/default/nodes"):
         answer = client.call("GET", path)

@@ -333,7 +333,7 @@ def test_a_dependent_whose_owner_was_just_deleted_is_still_collected(life: Life)
 def test_killed_at_any_moments_jobs_finish_and_nothing_runs_twice(
     tmp_path_factory: pytest.TempPathFactory, kills: list[int], shapes: list[tuple[int, int, int]]
 ) -> None:
-    """As many pods as completions were ever created, whenever the cluster died; and it can tell after each restart."""
+    """As many pods as completions were ever created, whenever the cluster was killed, and so after each restart."""
     life = Life(tmp_path_factory.mktemp("life"))
     add_nodes(life)
     for number, (completions, parallelism, run_ms) in enumerate(shapes):
@@ -438,7 +438,7 @@ def test_the_journal_stays_within_its_bound(life: Life, config_map: dict, monkey
 def test_a_compaction_that_finds_no_room_leaves_the_journal_as_it_is(
     life: Life, config_map: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is said once, and what follows is still kept."""
+    """It is reported once, and what follows is still kept."""
     monkeypatch.setattr(persistence, "COMPACT_BYTES_MIN", 1)
     life.restart()
 
@@ -486,7 +486,7 @@ def test_the_file_says_what_it_is(life: Life) -> None:
 def test_without_room_it_ends_and_may_be_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 1, which a supervisor tries again, and one line that says what helps."""
+    """Exit code 1, which a supervisor retries, and one line with the remedy."""
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -53,7 +53,7 @@ def test_only_binding_gives_a_node(client, pod):
 
 
 def test_gates_only_go_and_hold_the_pod(client, pod):
-    """Gated: the condition says so, binding is 409, constraints may tighten; gates never come back."""
+    """Gated: the condition reports it, binding is 409, constraints may tighten; gates never come back."""
     pod["spec"]["schedulingGates"] = [{"name": "a"}, {"name": "b"}]
     created = client.create(pod)
     assert created["status"]["conditions"][0]["reason"] == "SchedulingGated"

@@ -91,7 +91,7 @@ def listed(plural):
 
 @pytest.mark.parametrize("plural", COLUMNS)
 def test_the_definition_has_the_columns_of_kueue(plural):
-    """So that whoever reads the CRD, or copies it, finds Kueue's; where it says nothing, the age is meant."""
+    """So that the CRD has Kueue's columns; where it has none, the age is the default."""
     cluster = Cluster(lambda: NOW_MS)
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{GROUP}"
     for version in cluster.request("GET", path).json()["spec"]["versions"]:
@@ -101,7 +101,7 @@ def test_the_definition_has_the_columns_of_kueue(plural):
 
 @pytest.mark.parametrize("plural", COLUMNS)
 def test_the_table_has_a_cell_for_each_column(plural):
-    """Empty where the object says nothing yet; ages as kubectl words them."""
+    """Empty where the object has no value yet; ages in kubectl's format."""
     now_ms = NOW_MS
     cluster = Cluster(lambda: now_ms)
     for each in OBJECTS:

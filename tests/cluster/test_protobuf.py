@@ -27,7 +27,7 @@ def body(api_version, kind, message):
 
 
 def test_a_job_is_read_with_its_template():
-    """Nested messages, lists, maps, quantities; Go's zero values are left out, said zeros are kept."""
+    """Nested messages, lists, maps, quantities; Go's zero values are left out, explicit zeros are kept."""
     quantity = field(1, "500m")
     resources = field(2, field(1, "cpu") + field(2, quantity))
     container = field(1, "c") + field(2, "img") + field(3, "a") + field(3, "b") + field(8, resources) + field(16, 0)

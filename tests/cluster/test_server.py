@@ -54,7 +54,7 @@ async def test_a_watch_streams_as_things_happen(served, config_map):
             pass
         lines += [line async for line in stream.content]
     types = [msgspec.json.decode(line)["type"] for line in lines]
-    # The first bookmark says that there was nothing at the start.
+    # The first bookmark marks that there was nothing at the start.
     assert types == ["BOOKMARK", "ADDED", "DELETED", "BOOKMARK"]
 
 

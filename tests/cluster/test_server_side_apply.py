@@ -125,7 +125,7 @@ VALUES = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["1", "2"]))
 
 @given(st.lists(st.tuples(st.sampled_from(["one", "two"]), VALUES), max_size=8))
 def test_forced_applies_leave_the_union_of_the_last_configurations(applies):
-    """With force, the object is what its appliers last said, later ones over earlier ones, and nothing else."""
+    """With force, the object is what its appliers last applied, later ones over earlier ones, and nothing else."""
     cluster = Cluster(lambda: 0, controllers=None)
     last: dict[str, dict[str, str]] = {}
     expected: dict[str, str] = {}
@@ -167,7 +167,7 @@ def test_equal_field_sets_are_kept_once(client, config_map):
     ),
 )
 def test_a_merge_that_changes_nothing_gives_back_the_live_value(live, config):
-    """Whoever compares by identity may rely on it; and merging twice is merging once."""
+    """Callers may compare by identity; and merging twice is merging once."""
     once = merged(live, config, None)
     assert merged(once, config, None) is once
     if once == live:

@@ -27,7 +27,7 @@ QUOTA = "spec.resourceGroups[0].flavors[0].resources[0]"
     ],
 )
 def test_quotas_of_a_cluster_queue(client, cluster_queue, fields, field, message):
-    """Each fault is told with the path to it."""
+    """Each fault is reported with the path to it."""
     answer = client.create(quota(cluster_queue, **fields))
     assert client.status == 422
     assert answer["message"].startswith('ClusterQueue.kueue.x-k8s.io "cq" is invalid: ')
@@ -118,7 +118,7 @@ def test_a_limit_range_of_nothing_limits_nothing(client, pod):
 
 
 def test_a_status_is_decoded_too(client, job, pod):
-    """Whoever writes it: lists and objects where they belong."""
+    """For every writer: lists and objects where they belong."""
     for manifest, status in ((job, {"uncountedTerminatedPods": "x"}), (pod, {"containerStatuses": ["x"]})):
         client.create(manifest)
         client.patch(manifest, "merge", {"status": status}, subresource="status")
@@ -126,7 +126,7 @@ def test_a_status_is_decoded_too(client, job, pod):
 
 
 def test_a_selector_that_is_not_valid_is_refused_for_that(client, job):
-    """Nobody asks whether it matches."""
+    """Whether it matches is not checked."""
     job["spec"]["selector"] = {"matchExpressions": [{"key": "a", "operator": "Near"}]}
     fields = [cause["field"] for cause in client.create(job)["details"]["causes"]]
     assert client.status == 422

@@ -1,4 +1,4 @@
-"""Watches: a list plus its watch is always the present state, and an end is always said."""
+"""Watches: a list plus its watch is always the present state, and an end is always reported."""
 
 import msgspec
 import pytest
@@ -184,7 +184,7 @@ def test_the_callback_tells_of_changes_until_closed(client):
 
 
 def test_decoded_events_are_those_of_the_lines(client):
-    """`poll_events` spares the encoding and says the same."""
+    """`poll_events` saves the encoding and has the same contents."""
     one, other = client.cluster.watch(PATH), client.cluster.watch(PATH)
     client.create(config_map_named("a"))
     assert one.poll_events() == events(other)

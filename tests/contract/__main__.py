@@ -13,7 +13,7 @@ INTRODUCTION = HERE / "introduction.md"
 
 
 def cases() -> str:
-    """The cases of every file, with what each says of itself."""
+    """The cases of every file, with their docstrings."""
     return "\n\n".join(_section(path) for path in sorted(HERE.glob("test_*.py")) if path.name != "test_readme.py")
 
 

@@ -17,7 +17,7 @@ UNCHECKED = (
     "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing "
     "errors to complete validation",
 )
-"""The cause that stands beside errors that keep CEL rules from being looked at."""
+"""The additional cause of errors that prevent the evaluation of CEL rules."""
 
 
 def core(namespace: str, plural: str, *rest: str) -> str:
@@ -109,7 +109,7 @@ def workload(name: str, **spec: Any) -> JsonObject:
 
 
 def condition(kind: str, value: str = "True") -> JsonObject:
-    """A condition as the API wants it, with every field."""
+    """A condition as the API requires it, with every field."""
     when = "2026-01-01T00:00:00Z"
     return {"type": kind, "status": value, "reason": "Because", "message": "it is so", "lastTransitionTime": when}
 

@@ -27,7 +27,7 @@ def pod(name: str = "p", *, meta: JsonObject | None = None, **spec: Any) -> Json
 def job(
     name: str = "j", *, runs: JsonObject | None = None, template: JsonObject | None = None, **spec: Any
 ) -> JsonObject:
-    """A Job with one container; `runs` says what its pods do, `template` adds to their spec."""
+    """A Job with one container; `runs` defines what its pods do, `template` adds to their spec."""
     inner = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}], **(template or {})}
     whole: JsonObject = {"spec": inner}
     if runs is not None:

@@ -1,8 +1,8 @@
 """
 What the cases about reading try things on: one of Kubernetes' own kinds and one custom kind, both cheap.
 
-A server reads the two on different paths (typed and untyped), so what holds for reading is asked of both. Leases and
-LocalQueues, because no controller makes or changes any in a namespace of its own accord.
+A server reads the two on different paths (typed and untyped), so cases about reading are tested on both. Leases and
+LocalQueues, because no controller makes or changes any in a namespace.
 """
 
 from collections.abc import AsyncIterator, Mapping

@@ -2,8 +2,8 @@
 The two servers that every case runs on, behind one face.
 
 `simulated_server` is the in-memory cluster behind HTTP; `real_server` is a kube-apiserver with etcd and the
-controller-manager. Both hold Kueue's resources, and both are spoken to by the adapters' own transport, so that a case
-cannot tell them apart but by what they answer.
+controller-manager. Both hold Kueue's resources, and both are called through the adapters' own transport, so that for a
+case they differ only by their responses.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Server:
     Attributes:
         client, transport: the adapters' own way to it.
         kubeconfig: a file for kubectl and for our command line.
-        is_real: for the frame only; a case that asks this expects two different things.
+        is_real: for the frame only; a case that uses this expects two different things.
 
     """
 
@@ -117,7 +117,7 @@ class Server:
         return Ran(returncode=process.returncode, stdout=out.decode(), stderr=err.decode())
 
     async def compact(self) -> None:
-        """Forget history up to now: what asks for an older version is told that it expired."""
+        """Compact history up to now: a request for an older version is answered that it expired."""
         await self._compact()
 
     def fresh_name(self, prefix: str = "t") -> str:
@@ -144,7 +144,7 @@ def _assets_kubectl() -> str:
 @asynccontextmanager
 async def simulated_server(folder: Path) -> AsyncIterator[Server]:
     """The simulated cluster, with its controllers in real time; pods that run by themselves take no time."""
-    # The Job controller gathers what pods do, and tells of it, as the real one does: what is seen is then the same.
+    # The Job controller batches pod changes, and records Events, like the real one: what is observed is then the same.
     options = ControllerOptions(run_ms=50, job_batch_ms=1000, events=True)
     cluster = Cluster(wall_clock_ms, track_all_fields=True, controllers=options)
     cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0"}})
@@ -167,7 +167,7 @@ async def real_server(folder: Path) -> AsyncIterator[Server]:
     async with control_plane(assets, folder) as plane, open_transport(plane.access()) as transport:
 
         async def compact() -> None:
-            # The API server remembers minutes of history in memory, whatever etcd has forgotten; so both forget.
+            # The API server keeps minutes of history in memory, after etcd's compaction, too; so both are compacted.
             await plane.compact()
             plane.kill("kube-apiserver")
             await plane.start("kube-apiserver")

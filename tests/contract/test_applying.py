@@ -1,4 +1,4 @@
-"""Server-side apply: who owns which field, what conflicts, and what goes when nobody applies it any more."""
+"""Server-side apply: who owns which field, what conflicts, and which fields go when none applies them any more."""
 
 import pytest
 from tests.contract.cases import (
@@ -53,7 +53,7 @@ def conflict(*causes):
 
 
 async def test_apply_creates(apply):
-    """201, and the applier owns the leaves of what it said."""
+    """201, and the applier owns the leaves of its configuration."""
     answer = await apply(config_map("a", {"x": "1"}, labels={"l": "1"}))
     assert answer.status == 201
     owned = {"f:data": {"f:x": {}}, "f:metadata": {"f:labels": {"f:l": {}}}}
@@ -82,7 +82,7 @@ async def test_saying_what_is_so_shares_the_field(apply):
 
 
 async def test_what_a_manager_no_longer_applies_is_removed(apply):
-    """Unless somebody else owns it."""
+    """Unless another manager owns it."""
     await apply(config_map("a", {"x": "1", "y": "1"}, labels={"l": "1"}))
     after = (await apply(config_map("a", {"x": "1"}))).json
     assert after["data"] == {"x": "1"}
@@ -136,7 +136,7 @@ async def test_force_takes_the_field(server, namespace, apply):
 
 
 async def test_managed_fields_are_reset_by_an_empty_entry(server, namespace, apply):
-    """The next applier finds an object that belongs to whoever wrote it before."""
+    """For the next applier the object belongs to the manager that wrote it before."""
     await apply(config_map("a", {"x": "1"}))
     reset = {"metadata": {"managedFields": [{}]}}
     after = (await server.call("PATCH", core(namespace, "configmaps", "a"), reset, content_type=MERGE_PATCH)).json
@@ -179,7 +179,7 @@ async def test_a_configuration_says_what_it_is(apply, change, shown):
     ids=["field", "text", "map"],
 )
 async def test_a_configuration_fits_the_schema(apply, change, problem):
-    """500 without a reason, whatever the field validation: the message says where."""
+    """500 without a reason, under any field validation: the message has the path."""
     answer = await apply({**config_map("a"), **change})
     assert answer.json == unsaid(f"failed to create typed patch object (/a; /v1, Kind=ConfigMap): {problem}")
 
@@ -336,7 +336,7 @@ async def test_emptying_what_one_alone_has_filled_makes_null_of_it(server, names
 
 
 async def test_an_emptied_list_of_keyed_items_goes_and_is_nobodys(namespace, apply):
-    """Its items are owned and not the list: an empty one says nothing."""
+    """Its items are owned and not the list: an empty one has no effect."""
     path = kueue("workloads", "w", namespace=namespace)
     bare = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "w"}}
     made = (await apply(workload("w"), path=path)).json

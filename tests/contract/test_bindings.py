@@ -44,14 +44,14 @@ async def test_a_gated_pod_is_not_bound(server, namespace):
 
 
 async def test_a_pod_that_is_deleted_is_not_bound(server, namespace):
-    """It waits for somebody, and must not start."""
+    """It waits for a controller, and must not start."""
     await create_pod(server, namespace, meta={"finalizers": ["example.com/hold"]})
     await server.call("DELETE", core(namespace, "pods", "p"))
     assert (await bind(server, namespace, "p")).json == refused("pod p is being deleted, cannot be assigned to a host")
 
 
 async def test_a_node_need_not_exist(server, namespace):
-    """The API server believes the scheduler."""
+    """The API server does not check the scheduler's choice."""
     await create_pod(server, namespace)
     assert (await bind(server, namespace, "p", "nowhere")).json == DONE
 

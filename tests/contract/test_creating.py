@@ -137,7 +137,7 @@ async def test_a_version_on_a_new_object_is_500(server, namespace):
 
 
 async def test_a_builtin_needs_no_type_in_its_body(server, namespace):
-    """The path says what it is."""
+    """The path defines kind and version."""
     answer = await server.call("POST", core(namespace, "configmaps"), {"metadata": {"name": "a"}, "data": {"k": "v"}})
     assert (answer.status, answer.json["kind"], answer.json["apiVersion"]) == (201, "ConfigMap", "v1")
 
@@ -178,7 +178,7 @@ async def test_a_custom_resource_needs_its_type_in_its_body(server, namespace):
     ids=["no kind", "another kind", "another version"],
 )
 async def test_another_type_in_the_body_of_a_builtin_is_400(server, namespace, change, message):
-    """The body is what it says, and that cannot be turned into what the path wants."""
+    """The body is of its own kind, and that cannot be converted to the kind of the path."""
     body = {**config_map("a"), **change}
     if body["kind"] == "Pod":
         del body["metadata"]["name"]
@@ -336,7 +336,7 @@ async def test_a_field_manager_is_short_and_printable(server, namespace):
 
 
 async def test_empty_and_null_maps_of_a_builtin_are_left_out(server, namespace):
-    """A struct does not tell an empty map from none."""
+    """A struct does not distinguish an empty map from none."""
     path = core(namespace, "configmaps")
     for name, data in (("null", None), ("empty", {})):
         body = {**config_map(name, labels={}, annotations={}), "data": data}

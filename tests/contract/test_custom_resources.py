@@ -24,7 +24,7 @@ CPU = {"name": "cpu", "nominalQuota": "1"}
 
 
 def pod_set(name="main", **fields):
-    """A pod set that asks for nothing."""
+    """A pod set without requests."""
     return {"name": name, "count": 1, "template": {"spec": {"containers": [{"name": "c"}]}}, **fields}
 
 
@@ -318,7 +318,7 @@ WEBHOOKS_ONLY = {
 
 @pytest.mark.parametrize("case", WEBHOOKS_ONLY)
 async def test_what_only_a_webhook_would_refuse_is_taken(create, case):
-    """An API server knows the definitions and no webhooks: such objects arrive, and mean what they mean to us."""
+    """An API server has the definitions and no webhooks: such objects are accepted, and Headgate interprets them."""
     plural, spec = WEBHOOKS_ONLY[case]
     assert (await create(plural, spec)).status == 201
 
@@ -362,7 +362,7 @@ IMMUTABLE = [
     ids=[f"{c[0]}-{c[3]}-{n}" for n, c in enumerate(IMMUTABLE)],
 )
 async def test_what_cannot_change_is_refused(server, namespace, create, plural, spec, change, field, text):
-    """Rules about the value before stand in the definitions too."""
+    """Rules about the previous value are in the definitions, too."""
     made = (await create(plural, spec)).json
     name = made["metadata"]["name"]
     path = kueue(plural, name, namespace=namespace if plural in NAMESPACED else "")

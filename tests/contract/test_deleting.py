@@ -102,7 +102,7 @@ async def test_marking_raises_the_generation_of_a_custom_resource(server, namesp
 
 @pytest.mark.parametrize(("policy", "finalizer"), [("Foreground", "foregroundDeletion"), ("Orphan", "orphan")])
 async def test_a_propagation_policy_is_a_finalizer(server, make, policy, finalizer):
-    """Until the garbage collector has done what the policy says, the object stays; it then removes the finalizer."""
+    """Until the garbage collector has carried out the policy, the object stays; it then removes the finalizer."""
     path, _ = await make(finalizers=["x.io/held"])
     marked = (await server.call("DELETE", path, {"propagationPolicy": policy})).json
     assert set(marked["metadata"]["finalizers"]) == {"x.io/held", finalizer}
@@ -129,7 +129,7 @@ async def test_a_job_orphans_its_pods_by_default(server, namespace):
 
 @pytest.mark.parametrize("in_query", [True, False], ids=["query", "body"])
 async def test_an_unknown_policy_is_422(server, make, in_query):
-    """The options are checked wherever they stand."""
+    """The options are checked in the query and in the body."""
     path, _ = await make()
     options = {"propagationPolicy": "Nope"}
     answer = await (server.call("DELETE", path, **options) if in_query else server.call("DELETE", path, options))

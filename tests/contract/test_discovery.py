@@ -1,4 +1,4 @@
-"""Discovery: what the server says it serves, how it is, and what it says of paths that it does not serve."""
+"""Discovery: what the server serves, its health, and its errors for paths that it does not serve."""
 
 import pytest
 from tests.contract.cases import core, kueue, status
@@ -11,7 +11,7 @@ VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update
 UNKNOWN = status(404, "NotFound", "the server could not find the requested resource", {})
 NOT_ALLOWED = status(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
-# Path of a group version, resource, then what discovery says: kind, singular, short names, categories, namespaced.
+# Path of a group version, resource, then its discovery entry: kind, singular, short names, categories, namespaced.
 RESOURCES = [
     ("/api/v1", "namespaces", "Namespace", "namespace", ["ns"], [], False),
     ("/api/v1", "nodes", "Node", "node", ["no"], [], False),
@@ -62,7 +62,7 @@ async def test_discovery_lists_subresources(server):
 
 
 async def test_groups_name_their_versions(server):
-    """The first version is the one to prefer; a group can also be asked for alone."""
+    """The first version is the preferred one; a group can also be requested alone."""
     groups = {group["name"]: group for group in (await server.call("GET", "/apis")).json["groups"]}
     versions = [{"groupVersion": f"kueue.x-k8s.io/{v}", "version": v} for v in ("v1beta2", "v1beta1")]
     ours = {"name": "kueue.x-k8s.io", "versions": versions, "preferredVersion": versions[0]}
@@ -144,7 +144,7 @@ async def test_what_is_not_served_in_a_group_of_kubernetes_is_not_found(server, 
     ],
 )
 async def test_what_is_not_served_elsewhere_is_a_page_not_found(server, path):
-    """404 in plain text: nobody answers for the path, and custom kinds are no exception."""
+    """404 in plain text: no handler exists for the path, also for custom kinds."""
     answer = await server.call("GET", path)
     assert (answer.status, answer.json) == (404, "404 page not found\n")
 
@@ -188,7 +188,7 @@ async def test_the_published_schemas_are_found_by_group_and_version(server):
 
 
 async def test_a_missing_object_is_named(server, namespace):
-    """404 of an object says which, in the words of its resource."""
+    """404 of an object names it and its resource."""
     answer = await server.call("GET", LOCAL_QUEUE.path(namespace, "x"))
     assert answer.json == status(
         404,

@@ -1,4 +1,4 @@
-"""Eviction: a deletion that asks the pod's disruption budget, and the status of budgets that it asks by."""
+"""Eviction: a deletion that checks the pod's disruption budget, and the status of budgets that it uses."""
 
 import pytest
 from tests.contract.cases import MERGE_PATCH, core, status
@@ -36,7 +36,7 @@ async def budget(server, namespace, name="b", *, counts, **spec):
 
 
 async def counted(server, namespace, name, counts):
-    """A budget once its status says these counts."""
+    """A budget once its status has these counts."""
     fields = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
 
     def holds(found):
@@ -75,7 +75,7 @@ async def test_an_evicted_pod_says_why_it_goes(server, namespace):
 
 
 async def test_preconditions_and_dry_runs_hold(server, namespace):
-    """A wrong uid or version is 409; a dry run, said either way, leaves the pod."""
+    """A wrong uid or version is 409; a dry run, requested in either way, leaves the pod."""
     await create_pod(server, namespace)
     for wrong in ({"uid": UNKNOWN_UID}, {"resourceVersion": "1"}):
         assert (await evict(server, namespace, deleteOptions={"preconditions": wrong})).status == 409
@@ -146,7 +146,7 @@ async def test_a_pod_that_is_not_ready_may_go_while_the_others_are(server, names
 
 
 async def test_two_budgets_are_one_too_many(server, namespace):
-    """500: nobody can say which of them to take from."""
+    """500: it is undefined which of them to use."""
     await running(server, namespace, "a")
     await budget(server, namespace, "b", minAvailable=0, counts=(1, 0, 1, 1))
     await budget(server, namespace, "c", minAvailable=0, counts=(1, 0, 1, 1))
@@ -158,7 +158,7 @@ async def test_two_budgets_are_one_too_many(server, namespace):
 
 
 async def test_a_share_of_pods_without_a_controller_is_nothing(server, namespace):
-    """They are not expected by anybody, so none of them may go."""
+    """No controller expects them, so none of them may be evicted."""
     await running(server, namespace, "a", "b")
     await budget(server, namespace, maxUnavailable="50%", counts=(2, 0, 0, 0))
     answer = await evict(server, namespace, "a")
@@ -166,7 +166,7 @@ async def test_a_share_of_pods_without_a_controller_is_nothing(server, namespace
 
 
 async def test_a_share_of_a_jobs_pods_cannot_be_told(server, namespace):
-    """A Job has no scale: the budget says that it failed to count, and allows nothing."""
+    """A Job has no scale: the budget reports that it failed to count, and allows nothing."""
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": UNKNOWN_UID, "controller": True}
     made = await create_job(server, namespace, suspend=True, managedBy="example.com/me")
     owner["uid"] = made["metadata"]["uid"]

@@ -54,7 +54,7 @@ class ForgettingTransport:
 
 
 class Forgotten(msgspec.Struct, kw_only=True):
-    """What was there before the server forgot, and what two reflectors heard meanwhile."""
+    """The objects before the compaction, and what two reflectors received in the meantime."""
 
     namespace: str
     #: Of each sample the metadata of the first page of a list.
@@ -75,7 +75,7 @@ def listed_names(messages: list[Message]) -> list[str]:
 
 
 async def hear(reflector: Reflector, into: list[Message], resume_rv: str = "", *, enough) -> None:
-    """Run a reflector until enough has been heard."""
+    """Run a reflector until enough has been received."""
     sink, source = anyio.create_memory_object_stream[Message](100)
     with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks, sink, source:
@@ -97,7 +97,7 @@ def changed(messages: list[Message]) -> list[tuple[str, str]]:
 
 
 def known(messages: list[Message]) -> set[str]:
-    """The names that messages have told of."""
+    """The names in messages."""
     return {*listed_names(messages), *(name for _, name in changed(messages))}
 
 
@@ -133,7 +133,7 @@ def page(request, forgotten):
 
 
 async def test_a_forgotten_version_cannot_be_listed(server, forgotten, page):
-    """410 Expired, asked for as exact or by a limit; "not older than" it is answered with what is there."""
+    """410 Expired, for an exact version or with a limit; "not older than" it is answered with the present objects."""
     sample, meta = page
     path, version = sample.path(forgotten.namespace), meta["resourceVersion"]
     for query in ({"resourceVersionMatch": "Exact"}, {"limit": "2"}):
@@ -159,7 +159,7 @@ async def test_a_list_whose_version_is_forgotten_can_be_finished_inconsistently(
 
 
 async def test_a_watch_from_a_forgotten_version_ends_with_an_error_event(server, forgotten, page):
-    """The watch is accepted, and its one event says 410 Expired and how far back the server remembers."""
+    """The watch is accepted, and its one event is 410 Expired with the oldest version that the server has."""
     sample, meta = page
     version = int(meta["resourceVersion"])
     for query in ({}, {"sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan"}):
@@ -187,7 +187,7 @@ async def test_a_streaming_list_needs_no_history(server, forgotten, page):
 
 
 async def test_a_reflector_that_watches_misses_nothing_when_history_is_forgotten(forgotten):
-    """Whether its watch was cut or went on, from its mark or with a new list, it hears of what comes after."""
+    """Whether its watch was cut or continued, from its mark or with a new list, it receives what comes after."""
     assert known(forgotten.watched) >= {"a", "aa", "b", "d", "dd", "e", "f", "late"}
 
 
@@ -203,7 +203,7 @@ async def test_a_reflector_whose_list_expires_between_its_pages_begins_again(for
 
 
 async def test_a_reflector_that_resumes_at_a_forgotten_mark_lists(server, forgotten):
-    """The server accepts the watch and then says 410, so a list follows; from then on it is as if there was no mark."""
+    """The server accepts the watch and then answers 410, so a list follows; then it continues as without a mark."""
     _, meta = forgotten.pages[1]
     reflector = Reflector(server.client, LOCAL_QUEUES, namespace=forgotten.namespace, settings=SETTINGS)
     heard: list[Message] = []

@@ -1,8 +1,8 @@
 """
 Whole lives of Jobs as a watch shows them, and the Events of each.
 
-How many pods a status has counted when depends on how fast they ran. What is told here does not: how it begins, which
-conditions come in which order (`...` stands for the counts of that moment), and the whole last status.
+How many pods a status has counted when depends on how fast they ran. What is compared here does not: how it begins,
+which conditions come in which order (`...` stands for the counts of that moment), and the whole last status.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ SHORT, FAILING, LONG = {"run-ms": 200}, {"run-ms": 100, "exit-code": 1}, {"run-m
 INDEXED = {"completionMode": "Indexed", "completions": 3, "parallelism": 3}
 EXIT_42 = {"operator": "In", "values": [42]}
 
-# What the Job says, then the gist of its statuses (a line that begins with a bar belongs to the one before), then
+# The Job, then a summary of its statuses (a line that begins with a bar belongs to the one before), then
 # the Events with how many of them there are.
 STORIES = {
     "a pod succeeds": (
@@ -160,7 +160,7 @@ def gist(lines):
 
 
 async def events_of(server, namespace, expected):
-    """How often each reason was told of a Job: what is expected, or what there is when it did not come."""
+    """How often each reason was recorded for a Job: the expected counts, or the last ones if these did not come."""
     for _ in range(100):
         counts = {}
         for each in (await server.call("GET", core(namespace, "events"))).json["items"]:
@@ -252,7 +252,7 @@ async def test_a_finished_job_is_deleted_after_its_time(server, namespace):
 
 @pytest.mark.parametrize(("policy", "pods"), [("Background", 0), ("Foreground", 0), ("Orphan", 1)])
 async def test_a_deleted_job_takes_its_pods_or_leaves_them(server, namespace, policy, pods):
-    """By propagation policy; a pod that is left is nobody's, and has no finalizer that nobody would take."""
+    """By propagation policy; a remaining pod has no owner, and no finalizer that no controller would remove."""
     await create_job(server, namespace, runs=LONG, template={"nodeName": NODE})
     for _ in range(300):
         if (await server.call("GET", core(namespace, "pods"))).json["items"]:

@@ -24,7 +24,7 @@ spec:
 
 @pytest.fixture
 async def kubectl(server, namespace):
-    """Run kubectl in the case's namespace; it must succeed unless told otherwise."""
+    """Run kubectl in the case's namespace; it must succeed unless `fails` is set."""
 
     async def run(*args, stdin=None, fails=False):
         ran = await server.kubectl("-n", namespace, *args, stdin=stdin)
@@ -67,7 +67,7 @@ async def test_apply_a_custom_resource(kubectl):
 
 
 async def test_apply_on_the_server_and_conflict(kubectl):
-    """Server-side apply by two managers; the conflict is told in full."""
+    """Server-side apply by two managers; the conflict is reported in full."""
     manifest = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "1"}})
     other = manifest.replace('"1"', '"2"')
     apply = ["apply", "--server-side", "-f", "-"]
@@ -81,7 +81,7 @@ async def test_apply_on_the_server_and_conflict(kubectl):
 
 
 async def test_unknown_fields_are_refused(kubectl):
-    """Kubectl asks for strict field validation."""
+    """Kubectl requests strict field validation."""
     manifest = JOB.replace("suspend: true", "suspend: true\n  nope: 1")
     said = await kubectl("apply", "-f", "-", stdin=manifest, fails=True)
     assert 'unknown field "spec.nope"' in said

@@ -49,7 +49,7 @@ async def run(server, namespace, command: str, stdin: str | None = None, *, code
 
 
 async def test_get_prints_tables(server, namespace):
-    """The columns of the kind, labels and names where asked for; refusals in the server's words."""
+    """The columns of the kind, labels and names where requested; refusals with the server's message."""
     await run(server, namespace, "apply -f -", QUEUE)
     await run(server, namespace, "apply -f -", CONFIG)
     assert await run(server, namespace, "get localqueue") == (
@@ -140,7 +140,7 @@ async def test_describe_shows_an_object_and_its_events(server, namespace):
 
 
 async def test_labels_and_annotations(server, namespace):
-    """Each says what it changed, and that there was nothing to change."""
+    """Each reports what it changed, or that there was nothing to change."""
     await run(server, namespace, "create -f -", QUEUE)
     assert await run(server, namespace, "label lq team tier=1") == f"{NAME} labeled"
     assert await run(server, namespace, "label lq team tier=1") == f"{NAME} not labeled"

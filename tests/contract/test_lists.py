@@ -71,7 +71,7 @@ async def test_a_list_over_all_namespaces_is_in_the_order_of_namespace_slash_nam
 
 
 async def test_an_empty_list_has_a_version_and_no_items(server, namespace, sample):
-    """An empty list is a list: `items` is there, `metadata` says that this was all."""
+    """An empty list is a list: `items` is present, and `metadata` has no continue token."""
     answer = await server.call("GET", sample.path(namespace))
     version = answer.json["metadata"]["resourceVersion"]
     assert version.isdecimal()
@@ -89,7 +89,7 @@ async def test_a_namespace_that_is_not_there_lists_as_empty(server, sample):
 
 
 async def test_items_of_kubernetes_own_kinds_do_not_say_their_type(server, namespace):
-    """The list says it for all of them."""
+    """The list has it for all of them."""
     await LEASE.create(server, namespace, "a")
     (item,) = (await server.call("GET", LEASE.path(namespace))).json["items"]
     assert "kind" not in item
@@ -97,7 +97,7 @@ async def test_items_of_kubernetes_own_kinds_do_not_say_their_type(server, names
 
 
 async def test_items_of_custom_kinds_say_their_type(server, namespace):
-    """Custom objects are kept as they are written, type included, in the version that was asked for."""
+    """Custom objects are kept as they are written, type included, in the requested version."""
     await LOCAL_QUEUE.create(server, namespace, "a")
     for version in ("v1beta2", "v1beta1"):
         (item,) = (await server.call("GET", LOCAL_QUEUE.path(namespace, version=version))).json["items"]
@@ -105,7 +105,7 @@ async def test_items_of_custom_kinds_say_their_type(server, namespace):
 
 
 async def test_the_version_of_a_list_is_at_least_that_of_every_write_before(server, namespace, sample):
-    """A list without a version is consistent: it shows what was answered before it was asked for."""
+    """A list without a version is consistent: it shows every write that was answered before the request."""
     (made,) = await sample.create(server, namespace, "a")
     listed = await server.call("GET", sample.path(namespace))
     assert names(listed) == ["a"]
@@ -158,7 +158,7 @@ async def test_the_rest_may_be_taken_without_a_limit(server, namespace, sample):
 
 
 async def test_pages_of_a_selection_do_not_count_what_remains(server, namespace, sample):
-    """With a selector the pages are of matching objects and nobody says how many more there are."""
+    """With a selector the pages are of matching objects, without a count of the remaining ones."""
     await sample.create(server, namespace, "a", "c", "e", labels={"odd": "yes"})
     await sample.create(server, namespace, "b", "d")
     first = await server.call("GET", sample.path(namespace), limit="2", labelSelector="odd=yes")
@@ -187,7 +187,7 @@ async def test_a_continue_token_says_the_version_and_the_key_it_goes_on_after(se
 
 
 def token_of(value: object) -> str:
-    """A continue token that nobody gave out."""
+    """A continue token that the server did not issue."""
     return base64.urlsafe_b64encode(msgspec.json.encode(value)).decode().rstrip("=")
 
 
@@ -203,7 +203,7 @@ def token_of(value: object) -> str:
     ids=["no base64", "version", "no rv", "no start", "outside"],
 )  # fmt: skip
 async def test_a_token_that_nobody_gave_out_is_refused(server, namespace, sample, token, why):
-    """400 BadRequest says what is wrong with it."""
+    """400 BadRequest names the fault."""
     answer = await server.call("GET", sample.path(namespace), **{"continue": token})
     assert answer.json == status(400, "BadRequest", f"invalid continue token: {why}")
 
@@ -269,7 +269,7 @@ async def test_a_limit_makes_a_version_exact(server, namespace, sample):
 
 
 async def test_a_version_from_the_future_times_out(server, namespace):
-    """504 Timeout with its cause, and after how many seconds to ask again, whatever way the version was asked for."""
+    """504 Timeout with its cause, and after how many seconds to retry, for every way to request the version."""
     asked = [
         (sample.path(namespace, *rest), query)
         for sample in (LEASE, LOCAL_QUEUE)

@@ -56,7 +56,7 @@ async def test_a_finalizer_holds_its_object_and_the_namespace_says_so(server, na
     """
     What is left is counted in the namespace's conditions; the finalizer gone, all of it goes.
 
-    Meanwhile nothing new is made in the namespace: 403 with a cause that says why. What is there can be changed, and
+    Meanwhile nothing new is made in the namespace: 403 with a cause. Existing objects can be changed, and
     a second deletion has no effect.
     """
     for sample in (LEASE, LOCAL_QUEUE):

@@ -39,7 +39,7 @@ async def test_a_nodes_amounts_have_one_spelling(server):
 
 @pytest.mark.parametrize("subresource", ["", "/status"])
 async def test_a_node_has_no_negative_amounts(server, subresource):
-    """Neither by its object nor by its status; only the latter keeps what is said of amounts."""
+    """Neither by its object nor by its status; only the latter keeps the amounts."""
     status = {"status": {"capacity": {"cpu": "-1"}}}
     answer = await patch(server, f"{NODES}/{NODE}{subresource}", status, MERGE_PATCH, dryRun="All")
     if subresource:
@@ -62,13 +62,13 @@ async def test_a_node_has_no_negative_amounts(server, subresource):
     ],
 )
 async def test_a_taint_has_a_key_and_an_effect(server, taints, expected):
-    """Named under metadata, where no taint is, and twice: so the API server says it."""
+    """Named under metadata, where no taint is, and twice, as the API server does."""
     answer = await patch(server, f"{NODES}/{NODE}", {"spec": {"taints": taints}}, MERGE_PATCH, dryRun="All")
     assert causes(answer) == expected * 2
 
 
 async def test_a_lease_is_a_lock(server, namespace):
-    """Who writes with the version it read has it; whoever comes later is told."""
+    """A writer with the version that it read succeeds; a later one gets a conflict."""
     spec = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2024-01-01T00:00:00.123456Z"}
     made = await server.call("POST", leases(namespace), {"metadata": {"name": "l"}, "spec": spec})
     assert made.json["spec"] == spec
@@ -94,7 +94,7 @@ async def test_a_lease_lasts_a_while(server, namespace, spec, expected):
 
 
 async def test_an_event_is_written_and_read(server, namespace):
-    """By the core version; what a client says of it stays."""
+    """By the core version; a client's own value stays."""
     event = {
         "metadata": {"name": "e"},
         "involvedObject": {"kind": "Pod", "namespace": namespace, "name": "p"},

@@ -128,12 +128,12 @@ async def test_a_patch_cannot_rename_or_move(patch):
     ids=["merge list", "merge cut", "merge empty", "JSON object", "JSON number", "JSON cut", "strategic list"],
 )
 async def test_a_patch_that_is_none_is_400(patch, kind, body, message):
-    """The message says what it should have been."""
+    """The message has the expected type."""
     assert (await patch(body, kind)).json == refusal(400, "BadRequest", message)
 
 
 async def test_what_is_no_patch_type_is_415(server, namespace, patch):
-    """The content type says which patch it is; strategic merge is for built-in kinds only."""
+    """The content type selects the kind of patch; strategic merge is for built-in kinds only."""
     answer = await patch({}, "application/json")
     assert answer.json == status(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     await server.call("POST", kueue("workloads", namespace=namespace), workload("w"))
@@ -249,7 +249,7 @@ async def test_a_json_patch_has_at_most_ten_thousand_operations(patch):
 
 
 async def test_a_patch_cannot_change_the_kind_of_a_custom_resource(server, namespace):
-    """422 about what the patched object says to be."""
+    """422 about apiVersion and kind of the patched object."""
     await server.call("POST", kueue("workloads", namespace=namespace), workload("w"))
     path = kueue("workloads", "w", namespace=namespace)
     answer = await server.call("PATCH", path, {"kind": "Pod"}, content_type=MERGE_PATCH)
@@ -291,7 +291,7 @@ async def test_strategic_merge_orders_by_set_element_order(patch_pod):
 
 
 async def test_strategic_merge_directives_replace_and_delete_maps(patch_pod):
-    """$patch: replace and $patch: delete are about the map that they stand in."""
+    """$patch: replace and $patch: delete apply to the map that contains them."""
     after = (await patch_pod({"metadata": {"labels": {"$patch": "replace", "c": "3"}}})).json
     assert after["metadata"]["labels"] == {"c": "3"}
     after = (await patch_pod({"metadata": {"labels": {"$patch": "delete"}}})).json

@@ -212,7 +212,7 @@ async def test_an_amount_that_is_none_cannot_be_decoded(server, namespace):
 
 
 async def test_a_priority_class_gives_the_priority(server, namespace):
-    """Its value and policy; what the pod says must be the same; a class that is absent is 403."""
+    """Its value and policy; the pod's own must be the same; a class that is absent is 403."""
     name = server.fresh_name("class")
     absent = await dry(server, namespace, priorityClassName=name)
     assert absent.status == 403
@@ -446,7 +446,7 @@ async def test_a_pods_status_is_written_apart(server, namespace):
 
 
 async def test_an_unbound_pod_is_deleted_at_once(server, namespace):
-    """Nobody has anything to stop; the answer is the pod with its deletion marked."""
+    """Nothing has to be stopped; the response is the pod with its deletionTimestamp."""
     path = core(namespace, "pods", "p")
     await create_pod(server, namespace)
     for name, value in (("uid", UNKNOWN_UID), ("resourceVersion", "1")):
@@ -485,7 +485,7 @@ async def test_an_ended_pod_is_deleted_at_once(server, namespace):
 
 
 def state(obj):
-    """What of a pod's status its kubelet says, in one line."""
+    """The kubelet's part of a pod's status, in one line."""
     status = obj["status"]
     containers = [
         f"{kind} {said.get('exitCode', said.get('reason', ''))}".strip()

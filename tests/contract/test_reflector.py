@@ -22,7 +22,7 @@ def kind(request):
 
 
 class Owner:
-    """Who a reflector tells: keeps the state that its messages make, and what was said."""
+    """The receiver of a reflector: keeps the state that its messages make, and the messages."""
 
     def __init__(self) -> None:
         self.said: list[Message] = []
@@ -64,7 +64,7 @@ async def follow(reflector, owner, doing, *, until, resume_rv=""):
 
 
 async def test_a_reflector_lists_and_then_follows(server, namespace, kind):
-    """Pages of one version, then each change once and in order; what it knows is what the server has."""
+    """Pages of one version, then each change once and in order; its state is that of the server."""
     sample, resource = kind
     await sample.create(server, namespace, "a", "b", "c", "d", "e")
 

@@ -10,7 +10,7 @@ NOT_ALLOWED = status(405, "MethodNotAllowed", "the server does not allow this me
 
 
 async def test_an_object_that_is_not_there_is_named(server, namespace):
-    """404 NotFound says the kind in plural, with its group, and the name."""
+    """404 NotFound has the kind in plural, with its group, and the name."""
     answer = await server.call("GET", core(namespace, "configmaps", "absent"))
     details = {"name": "absent", "kind": "configmaps"}
     assert answer.json == status(404, "NotFound", 'configmaps "absent" not found', details)

@@ -1,4 +1,4 @@
-"""Selectors: which objects labels and fields choose, and what is said of a selector that cannot be read."""
+"""Selectors: which objects labels and fields choose, and the error for a selector that cannot be parsed."""
 
 import pytest
 from tests.contract.cases import batch, core, kueue, status
@@ -87,7 +87,7 @@ async def test_labels_choose(server, namespace, sample):
     ],
 )  # fmt: skip
 async def test_a_label_selector_that_cannot_be_read_is_refused(server, namespace, sample, selector, message):
-    """400 BadRequest says where reading stopped and what was expected; the same of lists, watches and deletions."""
+    """400 BadRequest has where parsing stopped and what was expected; the same for lists, watches and deletions."""
     for method, query in (("GET", {}), ("GET", {"watch": "true", "timeoutSeconds": "1"}), ("DELETE", {})):
         answer = await server.call(method, sample.path(namespace), labelSelector=selector, **query)
         assert answer.json == status(400, "BadRequest", message)
@@ -131,7 +131,7 @@ async def test_names_and_namespaces_choose_objects_of_every_kind(server, namespa
     ],
 )  # fmt: skip
 async def test_fields_that_are_not_indexed_are_refused(server, path, field, message):
-    """400 BadRequest; what may be asked for differs from kind to kind, and so do the words."""
+    """400 BadRequest; the supported fields differ from kind to kind, and so do the messages."""
     answer = await server.call("GET", path, fieldSelector=f"{field}=x")
     assert answer.json == status(400, "BadRequest", message)
 
@@ -147,7 +147,7 @@ async def test_fields_that_are_not_indexed_are_refused(server, path, field, mess
     ],
 )
 async def test_a_field_selector_that_cannot_be_read_is_refused(server, namespace, sample, selector, message):
-    """400 BadRequest says what is not understood."""
+    """400 BadRequest names the invalid part."""
     answer = await server.call("GET", sample.path(namespace), fieldSelector=selector)
     assert answer.json == status(400, "BadRequest", message)
 

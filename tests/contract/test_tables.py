@@ -1,4 +1,4 @@
-"""Tables for printing, and metadata alone: what kubectl asks for instead of the objects."""
+"""Tables for printing, and metadata alone: what kubectl requests instead of the objects."""
 
 import re
 
@@ -63,7 +63,7 @@ async def test_the_columns_of_a_kind(server, path):
 
 
 async def test_the_cells_of_pods(server, namespace):
-    """Readiness, the phase or what is more telling, restarts, where it runs."""
+    """Readiness, the phase or a more specific reason, restarts, its node."""
     node = server.fresh_name("node")
     gated = CONTAINERS | {"schedulingGates": [{"name": "example.com/gate"}]}
     for name, spec in (("gated", gated), ("waits", CONTAINERS)):
@@ -116,7 +116,7 @@ async def test_the_cells_of_jobs(server, namespace):
 
 
 async def test_the_cells_of_nodes(server):
-    """Readiness and whether it takes pods, roles by labels, and what its kubelet says of it."""
+    """Readiness and whether it is schedulable, roles by labels, and its kubelet's node info."""
     name = server.fresh_name("node")
     labels = {"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/gpu": ""}
     node = {"metadata": {"name": name, "labels": labels}, "spec": {"unschedulable": True}}
@@ -206,7 +206,7 @@ async def test_the_cells_of_custom_kinds_are_what_their_paths_find(server, names
 
 @pytest.mark.parametrize("sample", [LEASE, LOCAL_QUEUE], ids=lambda sample: sample.plural)
 async def test_a_row_carries_what_was_asked_for(server, namespace, sample):
-    """Metadata unless asked otherwise, the whole object, or nothing; anything else is refused."""
+    """Metadata by default, the whole object, or nothing; anything else is refused."""
     (made,) = await sample.create(server, namespace, "a")
     partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": made["metadata"]}
     for include, expected in ((None, partial), ("Metadata", partial), ("Object", made), ("None", None)):
@@ -277,7 +277,7 @@ async def test_metadata_can_be_had_alone(server, namespace, sample):
 
 
 async def test_what_cannot_be_shown_is_not_acceptable(server):
-    """406 says what there is; a second choice that there is will do."""
+    """406 lists the supported types; a supported second choice is used."""
     for accept in ("application/json;as=Table;v=v9;g=meta.k8s.io", "application/json;as=Other;v=v1;g=meta.k8s.io"):
         answer = await server.call("GET", "/api/v1/namespaces", headers={"Accept": accept})
         assert answer.json == status(

@@ -54,7 +54,7 @@ async def test_a_builtin_is_replaced_without_a_version(server, namespace, stored
 
 @pytest.mark.parametrize("subresource", ["", "status"])
 async def test_a_custom_resource_is_not_replaced_without_a_version(server, namespace, stored_workload, subresource):
-    """422: a custom resource is only replaced by whoever has read it."""
+    """422: a custom resource is only replaced with its resourceVersion."""
     path = kueue("workloads", *filter(None, ["w", subresource]), namespace=namespace)
     answer = await server.call("PUT", path, workload("w"))
     details = {"name": "w", "group": "kueue.x-k8s.io", "kind": "workloads"}
@@ -122,7 +122,7 @@ async def test_an_absent_object_is_not_found(server, namespace):
 
 
 async def test_an_update_that_changes_nothing_writes_nothing(server, namespace, stored, stored_workload):
-    """The version stays, even if another manager says the same."""
+    """The version stays, even if another manager sends the same."""
     for path, obj in (
         (core(namespace, "configmaps", "a"), stored),
         (kueue("workloads", "w", namespace=namespace), stored_workload),

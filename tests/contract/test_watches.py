@@ -69,7 +69,7 @@ async def test_a_deletion_shows_the_last_state_at_the_version_of_the_deletion(se
 
 
 async def test_a_write_that_changes_nothing_is_no_event(server, namespace, sample):
-    """The same label again makes no version, so nobody is told."""
+    """The same label again makes no version, so no event is sent."""
     (made,) = await sample.create(server, namespace, "a", labels={"x": "1"})
     async with watching(server, sample.path(namespace), resourceVersion=str(version_of(made))) as events:
         assert version_of(await sample.label(server, namespace, "a", x="1")) == version_of(made)
@@ -167,7 +167,7 @@ async def test_a_pod_is_watched_by_its_node(server, namespace):
 
 @pytest.mark.parametrize("version", ["", "0"])
 async def test_a_watch_from_nowhere_begins_with_what_is_there(server, namespace, sample, version):
-    """Without a version, or from 0, everything there is comes as ADDED; with bookmarks, one says where that ends."""
+    """Without a version, or from 0, all present objects come as ADDED; with bookmarks, one marks their end."""
     made = await sample.create(server, namespace, "b", "a")
     await version_now(server, sample, namespace)
     query = {"resourceVersion": version} if version else {}
@@ -228,7 +228,7 @@ async def test_a_streaming_list_of_nothing_is_a_bookmark(server, namespace, samp
 
 
 async def test_a_streaming_list_from_the_future_times_out_as_an_event(server, namespace):
-    """The watch is accepted and ends with an ERROR that says 504."""
+    """The watch is accepted and ends with an ERROR of code 504."""
     (event,) = await watched(server, LEASE.path(namespace), **STREAM, resourceVersion="99999999", timeoutSeconds="9")
     current = int(event["object"]["message"].rpartition(" ")[2])
     assert event == {

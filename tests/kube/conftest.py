@@ -1,7 +1,7 @@
 """
 The real control plane of the tests that are marked `kube`.
 
-`make kube` builds it; where there is none, these tests are skipped, and the reason says what is missing.
+`make kube` builds it; where there is none, these tests are skipped, and the reason names what is missing.
 """
 
 from collections.abc import AsyncIterator

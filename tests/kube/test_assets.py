@@ -1,4 +1,4 @@
-"""Finding and building the binaries of the control plane: what is said, and what is left alone. Needs no binary."""
+"""Finding and building the binaries of the control plane: the messages, and what is left unchanged. Needs no binary."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def executable(path: Path, text: str = "#!/bin/sh\n") -> None:
 
 @pytest.fixture
 def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Go that builds at once and notes what it was asked; the file of its notes."""
+    """A Go that builds at once and records its arguments; the file of its records."""
     notes, crds = tmp_path / "notes", tmp_path / "kueue/config/components/crd/bases"
     crds.mkdir(parents=True)
     (crds / "kueue.x-k8s.io_cohorts.yaml").write_text("kind: CustomResourceDefinition\n")
@@ -77,7 +77,7 @@ def test_a_build_fetches_each_binary_from_its_own_module_and_the_crds(go: Path, 
 
 
 def test_a_build_does_nothing_when_all_is_there(go: Path) -> None:
-    """A second one asks Go for nothing."""
+    """A second one does not call Go."""
     command.main(["build"])
     before = go.read_text()
     assert command.main(["build"]) == 0
@@ -105,7 +105,7 @@ def test_of_two_builds_at_once_one_waits_and_then_finds_everything(go: Path) -> 
 
 
 def test_a_go_that_fails_ends_the_build(go: Path, capfd: pytest.CaptureFixture) -> None:
-    """Its words stand above ours."""
+    """Its output comes before our message."""
     executable(go.parent / "bin/go", "#!/bin/sh\necho 'no space left on device' >&2\nexit 1\n")
     assert command.main(["build"]) == 1
     first, second = capfd.readouterr().err.splitlines()
@@ -135,7 +135,7 @@ def test_what_needs_a_control_plane_fails_without_one(given: str, capsys: pytest
 def test_a_named_folder_is_used_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """Envtest's folders hold no controllers: what is missing is said, and only who needs it fails."""
+    """Envtest's folders hold no controllers: what is missing is reported, and only its users fail."""
     for name in ("etcd", "kube-apiserver", "kubectl"):
         executable(tmp_path / "envtest" / name)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "envtest"))

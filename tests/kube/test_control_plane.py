@@ -1,4 +1,4 @@
-"""The control plane of the tests: real, ready when it begins, as unkind as it is told to be, gone when it ends."""
+"""The control plane of the tests: real, ready when it begins, with the configured faults, gone when it ends."""
 
 import subprocess
 import sys
@@ -85,7 +85,7 @@ async def test_it_says_its_version(plane: ControlPlane, assets: Assets) -> None:
 
 
 async def test_it_has_a_node_that_is_ready(plane: ControlPlane) -> None:
-    """Nobody has to wait for anything."""
+    """No caller has to wait."""
     (node,) = (await get(plane, "nodes"))["items"]
     assert {"Ready": "True"}.items() <= {each["type"]: each["status"] for each in node["status"]["conditions"]}.items()
     assert node["status"]["allocatable"] == {"cpu": "4", "memory": "16Gi", "pods": "110"}
@@ -101,7 +101,7 @@ async def test_the_default_namespace_has_its_service_account(plane: ControlPlane
 
 
 async def test_jobs_run_to_their_end_under_the_real_job_controller(plane: ControlPlane) -> None:
-    """A pod runs as long as it says, then succeeds or fails as it says."""
+    """A pod runs as long as its annotations set, then succeeds or fails by them."""
     await create(plane, job("succeeds"), job("fails", exit_code="3"))
     await plane.kubectl("wait", "job/succeeds", "--for=condition=Complete", WAIT)
     await plane.kubectl("wait", "job/fails", "--for=condition=Failed", WAIT)
@@ -153,7 +153,7 @@ async def test_pods_go_on_when_the_kubelets_are_started_again(plane: ControlPlan
 
 
 async def test_a_deleted_pod_dies_and_goes(plane: ControlPlane) -> None:
-    """In the time that it says it takes."""
+    """In the time of its annotation."""
     await create(plane, pod("dies", "Always", stop_ms="50"))
     await plane.kubectl("wait", "pod/dies", "--for=condition=Ready", WAIT)
     await plane.kubectl("delete", "pod", "dies", "--wait", WAIT)
@@ -177,7 +177,7 @@ async def test_a_node_goes_not_ready_and_comes_back(plane: ControlPlane) -> None
 
 
 async def test_a_service_account_may_do_what_rbac_grants_and_the_audit_log_tells(plane: ControlPlane) -> None:
-    """The refused and the granted request stand there, with the user and what was asked."""
+    """The refused and the granted request are in it, with user, verb and resource."""
     await plane.kubectl("create", "namespace", "robots")
     await plane.kubectl("create", "serviceaccount", "reader", "-n", "robots")
     await plane.kubectl("create", "role", "reader", "--verb=list", "--resource=pods/status,pods", "-n", "robots")
@@ -187,7 +187,7 @@ async def test_a_service_account_may_do_what_rbac_grants_and_the_audit_log_tells
     binding = ["create", "rolebinding", "reader", "--role=reader", "--serviceaccount=robots:reader", "-n", "robots"]
     await plane.kubectl(*binding)
 
-    async def granted() -> bool:  # the authorizer hears of the binding by a watch
+    async def granted() -> bool:  # the authorizer gets the binding by a watch
         return (await plane.kubectl("get", "pods", kubeconfig=robot, check=False)).returncode == 0
 
     await until(granted)
@@ -212,7 +212,7 @@ async def test_there_is_no_token_for_a_service_account_that_is_not_there(plane: 
 
 
 async def test_what_kubectl_refuses_is_an_error_with_its_words(plane: ControlPlane) -> None:
-    """Unless the caller wants to see for itself."""
+    """Unless the caller handles it."""
     with pytest.raises(ControlPlaneError, match='namespaces "nowhere" not found'):
         await plane.kubectl("get", "namespace", "nowhere")
     assert (await plane.kubectl("get", "namespace", "nowhere", check=False)).returncode == 1
@@ -266,7 +266,7 @@ async def test_history_is_gone_after_a_compaction(victim: ControlPlane) -> None:
     assert await victim.compact() >= young
     path = f"/api/v1/namespaces/default/configmaps?resourceVersion={old}&resourceVersionMatch=Exact"
 
-    async def is_expired() -> bool:  # the API server hears of the compaction by a watch
+    async def is_expired() -> bool:  # the API server learns of the compaction by a watch
         refused = await victim.kubectl("get", "--raw", path, check=False)
         return "Error from server (Expired)" in refused.stderr
 

@@ -1,7 +1,7 @@
 """
 Our CustomResourceDefinitions on a real API server, beside another that has Kueue's own, and the simulated one.
 
-What an object gets from the one it gets from the others, word for word; `headgate crds` tells them apart.
+What an object gets from the one it gets from the others, word for word; `headgate crds` distinguishes them.
 """
 
 import copy
@@ -126,7 +126,7 @@ NAMED = {
 
 
 def rows(table: str, columns: int) -> list[list[str]]:
-    """The rows of a table of cases; its first line says what its columns are."""
+    """The rows of a table of cases; its first line names its columns."""
     lines = [line for line in (CASES / table).read_text().splitlines() if line and not line.startswith("#")]
     return [line.split(maxsplit=columns - 1) for line in lines]
 
@@ -172,7 +172,7 @@ def content(obj: JsonObject) -> JsonObject:
 
 @pytest.mark.parametrize("kind", OBJECTS)
 async def test_a_good_object_is_stored_as_with_kueue(kind: str, servers: Servers) -> None:
-    """With the same defaults; in a pod template only what nobody has defined can differ."""
+    """With the same defaults; in a pod template only undefined fields can differ."""
     obj = OBJECTS[kind]
     found = [
         await answered(server, "POST", path(obj, named=False), obj, dryRun="All", fieldValidation="Strict")

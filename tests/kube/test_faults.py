@@ -48,7 +48,7 @@ async def own(
 
 
 class Follower:
-    """What somebody knows who listens to a reflector: name -> content."""
+    """The state of a reflector's receiver: name -> content."""
 
     def __init__(self, reflector: Reflector) -> None:
         self.reflector = reflector
@@ -132,7 +132,7 @@ async def truth(client: KubeClient, namespace: str) -> dict[str, str]:
 
 
 async def test_a_killed_api_server_loses_nothing_and_repeats_nothing(own: ControlPlane) -> None:
-    """What was written before and after is known once; the follower was unwell meanwhile and says since when."""
+    """Writes before and after are received once; the follower was unhealthy in the meantime and reports since when."""
     async with namespace_of(own, "killed") as client, following(own.access(), namespace="killed") as follower:
         await follower.until(lambda each: len(each.known) == 12)
         await client.create(CONFIG_MAPS, config_map("before"), "killed")
@@ -149,7 +149,7 @@ async def test_a_killed_api_server_loses_nothing_and_repeats_nothing(own: Contro
 
 
 async def test_a_cut_connection_is_resumed_without_a_list(own: ControlPlane, tmp_path: Path) -> None:
-    """The server shows the last change again, byte for byte; it is recognised, and nothing is listed or told twice."""
+    """The server shows the last change again, byte for byte; it is recognised, nothing is listed or delivered twice."""
     async with namespace_of(own, "cut") as client, fault_proxy(own.access(), Faults(), Random(1)) as proxy:
         proxied = tmp_path / "kubeconfig"
         proxy.write_kubeconfig(own.kubeconfig, proxied)
@@ -227,7 +227,7 @@ async def test_a_restored_storage_is_listed_again(own: ControlPlane, tmp_path: P
             await client.create(CONFIG_MAPS, config_map("lost"), name)
             await follower.until(lambda each: "lost" in each.known and "c1" not in each.known)
             async with proxy.half_open():
-                # Nobody hears what happens to the history.
+                # No watch sees what happens to the history.
                 await own.restore()
                 if catches_up:
                     for number in range(40):
@@ -315,7 +315,7 @@ async def test_a_token_that_is_not_accepted_names_its_user_and_is_replaced_in_it
 
 
 async def test_an_eviction_against_a_budget_is_a_final_answer(own: ControlPlane) -> None:
-    """The real server's 429 of a budget is told from one of load, and does not keep a call for ever."""
+    """The real server's 429 of a budget is distinguished from one of load, and is not retried for ever."""
     await own.kubectl("create", "namespace", "evicting")
     async with open_transport(own.access()) as transport:
         client = KubeClient(transport)

@@ -1,4 +1,4 @@
-"""All six processes on a real broker and the simulated cluster behind HTTP: jobs run, and the log tells of it."""
+"""All six processes on a real broker and the simulated cluster behind HTTP: jobs run, and the log records it."""
 
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ async def test_jobs_run_to_their_end_within_quota(tmp_path: Path) -> None:
         state = await finished(cell, 4)
         assert not any(state.index.usage["cq"].values())
         await until(lambda: all(runner.status.report().ready for runner in cell.runners.values()))
-    # Everything that was folded by anybody at the same position is the same.
+    # The states of all processes at the same position are equal.
     hashes: dict[int, set[str]] = {}
     for runner in cell.runners.values():
         assert runner.view.host is not None
@@ -162,7 +162,7 @@ async def test_a_cell_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 async def test_a_cell_that_starts_again_lists_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bridge goes on from the versions in the log: what happened meanwhile is seen, and no list is asked for."""
+    """The bridge resumes at the versions in the log: changes in the meantime are seen, and no list is requested."""
     lists: list[str] = []
 
     def request(cluster: Cluster, method: str, path: str, query: Any = None, *args: Any, **given: Any) -> Response:

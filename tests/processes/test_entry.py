@@ -1,4 +1,4 @@
-"""The entry: what surrounds the loop, and how each end is told."""
+"""The entry: what surrounds the loop, and how each end is reported."""
 
 import logging
 import socket
@@ -167,7 +167,7 @@ async def test_commits_carry_the_trace_of_their_span(server: Broker, capfd, capl
 
 
 async def test_an_api_server_that_does_not_answer_shows_in_readiness(server: Broker, caplog) -> None:
-    """The bridge cannot know where it is, so it appends nothing; /readyz says what it waits for and why."""
+    """The bridge cannot identify its cluster, so it appends nothing; /readyz has what it waits for and why."""
     kubernetes = KubernetesSettings(server="http://127.0.0.1:9")
     runner = Runner(processes()["informer-bridge"], settings_of(server, kubernetes=kubernetes))
     async with anyio.create_task_group() as tasks:
@@ -233,7 +233,7 @@ async def test_a_cluster_that_is_exchanged_behind_its_address_ends_the_bridge(se
 
 
 async def test_a_process_without_its_right_ends_with_one_clear_line(server: Broker, caplog) -> None:
-    """Under another user's key it may not hear its answers: the line says whose right is missing, and for what."""
+    """Under another user's key it may not receive its replies: the line names the user and the missing right."""
     await server.admit("main")
     mine = msgspec.structs.replace(settings_of(server), nats=server.settings("main", "reader"))
     with anyio.fail_after(30):

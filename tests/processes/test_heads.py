@@ -1,4 +1,4 @@
-"""Leases carry the head of the log as their holder knew it: a log that was lost or exchanged since is told at once."""
+"""Leases carry the head of the log that their holder had: a log lost or exchanged since is detected at once."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def lease_of(state: State, **changes: Any) -> MemoryLeases:
 
 
 async def test_a_log_that_reaches_every_head_is_gone_on_with() -> None:
-    """Also one that has grown since, and leases of before, which had no head, and of nobody."""
+    """Also one that has grown since, and leases of earlier releases, without a head, and without a holder."""
     written = history(20)
     earlier, _ = folded(written, 8)
     state, log = folded(written, 20)
@@ -55,7 +55,7 @@ async def test_a_log_that_reaches_every_head_is_gone_on_with() -> None:
 
 
 async def test_a_log_that_is_shorter_than_a_head_is_damage() -> None:
-    """The message says who had seen how much, where the log ends, and what to do."""
+    """The message names the holder and its head, the end of the log, and the remedy."""
     written = history(20)
     state, log = folded(written, 15)
     with pytest.raises(
@@ -73,7 +73,7 @@ async def test_a_log_that_has_another_hash_at_a_head_is_damage() -> None:
 
 
 async def test_a_head_that_is_not_folded_yet_or_too_far_back_is_not_judged() -> None:
-    """The state knows the hashes of its newest positions; the audit knows them all."""
+    """The state has the hashes of its newest positions; the audit has all of them."""
     written = history(WINDOW + 30)
     state, _ = folded(written, WINDOW + 30)
     _, log = folded(written, WINDOW + 30)

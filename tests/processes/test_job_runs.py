@@ -45,7 +45,7 @@ def ends_of(cell: Cell) -> Any:
 
 
 def test_a_job_is_queued_admitted_bound_run_and_finished() -> None:
-    """The whole way of a Job: its Workload, its flavor, its pods' nodes, its end, and the statuses that tell of it."""
+    """The whole way of a Job: its Workload, its flavor, its pods' nodes, its end, and its statuses."""
     cell = run()
     jobs, workloads, queues = ends_of(cell)
     assert all("Complete" in conditions for conditions in jobs.values())
@@ -85,7 +85,7 @@ STEPS = run().steps
 
 @pytest.mark.parametrize("step", range(1, STEPS + 1))
 def test_a_crash_after_any_step_changes_nothing(step: int) -> None:
-    """All three processes are killed after a step that nobody has heard of; the end is that of an undisturbed run."""
+    """All three processes are killed after a step whose result none has seen; the end is that of an undisturbed run."""
     calm, shaken = run(), run(crash_at=step)
     assert ends_of(shaken) == ends_of(calm)
     assert fold.state_hash(shaken.log.refold()) == fold.state_hash(shaken.state)

@@ -56,7 +56,7 @@ def found(around: Any) -> None:
 
 
 async def test_a_foreign_message_stops_no_process(around, until, running, caplog) -> None:
-    """Neither one that stood there before the start nor one that comes while it leads; readiness tells, and stays."""
+    """Neither one from before the start nor one that comes while it leads; readiness reports it and stays."""
     around.memory.publish("headgate.main.log.foo", b"before")
     host, status, _ = around.host(lambda state: Counter(state, 5))
     async with running(host):
@@ -74,7 +74,7 @@ async def test_a_foreign_message_stops_no_process(around, until, running, caplog
 
 
 class Disturbed(AsyncMemoryLog):
-    """A log in which somebody without a key publishes on the producer's subject just before some of its appends."""
+    """A log in which a client without a key publishes on the producer's subject just before some of its appends."""
 
     def __init__(self, around: Any, at: tuple[int, ...]) -> None:
         super().__init__(around.memory)
@@ -89,7 +89,7 @@ class Disturbed(AsyncMemoryLog):
 
 
 class Told(Counter):
-    """A counter that is not told of refused entries, as machines are not."""
+    """A counter that does not get refused entries, like machines."""
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         if isinstance(stimulus, Committed):
@@ -131,7 +131,7 @@ async def test_a_process_without_the_logs_key_says_so(around) -> None:
 
 
 async def test_a_snapshot_needs_the_snapshotters_signed_word(around, until, running) -> None:
-    """Who can write snapshots and publish, but has no key, makes nobody believe a state."""
+    """A client that can write snapshots and publish, but has no key, cannot make a process use a false state."""
     state = await grow(around, 3, until, running)
     state.namespaces["forged"] = NamespaceRecord()
     meta, blob = store.pack(state, log_identity="memory", taken_ms=UnixMs(1))
@@ -151,7 +151,7 @@ async def test_a_snapshot_needs_the_snapshotters_signed_word(around, until, runn
 
 
 async def test_key_files_are_private_and_rotate(tmp_path) -> None:
-    """Generated once, readable by their owner; while they are rotated the newer one signs when the log knows it."""
+    """Generated once, readable by their owner; while they are rotated the newer one signs once it is in the log."""
     first = generate(tmp_path)
     assert generate(tmp_path) == first == read_public(tmp_path / "public.json")
     assert {file.stat().st_mode & 0o777 for file in tmp_path.glob("*.key")} == {0o600}

@@ -1,4 +1,4 @@
-"""The rights of the six on the broker are what they use: nothing was refused, and nothing is granted in vain."""
+"""The rights of the six on the broker are what they use: nothing was refused, and no right is unused."""
 
 import re
 from pathlib import Path

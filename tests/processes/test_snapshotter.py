@@ -25,7 +25,7 @@ RULES = Rules(commits=5, every_ms=60_000, idle_ms=1_000)
 
 
 class Machine:
-    """A snapshotter on a log of its own. `stored` answers the snapshot that it has asked for."""
+    """A snapshotter on a log of its own. `stored` answers the snapshot that it has requested."""
 
     def __init__(self) -> None:
         self.log = TestLog()
@@ -49,7 +49,7 @@ class Machine:
 
 
 def test_nothing_is_stored_of_an_empty_log() -> None:
-    """Without a commit of anybody else there is nothing to do, however long it lasts."""
+    """Without a commit of another process there is nothing to do, however long it lasts."""
     machine = Machine()
     assert machine.settle() == []
     machine.commit(3, Producer.SNAPSHOTTER)
@@ -92,7 +92,7 @@ def test_a_snapshot_is_due_when_a_busy_cell_falls_silent() -> None:
 
 
 def test_only_one_snapshot_is_under_way() -> None:
-    """Until the last one is stored no other is asked for."""
+    """Until the last one is stored no other is requested."""
     machine = Machine()
     machine.commit(5)
     machine.settle()
@@ -101,7 +101,7 @@ def test_only_one_snapshot_is_under_way() -> None:
 
 
 def test_a_stored_snapshot_is_told_to_the_log_once() -> None:
-    """`snapshot.taken` says where, what hash, and under which name; telling it is no reason for the next."""
+    """`snapshot.taken` has position, hash and name; it is no reason for the next one."""
     machine = Machine()
     machine.commit(5)
     machine.settle()

@@ -26,7 +26,7 @@ def cell() -> str:
 
 @pytest.fixture(scope="session")
 async def shared_server(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedServer]:
-    """A server that nobody may stop."""
+    """A server that tests may not stop."""
     async with EmbeddedServer(tmp_path_factory.mktemp("nats")) as server:
         yield server
 

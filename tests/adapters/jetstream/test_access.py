@@ -1,4 +1,4 @@
-"""How clients reach NATS: by which credentials, over which TLS, and what is said when either is wrong."""
+"""How clients reach NATS: by which credentials, over which TLS, and the error when either is wrong."""
 
 import shutil
 import stat
@@ -81,7 +81,7 @@ async def test_a_client_shows_its_nkey_or_a_password_from_a_file(tmp_path: Path)
     ],
 )
 async def test_a_file_that_is_not_there_is_named(options: NatsOptions) -> None:
-    """One line with the path, at once: no server is asked."""
+    """One line with the path, at once: no server is contacted."""
     with anyio.fail_after(PATIENCE_S), pytest.raises(BrokerError, match="absent"):
         async with connect("nats://127.0.0.1:1", name="test", options=options):
             pass
@@ -94,7 +94,7 @@ def test_a_url_is_shown_without_what_is_secret() -> None:
 
 
 def test_a_private_file_is_its_owners_alone(tmp_path: Path) -> None:
-    """Also where a readable one stood before."""
+    """Also where a readable one was before."""
     path = tmp_path / "secret"
     path.write_text("old")
     path.chmod(0o644)
@@ -167,7 +167,7 @@ async def test_a_tail_that_may_not_ask_for_entries_says_so(least: Callable) -> N
 
 
 async def test_a_stream_that_this_user_may_not_make_is_waited_for(least: Callable) -> None:
-    """The admin may make it at any moment; meanwhile the dependency says what to do."""
+    """The admin may make it at any moment; until then the dependency's status has the remedy."""
     url, options = least("looker")
     health = Health()
     _, full = least("full")
@@ -251,7 +251,7 @@ async def test_a_certificate_that_is_refused_is_told_by_its_fault(
 
 @needs_openssl
 async def test_the_right_authority_name_and_client_certificate_connect(tmp_path: Path, pki: Path) -> None:
-    """`nats.tls_hostname` says which name to expect; a server that verifies clients gets a certificate."""
+    """`nats.tls_hostname` is the expected name; a server that verifies clients gets a certificate."""
     more = f', ca_file: "{pki}/ca.crt", verify: true'
     mine = {"tls_cert_file": str(pki / "client.crt"), "tls_key_file": str(pki / "client.key")}
     authority = {"tls_ca_file": str(pki / "ca.crt"), "tls_hostname": "nats.test"}
@@ -265,7 +265,7 @@ async def test_the_right_authority_name_and_client_certificate_connect(tmp_path:
 @needs_openssl
 @pytest.mark.parametrize("scheme", ["tls", "nats"])
 async def test_no_credential_goes_to_a_server_without_tls(tmp_path: Path, scheme: str) -> None:
-    """A `tls://` URL and `nats.tls_required` mean it: nothing is sent in plain text, and the line says why."""
+    """A `tls://` URL and `nats.tls_required` are enforced: nothing is sent in plain text; the line has the reason."""
     options = NatsOptions(user="u", password="hush", tls_required=scheme == "nats")
     async with EmbeddedServer(tmp_path, extra_config="trace: true\ndebug: true") as server:
         said = await trouble(server.url.replace("nats://", f"{scheme}://"), options)

@@ -52,7 +52,7 @@ async def test_a_removed_blob_leaves_no_chunks(connection: Connection, cell: str
 
 
 async def test_a_blob_with_a_missing_chunk_is_damaged(connection: Connection, cell: str) -> None:
-    """The reader is told to take an older one instead of waiting for what will not come."""
+    """The error makes the reader use an older one instead of waiting for chunks that will not come."""
     blobs = await open_blobs(connection, cell, chunk_bytes_max=1_000)
     await blobs.put("a", noise(5_000), position=1)
     [chunk] = [subject for subject in await chunks_of(blobs) if subject.endswith(".3")]
@@ -74,7 +74,7 @@ async def test_a_blob_with_changed_bytes_is_damaged(connection: Connection, cell
 
 
 async def test_readers_and_writers_do_not_disturb_each_other(connection: Connection, cell: str) -> None:
-    """While snapshots are written and old ones removed, every read gives a whole one or says that it is gone."""
+    """While snapshots are written and old ones removed, every read gives a whole one or an error that it is gone."""
     blobs = await open_blobs(connection, cell, chunk_bytes_max=2_000)
     await blobs.put("s-0", noise(20_000), position=0)
     read: list[str] = []

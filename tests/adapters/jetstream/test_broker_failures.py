@@ -1,7 +1,7 @@
 """
 What the broker may do to us, and what must hold all the same.
 
-Nothing lost, nothing doubled, nobody waiting in silence.
+Nothing is lost, nothing is doubled, and each wait is reported.
 """
 
 import shutil
@@ -35,7 +35,7 @@ async def until(condition: object) -> None:
     """Waits for a condition that others bring about."""
     assert callable(condition)
     with anyio.fail_after(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - conditions are polled, whoever brings them about
+        while not condition():  # noqa: ASYNC110 - conditions are polled, whatever causes them
             await anyio.sleep(0.005)
 
 
@@ -104,7 +104,7 @@ async def test_an_idle_tail_survives_a_kill(server: EmbeddedServer) -> None:
 
 async def test_a_tail_recovers_when_its_consumer_vanishes(connection: Connection, cell: str) -> None:
     """
-    Somebody deletes the consumer behind the tail's back.
+    The tail's consumer is deleted by another client.
 
     Heartbeats stop or a status comes, and the tail makes another.
     """
@@ -146,7 +146,7 @@ async def test_a_frozen_server_delays_an_append_and_does_not_double_it(server: E
 
 async def test_an_append_waits_for_a_lost_broker_and_says_so(server: EmbeddedServer, health: Health) -> None:
     """
-    While the broker is away nothing fails: health tells since when and why.
+    While the broker is away nothing fails: health has since when and why.
 
     When it is back the append goes through.
     """
@@ -257,7 +257,7 @@ async def test_a_leader_without_a_broker_steps_down_within_its_term(server: Embe
 
 
 async def test_a_stream_that_lost_its_end_is_not_read_on(server: EmbeddedServer, tmp_path: Path) -> None:
-    """The store is set back to an earlier copy, as after a power failure: the tail stops and says what to do."""
+    """The store is set back to an earlier copy, as after a power failure: the tail stops with the remedy."""
     async with connect(server.url, name="test", options=QUICK) as connection:
         log = await open_log(connection, "main")
         acknowledged: dict[int, bytes] = {}
@@ -301,7 +301,7 @@ async def test_another_stream_of_the_same_name_is_not_read_on(server: EmbeddedSe
 
 
 async def test_a_hole_in_the_stream_stops_its_reader(connection: Connection, cell: str) -> None:
-    """What stands before the hole is given; then the reader is told where the hole is."""
+    """The entries before the gap are delivered; then the error names the gap."""
     careless = msgspec.structs.replace(log_stream(cell), deny_delete=False)
     log = await open_log(connection, cell, config=careless)
     await append_each(log, "scheduler", 5, {})
@@ -443,9 +443,9 @@ async def test_the_feed_stores_each_message_once_over_kills(server: EmbeddedServ
 
 async def test_every_request_ends(server: EmbeddedServer) -> None:
     """
-    Nobody listening, nobody answering, a connection that breaks, a connection that is closed.
+    No listener, no response, a connection that breaks, a connection that is closed.
 
-    Each call says which it was.
+    Each error names its cause.
     """
     async with connect(server.url, name="test", options=QUICK) as connection:
         await connection.client.subscribe("silence")

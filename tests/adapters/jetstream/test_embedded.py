@@ -63,7 +63,7 @@ async def test_a_store_is_free_again_after_its_server(tmp_path: Path) -> None:
 
 
 async def test_the_exit_of_a_server_is_seen(server: EmbeddedServer) -> None:
-    """Whoever waits for it learns the signal that ended it."""
+    """The waiter gets the signal that ended it."""
     statuses = []
 
     async def wait() -> None:

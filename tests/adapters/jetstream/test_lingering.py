@@ -1,4 +1,4 @@
-"""A tail that takes its time misses nothing, and is sent nothing that it has not asked for."""
+"""A tail that polls in batches misses nothing, and is sent nothing that it has not requested."""
 
 import anyio
 import pytest
@@ -21,7 +21,7 @@ async def append_more(log: JetStreamLog, last: int, count: int) -> int:
 
 
 async def test_a_lingering_tail_is_sent_nothing_between_two_receives(connection: Connection, cell: str) -> None:
-    """What is appended while its owner is busy stays with the broker, and comes when it is asked for."""
+    """What is appended while its owner is busy stays with the broker, and comes when it is requested."""
     log = await open_log(connection, cell)
     last = await append_more(log, 0, 3)
     with anyio.fail_after(PATIENCE_S):

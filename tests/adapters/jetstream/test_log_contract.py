@@ -64,7 +64,7 @@ async def test_a_new_log_is_empty(log: Log) -> None:
 
 @both
 async def test_appends_are_read_back_in_one_total_order(log: Log) -> None:
-    """Sequences run from 1 without gaps over all producers, and each entry says whose it is."""
+    """Sequences run from 1 without gaps over all producers, and each entry names its producer."""
     assert await append(log, "scheduler", b"a", b"b") == [1, 2]
     assert await append(log, "binder", b"c") == [3]
     assert await append(log, "scheduler", b"d") == [4]
@@ -100,7 +100,7 @@ async def test_an_append_at_an_old_position_is_refused(log: Log) -> None:
     """
     The fence: a writer who has not seen the producer's last commit does not land.
 
-    The answer says where the subject is.
+    The response has the last sequence of the subject.
     """
     [first] = await append(log, "scheduler", b"epoch 1")
     [second] = await append(log, "scheduler", b"epoch 2")
@@ -139,7 +139,7 @@ async def test_an_append_beyond_the_end_is_refused(log: Log) -> None:
 
 @both
 async def test_a_payload_the_broker_cannot_take_is_refused_at_once(log: Log) -> None:
-    """The error tells to split; nothing is stored."""
+    """The error requires a split; nothing is stored."""
     with pytest.raises(CommitTooLarge, match="split it"):
         await log.append("scheduler", bytes(2 * 1024 * 1024), expected_last=0, commit_id="big")
     assert await log.last_seq() == 0
@@ -156,7 +156,7 @@ async def test_get_says_when_there_is_no_such_entry(log: Log) -> None:
 
 @both
 async def test_the_next_entry_of_a_producer_is_found_without_reading_the_others(log: Log) -> None:
-    """The first at or after a position, whoever wrote between; None when there is none."""
+    """The first at or after a position, with other producers between; None when there is none."""
     for number, producer in enumerate(("binder", "scheduler", "binder", "scheduler", "scheduler")):
         await log.append(
             producer, b'{"n":%d}' % number, expected_last=await log.last_seq(producer), commit_id=f"c{number}"
@@ -170,7 +170,7 @@ async def test_the_next_entry_of_a_producer_is_found_without_reading_the_others(
 
 @both
 async def test_a_tail_gives_old_entries_and_then_new_ones(log: Log) -> None:
-    """It starts where it was told, passes the end without a seam, and says how far behind it is."""
+    """It starts at the given position, continues past the end without a gap, and reports how far behind it is."""
     await append(log, "scheduler", b"1", b"2", b"3")
     async with log.tail(2) as tail:
         assert tail.position == 1
@@ -206,7 +206,7 @@ async def test_a_tail_can_be_cancelled_while_it_waits(log: Log) -> None:
 
 @both
 async def test_reading_from_beyond_the_end_is_damage(log: Log) -> None:
-    """Who has seen entry 4 of a log that ends at 1 must stop, and is told what to do."""
+    """A reader that has seen entry 4 of a log that ends at 1 must stop, with the remedy."""
     await append(log, "scheduler", b"a")
     with pytest.raises(LogTruncated, match="Stop every process"):
         await everything(log, 5)
@@ -349,7 +349,7 @@ async def test_the_restart_of_a_holder_takes_over_at_once(leases: Leases) -> Non
 
 @both
 async def test_a_dead_holder_is_replaced_after_its_term(leases: Leases) -> None:
-    """A record that nobody renews stops counting once an observer has watched it for a term."""
+    """A record that is not renewed expires once an observer has watched it for a term."""
     register = leases.register("scheduler")
     dead = LeaseRecord(holder="dead", epoch=7, term_ms=300, instance="x")
     assert await register.write(dead, expected=0) is not None

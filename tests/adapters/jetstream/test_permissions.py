@@ -149,7 +149,7 @@ async def test_a_subscriber_of_the_feed_hears_the_feed_alone(broker: Broker, con
 
 async def test_who_may_read_cannot_have_the_broker_write(broker: Broker, connected: Callable) -> None:
     """
-    A consumer delivers where its maker says, and NATS does not ask whether they may publish there.
+    A consumer delivers to the subject of its maker's choice, and NATS does not check whether they may publish there.
 
     No stream and no API of JetStream takes such a delivery, so a reader that was stolen cannot write by it.
     """
@@ -215,7 +215,7 @@ def test_cells_have_no_right_in_common() -> None:
 
 
 async def test_a_log_of_an_earlier_version_is_narrowed_by_the_admin_alone(tmp_path: Path) -> None:
-    """A process uses it as it is and says who can change it; the setup does, and keeps what it holds."""
+    """A process uses it unchanged and reports who can change it; the setup does, and keeps what it holds."""
     async with Broker(tmp_path) as broker:
         async with connect(broker.url, name="onlooker") as anybody:
             wide = msgspec.structs.replace(log_stream("main"), subjects=["headgate.main.log.*"])

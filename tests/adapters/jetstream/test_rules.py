@@ -51,7 +51,7 @@ def test_epochs_rise_with_every_acquisition_whoever_bids(events: list[tuple[str,
 
 def test_an_observer_counts_from_its_own_first_look() -> None:
     """
-    However old the record is, it stands until this observer has watched it for a term.
+    However old the record is, it is valid until this observer has watched it for a term.
 
     A renewal starts that anew.
     """
@@ -116,7 +116,7 @@ async def test_a_caller_cancelled_in_line_lets_the_others_pass() -> None:
 
 
 def test_health_keeps_the_time_of_the_first_failure_in_a_row() -> None:
-    """Changes are told once; the error shown is the latest."""
+    """Changes are reported once; the error shown is the latest."""
     now_ms = iter(range(100, 1000, 100))
     told: list[Dependency] = []
     health = Health(told.append, now_ms=lambda: next(now_ms))

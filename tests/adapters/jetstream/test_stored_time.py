@@ -1,4 +1,4 @@
-"""When an entry was stored first: from the header that a restore leaves, and never later than the broker says."""
+"""When an entry was stored first: from the header that a restore leaves, and never later than the broker's time."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from headgate.adapters.jetstream.stored_time import HEADER, only_header, stored_
 
 @given(st.integers(0, 10**14), st.integers(0, 10**14))
 def test_a_header_makes_an_entry_older_and_never_younger(first: int, broker: int) -> None:
-    """Whoever writes it of his own accord cannot move the log's time on."""
+    """A client that writes the header itself cannot advance the log's time."""
     assert stored_ms({HEADER: str(first)}, broker) == min(first, broker)
 
 

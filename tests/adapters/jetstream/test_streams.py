@@ -42,7 +42,7 @@ async def test_all_streams_of_a_cell_live_side_by_side(connection: Connection, c
 
 
 async def test_a_stream_with_other_subjects_is_refused(connection: Connection, cell: str) -> None:
-    """The name is taken by something that is not our log: nothing is changed, and the error says what is wrong."""
+    """The name is taken by something that is not our log: nothing is changed, and the error names the fault."""
     await ensure_stream(connection, msgspec.structs.replace(log_stream(cell), subjects=[f"other.{cell}"]))
     with pytest.raises(StreamMismatch, match="its subjects are"):
         await open_log(connection, cell)
@@ -69,7 +69,7 @@ async def test_three_replicas_need_a_cluster(connection: Connection, cell: str) 
 
 
 async def test_an_existing_stream_is_used_with_warnings(connection: Connection, cell: str) -> None:
-    """Each shortcoming of a stream that others made is told in one sentence."""
+    """Each shortcoming of a stream that others made is reported in one sentence."""
     weak = msgspec.structs.replace(
         log_stream(cell), storage="memory", deny_delete=False, deny_purge=False, discard="old", max_msgs=10
     )

@@ -1,4 +1,4 @@
-"""A store that has lost its newest entries: the log says so at once, to whoever reads it, and nobody waits."""
+"""A store that has lost its newest entries: every reader gets the error at once, and none waits."""
 
 import os
 from collections.abc import Callable

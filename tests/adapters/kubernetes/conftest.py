@@ -1,4 +1,4 @@
-"""An API server that misbehaves on purpose, behind a real socket: it does what its script says, request by request."""
+"""An API server that misbehaves on purpose, behind a real socket: it follows its script, request by request."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -65,7 +65,7 @@ class Fake:
         return self.answer(code, {"kind": "Status", "code": code, "reason": reason, "message": "no"}, **headers)
 
     def chunks(self, *parts: bytes, end: str = "well") -> Behaviour:
-        """A stream. `end` says what follows the parts: 'well', 'reset' the connection, or 'hang'."""
+        """A stream. `end` is what follows the parts: 'well', 'reset' the connection, or 'hang'."""
 
         async def behave(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse()
@@ -83,7 +83,7 @@ class Fake:
         return behave
 
     def lines(self, *events: Any, end: str = "well") -> Behaviour:
-        """A watch that says these events, each in a chunk of its own."""
+        """A watch that sends these events, each in a chunk of its own."""
         return self.chunks(*(json.dumps(event).encode() + b"\n" for event in events), end=end)
 
     def reset(self) -> Behaviour:
@@ -134,7 +134,7 @@ async def transport(fake: Fake) -> AsyncIterator[HttpTransport]:
 
 
 class Sleeps(list[float]):
-    """A sleep that only remembers what it was asked for."""
+    """A sleep that only records the requested durations."""
 
     async def __call__(self, seconds: float) -> None:
         self.append(seconds)

@@ -87,7 +87,7 @@ DENIED = 'jobs.batch is forbidden: User "system:serviceaccount:headgate:ungater"
 async def test_what_an_operator_repairs_is_waited_for_and_told_once(
     fake, transport, sleeps, caplog, status, body, next_move
 ):
-    """A missing right and a resource that is not installed say nothing of the object; one line says what to do."""
+    """A missing right and a resource that is not installed prove nothing about the object; one line has the remedy."""
     fake.script = [*(fake.answer(status, body.encode()) for _ in range(3)), fake.answer(200, {})]
     executor = CallExecutor(transport, sleep=sleeps)
     patch = KubeCall(id="c", method="PATCH", path="/apis/batch/v1/namespaces/a/jobs/j", body=b"{}")
@@ -161,7 +161,7 @@ async def test_a_definite_no_is_an_outcome(fake, transport, sleeps):
     ],
 )
 async def test_a_repetition_says_whether_the_first_try_may_have_worked(sleeps, first, maybe):
-    """AlreadyExists after a lost answer may be our own object, and the outcome says that this is possible."""
+    """AlreadyExists after a lost response may be our own object, and the outcome allows for that."""
     executor = CallExecutor(Scripted(c=[first, 409]), sleep=sleeps)
     outcome = await executor.run(call("c"))
     assert (outcome.status, outcome.maybe_repeated) == (409, maybe)

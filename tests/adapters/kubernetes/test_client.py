@@ -33,7 +33,7 @@ def client(transport):
 
 
 async def test_a_list_joins_its_pages(fake, client, make):
-    """Every page is asked for with the token of the one before, the same limit and the same selectors."""
+    """Every page is requested with the token of the one before, the same limit and the same selectors."""
     fake.script = [
         fake.answer(200, make.page(make.pod("a", 1), make.pod("b", 2), version=9, token="t/1")),
         fake.answer(200, make.page(version=9)),
@@ -64,7 +64,7 @@ async def test_an_answer_that_is_no_list_is_said_to_be_none(fake, client):
     ],
 )
 async def test_each_patch_type_has_its_content_type(fake, client, patch_type, content_type):
-    """The server tells patches apart by their content type alone."""
+    """The server distinguishes patches by their content type alone."""
     fake.script = [fake.answer(200, {})]
     await client.patch(
         WORKLOADS, "w", {"status": {}}, "a", patch_type=patch_type, subresource="status", field_manager="headgate"
@@ -126,7 +126,7 @@ async def test_binding_and_eviction_name_the_pod_they_mean(fake, client):
 
 
 async def test_a_refusal_is_an_error_that_names_the_request(fake, client):
-    """Whoever reads the log sees what was asked and why it was refused."""
+    """The log line has the request and the reason of the refusal."""
     fake.script = [fake.status(409, "Conflict")]
     with pytest.raises(ApiError, match="409 Conflict to PUT /api/v1/nodes/n: no") as caught:
         await client.update(NODES, "n", {})

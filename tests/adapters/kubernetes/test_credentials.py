@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 
 def test_a_plain_server_never_imports_the_large_configuration():
-    """Six processes that talk to the embedded cluster save 0.6 GB and seconds of start-up."""
+    """Six processes that use the embedded cluster save 0.6 GB and seconds of start-up."""
     code = """
 import sys, anyio
 from headgate.adapters.kubernetes import call, client, reflector
@@ -42,7 +42,7 @@ assert "kubernetes_asyncio" not in sys.modules
 
 
 def test_the_configuration_is_read_without_the_models_beside_it(tmp_path):
-    """kubernetes-asyncio's loaders do not need its 850 modules of models; whoever imports it later gets all of it."""
+    """kubernetes-asyncio's loaders do not need its 850 modules of models; a later import gets all of it."""
     path = tmp_path / "config"
     path.write_text(
         yaml.safe_dump(
@@ -100,7 +100,7 @@ def renewing(clock, *results, reread_s=None):
 
 
 async def test_a_credential_is_renewed_before_it_expires(clock):
-    """A plugin that said when is run again a margin before that time, once for all requests."""
+    """A plugin with an expiry is run again a margin before it, once for all requests."""
     made = renewing(clock, loaded("one", clock.now + 3600), loaded("two", clock.now + 7200))
     assert await made.authorization() == "one"
     clock.now += 3600 - EXPIRY_MARGIN_S - 1
@@ -146,7 +146,7 @@ async def test_a_file_that_changes_is_read_when_it_has_changed(clock, tmp_path):
 
 
 async def test_a_service_account_is_named_by_its_token():
-    """The subject of a JWT; a token that says nothing is named by the configuration."""
+    """The subject of a JWT; a token without one is named by the configuration."""
     claims = base64.urlsafe_b64encode(b'{"sub":"system:serviceaccount:headgate:binder"}').rstrip(b"=").decode()
     made = Credentials(user="the user 'u' of --kubeconfig")
     made.adopt(loaded(f"Bearer e30.{claims}.c2ln"))
@@ -156,7 +156,7 @@ async def test_a_service_account_is_named_by_its_token():
 
 
 async def test_a_refused_credential_is_loaded_anew_but_not_in_a_storm(clock):
-    """401 makes us ask again; a credential that stays refused is not asked for with every request."""
+    """401 renews the credential; one that stays refused is not renewed with every request."""
     made = renewing(clock, loaded("one"), loaded("two"), loaded("two"), loaded("three"))
     clock.now += RENEWAL_INTERVAL_S
     assert await made.refused("one")

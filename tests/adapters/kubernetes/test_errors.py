@@ -35,7 +35,7 @@ def test_a_status_object_gives_reason_message_and_fields():
     ],
 )
 def test_the_questions_callers_ask_have_one_true_answer(status, reason, property_name):
-    """Each refusal that callers tell apart is exactly one of them."""
+    """Each refusal that callers distinguish is exactly one of them."""
     error = api_error(status, {}, json.dumps({"reason": reason, "details": None}).encode())
     names = ["is_not_found", "is_conflict", "is_already_exists", "is_expired", "is_invalid"]
     assert [name for name in names if getattr(error, name)] == [property_name]
@@ -56,7 +56,7 @@ def test_retry_after_is_taken_from_the_status_too():
 
 
 def test_a_watch_error_has_the_code_of_its_status():
-    """The HTTP answer of a watch was 200; the event's Status says what it is."""
+    """The HTTP answer of a watch was 200; the event's Status has the error."""
     assert watch_error(b'{"kind":"Status","code":410,"reason":"Expired"}').is_expired
     assert watch_error(b"nonsense").status == 500
 
@@ -104,7 +104,7 @@ def test_what_an_operator_must_repair_names_who_what_and_how(status, body, says)
 
 
 def test_a_body_that_no_apply_could_merge_is_refused_for_good():
-    """The API server says 500 and no reason; what makes no sense now makes none later. Any other 500 passes."""
+    """The API server answers 500 without a reason; a retry cannot succeed. Any other 500 is transient."""
     said = "failed to create typed patch object (/q; kueue.x-k8s.io/v1beta2, Kind=ClusterQueue): errors: ..."
     body = b'{"kind":"Status","message":"%s","code":500}'
     assert not is_operating_error(api_error(500, {}, body % said.encode()))
@@ -112,7 +112,7 @@ def test_a_body_that_no_apply_could_merge_is_refused_for_good():
 
 
 def test_an_object_that_is_absent_is_no_missing_resource():
-    """The API says so in a Status; nothing is to be installed."""
+    """The API server answers with a Status; nothing has to be installed."""
     error = api_error(404, {}, b'{"kind":"Status","reason":"NotFound","message":"workloads \\"w\\" not found"}')
     assert error.is_not_found
     assert not error.is_unserved

@@ -1,4 +1,4 @@
-"""The proxy that makes trouble: what it refuses, before and after the server has heard of it, and what it cuts."""
+"""The fault proxy: what it refuses, before and after the server has received it, and what it cuts."""
 
 from contextlib import asynccontextmanager
 from random import Random
@@ -37,7 +37,7 @@ async def proxied(fake, faults=Faults(), settings=HttpSettings()):  # noqa: B008
 
 @pytest.mark.parametrize("trouble", list(Trouble))
 async def test_a_write_meets_each_trouble_before_or_after_it_is_carried_out(fake, trouble):
-    """The client sees the same; only the server knows which it was. Reads pass."""
+    """The client sees the same; only the server's state differs. Reads pass."""
     fake.script = [fake.answer(200, {"read": True}), fake.answer(200, {"written": True})]
     async with proxied(fake, Faults(writes=1.0, troubles=(trouble,))) as (transport, proxy):
         assert (await transport.request("GET", "/a")).body == b'{"read": true}'
@@ -73,7 +73,7 @@ async def test_what_passes_is_not_changed(fake):
 
 
 async def test_a_stream_whose_time_is_up_dies_in_the_middle_of_a_line(fake):
-    """The beginning of what it would have said arrives, and no end."""
+    """The beginning of the data arrives, and no end."""
     fake.script = [fake.lines({"a": "whole line"}, end="hang")]
     async with proxied(fake, Faults(stream_s_mean=1e-9)) as (transport, proxy):
         async with transport.stream("/w", query={"watch": "true"}) as lines:
@@ -83,7 +83,7 @@ async def test_a_stream_whose_time_is_up_dies_in_the_middle_of_a_line(fake):
 
 
 async def test_all_streams_can_be_cut_at_once(fake):
-    """Whoever listens notices, and what was said before has arrived."""
+    """The client detects it, and the data before it has arrived."""
     fake.script = [fake.lines({"a": 1}, end="hang")]
     async with proxied(fake) as (transport, proxy):
         async with transport.stream("/w", query={"watch": "true"}) as lines:

@@ -40,7 +40,7 @@ def write(tmp_path):
 
 
 def test_a_server_url_needs_nothing_else(tmp_path):
-    """`--server` is used as it stands, without credentials and without the large configuration."""
+    """`--server` is used unchanged, without credentials and without the large configuration."""
     access = resolve(server="http://127.0.0.1:1234/", environ={}, home=tmp_path)
     assert (access.server, access.authentication) == ("http://127.0.0.1:1234", Authentication.NONE)
     assert not access.needs_configuration
@@ -127,7 +127,7 @@ def test_what_does_not_hold_together_is_one_clear_line(tmp_path, text, message):
 
 
 def test_contradictions_and_nothing_at_all_are_refused(tmp_path):
-    """The message says which flags to use."""
+    """The message names the flags to use."""
     with pytest.raises(ConfigurationError, match="leave out"):
         resolve(server="http://x", context="y", environ={})
     with pytest.raises(ConfigurationError, match="give --server URL or --kubeconfig FILE"):

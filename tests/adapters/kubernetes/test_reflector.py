@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Owner:
-    """Receives what a reflector says, one expectation at a time; that a watch was resumed is set apart."""
+    """Receives a reflector's messages, one expectation at a time; that a watch was resumed is kept apart."""
 
     def __init__(self, source, reflector):
         self.source = source
@@ -43,7 +43,7 @@ class Owner:
         return found
 
     async def settled(self):
-        """Everything that was going to happen has happened; nothing more is said."""
+        """No message is left and none follows."""
         await anyio.wait_all_tasks_blocked()
         said = []
         while self.source.statistics().current_buffer_used:
@@ -78,7 +78,7 @@ def names(listed):
 
 
 async def test_lists_in_pages_then_watches_from_the_version_of_the_list(fake, transport, sleeps, make):
-    """The first page begins, the last completes; the watch goes on where the list stood."""
+    """The first page begins, the last completes; the watch starts at the version of the list."""
     fake.script = [
         fake.answer(200, make.page(make.pod("a", 1), make.pod("b", 2), version=10, token="t")),
         fake.answer(200, make.page(make.pod("c", 3), version=10)),
@@ -193,7 +193,7 @@ async def test_a_list_that_breaks_on_the_way_begins_again(fake, transport, sleep
 
 @pytest.mark.parametrize("end", ["well", "reset"])
 async def test_a_stream_cut_inside_a_line_resumes_after_the_last_whole_one(fake, transport, sleeps, make, end, caplog):
-    """Nothing is missed and nothing repeated; one warning line says what happened and what follows."""
+    """Nothing is missed and nothing repeated; one warning line has the cause and the consequence."""
     half = json.dumps(make.event("ADDED", "b", 12)).encode()[:40]
     whole = json.dumps(make.event("ADDED", "a", 11)).encode() + b"\n"
     fake.script = [
@@ -211,7 +211,7 @@ async def test_a_stream_cut_inside_a_line_resumes_after_the_last_whole_one(fake,
 
 
 async def test_a_line_that_does_not_decode_ends_the_watch_and_not_the_reflector(fake, transport, sleeps, make, caplog):
-    """After such a line nothing on the stream can be trusted; the server is asked again from the last good version."""
+    """After such a line nothing on the stream can be trusted; the watch is repeated from the last good version."""
     good = json.dumps(make.event("ADDED", "a", 11)).encode() + b"\n"
     fake.script = [
         fake.chunks(good + b"{garbage\n" + good),
@@ -235,7 +235,7 @@ async def test_a_line_that_does_not_decode_ends_the_watch_and_not_the_reflector(
     ],
 )
 async def test_an_unreadable_object_is_reported_and_passed_over(fake, transport, sleeps, make, strange):
-    """One bad object does not hide the ones around it, and whoever must know is told."""
+    """One bad object does not hide the ones around it, and it is reported."""
     fake.script = [fake.lines(make.event("ADDED", "a", 11), strange, make.event("ADDED", "b", 13), end="hang")]
     reported = []
     options = {"on_undecodable": lambda resource, found, error: reported.append((resource, json.loads(found), error))}
@@ -278,7 +278,7 @@ async def test_a_half_open_watch_is_given_up_and_resumed(fake, transport, sleeps
 
 
 async def test_refusals_are_waited_out_visibly(fake, transport, sleeps, make, caplog):
-    """500, 503, 429 and a refused credential: growing pauses, Retry-After honoured, health says since when and why."""
+    """500, 503, 429 and a refused credential: growing pauses, Retry-After honoured, health has since when and why."""
     health = []
 
     async def sleep(seconds):
@@ -404,7 +404,7 @@ async def test_a_server_that_did_not_go_back_is_watched_at_once(fake, transport,
 
 @pytest.mark.parametrize("end", ["reset", "well"])
 async def test_a_watch_that_broke_is_resumed_with_an_overlap(fake, transport, sleeps, make, end):
-    """The last change is asked for again, recognised and not told twice; so is one that ended before its time."""
+    """The last change is requested again, recognised and not delivered twice; so is one that ended early."""
     fake.script = [
         fake.answer(200, make.page(version=100)),
         fake.lines(make.event("ADDED", "b", 101), make.event("MODIFIED", "b", 103), make.bookmark(110), end=end),
@@ -445,7 +445,7 @@ async def test_a_server_whose_history_is_another_is_listed_again(fake, transport
 
 
 async def test_a_server_behind_our_version_that_has_nothing_to_say_is_listed_again(fake, transport, sleeps, make):
-    """It would let us wait until it comes to that version, and what it says then is another history."""
+    """The server would wait until it reaches that version, and its events then are of another history."""
     fake.script = [
         fake.answer(200, make.page(version=100)),
         fake.lines(make.event("MODIFIED", "b", 103), end="reset"),
@@ -463,7 +463,7 @@ async def test_a_server_behind_our_version_that_has_nothing_to_say_is_listed_aga
 
 
 async def test_a_watch_that_broke_before_it_said_anything_is_no_proof(fake, transport, sleeps, make):
-    """Nothing was heard by which the history could be recognised, so the list is asked again."""
+    """No event was received by which the history could be recognised, so it lists again."""
     fake.script = [
         fake.answer(200, make.page(version=100)),
         fake.lines(make.bookmark(110), end="reset"),
@@ -479,7 +479,7 @@ async def test_a_watch_that_broke_before_it_said_anything_is_no_proof(fake, tran
 
 
 async def test_a_page_that_is_refused_does_not_begin_the_list_anew(fake, transport, sleeps, make):
-    """Throttled in the middle: the same page is asked for again, when the server says."""
+    """Throttled in the middle: the same page is requested again, at the server's Retry-After."""
     fake.script = [
         fake.answer(200, make.page(make.pod("a", 1), version=10, token="t")),
         fake.status(429, "TooManyRequests", Retry_After="3"),
@@ -494,7 +494,7 @@ async def test_a_page_that_is_refused_does_not_begin_the_list_anew(fake, transpo
 
 
 async def test_a_line_that_stays_unreadable_is_gone_around_by_a_list(fake, transport, sleeps, make):
-    """Three times the same rubbish at the same version: the list knows what the watch cannot say."""
+    """Three times the same undecodable data at the same version: a list replaces the watch."""
     rubbish = fake.chunks(b'{"type": "ADD\n')
     fake.script = [
         fake.answer(200, make.page(version=10)),

@@ -11,7 +11,7 @@ from headgate.adapters.kubernetes.retry import Backoff, RateLimiter, Repeats
 
 @given(seed=st.integers(), attempts=st.integers(1, 30))
 def test_backoff_grows_within_its_bounds(seed, attempts):
-    """A delay lies between half of and the whole of its step; steps double up to the maximum; reset begins again."""
+    """A delay is between half and the whole of its step; steps double up to the maximum; reset starts again."""
     backoff = Backoff(first_s=0.5, max_s=30, random=Random(seed))
     step = 0.5
     for _ in range(attempts):

@@ -154,7 +154,7 @@ async def test_an_invalid_object_is_refused_with_its_fields(client):
 
 
 class Mirror:
-    """An owner that keeps what the reflector tells it, by the rules of `Listed` and `Changes`."""
+    """An owner that keeps the reflector's messages, by the rules of `Listed` and `Changes`."""
 
     def __init__(self):
         self.versions: dict[str, str] = {}
@@ -236,7 +236,7 @@ async def churn(executor, random, *, count):
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_the_mirror_is_the_cluster_whatever_goes_wrong(cluster, api, seed):
-    """Under faults and restarts of the owner: when the dust has settled, it knows exactly what exists."""
+    """Under faults and restarts of the owner: at the end it has exactly the objects that exist."""
     plan, random, mirror = faults(seed), Random(seed), Mirror()
     executor = CallExecutor(api, CallSettings(qps=1e6, burst=1000), random=random, sleep=short_sleep)
     settings = ReflectorSettings(page_items=3, pending_max=4, burst_max=3, short_watch_s=0)
@@ -269,7 +269,7 @@ async def test_the_mirror_is_the_cluster_whatever_goes_wrong(cluster, api, seed)
         tasks.start_soon(follow, done)
         await churn(executor, random, count=12)
         cluster.faults = None
-        # One more change tells the owner, whatever it was doing, that there is something to compare.
+        # One more change makes the owner compare, whatever it was doing.
         cluster.create(limit_range("last"))
         with anyio.fail_after(20):
             await done.wait()

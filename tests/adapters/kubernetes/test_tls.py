@@ -31,7 +31,7 @@ def pki(tmp_path_factory):
 
 @pytest.fixture
 async def server(pki, anyio_backend):
-    """An HTTPS server that says whose certificate it was shown."""
+    """An HTTPS server that returns the subject of the client's certificate."""
 
     async def handle(request):
         assert request.transport is not None
@@ -65,7 +65,7 @@ def access(tmp_path, pki, server, **cluster):
 
 
 async def test_the_certificates_of_a_kubeconfig_are_used(tmp_path, pki, server):
-    """The server is verified under the name the kubeconfig gives it, and knows us by our certificate."""
+    """The server is verified under the name of the kubeconfig, and identifies us by our certificate."""
     options = {"certificate-authority": str(pki / "ca.crt"), "tls-server-name": "api.test"}
     async with open_transport(access(tmp_path, pki, server, **options)) as transport:
         response = await transport.request("GET", "/")

@@ -1,4 +1,4 @@
-"""The wire, both over HTTP and in process: what comes back, and what is said when nothing does."""
+"""The wire, both over HTTP and in process: the responses, and the error without one."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -35,14 +35,14 @@ async def test_any_answer_comes_back_with_lower_case_headers(fake, transport):
 
 
 async def test_a_redirect_is_not_followed(fake, transport):
-    """API servers do not redirect; whoever does is not to be trusted with the request."""
+    """API servers do not redirect; a server that does must not get the request."""
     fake.script = [fake.answer(302, {}, Location="/elsewhere")]
     assert (await transport.request("GET", "/")).status == 302
     assert len(fake.seen) == 1
 
 
 async def test_a_refused_connection_was_not_applied(anyio_backend):
-    """If nobody listens, the request has had no effect, and the error says so."""
+    """Without a listener the request has had no effect, and the error states it."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         access = ClusterAccess(server=f"http://127.0.0.1:{unused.getsockname()[1]}")

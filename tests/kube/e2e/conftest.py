@@ -2,7 +2,7 @@
 Headgate as it is deployed: on a real control plane with the RBAC of deploy, each process with its token and NATS user.
 
 One control plane serves all tests of this folder; each test has a namespace and a cell (a log) of its own. The API
-server keeps an audit log, so that the last test can hold the rules of RBAC against what the run has asked for.
+server keeps an audit log, so that the last test can compare the rules of RBAC with the requests of the run.
 """
 
 from collections.abc import AsyncIterator

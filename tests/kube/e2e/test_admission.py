@@ -122,7 +122,7 @@ async def test_a_higher_priority_takes_the_quota_and_gives_it_back(deployment: D
 
 
 async def test_lent_quota_is_reclaimed(deployment: Deployment) -> None:
-    """In a cohort: a queue that borrowed has to give back what the owner asks for."""
+    """In a cohort: a queue that borrowed has to release what the owner reclaims."""
     team = deployment.fresh("team")
     mine, theirs = f"{team}-mine", f"{team}-theirs"
     queues = [
@@ -200,7 +200,7 @@ async def test_a_job_that_may_run_with_fewer_pods_does(deployment: Deployment) -
 
 
 async def test_a_check_that_asks_for_a_retry_is_asked_again_after_its_time(deployment: Deployment) -> None:
-    """Retry evicts and waits; Ready admits with what it wants in the pods, which goes with the admission."""
+    """Retry evicts and waits; Ready admits with its podSetUpdates, which are removed with the admission."""
     team = deployment.fresh("team")
     queue = furnished(team, cpu="100m", admissionChecksStrategy={"admissionChecks": [{"name": team}]})
     async with deployment.cell(team) as cell:
@@ -266,7 +266,7 @@ async def test_a_workload_is_switched_off_for_whoever_asks_for_it(deployment: De
 
 
 async def test_pods_that_do_not_get_ready_are_requeued_and_in_the_end_switched_off(deployment: Deployment) -> None:
-    """waitForPodsReady: once more after a backoff, then deactivated; and the Job is deleted when nobody misses it."""
+    """waitForPodsReady: once more after a backoff, then deactivated; and the Job is deleted after its retention."""
     team = deployment.fresh("team")
     slow = {
         "timeout": "2s",

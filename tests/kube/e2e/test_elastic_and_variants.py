@@ -170,13 +170,13 @@ async def family(deployment: Deployment, team: str, job_name: str) -> tuple[Json
 
 
 async def active(deployment: Deployment, team: str, job_name: str) -> dict[str, bool]:
-    """Which variants of a Job stand in line, or run."""
+    """Which variants of a Job are pending, or run."""
     members = (await family(deployment, team, job_name))[1]
     return {name: each["spec"].get("active", True) for name, each in members.items()}
 
 
 async def runs_on(deployment: Deployment, team: str, job_name: str, flavor: str) -> Json:
-    """Wait until a Job's pods run with what a flavor asks of their nodes."""
+    """Wait until a Job's pods run with a flavor's node selector."""
     selector = {f"flavor/{team}-{flavor}": "yes"}
     return await becomes(
         deployment,
@@ -301,7 +301,7 @@ async def test_who_has_used_less_goes_first(deployment: Deployment) -> None:
             await waits(deployment, team, "greedy-1")
             await deployment.apply(small(team, "modest-0", queue="modest"))
             await waits(deployment, team, "modest-0")
-            # Both stand in the queue before there is room: else who came first has it.
+            # Both are in the queue before there is room: otherwise the first to arrive is admitted.
             for name in ("greedy", "modest"):
                 await becomes(deployment, LOCAL_QUEUES, name, team, lambda found: pending(found) == 1)
             assert not consumed(await deployment.get(LOCAL_QUEUES, "modest", team))
@@ -314,13 +314,13 @@ async def test_who_has_used_less_goes_first(deployment: Deployment) -> None:
 
 
 def pending(found: Json) -> int:
-    """How many workloads a LocalQueue's status says are waiting."""
+    """How many workloads are pending in a LocalQueue's status."""
     count: int = found.get("status", {}).get("pendingWorkloads", 0)
     return count
 
 
 def consumed(found: Json) -> dict[str, str]:
-    """What a LocalQueue's status says that it has used lately."""
+    """The recent usage in a LocalQueue's status."""
     shown = found.get("status", {}).get("fairSharing", {}).get("admissionFairSharingStatus", {})
     resources: dict[str, str] = shown.get("consumedResources", {})
     return resources

@@ -136,7 +136,7 @@ async def test_a_job_that_fails_says_so_in_its_workload(deployment: Deployment) 
 
 
 async def test_a_job_that_was_created_running_is_suspended_until_its_turn(deployment: Deployment) -> None:
-    """Nobody jumps the queue by leaving suspend out."""
+    """A Job without suspend does not bypass the queue."""
     team = deployment.fresh("team")
     async with deployment.cell(team):
         await deployment.apply(*furnished(team, cpu="1"), job(team, "first", run_ms=600_000))
@@ -148,7 +148,7 @@ async def test_a_job_that_was_created_running_is_suspended_until_its_turn(deploy
 
 
 async def test_what_makes_no_sense_becomes_a_condition(deployment: Deployment) -> None:
-    """Missing flavors and queues are told in conditions, and heal when what was missing comes."""
+    """Missing flavors and queues are reported in conditions, which clear when they are created."""
     team = deployment.fresh("team")
     async with deployment.cell(team):
         await deployment.apply(namespace(team), local_queue(team, team), job(team, "train"))

@@ -205,7 +205,7 @@ def _evictions(state: State, key: str) -> list[str]:
 
 
 async def test_workloads_made_one_after_the_other_are_admitted_in_that_order(deployment: Deployment) -> None:
-    """In one second, with names that say otherwise; and a label that names a job makes nobody an orphan."""
+    """Within one second, with names in the opposite order; and a label that names a job makes no orphan."""
     team = deployment.fresh("team")
     async with deployment.cell(team):
         await deployment.apply(*furnished(team, cpu="3"))

@@ -41,6 +41,6 @@ async def test_the_cluster_is_told_what_is_set_aside_until_it_is_back(deployment
 
 
 def kind_told_of(event: Json) -> str:
-    """The kind of the object that an Event says is set aside; "" for another Event."""
+    """The kind of the object that is set aside by an Event; "" for another Event."""
     kind: str = event["involvedObject"]["kind"] if event["reason"] == "Quarantined" else ""
     return kind

@@ -1,4 +1,4 @@
-"""The rules of RBAC are what the processes need: nothing was refused, and nothing is granted that nobody used."""
+"""The rules of RBAC are what the processes need: nothing was refused, and no right is unused."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Use(NamedTuple):
-    """What somebody may do, or has done. `resource` with its subresource, as in a rule."""
+    """What a user may do, or has done. `resource` with its subresource, as in a rule."""
 
     process: str
     group: str
@@ -35,7 +35,7 @@ def granted() -> set[Use]:
 
 
 def requested(deployment: Deployment) -> Iterator[tuple[Use, int]]:
-    """What the processes asked for, with the HTTP status of the answer."""
+    """The requests of the processes, with the HTTP status of the response."""
     prefix = f"system:serviceaccount:{NAMESPACE}:"
     for line in deployment.plane.audit_lines():
         if line.user.startswith(prefix) and line.resource:
@@ -44,7 +44,7 @@ def requested(deployment: Deployment) -> Iterator[tuple[Use, int]]:
 
 
 def test_only_processes_that_speak_to_the_api_server_have_permissions() -> None:
-    """Whoever works on the log alone gets no token and no rule."""
+    """A process that uses the log alone gets no token and no rule."""
     speaking = {each.name for each in processes().values() if each.kubernetes} | {"snapshotter"}  # for its read side
     assert {use.process for use in granted()} == speaking
     accounts = list(yaml.safe_load_all((MANIFESTS / "service-accounts.yaml").read_text()))

@@ -1,4 +1,4 @@
-"""The read side in a cluster: whoever shows a token of it sees what RBAC lets them see."""
+"""The read side in a cluster: a caller with a token sees what RBAC allows."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ async def ask(session: aiohttp.ClientSession, url: str, token: str | None) -> tu
 
 
 async def test_a_user_of_a_namespace_sees_that_namespace(deployment: Deployment) -> None:
-    """By TokenReview and SubjectAccessReview of a real API server; without a token nobody sees anything."""
+    """By TokenReview and SubjectAccessReview of a real API server; without a token nothing is shown."""
     namespace, other = deployment.fresh("seeing"), deployment.fresh("unseen")
     plane = deployment.plane
     for each in (namespace, other):

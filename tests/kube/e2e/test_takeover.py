@@ -46,7 +46,7 @@ async def test_an_empty_log_takes_over_without_disturbing_anything(deployment: D
             await anyio.sleep(1.1)
         off = (await by_job(deployment, team))["off"]["metadata"]["name"]
         await deployment.merge(WORKLOADS, off, team, {"spec": {"active": False}})
-    # Between the two, something that nobody saw: a Job without a Workload.
+    # Between the two, a change that neither saw: a Job without a Workload.
     await deployment.apply(job(team, "late", run_ms=1500))
     pods = {each["metadata"]["uid"] for each in await deployment.all(PODS, team)}
     before = await by_job(deployment, team)
@@ -118,7 +118,7 @@ async def test_what_kueue_has_admitted_is_taken_over_and_can_be_evicted(deployme
         assert (await deployment.get(WORKLOADS, "theirs", team))["status"] == status
         await deployment.merge(WORKLOADS, "theirs", team, {"spec": {"active": False}})
         evicted = await becomes(deployment, WORKLOADS, "theirs", team, has("Evicted"))
-        # Nobody runs it here: whoever does says when it has stopped.
+        # No controller runs it here: its owner has to report when it has stopped.
         stopped = {**conditions[0], "status": "False", "reason": "Pending"}
         kept = [each for each in evicted["status"]["conditions"] if each["type"] != "QuotaReserved"]
         patch = {"status": {"conditions": [stopped, *kept]}}

@@ -24,7 +24,7 @@ FINALIZER = "kueue.x-k8s.io/resource-in-use"
 
 
 def ours(deployment: Deployment, team: str) -> list[AuditLine]:
-    """What Headgate's processes asked for about the objects in a namespace, and about those of its name in none."""
+    """The requests of Headgate's processes for the objects in a namespace, and for cluster-scoped ones of its name."""
     prefix = f"system:serviceaccount:{NAMESPACE}:"
     return [
         line
@@ -54,7 +54,7 @@ def workload(team: str, name: str, cpu: str = "1") -> Json:
 
 
 async def finish(deployment: Deployment, team: str, name: str) -> None:
-    """What somebody does who runs a workload: say that it is over."""
+    """What an owner of a workload does: mark it finished."""
     finished = {
         "type": "Finished",
         "status": "True",
@@ -71,7 +71,7 @@ async def finish(deployment: Deployment, team: str, name: str) -> None:
 
 
 async def test_a_workload_costs_one_write(deployment: Deployment) -> None:
-    """Made by somebody, admitted, finished by somebody: one write of its status, and the driver's is left alone."""
+    """Made by a driver, admitted, finished by it: one write of its status, and the driver's is left unchanged."""
     team = deployment.fresh("team")
     async with deployment.cell(team, **QUIET) as cell:
         await deployment.apply(*furnished(team), *(workload(team, f"w{n}") for n in range(2)))
@@ -172,7 +172,7 @@ async def test_a_job_that_waits_keeps_its_template_over_a_restart(deployment: De
 
 
 async def test_an_idle_cluster_costs_nothing(deployment: Deployment) -> None:
-    """Nobody writes in circles; a restart reads what is there, and writes nothing of it again."""
+    """No write repeats; a restart reads the present objects, and writes none of them again."""
     team = deployment.fresh("team")
     async with deployment.cell(team) as cell:
         await deployment.apply(*furnished(team), workload(team, "runs"))
@@ -200,7 +200,7 @@ async def test_an_idle_cluster_costs_nothing(deployment: Deployment) -> None:
 
 async def _is_marked(deployment: Deployment, team: str, cell: Cell) -> None:
     """
-    Wait until the log says that it has seen the objects as they are now.
+    Wait until the log has the objects as they are now.
 
     What has changed after the last mark is shown once more after a restart, each change on its own.
     """
@@ -239,7 +239,7 @@ async def _settle(deployment: Deployment, team: str) -> None:
 
 
 async def test_why_a_workload_waits_is_told_and_goes_with_its_end(deployment: Deployment) -> None:
-    """Kueue's condition, a Warning for `kubectl describe`, and what it asks for; admission takes them over."""
+    """Kueue's condition, a Warning for `kubectl describe`, and its requests; admission takes them over."""
     team = deployment.fresh("team")
     async with deployment.cell(team):
         await deployment.apply(*furnished(team), workload(team, "first", cpu="2"))

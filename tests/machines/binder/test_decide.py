@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 class Bound:
     """
-    A binder and its log. `settle` appends what it wants and tells it so; `calls` are those not yet answered.
+    A binder and its log. `settle` appends what it returns and passes it the commit; `calls` are those not yet answered.
 
     Queues are shown as `shown` has them, by path; finalizers are as they should be.
     """
@@ -164,7 +164,7 @@ def test_what_happens_during_a_write_is_one_more_write() -> None:
 
 
 def test_an_applied_status_is_not_written_again_after_a_restart() -> None:
-    """The digest in the log says what the API server has; without the effect it is written once more, alike."""
+    """The digest in the log is that of the API server's status; without the effect it is written once more, alike."""
     bound, call = with_status()
     (again,) = Bound(bound.log).rest()[1]
     assert again.body == call.body
@@ -175,7 +175,7 @@ def test_an_applied_status_is_not_written_again_after_a_restart() -> None:
 
 @pytest.mark.parametrize("code", [404, 400, 403])
 def test_a_refused_status_is_recorded_and_left(code: int) -> None:
-    """The API server's words are in the log, and nothing is asked again until the status is another one."""
+    """The API server's error is in the log, and no call is repeated until the status is another one."""
     bound, call = with_status()
     bound.answer(call, code, reason="Invalid", message="no")
     events, calls = bound.rest()
@@ -285,7 +285,7 @@ def test_an_eviction_for_good_switches_the_workload_off() -> None:
 
 @pytest.mark.parametrize("is_admitted", [False, True])
 def test_a_workload_is_switched_off_for_whoever_asks_for_it(is_admitted: bool) -> None:
-    """A DeactivationTarget condition of somebody else's that is True; again when it was switched on and still asks."""
+    """Another controller's DeactivationTarget condition that is True; again if still True after a reactivation."""
 
     def asking(generation: int, status: str, *, active: bool = True) -> facts.WorkloadObserved:
         target = Condition(type="DeactivationTarget", status=status, reason="Operator", message="m")
@@ -320,7 +320,7 @@ def test_a_restart_repeats_what_the_log_does_not_show_yet() -> None:
 
 @pytest.mark.parametrize("reason", ["Preempted", "ClusterQueueStopped", "AdmissionCheck"])
 def test_other_evictions_leave_the_spec_alone(reason: str) -> None:
-    """Whoever may come back stays active."""
+    """A workload that may be requeued stays active."""
     bound = Bound()
     bound.say(BRIDGE, version(1))
     bound.say(SCHEDULER, reserved(), admitted())
@@ -342,7 +342,7 @@ def test_a_workload_that_was_switched_on_again_stays_on() -> None:
 
 
 def test_a_refused_deactivation_is_tried_again_later_and_later() -> None:
-    """With a wake-up instead of a busy loop, until it is taken or no longer asked for."""
+    """With a wake-up instead of a busy loop, until it is taken or no longer needed."""
     bound, call = switched_off()
     bound.later(1000)
     assert deactivations(bound) == []  # the status shows the eviction
@@ -569,7 +569,7 @@ def test_a_refused_binding_is_recorded_and_the_pod_placed_anew_later() -> None:
 
 @pytest.mark.parametrize(("node_name", "effect"), [("n1", effects.PodBound), ("n2", effects.PodBindRejected)])
 def test_the_echo_of_our_own_binding_is_a_success(node_name: str, effect: type[EventBase]) -> None:
-    """After a crash the binding is repeated, and refused because it was done: by us, or by somebody else."""
+    """After a crash the binding is repeated, and refused because it was done: by us, or by another client."""
     bound = with_nodes("n1")
     bound.say(BRIDGE, pod())
     bound.rest()

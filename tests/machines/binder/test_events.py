@@ -141,7 +141,7 @@ def test_what_else_kueue_tells(event: EventBase, line: str) -> None:
 
 
 def test_a_preemption_is_told_of_both() -> None:
-    """IssuePreemptions' words, with the effective priorities; everything tells of the eviction besides."""
+    """IssuePreemptions' message, with the effective priorities; the Events of the eviction come besides."""
     notes = "preemptor effective priority: 7 (base: 7, boost: 0); preemptee effective priority: 0 (base: 0, boost: 0)"
     expected = [
         f"Normal Preempted Workload: Preempted to accommodate a workload; {notes}",
@@ -169,7 +169,7 @@ def test_a_preemption_is_told_of_both() -> None:
 
 
 def test_quota_without_admission_is_told() -> None:
-    """While its admission checks are looked at, nothing else says that it has come so far."""
+    """While its admission checks are pending, no other Event reports its reservation."""
     teller = Teller()
     teller.say(BRIDGE, observed())
     teller.say(SCHEDULER, msgspec.structs.replace(reserved(), checks=(CheckState(name="a", state="Pending"),)))
@@ -281,7 +281,7 @@ def test_what_is_no_longer_kept_is_told(ended: EventBase, line: str) -> None:
 
 
 def test_what_pending_checks_say_is_told_of_the_job() -> None:
-    """recordAdmissionCheckUpdate: while quota is reserved; a check that says nothing, or was reset, tells nothing."""
+    """recordAdmissionCheckUpdate: while quota is reserved; one without a message, or that was reset, has no Event."""
 
     def said(*states: tuple[str, str, str]) -> facts.WorkloadObserved:
         checks = tuple(CheckState(name=name, state=state, message=message) for name, state, message in states)

@@ -1,4 +1,4 @@
-"""Kueue's finalizer: on ClusterQueues and flavors from the start, off when nothing is in use, nobody else's lost."""
+"""Kueue's finalizer: on ClusterQueues and flavors from the start, off when unused, finalizers of others kept."""
 
 from typing import Any
 
@@ -126,7 +126,7 @@ def test_a_flavor_stays_while_a_cluster_queue_names_it() -> None:
 
 
 def test_a_finished_workload_loses_it_at_once() -> None:
-    """As in Kueue: whoever deletes it waits for nobody. The call stands behind that of its status."""
+    """As in Kueue: its deletion does not wait. The call comes after that of its status."""
     held = Held()
     held.say(BRIDGE, workload(), job())
     assert held.calls() == []
@@ -136,7 +136,7 @@ def test_a_finished_workload_loses_it_at_once() -> None:
     assert call.lane == "team-a/w"
     held.answer(call)
     assert held.calls() == []
-    # The log does not show it yet: a restart asks again, and is told that it is gone.
+    # The log does not show it yet: after a restart the call is repeated, and answered with 404.
     (again,) = Held(held.log).calls()
     assert again.body == call.body
 

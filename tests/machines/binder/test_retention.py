@@ -1,4 +1,4 @@
-"""Objects are deleted when they have been kept for as long as the configuration says, and none before."""
+"""Objects are deleted when they have been kept for as long as the configuration sets, and none before."""
 
 from typing import Any
 

@@ -57,7 +57,7 @@ def borrow(bound: Bound) -> None:
 
 
 def test_shares_follow_usage_up_the_tree() -> None:
-    """1 of 8 above quota is 125 thousandths, for the ClusterQueue and for its cohort; nobody else is written again."""
+    """1 of 8 above quota is 125 thousandths, for ClusterQueue and cohort; no other status is written again."""
     bound = cell()
     assert shares(written(bound)) == {"ClusterQueue/cq": 0, "ClusterQueue/other": 0, "Cohort/c": 0}
     borrow(bound)

@@ -1,4 +1,4 @@
-"""What the binder writes, and how often: one write a transition, waiting told in budgets, others' fields left alone."""
+"""What the binder writes, and how often: one write a transition, waiting in budgets, others' fields unchanged."""
 
 from typing import Any
 
@@ -163,7 +163,7 @@ def test_an_eviction_is_written_alone_while_a_job_stops() -> None:
 
 
 def test_an_eviction_is_told_at_once_to_an_owner_that_headgate_does_not_run() -> None:
-    """He is to stop the work, and has nothing but the status to know it from."""
+    """The owner has to stop the work, and gets it from the status alone."""
     bound = admitted_one()
     bound.say(MANAGER, WorkloadEvicted(**about(), reason="ClusterQueueStopped", message="m"))
     (call,) = statuses(bound.rest()[1])
@@ -187,7 +187,7 @@ def states(call: Call) -> dict[str, str]:
 
 
 def test_another_reason_is_news() -> None:
-    """Nobody waits half a minute to learn that it is the flavor."""
+    """The missing flavor is reported at once, not after half a minute."""
     bound = Bound()
     waits(bound)
     bound.answer(bound.writes()[0])
@@ -197,7 +197,7 @@ def test_another_reason_is_news() -> None:
 
 
 def test_under_load_waits_are_written_within_a_budget_and_all_of_them_in_the_end() -> None:
-    """A flood of verdicts is told at the rate of the budget; admissions are not held up by it."""
+    """Many verdicts are written at the rate of the budget; admissions are not held up by it."""
     bound = Bound()
     count = int(WAITING_BUDGET.burst) + 30
     for number in range(count):
@@ -241,7 +241,7 @@ def pods_ready(call: Call) -> tuple[str, str]:
 
 
 def test_pods_that_start_are_one_write_and_none_when_their_end_is_near() -> None:
-    """That they are waited for goes with the admission; that they are ready is written when it has stood."""
+    """That they are waited for goes with the admission; that they are ready is written when it has been stable."""
     bound = Bound()
     first, second = runs(bound, "long", "short")
     assert pods_ready(first) == pods_ready(second) == ("False", "WaitForStart")
@@ -265,7 +265,7 @@ def test_pods_that_start_are_one_write_and_none_when_their_end_is_near() -> None
 
 
 def test_under_load_ready_pods_are_told_within_a_budget_and_all_of_them_in_the_end() -> None:
-    """Whoever reads them waits, and admissions do not."""
+    """They are written later, and admissions are not delayed."""
     bound = Bound()
     names = [f"w{number}" for number in range(int(RUNNING_BUDGET.burst) + 30)]
     for call in runs(bound, *names):
@@ -325,7 +325,7 @@ def test_a_workload_that_others_finish_is_not_written_again() -> None:
 
 
 def test_what_is_taken_over_is_not_written_until_it_changes() -> None:
-    """A cluster that Kueue has run: its words stand, and an eviction is one write with all of them."""
+    """A cluster that Kueue has run: its conditions stay, and an eviction is one write with all of them."""
     conditions = tuple(
         Condition(type=kind, status="True", reason=kind, last_transition_time="2026-01-01T00:00:00Z")
         for kind in ("QuotaReserved", "Admitted", "PodsReady")
@@ -338,7 +338,7 @@ def test_what_is_taken_over_is_not_written_until_it_changes() -> None:
     assert bound.writes() == []
     bound.say(MANAGER, WorkloadEvicted(**about(), reason="ClusterQueueStopped", message="m"))
     (call,) = bound.writes()
-    # PodsReady belongs to somebody else.
+    # PodsReady belongs to another controller.
     assert [each["type"] for each in call.body["status"]["conditions"]] == ["QuotaReserved", "Admitted", "Evicted"]
 
 
@@ -376,7 +376,7 @@ def conflict(*fields: str) -> Json:
 
 
 def test_states_of_admission_checks_are_not_forced() -> None:
-    """Their controller may have answered meanwhile: then our write is refused, and made again with what it says."""
+    """Their controller may have answered meanwhile: then our write is refused, and repeated with its answer."""
     bound, call = with_check()
     assert "force" not in call.query
     bound.answer(call, 409, **conflict('.status.admissionChecks[name="budget"].state'))

@@ -39,7 +39,7 @@ def observed(configuration: Configuration | None) -> facts.ConfigurationObserved
 
 
 class Bridge:
-    """A bridge and its log: `settle` appends what it wants and tells it so."""
+    """A bridge and its log: `settle` appends what it returns and passes it the commit."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ def test_many_changes_of_one_object_are_one_fact() -> None:
 
 
 def test_what_came_and_went_between_is_never_told() -> None:
-    """An object that was deleted before anybody asked leaves no trace."""
+    """An object that was deleted before it was read leaves no trace."""
     bridge = Bridge()
     bridge.change("nodes", node("n1"), "ADDED")
     bridge.change("nodes", node("n1"), "DELETED")
@@ -138,7 +138,7 @@ def test_configuration_stands_before_workloads_and_these_before_jobs() -> None:
 
 
 def test_a_configuration_that_is_news_is_told_before_everything() -> None:
-    """What the facts after it lead to is decided by it; told again it would say nothing."""
+    """The decisions after it are made by it; the same configuration again makes no event."""
     configuration = Configuration(fair_sharing=FairSharingConfiguration())
     bridge = Bridge(configuration=configuration)
     bridge.change("namespaces", namespace())
@@ -188,7 +188,7 @@ def test_a_version_with_other_defaults_appends_what_is_in_effect_now_once(monkey
 
 
 def test_a_file_in_the_log_that_cannot_be_read_any_more_changes_nothing() -> None:
-    """A version that refuses what an earlier one took keeps the configuration, and says why."""
+    """A version that refuses what an earlier one accepted keeps the configuration, and reports why."""
     log = TestLog()
     configuration = Configuration(fair_sharing=FairSharingConfiguration())
     document = {**KUEUES_DOCUMENT, "queueVisibility": {}}
@@ -319,7 +319,7 @@ def test_nothing_is_made_before_everything_was_listed() -> None:
 
 @pytest.mark.parametrize("status", [201, 409])
 def test_a_job_gets_one_workload(status: int) -> None:
-    """It is asked for once; that it exists already is as good."""
+    """One call is made; AlreadyExists counts as success."""
     bridge = synced(jobs=[raw(job())])
     (call,) = bridge.all_calls()
     assert call.path == "/apis/kueue.x-k8s.io/v1beta2/namespaces/team-a/workloads"
@@ -356,7 +356,7 @@ def test_a_refused_workload_is_recorded_and_tried_again_when_the_job_changes() -
 
 
 def test_a_job_waits_for_its_priority_class() -> None:
-    """The log says what is missing, once; the class's appearance makes the Workload, also after a restart."""
+    """The log has what is missing, once; the class's appearance makes the Workload, also after a restart."""
     bridge = synced(jobs=[raw(job(labels={"kueue.x-k8s.io/priority-class": "high"}))])
     assert bridge.all_calls() == []
     record = bridge.log.state.jobs["batch/Job/team-a/train"]  # type: ignore[index]
@@ -377,7 +377,7 @@ def test_a_job_waits_for_its_priority_class() -> None:
 
 
 def test_a_crash_between_the_call_and_its_effect_asks_again() -> None:
-    """The new machine knows nothing of the call; the name makes the repetition harmless."""
+    """The new machine has no record of the call; the name makes the repetition harmless."""
     bridge = synced(jobs=[raw(job())])
     (first,) = bridge.all_calls()
     again = Bridge(bridge.log)
@@ -391,7 +391,7 @@ WHOLE = {"image": "example.com/train:1", "env": [{"name": "RATE", "value": "0.1"
 
 
 def whole_job() -> Json:
-    """A Job whose container says more than what scheduling depends on."""
+    """A Job whose container has more fields than scheduling depends on."""
     manifest = job()
     container = manifest["spec"]["template"]["spec"]["containers"][0]
     container |= WHOLE
@@ -408,7 +408,7 @@ def test_a_workload_carries_its_jobs_whole_template_and_the_log_does_not() -> No
 
 
 def test_a_job_that_is_not_shown_after_a_resume_is_read_first() -> None:
-    """The log lacks the rest of its template; of a Job that was made anew meanwhile its watch will tell."""
+    """The log lacks the rest of its template; a Job that was recreated in the meantime comes by its watch."""
     bridge = synced(jobs=[raw(whole_job())])
     (first,) = bridge.all_calls()
     again = Bridge(bridge.log)
@@ -475,7 +475,7 @@ def with_workload() -> Bridge:
 
 
 def test_a_pending_workload_follows_its_job_to_another_queue() -> None:
-    """Asked for once, also when refused; a restart asks again, which does no harm."""
+    """One call, also when refused; a restart repeats it, which is harmless."""
     bridge = with_workload()
     bridge.change("workloadpriorityclasses", {"metadata": {"name": "high"}, "value": 10})
     moved = job(labels={"kueue.x-k8s.io/queue-name": "other", "kueue.x-k8s.io/priority-class": "high"})

@@ -1,4 +1,4 @@
-"""The bridge says in the log how far it has come, and goes on from there: never too far, and without listing."""
+"""The bridge records its watch positions in the log, and resumes there: never too far, and without listing."""
 
 from typing import Any
 
@@ -41,12 +41,12 @@ def raw(manifest: Json, **metadata: Any) -> bytes:
 
 
 def system(uid: str) -> bytes:
-    """The namespace by which clusters are told apart."""
+    """The namespace by which clusters are distinguished."""
     return raw({"metadata": {"name": "kube-system"}}, uid=uid)
 
 
 class Bridge:
-    """One term of a bridge: `settle` appends what it wants and tells it so."""
+    """One term of a bridge: `settle` appends what it returns and passes it the commit."""
 
     def __init__(self, log: TestLog | None = None) -> None:
         self.log = log or TestLog()
@@ -113,7 +113,7 @@ def test_the_first_sync_marks_every_resource() -> None:
 
 
 def test_a_mark_rides_along_with_facts_but_not_with_each_commit() -> None:
-    """Between two marks lies the declared time; the mark is the last event of its commit."""
+    """Two marks are the declared time apart; the mark is the last event of its commit."""
     bridge = synced()
     bridge.anchor()
     bridge.change("n1", "1", "11")
@@ -126,7 +126,7 @@ def test_a_mark_rides_along_with_facts_but_not_with_each_commit() -> None:
 
 
 def test_changes_without_news_are_marked_in_time() -> None:
-    """The version moves though nothing is appended; the bridge asks to be woken, once, and appends a mark alone."""
+    """The version moves though nothing is appended; the bridge requests a wake-up, once, and appends a mark alone."""
     bridge = synced(nodes=[raw(node("n1", cpu="1"))])
     bridge.anchor()
     bridge.change("n1", "1", "11")
@@ -162,7 +162,7 @@ def test_a_list_is_marked_at_once() -> None:
 
 
 def test_the_first_change_after_the_lists_anchors_the_marks_at_once() -> None:
-    """Until then nothing tells the history from another, and a restart has to list."""
+    """Until then the history cannot be distinguished from another, and a restart has to list."""
     bridge = synced("7")
     assert bridge.log.state.anchor == ""
     bridge.change("n1", "1", "11", "ADDED")
@@ -211,7 +211,7 @@ def test_a_mark_leaves_out_what_still_waits(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_nothing_is_marked_of_what_was_neither_listed_nor_resumed() -> None:
-    """A change says nothing about what was before it."""
+    """A change proves nothing about what was before it."""
     bridge = synced()
     again = Bridge(bridge.log)
     again.change("n1", "1", "50")
@@ -316,7 +316,7 @@ def play(steps: list[tuple[str, int]], pace_ms: int, server: Server, log: TestLo
             case "settle":
                 follower.bridge.settle(pace_ms)
             case "lose":
-                # The process dies after it has asked for an append, and the append is lost with it.
+                # The process dies after it has requested an append, and the append is lost with it.
                 follower.bridge.decide(pace_ms)
                 follower = Follower(server, log)
             case "crash":
@@ -333,7 +333,7 @@ def play(steps: list[tuple[str, int]], pace_ms: int, server: Server, log: TestLo
 
 
 def test_a_resumed_term_appends_nothing_but_that_it_is_synced() -> None:
-    """What the state has and nobody shows is not gone; the marks are as they were."""
+    """An object of the state that no list shows is not gone; the marks do not change."""
     bridge = synced("5", nodes=[raw(node("n1")), raw(node("n2"))])
     again = Bridge(bridge.log)
     again.resume_all()
@@ -405,7 +405,7 @@ def test_a_server_that_went_back_takes_its_mark_back_also_before_the_first_sync(
 
 
 def test_another_cluster_voids_the_marks_of_the_one_before() -> None:
-    """Also of what it has not been asked for yet: that has to be listed again before it is marked again."""
+    """Also for a resource not yet requested: it has to be listed again before it is marked again."""
     bridge = synced("5", namespaces=[system("one")])
     assert bridge.log.state.cluster_id == "one 2026-01-15T10:00:00Z"
     assert bridge.log.state.reading == READING
@@ -435,7 +435,7 @@ def test_facts_by_other_rules_void_the_marks() -> None:
 
 
 def test_logs_without_marks_are_read() -> None:
-    """An `informers.synced` of an older program says nothing about versions."""
+    """An `informers.synced` of an older release has no versions."""
     old = msgspec.json.decode(b'{"type":"informers.synced","resources":["pods"]}', type=facts.InformersSynced)
     log = TestLog()
     log.append(BRIDGE, old)

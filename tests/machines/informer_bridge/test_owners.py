@@ -1,4 +1,4 @@
-"""The bridge asks for Jobs that no watch has shown, and only the API server's answer makes them gone."""
+"""The bridge gets Jobs that no watch has shown, and only the API server's response proves them gone."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def asking() -> tuple[Bridge, Call]:
     ],
 )
 def test_only_what_the_api_server_denies_is_gone(status: int, body: bytes, is_gone: bool) -> None:
-    """Not found, or another Job of that name. Everything else proves nothing, and is not asked at once again."""
+    """Not found, or another Job of that name. Everything else proves nothing, and is not requested again at once."""
     bridge, call = asking()
     bridge.machine.decide(Completed(call.id, status, body))
     events, calls = bridge.settle()
@@ -57,7 +57,7 @@ def test_only_what_the_api_server_denies_is_gone(status: int, body: bytes, is_go
 
 
 def test_of_an_owner_of_another_group_nothing_is_asked() -> None:
-    """Whether a Volcano Job is there says nothing about a Job of its name, nor the other way round."""
+    """Whether a Volcano Job exists proves nothing about a Job of its name, nor the other way round."""
     bridge = synced(workloads=[raw(workload(apiVersion="batch.volcano.sh/v1alpha1"), uid="w")])
     assert questions(bridge) == []
     bridge.change("jobs", job(), "DELETED", uid="j")
@@ -75,7 +75,7 @@ def test_nothing_is_asked_before_all_jobs_were_shown() -> None:
 
 
 def test_a_job_that_is_there_is_asked_for_again_when_one_of_its_name_is_deleted() -> None:
-    """It names no queue, so nothing else tells of its end; also when that comes while it is being asked for."""
+    """It names no queue, so nothing else shows its end; also when that comes while the request is under way."""
     bridge, call = asking()
     bridge.machine.decide(Completed(call.id, 200, raw(job(), uid="j")))
     assert questions(bridge) == []
@@ -88,7 +88,7 @@ def test_a_job_that_is_there_is_asked_for_again_when_one_of_its_name_is_deleted(
 
 
 def test_another_term_asks_again() -> None:
-    """What the API server has said of a Job that is there is in nobody's log."""
+    """The response for a Job that exists is not in the log."""
     bridge, call = asking()
     bridge.machine.decide(Completed(call.id, 200, raw(job(), uid="j")))
     bridge.settle()

@@ -1,8 +1,8 @@
 """
 Random histories: facts, cycles, jobs and the passing of time in any order, with decisions that overtake each other.
 
-A history is a number. At each rest the promises are checked: nobody is forgotten, offers stand in queue order, a queue
-manager made anew has nothing to add, the state restored from its bytes is the same.
+A history is a number. At each rest the invariants are checked: no workload is lost, offers are in queue order, a new
+queue manager has nothing to add, the state restored from its bytes is the same.
 """
 
 import random
@@ -242,7 +242,7 @@ class History:
             self.cell.job(owner.name, finished=self.random.choice(("Complete", "Failed")))
 
     def rest(self) -> None:
-        """Everything that was decided lands, and the queue manager says what is left to say."""
+        """Every decision is appended, and then the queue manager's remaining events."""
         self.land_cycle()
         self.land()
         self.cell.settle()

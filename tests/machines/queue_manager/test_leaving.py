@@ -178,7 +178,7 @@ def test_draining_a_cluster_queue_reaches_those_whose_local_queue_has_moved_on(c
 
 
 def test_a_workload_without_a_job_is_released_when_its_owner_says_so(cell: QueueCell) -> None:
-    """Nobody else can know whether something runs for it."""
+    """No other component can determine whether something runs for it."""
     cell.ready()
     cell.submit("a")
     cell.settle()
@@ -344,7 +344,7 @@ def test_a_rejection_deactivates(cell: QueueCell) -> None:
 
 
 def test_the_maximum_execution_time_deactivates_by_a_deadline_in_the_log(cell: QueueCell) -> None:
-    """Counted from admission; the queue manager asks to be woken for it, also after a restart."""
+    """Counted from admission; the queue manager requests a wake-up for it, also after a restart."""
     admitted(cell.ready(), maximum_execution_time_seconds=60)
     at = cell[A].admitted_at_ms
     assert cell.wake_at == at + 60_000
@@ -530,7 +530,7 @@ def test_an_eviction_closes_the_gates(cell: QueueCell) -> None:
 
 
 def test_an_evicted_workload_is_released_once(cell: QueueCell) -> None:
-    """Asked again before its release has landed, the queue manager of a new term says the same; the second is void."""
+    """Before its release is appended, the queue manager of a new term decides the same; the second has no effect."""
     cell.ready()
     cell.submit("a")
     cell.settle()
@@ -548,7 +548,7 @@ def test_an_evicted_workload_is_released_once(cell: QueueCell) -> None:
 
 
 def test_all_workloads_of_a_job_end_with_it(cell: QueueCell) -> None:
-    """Also one that somebody made beside the one that stands for it."""
+    """Also one that was made by hand beside the Job's own."""
     cell.ready()
     cell.job("j", suspended=True)
     cell.submit("a", job="j")

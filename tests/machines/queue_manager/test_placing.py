@@ -1,4 +1,4 @@
-"""Where pending workloads stand, in which words, and what moves them."""
+"""The places of pending workloads, their messages, and what moves them."""
 
 import pytest
 from tests.support.queueing import QueueCell
@@ -21,7 +21,7 @@ def cell(request: pytest.FixtureRequest) -> QueueCell:
 
 
 def test_a_new_workload_is_queued_and_offered_in_one_commit(cell: QueueCell) -> None:
-    """No round trip stands between arrival and offer."""
+    """No round trip is needed between arrival and offer."""
     cell.ready()
     cell.submit("a", priority=7)
     append = cell.decide()
@@ -148,7 +148,7 @@ def test_a_changed_priority_moves_a_workload_ahead(cell: QueueCell) -> None:
 
 
 def test_a_workload_that_names_another_queue_moves(cell: QueueCell) -> None:
-    """It stands in the ClusterQueue of its new LocalQueue and nowhere else."""
+    """It is in the ClusterQueue of its new LocalQueue and nowhere else."""
     cell.ready()
     cell.cluster_queue("cq2")
     cell.local_queue("second", "cq2")
@@ -220,7 +220,7 @@ def test_a_gated_workload_waits_for_its_annotation(cell: QueueCell) -> None:
 
 
 def test_a_workload_being_deleted_is_not_queued(cell: QueueCell) -> None:
-    """It stands aside until it is gone, and is offered to nobody."""
+    """It is set aside until it is gone, and never offered."""
     cell.ready()
     cell.submit("a")
     cell.settle()
@@ -232,7 +232,7 @@ def test_a_workload_being_deleted_is_not_queued(cell: QueueCell) -> None:
 
 
 def test_a_workload_that_others_finished_is_finished(cell: QueueCell) -> None:
-    """Reason and message are those of whoever finished it."""
+    """Reason and message are those of the writer that finished it."""
     cell.ready()
     cell.submit("a")
     cell.settle()
@@ -266,7 +266,7 @@ def test_a_limit_range_gives_pending_workloads_of_its_namespace_a_new_shape(cell
 
 
 def test_reclaimed_pods_change_a_pending_workloads_shape(cell: QueueCell) -> None:
-    """A pending workload of which pods are done asks for less and is tried again."""
+    """A pending workload of which pods are done requests less and is tried again."""
     cell.ready()
     cell.submit("a")
     cell.settle()

@@ -73,7 +73,7 @@ def test_who_was_held_back_is_due_when_something_happens_in_the_tree(scope: str)
 
 @each_scope
 def test_neither_arrivals_nor_other_trees_are_a_reason_to_try_again(scope: str) -> None:
-    """Somebody may come at any time, and nobody has more room for it."""
+    """A new workload may arrive at any time, without more room for any."""
     cell = claiming(scope)
     cell.cluster_queue("apart")
     cell.local_queue("apart", "apart")

@@ -311,7 +311,7 @@ def test_another_weight_reorders_the_offer(fair: FairCell) -> None:
 
 
 def test_switching_it_on_and_off_keeps_everybody_in_line(fair: FairCell) -> None:
-    """The configuration changes under a full queue: the order follows and nobody is lost."""
+    """The configuration changes under a full queue: the order follows and no workload is lost."""
     fair.ready(a="1", b="1")
     busy = fair.cell.submit("busy", queue="a")
     fair.cell.settle()

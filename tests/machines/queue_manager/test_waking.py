@@ -234,7 +234,7 @@ def test_quota_freed_while_the_parking_is_on_its_way_wakes(cell: QueueCell) -> N
 
 
 def test_a_strict_fifo_head_blocks_those_behind_it_only(cell: QueueCell) -> None:
-    """Nothing passes it except what ranks higher; when it is woken the line stands as before."""
+    """Nothing passes it except what ranks higher; when it is woken the order is as before."""
     cell.ready(strategy="StrictFIFO")
     held = running(cell)
     for name, created_s in (("a", 0), ("b", 1), ("c", 2)):
@@ -280,7 +280,7 @@ def test_best_effort_fifo_lets_others_pass(cell: QueueCell) -> None:
 @pytest.mark.parametrize("leaving", ["deleted", "moved", "deactivated", "finished", "stopped"])
 @pytest.mark.parametrize("said", [False, True], ids=["before it is parked", "after it is parked"])
 def test_a_blocking_head_that_leaves_blocks_no_longer(cell: QueueCell, leaving: str, said: bool) -> None:
-    """However it leaves, before or after the queue manager said what it waits for, the next in line is offered."""
+    """However it leaves, before or after the queue manager parked it, the next in line is offered."""
     cell.ready(strategy="StrictFIFO")
     cell.local_queue("other")
     cell.submit("a")
@@ -307,7 +307,7 @@ def test_a_blocking_head_that_leaves_blocks_no_longer(cell: QueueCell, leaving: 
 
 @pytest.mark.parametrize("leaving", ["deleted", "changed", "stopped"])
 def test_a_shape_whose_first_is_gone_before_it_was_parked_is_tried_again(cell: QueueCell, leaving: str) -> None:
-    """A verdict sleeps in the state and the workload it was about is gone: nobody is forgotten."""
+    """A shape sleeps by a verdict whose workload is gone: no workload of it is lost."""
     cell.ready()
     cell.local_queue("other")
     cell.submit("a")
@@ -398,7 +398,7 @@ def test_an_immediate_skip_keeps_its_place(cell: QueueCell) -> None:
 
 
 def test_a_changed_quota_wakes_everything_in_the_cluster_queue(cell: QueueCell) -> None:
-    """A spec change may help anybody, whatever was short."""
+    """A spec change may help any workload, whatever was short."""
     cell.ready(strategy="BestEffortFIFO")
     for name, cpu in (("a", "1"), ("b", "2"), ("c", "3")):
         cell.submit(name, cpu=cpu)
@@ -485,7 +485,7 @@ def test_sleepers_that_are_not_concerned_are_not_looked_at() -> None:
 def test_freed_quota_wakes_only_when_there_is_enough(
     cell: QueueCell, strategy: str, scope: str, wakes: list[type]
 ) -> None:
-    """Four cpu come free one by one: the first three wake nobody; with the fourth it is offered."""
+    """Four cpu come free one by one: the first three wake none; with the fourth it is offered."""
     cell.ready(strategy=strategy)
     held = [running(cell, f"r{number}") for number in range(4)]
     cell.submit("a", cpu="4")
@@ -518,7 +518,7 @@ def a_full_queue(cell: QueueCell) -> list[WorkloadKey]:
 
 
 def test_of_a_sleeping_shape_as_many_are_offered_as_there_is_enough_for(cell: QueueCell) -> None:
-    """Two cpu for five that need one: two are offered while the others sleep on, and no cycle is in vain."""
+    """Two cpu for five that need one: two are offered while the others stay asleep, and every cycle admits."""
     held = a_full_queue(cell)
     for key in held[:2]:
         finish(cell, key)
@@ -568,7 +568,7 @@ def test_who_comes_into_line_before_one_that_would_be_offered_alone_goes_in_its_
 
 
 def test_a_new_verdict_on_one_that_is_offered_alone_takes_back_its_like(cell: QueueCell) -> None:
-    """Two of a shape are on offer and the first does not fit after all: no cycle asks for the second."""
+    """Two of a shape are on offer and the first does not fit after all: no cycle decides the second."""
     held = a_full_queue(cell)
     for key in held[:2]:
         finish(cell, key)
@@ -596,7 +596,7 @@ def test_a_head_that_blocks_wakes_though_its_shape_sleeps(cell: QueueCell) -> No
 
 
 def test_a_head_that_goes_on_itself_does_not_also_go_for_its_shape(cell: QueueCell) -> None:
-    """A cycle skips it, it goes on at once, and one more of its sleeping shape may be offered: nobody is, twice."""
+    """A cycle skips it, it is retried at once, and one more of its sleeping shape may be offered: none is, twice."""
     held = a_full_queue(cell)
     finish(cell, held[0])
     cell.settle()
@@ -611,7 +611,7 @@ def test_a_head_that_goes_on_itself_does_not_also_go_for_its_shape(cell: QueueCe
 
 
 def test_an_offer_that_a_parking_has_overtaken_is_void_unless_it_is_for_one_alone(cell: QueueCell) -> None:
-    """The shape sleeps when the offer lands: nobody goes but for whom there was enough by the verdict that it has."""
+    """The shape sleeps when the offer is appended: only those with enough quota by its verdict are offered."""
     a_full_queue(cell)
     heads = [
         Head(cluster_queue="cq", workload=key, uid=cell[key].uid) for key in map(WorkloadKey, ("team/w0", "team/w1"))
@@ -624,7 +624,7 @@ def test_an_offer_that_a_parking_has_overtaken_is_void_unless_it_is_for_one_alon
 
 
 def test_any_of_the_ways_is_enough_and_only_the_whole_of_one(cell: QueueCell) -> None:
-    """Half of each of two ways wakes nobody; whichever part of a way is freed last is noticed."""
+    """Half of each of two alternatives wakes none; whichever part of one is freed last takes effect."""
     cell.ready()
     held = [running(cell, f"r{number}") for number in range(2)]
     cell.submit("a", cpu="4")
@@ -727,7 +727,7 @@ def test_who_is_ahead_of_all_on_offer_does_not_wait_for_them(cell: QueueCell) ->
 
 
 def two_that_want_all(cell: QueueCell) -> None:
-    """In two ClusterQueues of a cohort, `a` and then `b` want all its quota, which has just come free."""
+    """In two ClusterQueues of a cohort, `a` and then `b` need all its quota, which has just come free."""
     cell.ready(cohort="all")
     cell.cluster_queue("other", cohort="all")
     cell.local_queue("others", "other")
@@ -743,7 +743,7 @@ def two_that_want_all(cell: QueueCell) -> None:
 
 
 def test_a_cluster_queue_waits_for_the_turn_of_another_that_a_cycle_would_come_to_first(cell: QueueCell) -> None:
-    """Kueue's order of entries says who: here the higher priority. Once that one is decided the other is tried."""
+    """Kueue's order of entries decides: here the higher priority. Once that one is decided the other is tried."""
     two_that_want_all(cell)
     assert (cell.offers(), cell.offers("other")) == (["a"], [])
     assert forgotten(cell.state, settled=True) == []
@@ -839,7 +839,7 @@ def test_a_change_of_the_policy_holds_for_what_sleeps_already(cell: QueueCell) -
 
 @each_policy
 def test_the_end_of_a_claim_wakes_only_where_the_policy_is_bounded(cell: QueueCell, policy: WakePolicyName) -> None:
-    """Kueue retries nobody when a head that blocks its ClusterQueue does not claim quota any more."""
+    """Kueue retries none when a head that blocks its ClusterQueue does not reserve quota any more."""
     cell.see(facts.ConfigurationObserved(configuration=Configuration(wake_policy=policy)))
     cell.ready(cohort="all", strategy="StrictFIFO")
     cell.cluster_queue("other", cohort="all")

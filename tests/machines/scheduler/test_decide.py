@@ -22,7 +22,7 @@ NOW = Settled(UnixMs(0))
 
 
 class Run:
-    """A machine that is told of every commit of a cell's log."""
+    """A machine that gets every commit of a cell's log."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
@@ -30,7 +30,7 @@ class Run:
         self.told = len(cell.log.commits)
 
     def settle(self) -> list[Any]:
-        """Tell what is new, then let the machine decide; append what it asks for. The commands."""
+        """Pass on new commits, then let the machine decide; append its events. The commands."""
         self._tell()
         commands = self.machine.decide(NOW)
         for command in commands:

@@ -65,7 +65,7 @@ def no_workload() -> effects.WorkloadCreateRejected:
 
 
 class Gate:
-    """An ungater and its log. `settle` appends what it wants and tells it so."""
+    """An ungater and its log. `settle` appends what it returns and passes it the commit."""
 
     def __init__(self, log: TestLog | None = None) -> None:
         self.log = log or TestLog()
@@ -138,7 +138,7 @@ def started() -> Gate:
 
 @pytest.mark.parametrize("uid", ["j", "v"])
 def test_a_job_is_not_started_for_the_workload_of_its_namesake(uid: str) -> None:
-    """A Volcano Job may have the namespace and the name of a Job, and somebody may have written its uid."""
+    """A Volcano Job may have the namespace and the name of a Job, and a Workload its uid."""
     owner = OwnerReference(api_version="batch.volcano.sh/v1alpha1", kind="Job", name="train", uid=uid)
     made = gate(job(), msgspec.structs.replace(workload(), owner=owner))
     made.admit()
@@ -237,7 +237,7 @@ def test_a_conflict_is_tried_again_later() -> None:
 
 
 def test_a_job_that_its_user_suspends_while_admitted_is_resumed() -> None:
-    """As with Kueue, admission says whether a Job runs."""
+    """As with Kueue, admission decides whether a Job runs."""
     made = started()
     made.say(BRIDGE, job(suspended=False))
     made.say(BRIDGE, job(suspended=True))

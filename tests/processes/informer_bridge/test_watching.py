@@ -1,4 +1,4 @@
-"""A bridge that starts again goes on where the log says it was: against the simulated cluster, through reflectors."""
+"""A bridge that starts again resumes at the log's positions: against the simulated cluster, through reflectors."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -42,7 +42,7 @@ def delete(cluster: Cluster, name: str) -> None:
 
 
 class Term:
-    """One term of the bridge: what was shown to its machine, what it appended, what was asked of the API server."""
+    """One term of the bridge: what was shown to its machine, what it appended, the requests to the API server."""
 
     def __init__(self, log: TestLog, door: Door) -> None:
         self.log = log
@@ -73,7 +73,7 @@ class Term:
 
     @property
     def pages(self) -> int:
-        """Lists of whole resources, page by page; the question for the newest version asks for one object."""
+        """Lists of whole resources, page by page; the request for the newest version has a limit of one object."""
         return sum(request.query.get("limit") == "500" for request in self.door.requests)
 
     @property
@@ -107,7 +107,7 @@ async def first(cluster: Cluster, *, is_anchored: bool = True) -> TestLog:
 
 
 async def test_a_restart_lists_nothing() -> None:
-    """No list is asked for, and no fact appended: the watches go on from the marks."""
+    """No list is requested, and no fact appended: the watches resume at the marks."""
     cluster = cluster_of("n1", "n2")
     log = await first(cluster)
     async with term(log, cluster) as again:
@@ -190,7 +190,7 @@ def restored(*nodes: str) -> Cluster:
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_server_that_went_back_and_came_past_the_marks_falls_back_to_lists() -> None:
-    """The versions tell nothing; the change that the log has written down is not there."""
+    """The versions prove nothing; the change that the log has recorded is missing."""
     cluster = cluster_of("n1", "n2")
     log = await first(cluster)
     delete(cluster, "n2")
@@ -202,7 +202,7 @@ async def test_a_server_that_went_back_and_came_past_the_marks_falls_back_to_lis
 
 
 async def test_a_history_that_nothing_was_seen_of_is_not_trusted() -> None:
-    """Only lists so far: nothing could tell the history from another."""
+    """Only lists so far: the history cannot be distinguished from another."""
     cluster = cluster_of("n1")
     log = await first(cluster, is_anchored=False)
     async with term(log, cluster) as again:
@@ -240,7 +240,7 @@ async def test_facts_by_other_rules_are_read_again() -> None:
 
 
 async def test_resuming_can_be_switched_off() -> None:
-    """For the start after a restore that no version tells of."""
+    """For the start after a restore that no version shows."""
     cluster = cluster_of("n1")
     log = await first(cluster)
     async with term(log, cluster, resumes=False) as again:

@@ -1,4 +1,4 @@
-"""Who may stand for election: the gate of each process, the cluster's record of its cell, and a cluster exchanged."""
+"""The gate of each process before election, the cluster's record of its cell, and a cluster exchanged."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -146,7 +146,7 @@ async def test_the_others_wait_until_the_cell_is_founded(producer: Producer) -> 
 
 
 async def test_the_bridge_waits_for_nobody_and_nothing_but_the_api_server() -> None:
-    """While that refuses to say which cluster it is, the status says so; then the bridge goes on by itself."""
+    """While the API server refuses its identity, the status reports it; then the bridge continues."""
     place = Place()
     gate = place.gate()
     place.door.refused = "kube-system"
@@ -165,7 +165,7 @@ async def test_the_bridge_waits_for_nobody_and_nothing_but_the_api_server() -> N
 
 @pytest.mark.parametrize("producer", [BRIDGE, Producer.BINDER, Producer.UNGATER])
 async def test_a_process_of_another_cluster_is_refused(producer: Producer) -> None:
-    """Two clusters with one cell name and one broker: the second is told, and appends nothing."""
+    """Two clusters with one cell name and one broker: the second gets an error, and appends nothing."""
     first = Place()
     await first.founded()
     second = Place(seed="another", memory=first.memory)
@@ -175,7 +175,7 @@ async def test_a_process_of_another_cluster_is_refused(producer: Producer) -> No
 
 
 async def test_an_old_log_with_the_objects_of_another_cluster_is_not_founded_for_this_one() -> None:
-    """A log without an identity still says whose versions it has."""
+    """A log without an identity still names the cluster of its versions."""
     place = Place()
     place.append(LeaderElected(holder="h"), InformersSynced(cluster_id="another cluster"))
     with pytest.raises(ForeignCellError, match="another cluster"):
@@ -194,7 +194,7 @@ async def test_a_copy_of_a_stream_is_refused_by_everybody(producer: Producer) ->
 
 
 async def test_a_cell_founded_for_another_cluster_meanwhile_ends_the_standby() -> None:
-    """Two bridges found the log empty; the one that did not found it is told before its first term."""
+    """Two bridges find an empty log; the one that does not found the cell detects it before its first term."""
     first = Place()
     second = Place(seed="another", memory=first.memory)
     gate = second.gate()
@@ -307,7 +307,7 @@ async def test_a_broker_that_has_lost_what_the_cluster_remembers_is_not_believed
 
 
 async def test_a_log_that_says_itself_what_it_has_lost_goes_on() -> None:
-    """`cell.restored` covers the positions up to which the cluster remembers, and no more."""
+    """`cell.restored` covers the positions up to the cluster's record, and no more."""
     place = Place()
     await place.founded(commits=6)
     record = await place.recorded()
@@ -341,7 +341,7 @@ async def test_a_log_that_takes_the_place_of_the_recorded_one_goes_on() -> None:
 
 
 async def test_a_second_cell_that_writes_the_same_record_ends_the_first() -> None:
-    """Two brokers, two logs, one cluster and one cell name: whoever finds the other's record stops."""
+    """Two brokers, two logs, one cluster and one cell name: the one that finds the other's record stops."""
     place = Place()
     await place.founded()
     await place.recorded()
@@ -369,7 +369,7 @@ async def test_a_record_that_may_not_be_written_is_told_and_disturbs_nobody(capl
 
 
 async def test_something_else_in_the_records_place_is_written_over(caplog: pytest.LogCaptureFixture) -> None:
-    """A ConfigMap that is no record says nothing about the log."""
+    """A ConfigMap that is no record proves nothing about the log."""
     place = Place()
     for each in (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "headgate-system"}},

@@ -1,4 +1,4 @@
-"""A process whose clock is wrong steps down and says so; one whose clock is right is not disturbed by others'."""
+"""A process whose clock is wrong steps down and reports it; one whose clock is right is not disturbed by others'."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ class Times:
 
 @pytest.mark.parametrize("by_ms", [DAYS_1000_MS, -DAYS_1000_MS])
 async def test_a_leader_whose_clock_jumps_steps_down_and_comes_back(around, until, running, caplog, by_ms) -> None:
-    """It is not ready and says by how much its clock is off; with the clock it comes back by itself."""
+    """It is not ready and reports by how much its clock is off; it is ready again once the clock is right."""
     times = Times(around)
     host, status = times.host(lambda state: Recorder(state, [[]] * 1000))
     async with running(host):
@@ -77,7 +77,7 @@ async def test_a_leader_whose_clock_jumps_steps_down_and_comes_back(around, unti
 
 
 async def test_a_process_that_starts_with_a_wrong_clock_moves_nothing(around, until, running) -> None:
-    """Nobody else was heard yet, so it leads; what it decides and what it writes is held back by the broker's clock."""
+    """Without a commit of others yet it leads; what it decides and writes is held back by the broker's clock."""
     times = Times(around)
     times.wall += DAYS_1000_MS
     machines: list[Recorder] = []

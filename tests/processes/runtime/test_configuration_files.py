@@ -51,7 +51,7 @@ def test_no_file_means_what_an_empty_one_does(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_one_line_with_the_file(tmp_path: Path, text: str | None, error: str) -> None:
-    """Whoever starts a process sees which file, which field, and what to write."""
+    """The error at the start names the file, the field, and what to write."""
     file = tmp_path / "k.yaml"
     if text is not None:
         file.write_text(text)
@@ -76,7 +76,7 @@ def test_what_is_deployed_is_read() -> None:
 
 
 def test_the_examples_of_the_deployed_configuration_are_right(tmp_path: Path) -> None:
-    """Whoever takes the `# ` away gets what it says."""
+    """Without the `# ` it takes effect."""
     lines = (BASE / "kueue-config.yaml").read_text().splitlines()
     switched_on = [line.removeprefix("# ") if ":" in line and not line.endswith(".") else line for line in lines[2:]]
     read = load_configuration(written(tmp_path / "k.yaml", "\n".join(switched_on)))

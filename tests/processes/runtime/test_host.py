@@ -144,7 +144,7 @@ async def test_settled_comes_with_time_and_wakes_when_asked(around, until, runni
 async def test_each_call_is_answered_once_and_too_many_unanswered_ones_hold_decisions_back(
     around, until, running
 ) -> None:
-    """While `calls_max` calls have no answer no `Settled` is sent, and readiness says why."""
+    """While `calls_max` calls have no answer no `Settled` is sent, and readiness has the reason."""
     machines: list[Recorder] = []
     calls: list[Any] = [Call(id=f"c{n}", method="GET", path="/") for n in range(5)]
 
@@ -248,7 +248,7 @@ async def test_a_damaged_snapshot_is_passed_over_for_an_older_one(around, until,
 
 
 async def test_a_snapshot_that_the_log_does_not_name_is_passed_over(around, until, running, caplog) -> None:
-    """Its blob is stored before its event: a crash between the two leaves one that nobody vouches for."""
+    """Its blob is stored before its event: a crash between the two leaves a blob without an event."""
     state = await grow(around, 3, until, running)
     _, blob = store.pack(state, log_identity="memory", taken_ms=UnixMs(1))
     await around.blobs.put("state-4", blob, position=state.position)
@@ -283,7 +283,7 @@ async def test_a_snapshot_of_an_earlier_format_is_passed_over(around, until, run
 
 @pytest.mark.parametrize("damage", ["shorter", "another stream", "another commit"])
 async def test_a_log_that_a_snapshot_proves_damaged_stops_the_process(around, until, running, damage) -> None:
-    """A stream that is shorter than a snapshot, another one, or holds another commit there, says what to do."""
+    """A stream shorter than a snapshot, another one, or with another commit there, is an error with the remedy."""
     state = await grow(around, 5, until, running)
     if damage == "another commit":
         state.producers[Producer.INFORMER_BRIDGE].last_hash = "0" * 32
@@ -317,7 +317,7 @@ async def test_a_log_that_cannot_be_delivered_stops_the_process_before_it_stands
 
 
 async def test_a_leader_whose_own_last_commit_is_gone_stops(around, until, running) -> None:
-    """A subject that ends before our last append is no rival's doing: entries are lost, and nobody goes on."""
+    """A subject that ends before our last append is not due to a rival: entries are lost, and the process stops."""
     host, _, _ = around.host(lambda state: Counter(state, 6), log=Forgetful(around, at=3))
     with pytest.raises(BaseExceptionGroup) as caught, anyio.fail_after(10):
         await host.run()
@@ -335,7 +335,7 @@ async def test_an_unreadable_entry_stops_the_process(around, running) -> None:
 
 
 async def test_a_commit_on_anothers_subject_stops_the_process(around, until, running) -> None:
-    """The subject is what the broker fenced; an envelope that says otherwise is a broken log."""
+    """The subject is what the broker fenced; an envelope with another producer is a broken log."""
     await grow(around, 2, until, running)
     payload = around.memory.read(1)[0].payload
     around.memory.append("binder", payload, expected_last=0)
@@ -346,7 +346,7 @@ async def test_a_commit_on_anothers_subject_stops_the_process(around, until, run
 
 
 async def test_a_lease_whose_store_was_lost_is_outbid_by_the_log(around, until, running) -> None:
-    """A new store of leases starts at epoch 1; the log's epoch stands in, so the fence never goes back."""
+    """A new store of leases starts at epoch 1; the log's epoch is used instead, so the fence never goes back."""
     await grow(around, 3, until, running)
     around.leases = type(around.leases)()
     await grow(around, 6, until, running)
@@ -406,7 +406,7 @@ async def test_a_leader_without_its_lease_awaits_its_append_and_steps_down(aroun
 
 
 async def test_two_processes_of_one_name_take_turns_and_say_so(around, until, running, caplog) -> None:
-    """A name given twice deposes its twin at every start; they do it slowly, lose nothing, and the log says why."""
+    """A name given twice deposes its twin at every start; they do it slowly, lose nothing, and log the reason."""
     first, _, _ = around.host(lambda state: Counter(state, 3), holder="twin")
     second, _, _ = around.host(lambda state: Counter(state, 6), holder="twin")
     async with running(first):
@@ -474,7 +474,7 @@ async def test_another_version_tries_again_what_one_has_failed_over(around, unti
 
 
 async def test_one_defect_sets_no_more_aside_than_the_limit(around, monkeypatch) -> None:
-    """Then the process stops, and says which defect, how many objects, and what to do."""
+    """Then the process stops, and reports the defect, the number of objects, and the remedy."""
     monkeypatch.setattr(quarantine_limit, "LIMIT_MIN", 4)
 
     class Careless(Careful):
@@ -523,7 +523,7 @@ async def test_a_call_that_cannot_be_made_costs_its_object(around, until, runnin
 
 
 async def test_what_names_no_object_stops_the_process(around) -> None:
-    """There is nobody to set aside."""
+    """There is no object to set aside."""
     host, _, _ = around.host(lambda state: Careful(state, names_it=False))
     with pytest.raises(BaseExceptionGroup) as caught:
         await host.run()

@@ -66,7 +66,7 @@ def toys(tmp_path: Path) -> Iterator[Toys]:
 
 
 async def folded(server: EmbeddedServer) -> State:
-    """The log's state, folded from the beginning by somebody who had no part in it."""
+    """The log's state, folded from the beginning by an independent reader."""
     state = fold.new_state("main")
     async with connect(server.url, name="test") as connection:
         log = await open_log(connection, "main")
@@ -100,7 +100,7 @@ async def test_a_leader_stopped_for_longer_than_its_lease_is_refused_and_steps_d
 
 
 async def test_a_standby_takes_over_from_a_killed_leader(server: EmbeddedServer, toys: Toys) -> None:
-    """Kill -9 of the leader: the standby goes on where the log says, within the lease's term."""
+    """Kill -9 of the leader: the standby continues at the end of the log, within the lease's term."""
     first = toys.start(server.url, "one", goal=30)
     await until_counted(server, 30)
     toys.start(server.url, "two", goal=60)

@@ -28,7 +28,7 @@ def application() -> web.Application:
 
 
 async def test_tokens_can_be_shown_over_tls(tmp_path: Path) -> None:
-    """With a certificate and its key the front speaks TLS alone, and says so in its address."""
+    """With a certificate and its key the front serves TLS alone, and its address is https."""
     make_authority(tmp_path)
     make_certificate(tmp_path, "server", subject="/CN=headgate", extension="subjectAltName=IP:127.0.0.1")
     settings = HttpSettings(tls_cert_file=str(tmp_path / "server.crt"), tls_key_file=str(tmp_path / "server.key"))

@@ -66,7 +66,7 @@ def test_on_a_busy_machine_turns_begin_a_pause_apart() -> None:
 
 @pytest.mark.parametrize("producer", Producer)
 def test_who_has_not_acted_for_long_may_take_its_time(producer: Producer) -> None:
-    """The ungater only: it waits for jobs, everybody else has somebody waiting for it whenever there is anything."""
+    """The ungater only: it waits for jobs; for every other process another component waits whenever it has work."""
     machine = Machine(idle=0.0)
     pace = machine.pace(producer)
     machine.pass_s(QUIET_AFTER_S)
@@ -98,7 +98,7 @@ def test_every_process_has_its_pause() -> None:
 
 
 def test_a_machine_that_cannot_be_read_counts_as_idle() -> None:
-    """Nobody waits because a file is missing."""
+    """A missing file causes no wait."""
     pace = Pace(Producer.BINDER, lambda: None, iter(range(100)).__next__)
     assert [pace.pause_s() for _ in range(50)] == [0.0] * 50
 

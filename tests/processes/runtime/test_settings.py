@@ -1,4 +1,4 @@
-"""Settings: what is read from where, and that each mistake is one line that says what to do."""
+"""Settings: what is read from where, and that each mistake is one line with the remedy."""
 
 from pathlib import Path
 
@@ -93,7 +93,7 @@ def test_a_mistake_in_the_file_is_one_line(file: Path, text: str, expected: str)
     ],
 )
 def test_a_mistake_in_the_environment_names_the_variable(variable: str, value: str, expected: str) -> None:
-    """Whoever reads the line knows where to look."""
+    """The line names the source of the value."""
     with pytest.raises(SettingsError) as caught:
         load(environ={variable: value})
     assert expected in str(caught.value)
@@ -152,7 +152,7 @@ def test_mistakes_about_credentials_are_told_without_them(environ: dict[str, str
 
 
 def test_flags_count_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
-    """And whether anybody has named a broker is known, for the default address is no choice."""
+    """And it is recorded whether a broker was named, because the default address is no choice."""
     file = tmp_path / "headgate.yaml"
     file.write_text("nats: {url: nats://file:1, user: file, password_file: f, tls_ca_file: file}\n")
     flag = Flag("--nats-user", ("nats", "user"), "flag")

@@ -1,4 +1,4 @@
-"""What a marked stream asks of the processes that open it: the bridge says where the log is from, the others wait."""
+"""What processes do with a marked stream: the bridge records where the log is from, the others wait."""
 
 import pytest
 from tests.support.logs import TestLog
@@ -21,7 +21,7 @@ OTHERS = [each for each in Producer if each is not BRIDGE]
 
 
 def founded() -> TestLog:
-    """A log that was written to another stream than the one it stands in now."""
+    """A log that was written to another stream than its present one."""
     log = TestLog()
     log.append(BRIDGE, LeaderElected(holder="one"), CellFounded(cell="main", cluster="c", stream="lost", log_id="l"))
     return log
@@ -39,7 +39,7 @@ def gate_of(producer: Producer, origin: Origin) -> IdentityGate:
 
 
 def test_the_bridge_says_first_that_the_log_was_restored_and_says_it_once() -> None:
-    """In front of its term; when it stands in the log there is nothing more to say."""
+    """Before its term; once it is in the log no more is appended."""
     log = founded()
     origin = origin_behind(log)
     gate = gate_of(BRIDGE, origin)

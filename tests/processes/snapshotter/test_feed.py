@@ -1,4 +1,4 @@
-"""The feed: CloudEvents of every event, once each and in order, whoever writes and whatever dies."""
+"""The feed: CloudEvents of every event, once each and in order, under any writer and any crash."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -62,7 +62,7 @@ async def stored(server: EmbeddedServer, count: int) -> list[tuple[str, dict[str
 
 
 async def test_an_event_is_a_cloud_event_in_binary_mode(server: EmbeddedServer, connection: Connection) -> None:
-    """Attributes are headers, the body is the event as in its commit, the subject tells what and whom."""
+    """Attributes are headers, the body is the event as in its commit, the subject names event and object."""
     feed = await open_feed(connection, "main")
     writer = FeedWriter(connection, feed.name)
     await writer.resume()
@@ -83,7 +83,7 @@ async def test_an_event_is_a_cloud_event_in_binary_mode(server: EmbeddedServer, 
 async def test_a_writer_goes_on_after_the_last_event_in_the_feed(
     server: EmbeddedServer, connection: Connection
 ) -> None:
-    """Whoever comes next is told where the feed ends, and stores what is behind it only."""
+    """The next writer gets the end of the feed, and stores only what comes after it."""
     feed = await open_feed(connection, "main")
     messages = made(10)
     first = FeedWriter(connection, feed.name)
@@ -145,7 +145,7 @@ async def test_a_crash_of_the_broker_in_mid_batch_loses_and_repeats_nothing(
 
 
 async def test_a_strangers_message_in_the_feed_is_refused(connection: Connection) -> None:
-    """A message whose id is no position means that somebody else writes there."""
+    """A message whose id is no position means that another client writes there."""
     feed = await open_feed(connection, "main")
     await connection.publish("headgate.main.namespace.observed._.x", b"{}", {"Nats-Msg-Id": "hello"})
     with pytest.raises(BrokerError, match="somebody else writes there"):

@@ -1,4 +1,4 @@
-"""Each message of the feed says which commit it is of and which log that attests: a feed of another log is told."""
+"""Each message of the feed names its commit and the log that it attests: a feed of another log is detected."""
 
 from typing import Any
 
@@ -80,13 +80,13 @@ async def test_a_feed_that_ends_in_this_log_is_gone_on_with() -> None:
     ("header", "words"), [(COMMIT_HASH, "and the log has another commit there"), (LOG_HASH, "another hash at 5")]
 )
 async def test_a_feed_of_another_log_with_the_same_event_at_its_end_is_told(header: str, words: str) -> None:
-    """The event is equal and stands at the same position; what it came with is not."""
+    """The event is equal and at the same position; its commit is not."""
     with pytest.raises(FeedBeyondLogError, match=words):
         await hold(written(), **{header: "0" * 32})
 
 
 async def test_a_message_that_cannot_be_made_costs_its_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands in the feed at its place and says what has failed; mended code goes on behind it."""
+    """It is in the feed at its place with the failure; corrected code continues after it."""
     log = written()
     sound = feed.feed_subject
 

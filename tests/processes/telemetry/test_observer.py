@@ -1,4 +1,4 @@
-"""What a process tells of itself: Kueue's metrics follow from the log, its own from its counters."""
+"""The telemetry of a process: Kueue's metrics follow from the log, its own from its counters."""
 
 import msgspec
 from tests.support.logs import START_MS, TestLog
@@ -41,7 +41,7 @@ LABELS = 'cluster_queue="cq",priority_class="high",replica_role="leader"'
 
 
 def test_retries_and_watches_of_the_api_server_are_counted_by_what_they_were() -> None:
-    """Whoever asks the API server adds its counts; they are read when somebody asks for them."""
+    """A process with an API client adds its counts; they are read at each scrape."""
     observed = Observed()
     observed.status.retries.append(lambda: [(3, {"cause": "throttled"})])
     observed.status.watches.append(lambda: [(2, {"resource": "jobs", "what": "expired"})])
@@ -213,7 +213,7 @@ def test_shares_are_served_while_fair_sharing_is_on() -> None:
 
 
 def test_a_standby_counts_nothing_of_kueues() -> None:
-    """Whoever sums over the replicas counts each admission once."""
+    """A sum over the replicas counts each admission once."""
     observed = with_two_queued()
     observed.status.phase = Phase.STANDBY
     admit(observed, "a", after_ms=0, leading=False)
