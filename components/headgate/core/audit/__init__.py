@@ -1,6 +1,6 @@
 """
-The audit: whether a log, and what stands beside it on the broker, keeps what the design promises.
+The audit: whether a log, and its related data on the broker, satisfies the invariants of the design.
 
-Used by: `headgate audit`; tests and simulations ask the invariants of every state.
+Used by: `headgate audit`; tests and simulations check the invariants on every state.
 May import: everything in `core`.
 """

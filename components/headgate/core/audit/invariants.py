@@ -1,11 +1,11 @@
 """
-What must hold of every state, as predicates that anybody can ask: the audit of a log, simulations, tests.
+Invariants of every state, as predicates: for the audit of a log, simulations, tests.
 
-`forgotten` is the design's promise that no workload is ever forgotten: each pending one is queued in a ClusterQueue, or
-offered, or parked with a wake-up condition that can still come true, or waits for a time that is written in the log.
-At any position a few may be on their way there: the fact is in the log and the queue manager's answer is not yet. Those
-are forgotten only in a state in which nobody has anything left to say; `settled` asks for them too, and for those
-that still wait though the quota they wait for has come.
+`forgotten` is the design's guarantee that no workload is ever forgotten: each pending one is queued in a ClusterQueue,
+or offered, or parked with a wake condition that can still come true, or waits for a time that is written in the log. At
+any position a few may be in transition: the fact is in the log and the queue manager's answer is not yet. Those are
+forgotten only in a state in which no process has any event left to append; `settled` includes them, and those that
+still wait although the quota they wait for is free.
 """
 
 from headgate.core.queueing.wake_conditions import Unused, came_true
@@ -16,7 +16,11 @@ from headgate.events.queueing import QuotaFreed
 
 
 def forgotten(state: State, *, settled: bool = False) -> list[tuple[WorkloadKey, str]]:
-    """The pending workloads that nothing will bring back, each with why. `settled`: no process has anything to say."""
+    """
+    The pending workloads that nothing will wake, each with the reason.
+
+    `settled`: no process has anything to append.
+    """
     found: list[tuple[WorkloadKey, str]] = []
     unused = Unused(state) if settled else None
     for key, workload in state.workloads.items():
@@ -27,7 +31,7 @@ def forgotten(state: State, *, settled: bool = False) -> list[tuple[WorkloadKey,
 
 
 def _why_forgotten(state: State, workload: Workload, unused: Unused | None) -> str:
-    """`unused` is None where somebody may still have something to say."""
+    """`unused` is None where a process may still have something to append."""
     settled = unused is not None
     match workload.stage:
         case Stage.NEW | Stage.SKIPPED:
@@ -55,7 +59,7 @@ def _why_stuck(state: State, workload: Workload, unused: Unused | None) -> str:
     if asleep and workload.shape not in sleep.shapes:
         return f"its shape sleeps in ClusterQueue {name!r} and no record says why"
     if queue.blocked is not None and queue.rank_of(workload.key) >= queue.blocked:
-        # Whoever stands behind a head that nobody may pass waits for what that waits for, and so does the head.
+        # A workload behind a blocking head waits for what the head waits for, and so does the head.
         if not sleep.blocked_by:
             return f"ClusterQueue {name!r} is blocked and no record says by whom"
         if sleep.blocked is not None or settled:
@@ -68,7 +72,7 @@ def _why_stuck(state: State, workload: Workload, unused: Unused | None) -> str:
 
 
 def _never_woken(state: State, parked: Parked | None, workload: Workload, unused: Unused | None) -> str:
-    """Why what is parked can never be woken; "" when one of its conditions can still come true."""
+    """Why a parked workload or shape can never be woken; "" when one of its conditions can still come true."""
     if parked is None:
         return "it waits, and nothing says for what"
     if not parked.wake:
@@ -84,10 +88,10 @@ def _never_woken(state: State, parked: Parked | None, workload: Workload, unused
 
 def _overdue(state: State, parked: Parked, workload: Workload, unused: Unused) -> str:
     """
-    Why what is parked should have been woken by now; "" when the quota that it waits for has not come.
+    Why a parked workload or shape is overdue; "" while the quota that it waits for is not free.
 
-    Nor may it have been when there is enough, but others of its cohort tree are still to be decided, or one of its
-    ClusterQueue that nobody may pass.
+    It is not overdue either when there is enough, but others of its cohort tree are still to be decided, or one of its
+    ClusterQueue blocks it.
     """
     cluster_queue = workload.cluster_queue
     quota = tuple(wake for wake in parked.wake if isinstance(wake, QuotaFreed))
@@ -100,7 +104,7 @@ def _overdue(state: State, parked: Parked, workload: Workload, unused: Unused) -
 
 
 def _is_on_offer(state: State, tree: str) -> bool:
-    """Whether somebody of a cohort tree is still to be decided."""
+    """Whether a workload of a cohort tree is still to be decided."""
     return any(offered and tree_of(name, state) == tree for name, offered in state.index.offered.items())
 
 

@@ -1,14 +1,14 @@
 """
-The audit: whether a log keeps what the design promises.
+The audit: whether a log satisfies the invariants of the design.
 
-`Audit` is fed a log entry by entry and judges it with checks of its own. It shares with the processes only the fold,
-and even where the fold has to stop at a broken place it goes on with everything that needs no state, so that one run
-tells all there is to tell. A finding names the check, the position and the object. What is checked:
+`Audit` is fed a log entry by entry and judges it with checks of its own. It shares only the fold with the processes,
+and where the fold has to stop at a defect it continues with all checks that need no state, so that one run reports
+everything. A finding names the check, the position and the object. The checks:
 
 | check          | what must hold                                                                            |
 |----------------|-------------------------------------------------------------------------------------------|
-| readable       | every entry decodes and stands on its producer's subject; no event is unknown             |
-| refused        | no entry was published by others than the six processes                                   |
+| readable       | every entry decodes and is on its producer's subject; no event is unknown                 |
+| refused        | no entry was published by any client but the six processes                                |
 | gaps           | positions follow on each other from 1, each producer's commits are numbered without a gap |
 | chain          | commits and snapshots name the hash of the whole log, commits that of their producer too  |
 | epochs         | a producer's epoch never falls, and a new term begins with `leader.elected`               |
@@ -18,16 +18,16 @@ tells all there is to tell. A finding names the check, the position and the obje
 | lifecycle      | every event can follow on the stage of its workload                                       |
 | folds          | no event has to be set aside because it cannot be folded                                  |
 | quota          | no reservation exceeds the quota that its cycle saw, in its queue or any cohort above     |
-| preemption     | who is preempted makes way for a pending workload whose verdict names it                  |
+| preemption     | each victim is preempted for a pending workload whose verdict names it                    |
 | admitted-twice | nothing reserves quota or is admitted again without a release between                     |
 | durable        | every effect has its decision earlier in the log, in another commit                       |
-| ended          | no workload is said to have succeeded or failed whose Job has not ended                   |
+| ended          | no workload is recorded as succeeded or failed whose Job has not ended                    |
 | divergence     | no process has found that folding again gives another state                               |
 | clock          | no commit's time is far from when the broker stored it and those that it was decided on   |
 | stream         | the stream is the one that the log was founded on, and fit to keep a log                  |
-| snapshots      | each can be read, is of this log, and has the hashes that the log says it has             |
+| snapshots      | each can be read, is of this log, and has the hashes that are recorded in the log         |
 | leases         | none is of an older term, or of a later position, than the log                            |
-| cluster        | the cluster's record of the cell is of this log, and knows no more of it than there is    |
+| cluster        | the cluster's record of the cell is of this log, and not ahead of it                      |
 | feed           | it has every event of the log once, in order, and nothing else                            |
 | forgotten      | at the end, each pending workload is queued or waits for what can still come true         |
 """
@@ -89,11 +89,11 @@ CHECKS = (
     "feed",
     "forgotten",
 )
-"""Those from stream to feed are of what stands beside the log: `headgate.core.audit.stores`."""
+"""Those from stream to feed concern data beside the log: `headgate.core.audit.stores`."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that does not hold: which check, where in the log, about what, and in words."""
+    """A violation: which check, where in the log, which object, and a description."""
 
     check: str
     position: Position
@@ -103,11 +103,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
-    What an audit found.
+    The result of an audit.
 
     `folded_to` is the last position that the state checks (lifecycle, quota, forgotten, ...) cover; it lies before
-    `last` when the fold had to stop. `overtaken` counts events that came too late and rightly changed nothing.
-    `looked_at` names what was held against the log: nothing where there is only a file.
+    `last` when the fold had to stop. `overtaken` counts events that came too late and correctly changed nothing.
+    `looked_at` names what was compared with the log: nothing where there is only a file.
     """
 
     first: int
@@ -125,7 +125,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Term(msgspec.Struct):
-    """What is known of a producer from its commits."""
+    """The data of a producer's term, from its commits."""
 
     epoch: Epoch = Epoch(0)
     number: int = 0
@@ -135,14 +135,18 @@ class _Term(msgspec.Struct):
 
 
 class Audit:
-    """Judges one log. Feed it every entry in order, then ask for the report; it can be asked in between."""
+    """Audits one log. Feed it every entry in order, then call `report`; it can be called in between."""
 
     def __init__(
         self, cell: str = "main", hash_at: Iterable[Seq] = (), treatments: Treatments = fold.NO_TREATMENTS
     ) -> None:
         self.state = fold.new_state(cell)
         self.failed: EventFailedError | None = None
-        """The event at which the fold had to stop. Audit again with `treatments`, that the fold may come past it."""
+        """
+        The event at which the fold had to stop.
+
+        Audit again with `treatments` so that the fold can continue past it.
+        """
         self._treatments = treatments
         self.findings: list[Finding] = []
         self.folds = True
@@ -150,9 +154,9 @@ class Audit:
         self.last = 0
         """The position of the last entry."""
         self.announced: dict[Seq, tuple[str, str]] = {}
-        """By position, state hash and log hash of the snapshots that the log says were taken."""
+        """By position, state hash and log hash of the snapshots that are recorded in the log."""
         self.state_hashes: dict[Seq, str] = dict.fromkeys(hash_at, "")
-        """The state hashes at the positions at which they were asked for; "" where the log was not folded."""
+        """The state hashes at the requested positions; "" where the log was not folded."""
         self._first = 0
         self._stored_ms = array("Q")
         """When the broker has stored each entry, from the first on."""
@@ -172,7 +176,7 @@ class Audit:
         self._known_jobs: dict[Uid, Seq] = {}
 
     def feed_entry(self, seq: int, subject: str, payload: bytes, stored_ms: int = 0) -> LoggedCommit | None:
-        """Judge one entry as it stands in the stream; the commit in it, None when there is none."""
+        """Check one entry of the stream; returns its commit, None when there is none."""
         logged, at = decode_entry(seq, subject, payload, stored_ms), Position(Seq(seq))
         try:
             refused = self._gate.objection(logged)
@@ -197,7 +201,7 @@ class Audit:
         return logged
 
     def feed(self, logged: LoggedCommit) -> None:
-        """Judge one commit."""
+        """Check one commit."""
         commit = logged.commit
         self._sequence(logged.seq)
         self._commits += 1
@@ -223,9 +227,9 @@ class Audit:
 
     def report(self, beside: Iterable[Finding] = (), looked_at: tuple[str, ...] = ()) -> Report:
         """
-        What was found up to here; the end of what was fed is taken for the end of the log.
+        The findings so far; the end of what was fed counts as the end of the log.
 
-        `beside` are findings about what stands beside the log, of which `looked_at` names what was looked at.
+        `beside` are findings about data beside the log; `looked_at` names that data.
         """
         lost: list[Finding] = [*beside]
         identity = self.state.identity
@@ -255,7 +259,7 @@ class Audit:
         self.findings.append(Finding(check=check, position=position, text=text, about=about))
 
     def log_hash_at(self, position: Seq) -> str:
-        """The hash of the log up to a position; "" where it is not known."""
+        """The hash of the log up to a position; "" where it is unknown."""
         return self._attestations.hash_at(position)
 
     def _stop_folding(self) -> None:
@@ -304,10 +308,10 @@ class Audit:
 
     def _clock(self, logged: LoggedCommit) -> None:
         """
-        No commit is of a time well after the broker stored it, nor well before the broker stored what it follows from.
+        No commit has a time well after the broker stored it, nor well before the broker stored what it follows from.
 
-        It may be stored long after it was made: it waits for a broker that is away. The fold believes neither clock
-        further than CLOCK_SKEW_MS_MAX; here it is said that one of them was wrong.
+        It may be stored long after it was made: it waits while the broker is unavailable. The fold follows neither
+        clock further than CLOCK_SKEW_MS_MAX; this check reports that one of them was wrong.
         """
         stored_ms, time_ms, at = logged.stored_ms, logged.commit.time_ms, Position(logged.seq)
         before_ms = self._stored_ms[-1] if self._stored_ms else 0
@@ -341,7 +345,7 @@ class Audit:
                 self._find("order", at, text)
             self._cycle = event.cycle
 
-    # --- effects follow on decisions -------------------------------------------------------------------------------
+    # --- effects follow decisions ------------------------------------------------------------------------------------
 
     def _durable(self, at: Position, event: Event) -> None:
         match event:
@@ -391,7 +395,7 @@ class Audit:
         placed = self._placed.get(event.uid)
         verb = "was bound" if isinstance(event, effects.PodBound) else "was to be bound"
         if placed is None:
-            # The pod may be gone since, and its placement with it; only a pod that is still there must have one.
+            # The pod may be deleted since, and its placement with it; only an existing pod must have one.
             pod = self.state.pods.get(event.pod)
             if pod is None or pod.pod.uid != event.uid:
                 return
@@ -409,7 +413,7 @@ class Audit:
         elif there not in ("", event.log_hash):
             self._find("chain", at, f"{text}; this one has {there}")
 
-    # --- what needs the state --------------------------------------------------------------------------------------
+    # --- checks with state -------------------------------------------------------------------------------------------
 
     def _fold(self, logged: LoggedCommit) -> None:
         try:
@@ -431,7 +435,7 @@ class Audit:
         self._find(check, Position(at.seq, at.nth), text, failure.object.key)
 
     def _stages(self, commit: Commit) -> dict[WorkloadKey, tuple[Uid, Stage]]:
-        """The stages, before a commit, of the workloads that it speaks of."""
+        """The stages, before a commit, of the workloads in it."""
         found: dict[WorkloadKey, tuple[Uid, Stage]] = {}
         for event in commit.events:
             key = getattr(event, "workload", None)
@@ -441,7 +445,7 @@ class Audit:
         return found
 
     def _admissions(self, logged: LoggedCommit, stages: dict[WorkloadKey, tuple[Uid, Stage]]) -> None:
-        """Count reservations and admissions for ourselves, beside the lifecycle table."""
+        """Count reservations and admissions independently of the lifecycle table."""
         for index, event in enumerate(logged.commit.events):
             at = Position(logged.seq, index)
             match event:
@@ -462,7 +466,7 @@ class Audit:
                     pass
 
     def _ends(self, logged: LoggedCommit) -> None:
-        """Facts only ever bring the end of a Job nearer, so whoever says that it has come can be asked afterwards."""
+        """Facts only ever bring the end of a Job nearer, so a claimed end can be checked afterwards."""
         for index, event in enumerate(logged.commit.events):
             if type(event) is not queueing.WorkloadFinished or event.reason not in ("Succeeded", "Failed"):
                 continue
@@ -475,7 +479,7 @@ class Audit:
                 self._find("ended", Position(logged.seq, index), text, event.workload)
 
     def _preemptions(self, logged: LoggedCommit) -> None:
-        """Nobody is preempted but for the verdict of its own cycle, which says so."""
+        """Every preemption is justified by a verdict of its own cycle that names the victim."""
         preempted = [event for event in logged.commit.events if type(event) is decisions.WorkloadPreempted]
         if not preempted:
             return
@@ -491,7 +495,7 @@ class Audit:
             preemptor = self.state.workloads.get(event.preemptor)
             verdict = preemptor.verdict if preemptor is not None and preemptor.uid == event.preemptor_uid else None
             if verdict is not None and event.workload in verdict.targets:
-                continue  # a standing one, whose verdict did not change
+                continue  # A standing head whose verdict did not change.
             text = f"{event.workload} was preempted for {event.preemptor}, and no verdict on that one names it"
             self._find("preemption", Position(logged.seq, index), text, event.workload)
 
@@ -512,7 +516,7 @@ class Audit:
             self._find("admitted-twice", at, text, event.workload)
 
     def _keep_raises(self, logged: LoggedCommit) -> None:
-        """Note where facts may have raised what is in use: work taken over, pods that are, or count, no longer done."""
+        """Record where facts may have raised usage: work taken over, pods that are, or count, no longer done."""
         for event in logged.commit.events:
             if type(event) is facts.ConfigurationObserved:
                 for cluster_queue in self.state.cluster_queues:
@@ -526,7 +530,7 @@ class Audit:
 
 
 def audit(entries: Iterable[LoggedCommit], cell: str = "main") -> Report:
-    """The report on a log that is at hand as a whole, from its first commit."""
+    """The report on a log that is completely available, from its first commit."""
     judge = Audit(cell)
     for logged in entries:
         judge.feed(logged)

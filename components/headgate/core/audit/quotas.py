@@ -1,5 +1,5 @@
 """
-What quotas allow, and whether reservations keep to it, for the audit (`headgate.core.audit`).
+What quotas allow, and whether reservations respect it, for the audit (`headgate.core.audit`).
 
 A second implementation, on purpose, beside the scheduler's (`headgate.core.quota`): an auditor that used the
 scheduler's arithmetic would share its mistakes.
@@ -20,10 +20,10 @@ from headgate.events.ids import Seq, Uid, WorkloadKey
 from headgate.events.objects import ResourceGroup
 
 QUOTAS_KEPT = 64
-"""A cycle is judged by the quotas it saw: so many changes of quotas back they are remembered."""
+"""A cycle is judged by the quotas it saw: this many changes of quotas are kept."""
 
 Stages = dict[WorkloadKey, tuple[Uid, Stage]]
-"""The stages, before a commit, of the workloads that it speaks of."""
+"""The stages, before a commit, of the workloads in it."""
 
 
 class _Quota(msgspec.Struct, frozen=True, gc=False):
@@ -39,8 +39,8 @@ class Quotas:
     The quota trees of one moment, and what they allow.
 
     A second implementation, on purpose: written from KEP-79's definitions as sums over the tree, where the scheduler
-    walks it with running balances. A node passes on to its parent what its members use beyond what they keep to
-    themselves; a node's limit is all quota below it plus what it may borrow; the root cannot borrow.
+    walks it with running balances. What a node's members use beyond what the node keeps for itself is charged to its
+    parent; a node's limit is all quota below it plus what it may borrow; the root cannot borrow.
     """
 
     def __init__(self, state: State) -> None:
@@ -91,7 +91,7 @@ class Quotas:
         return 0 if limit is None else max(0, self.subtree(node, flavor_resource, seen) - limit)
 
     def limit(self, node: str, flavor_resource: FlavorResource) -> int | None:
-        """The most that may be in use at a node; None for no limit of its own."""
+        """The maximum usage at a node; None for no limit of its own."""
         if node not in self.parents:
             return self.subtree(node, flavor_resource)
         borrowing = self._of(node, flavor_resource).borrowing_limit
@@ -100,7 +100,7 @@ class Quotas:
     def in_use(
         self, node: str, flavor_resource: FlavorResource, usage: dict[str, int], seen: tuple[str, ...] = ()
     ) -> int:
-        """What is in use at a node when its ClusterQueues use `usage`: its own, and what members take beyond theirs."""
+        """The usage at a node when its ClusterQueues use `usage`: its own, and what members use beyond theirs."""
         below = (each for each in self.members.get(node, ()) if each not in seen)
         return usage.get(node, 0) + sum(
             max(0, self.in_use(each, flavor_resource, usage, (*seen, node)) - self.kept(each, flavor_resource))
@@ -124,11 +124,11 @@ def cohort_node(name: str) -> str:
     return f"Cohort/{name}"
 
 
-# --- whether reservations keep to it -------------------------------------------------------------------------------
+# --- whether reservations respect it ----------------------------------------------------------------------------------
 
 
 class Excess(NamedTuple):
-    """A reservation that uses more than is allowed: where, what, and whose."""
+    """A reservation that uses more than is allowed: the node, the resource and the workload."""
 
     at: Position
     text: str
@@ -160,7 +160,7 @@ class QuotaAudit:
         before: dict[str, dict[FlavorResource, int]],
         stages: Stages,
     ) -> Iterator[Excess]:
-        """No node of a tree whose usage a cycle has raised is above its limit: those that are, each once a commit."""
+        """The nodes whose usage a cycle has raised above their limit, each once a commit."""
         decided_at = logged.commit.decided_at
         judged: set[tuple[str, FlavorResource]] = set()
         for index, event in enumerate(logged.commit.events):
@@ -168,7 +168,7 @@ class QuotaAudit:
                 continue
             tree = self._tree(event.cluster_queue)
             if self._raised.get(tree, 0) > decided_at:
-                continue  # facts raised usage after the cycle had looked; it could not know
+                continue  # Facts raised usage after the state that the cycle decided on.
             quotas = self._quotas_at(decided_at)
             for flavor_resource in self._state.index.usage_of.get(event.workload, {}):
                 now = {
@@ -183,7 +183,7 @@ class QuotaAudit:
                             yield Excess(Position(logged.seq, index), said, event.workload)
 
     def raised(self, cluster_queue: str, seq: Seq) -> None:
-        """Facts may have raised what is in use in a ClusterQueue: cycles from before did not know of it."""
+        """Facts may have raised the usage of a ClusterQueue: earlier cycles did not see them."""
         self._raised[self._tree(cluster_queue)] = seq
 
     def _quotas_at(self, decided_at: Seq) -> Quotas:
@@ -196,7 +196,7 @@ class QuotaAudit:
         return self._quotas
 
     def keep(self, logged: LoggedCommit) -> None:
-        """Before quotas change: keep them for cycles that are on their way. There are none before the first sync."""
+        """Before quotas change: keep them for cycles under way. There are none before the first sync."""
         if any(type(event) in _QUOTA_FACTS for event in logged.commit.events):
             if self._state.synced:
                 self._older_quotas.append((logged.seq, self._quotas or Quotas(self._state)))
@@ -214,7 +214,7 @@ def _excess(
     was: dict[str, int],
     now: dict[str, int],
 ) -> str:
-    """What is wrong at a node after a reservation; empty where nothing is, or nothing more than before."""
+    """The violation at a node after a reservation; empty where there is none, or no more than before."""
     limit = quotas.limit(node, flavor_resource)
     used = quotas.in_use(node, flavor_resource, now)
     if limit is None or used <= limit or used <= quotas.in_use(node, flavor_resource, was):
@@ -228,7 +228,11 @@ def _excess(
 
 
 def took_effect(event: decisions.QuotaReserved, stages: Stages) -> bool:
-    """Whether a reservation was one, by the stages of before: not of what was evicted, over or made anew meanwhile."""
+    """
+    Whether a reservation had an effect, by the stages before.
+
+    Not for what was evicted, finished or recreated meanwhile.
+    """
     uid, stage = stages.get(event.workload, (Uid(""), Stage.FINISHED))
     return uid == event.uid and stage not in (Stage.EVICTED, Stage.FINISHED)
 

@@ -1,9 +1,9 @@
 """
-The audit of what stands beside the log: snapshots, leases, the feed, the stream itself.
+The audit of data beside the log: snapshots, leases, the feed, the stream itself.
 
-A log may be sound and yet not be the one that the cell has acted on: cut off at its end, rolled back, replaced. What it
-said before is still known elsewhere. `Evidence` is what was found there, as data; `judge` holds it against an audit of
-the log. `FeedJudge` compares the feed with the log, message by message.
+A log may be consistent and yet not be the one that the cell has acted on: cut off at its end, rolled back, replaced.
+Other stores still have traces of its former contents. `Evidence` is what was found there, as data; `judge` compares it
+with an audit of the log. `FeedJudge` compares the feed with the log, message by message.
 """
 
 from array import array
@@ -28,7 +28,7 @@ RESTORE: Final = (
 
 
 class SeenSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored snapshot: what it says it is, or (`why`) why it cannot be read. `older` is one of another layout."""
+    """A stored snapshot: its declared identity, or (`why`) why it cannot be read. `older` is one of another layout."""
 
     name: str
     position: Seq
@@ -40,7 +40,7 @@ class SeenSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenLease(msgspec.Struct, frozen=True, kw_only=True):
-    """The lease of a producer: its epoch, and the end of the log that its holder had folded, if it says so."""
+    """The lease of a producer: its epoch, and the end of the log that its holder had folded, if recorded."""
 
     producer: Producer
     epoch: int = 0
@@ -50,7 +50,7 @@ class SeenLease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenStream(msgspec.Struct, frozen=True, kw_only=True):
-    """The stream of the log: which one it is, and what makes it unfit to keep a log."""
+    """The stream of the log: its identity, and what makes it unfit to keep a log."""
 
     name: str
     identity: str
@@ -58,7 +58,7 @@ class SeenStream(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster's record of its cell: where it stands, whose log it is, and the end of it that was recorded."""
+    """The cluster's record of its cell: its location, its log, and the recorded end of that log."""
 
     where: str
     log_id: str
@@ -67,7 +67,7 @@ class SeenRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was found beside a log. `looked_at` names it for the summary."""
+    """Everything that was found beside a log. `looked_at` names it for the summary."""
 
     stream: SeenStream
     snapshots: tuple[SeenSnapshot, ...] = ()
@@ -77,7 +77,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(audit: Audit, evidence: Evidence) -> list[Finding]:
-    """What speaks against the log, or against what stands beside it."""
+    """The contradictions between the log and the data beside it."""
     return [
         *_stream(audit, evidence.stream),
         *(finding for seen in evidence.snapshots for finding in _snapshot(audit, seen, evidence.stream)),
@@ -195,15 +195,15 @@ def _record(audit: Audit, seen: SeenRecord) -> Iterator[Finding]:
 # --- the feed ------------------------------------------------------------------------------------------------------
 
 FEED_FINDINGS_MAX: Final = 20
-"""After so many differences between feed and log the rest is counted, and not told one by one."""
+"""Beyond this number, differences between feed and log are counted, and not reported one by one."""
 
 
 class FeedJudge:
     """
     Compares a feed with the log that it was derived from.
 
-    First `expect` every commit of the log, in order. Then show the messages of the feed in theirs (`message`): as long
-    as each is the next that is expected, its content says so; only where one is not is it asked for its id.
+    First `expect` every commit of the log, in order. Then pass the messages of the feed in their order (`message`): as
+    long as each is the next that is expected, its content proves it; its id is used only where one is not.
     """
 
     def __init__(self, cell: str) -> None:
@@ -218,7 +218,7 @@ class FeedJudge:
         self.messages = 0
 
     def expect(self, logged: LoggedCommit) -> None:
-        """The events of a commit will be in the feed."""
+        """The events of a commit that the feed must contain."""
         while len(self._starts) <= logged.seq:
             self._starts.append(len(self._digests))
         for event in logged.commit.events:
@@ -226,7 +226,7 @@ class FeedJudge:
 
     @property
     def end(self) -> int:
-        """The last position that the feed is compared up to."""
+        """The last position up to which the feed is compared."""
         return len(self._starts) - 1
 
     def begin(self, first_id: str) -> None:
@@ -236,7 +236,7 @@ class FeedJudge:
             self._next = place
 
     def is_next(self, subject: str, payload: bytes) -> bool:
-        """Whether a message is the one that follows on those before. If so it is taken."""
+        """Whether a message is the next one expected. If so it is consumed."""
         self.messages += 1
         if self._next >= len(self._digests):
             return False
@@ -248,9 +248,9 @@ class FeedJudge:
 
     def message(self, seq: int, message_id: str, branches: tuple[Branch, ...]) -> bool:
         """
-        Judge a message that is not the next one, by its id.
+        Check a message that is not the next one, by its id.
 
-        False when it stands behind the end of what is compared: there is nothing more to judge.
+        False when it is behind the end of the comparison: there is nothing more to check.
         """
         place = self._place(message_id)
         if place is None:
@@ -262,7 +262,7 @@ class FeedJudge:
         if number is None or (number < len(branches) and named.position.seq > branches[number].after):
             if not branches:
                 self._find(named.position.seq, f"message {seq} of the feed is event {named} of another log")
-            return True  # Lost behind a break that the log tells of.
+            return True  # Lost behind a break that is recorded in the log.
         if named.position.seq > self.end:
             return False
         if number_at(branches, named.position.seq) != number or place < self._next:
@@ -289,7 +289,7 @@ class FeedJudge:
         self.findings.append(Finding(check="feed", position=Position(position), text=text))
 
     def _place(self, message_id: str) -> int | None:
-        """The number of the event that an id names, as if the log went on for ever; None when it is none."""
+        """The number of the event that an id names, as if the log continued forever; None when the id is invalid."""
         try:
             position = parse_event_id(message_id).position
         except ValueError:

@@ -1,11 +1,11 @@
 """
 The integration of batch/v1 Job (Kueue's pkg/controller/jobs/job).
 
-A Job has one pod set, `main`, of as many pods as run at a time, and `spec.suspend` says whether it may run. The API
-server takes changes of its template only while it is suspended and has no start time; a Job that has run still has one
-and is reopened first. Patches are JSON merge patches: maps are merged key by key, a key to remove is null, lists are
-replaced. Each names every key that it wants, and null for every other that an admission may have left behind, because
-the Job that the log knows may be older than the Job that is patched.
+A Job has one pod set, `main`, with as many pods as run at a time, and `spec.suspend` controls whether it may run. The
+API server accepts changes of its template only while it is suspended and has no start time; a Job that has run still
+has one and is reopened first. Patches are JSON merge patches: maps are merged key by key, a key to remove is null,
+lists are replaced. Each sets every required key, and null for every other that an admission may have left behind,
+because the Job in the log may be older than the Job that is patched.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class _Raw(msgspec.Struct, frozen=True):
 
 
 class BatchJob:
-    """The integration of batch/v1 Job. See the module's text."""
+    """The integration of batch/v1 Job. See the module docstring."""
 
     kind = BATCH_JOB
 
@@ -59,7 +59,7 @@ class BatchJob:
         """
         See `Integration`.
 
-        A Job with fewer completions left than it has parallel pods will not start all of them again.
+        A Job with fewer completions left than parallel pods will not start all of them again.
         """
         done = job.succeeded if job.done_indexes is None else job.done_indexes
         if job.parallelism == 1 or done == 0:
@@ -83,7 +83,7 @@ class BatchJob:
         return patch
 
     def stop_patch(self, job: Job) -> Json:
-        """See `Integration`. The template is closed until the Job has stopped; `restore_patch` comes then."""
+        """See `Integration`. The template is immutable until the Job has stopped; `restore_patch` follows then."""
         return {"metadata": {"uid": job.uid}, "spec": {"suspend": True}}
 
     def restore_patch(self, job: Job, pod_sets: Sequence[PodSetState]) -> Json:
@@ -101,7 +101,7 @@ class BatchJob:
 
 
 def _parallelism(job: Job, count: int) -> Json:
-    """Only Jobs that accept partial admission have their parallelism set."""
+    """Parallelism is set only for Jobs that accept partial admission."""
     if job.min_parallelism is None:
         return {}
     return {"parallelism": count} | ({"completions": count} if job.completions_equal_parallelism else {})
@@ -117,21 +117,21 @@ def _patch(job: Job, spec: Json, pod_set: PodSetState) -> Json:
     changes: Json = {"metadata": {key: value for key, value in metadata.items() if value}, "spec": {}}
     if selector:
         changes["spec"]["nodeSelector"] = selector
-    # Lists are replaced as a whole, and null for one that is not there does nothing.
+    # Lists are replaced as a whole, and null for a missing one has no effect.
     changes["spec"]["tolerations"] = [msgspec.to_builtins(each) for each in wanted.tolerations] or None
     return {"metadata": {"uid": job.uid}, "spec": {**spec, "template": changes}}
 
 
 def _merged(have: Iterable[str], want: Mapping[str, str]) -> dict[str, str | None]:
-    """What has to be merged into a map that may have certain keys to get another."""
+    """The merge patch that turns a map which may have certain keys into another map."""
     return dict(want) | {key: None for key in have if key not in want}
 
 
 def _as_given(template: dict[str, Any]) -> dict[str, Any]:
     """
-    A template without what the Job controller has put into it (Kueue's cleanLabels), but for the Job's name.
+    A template without what the Job controller has added (Kueue's cleanLabels), but for the Job's name.
 
-    And without the marks of an admission, should its Job's last Workload have gone while it ran.
+    Also without the marks of an admission, in case its Job's last Workload was deleted while it ran.
     """
     metadata = template.get("metadata") or {}
     cleaned: dict[str, Any] = {key: value for key, value in metadata.items() if value is not None}
@@ -144,7 +144,7 @@ def _as_given(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def _topology_request(annotations: Labels) -> dict[str, Any]:
-    """A Job's topologyRequest by the annotations of its pod template (Kueue's NewPodSetTopologyRequest)."""
+    """A Job's topologyRequest from the annotations of its pod template (Kueue's NewPodSetTopologyRequest)."""
     request: dict[str, Any] = {"podIndexLabel": _POD_INDEX_LABEL}
     for field in ("required", "preferred", "unconstrained"):
         value = annotations.get(f"{KUEUE}podset-{field}-topology")

@@ -1,9 +1,9 @@
 """
-What the rest of the scheduler asks of a kind of jobs: the contract of an integration.
+The contract of an integration: what the rest of the scheduler needs of a kind of jobs.
 
-An integration knows one kind of object: which pod sets it has, how it is started, stopped and restored, and what its
-status says of its pods. It is pure, and keeps nothing: each method answers from the job as the log has it. The machines
-ask for the integration of a job by its key (`headgate.core.jobs.registry`) and know no kind by name.
+An integration handles one kind of object: its pod sets, how it is started, stopped and restored, and what its status
+reports of its pods. It is pure and stateless: each method answers from the job as it is in the log. The machines get
+the integration of a job by its key (`headgate.core.jobs.registry`) and depend on no kind by name.
 
 To add a kind: list it in `headgate.core.api.job_kinds`, read its objects in a module beside `headgate.core.api.jobs`,
 implement `Integration` in a module beside `batch_job`, and name it in `headgate.core.jobs.registry`.
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 class Directives(msgspec.Struct, kw_only=True):
-    """What of a pod template admission changes. Labels and annotations are Kueue's only."""
+    """The parts of a pod template that admission changes. Labels and annotations are Kueue's only."""
 
     labels: dict[str, str]
     annotations: dict[str, str]
@@ -38,7 +38,7 @@ class LeftBehind(msgspec.Struct, frozen=True):
 
 
 class PodSetState(msgspec.Struct, frozen=True):
-    """What the template of one pod set is to be, for how many pods, and which keys are to go from it."""
+    """The desired template of one pod set, its number of pods, and the keys to remove."""
 
     name: str
     count: int
@@ -47,24 +47,28 @@ class PodSetState(msgspec.Struct, frozen=True):
 
 
 class Integration(Protocol):
-    """One kind of jobs. `kind` says which."""
+    """One kind of jobs, given by `kind`."""
 
     kind: JobKind
 
     def pod_counts(self, job: Job) -> dict[str, int]:
-        """How many pods of each of its pod sets run at most at a time, in the order of the Workload's pod sets."""
+        """The maximum number of concurrent pods of each of its pod sets, in the order of the Workload's pod sets."""
         ...
 
     def pod_sets(self, job: Job, raw: bytes) -> list[Json]:
-        """The pod sets of its Workload, with whole templates. `raw` is the JSON of the object `job` was read from."""
+        """
+        The pod sets of its Workload, with whole templates.
+
+        `raw` is the JSON of the object from which `job` was read.
+        """
         ...
 
     def reclaimable(self, job: Job) -> dict[str, int]:
-        """How many pods of each pod set are done for good, so that their quota is free; in that order."""
+        """How many pods of each pod set are done for good, so that their quota is free; in the same order."""
         ...
 
     def what_matters(self, job: Job) -> Job:
-        """The job without what changes while it runs and nothing follows from; equal ones are no news."""
+        """The job without irrelevant fields that change while it runs; equal ones are no news."""
         ...
 
     def start_patch(self, job: Job, pod_sets: Sequence[PodSetState], gate: str) -> Json:
@@ -76,13 +80,13 @@ class Integration(Protocol):
         ...
 
     def restore_patch(self, job: Job, pod_sets: Sequence[PodSetState]) -> Json:
-        """The merge patch that gives a stopped job back what its user gave."""
+        """The merge patch that restores the user's template of a stopped job."""
         ...
 
     def reopen_patch(self, job_uid: str) -> Json:
-        """The merge patch of its status after which the API server takes changes of the templates of a stopped job."""
+        """The merge patch of its status after which a stopped job's templates may be changed."""
         ...
 
     def carries_injection(self, job: Job) -> bool:
-        """Whether its pod templates carry what an admission has put into them."""
+        """Whether its pod templates contain what an admission has injected."""
         ...

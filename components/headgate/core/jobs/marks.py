@@ -1,4 +1,4 @@
-"""The labels that an admission puts into pod templates (Kueue's), beside the annotation that names the Workload."""
+"""The labels that an admission adds to pod templates (Kueue's), beside the annotation that names the Workload."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The integrations that there are, by the kind of jobs that each is for. Everybody who needs one asks here."""
+"""The integrations, by kind of job. All lookups use this module."""
 
 from typing import Final
 

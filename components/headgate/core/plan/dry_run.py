@@ -1,14 +1,14 @@
 """
-A dry run of a cell: its queue manager and its scheduler over a log in memory, under a virtual clock.
+A dry run of a cell: its queue manager and its scheduler over an in-memory log, under a virtual clock.
 
 `headgate plan -f` starts it with the facts of manifests. The machines are those of the processes, each run by the same
-driver (`headgate.core.engine`); the caller passes them, because this package must not import the processes. What the
-other processes and the cluster would make known is reduced to what decisions depend on (`reactions`): the work of
-evicted workloads stops, variants are made and switched on and off. No pod is started, and admitted workloads never
-finish; so their maximum execution times are not looked at.
+driver (`headgate.core.engine`); the caller passes them, because this package must not import the processes. The reports
+of the other processes and the cluster are reduced to what decisions depend on (`reactions`): the work of evicted
+workloads stops, variants are created and switched on and off. No pod is started, and admitted workloads never finish;
+so their maximum execution times are ignored.
 
 One step is: reactions and the queue manager until neither appends anything, then one decision of the scheduler. A step
-takes `step_ms`. When nothing is appended, the clock goes on to the next time that a machine has asked for.
+takes `step_ms`. When nothing is appended, the clock advances to the next requested time of a machine.
 
 Pure: the clock is an argument, and two runs of one input are equal byte for byte.
 """
@@ -39,13 +39,13 @@ STEP_MS: Final = 10
 """How long one step takes: about as long as a cycle of a running cell."""
 
 HORIZON_MS: Final = 365 * 86_400_000
-"""How far the clock goes on at most. What is due later does not happen in a plan."""
+"""How far the clock advances at most. What is due later does not happen in a plan."""
 
 QUIET_MS: Final = 3_600_000
-"""How long the clock goes on while nothing happens but samples of the usage of LocalQueues."""
+"""How long the clock advances while nothing happens but samples of the usage of LocalQueues."""
 
 LOOP_AFTER: Final = 5
-"""How often the same workloads may come to hold the same quota."""
+"""How often the same workloads may hold the same quota before it counts as a loop."""
 
 Stop = Literal["stable", "loop", "limit"]
 
@@ -53,7 +53,7 @@ MakeMachine = Callable[[State], Machine]
 
 
 class Preempted(msgspec.Struct, frozen=True):
-    """One preemption: the cycle, the workload that has to leave, for whom, and what its condition says."""
+    """One preemption: the cycle, the victim, the preemptor, and the message of its condition."""
 
     cycle: int
     workload: WorkloadKey
@@ -64,7 +64,7 @@ class Preempted(msgspec.Struct, frozen=True):
 
 class DryRun:
     """
-    See the module's text. `run` once; then `state` is how the cell stands, and `log` has what happened.
+    See the module docstring. `run` once; then `state` is the final state of the cell, and `log` its history.
 
     `step_ms` is how long one step takes, `stops_after_ms` how long the work of an evicted workload takes to stop.
     Raises what the fold raises when the facts cannot be folded.
@@ -94,19 +94,19 @@ class DryRun:
             driver.resume_term(EPOCH)
         self._wake_at: dict[Producer, UnixMs] = {}
         self._changed: dict[WorkloadKey, None] = {}
-        """Workloads that events were about since the reactions were asked last."""
+        """Workloads with events since the last reactions."""
         self._has_evicted = False
-        """Whether a workload had to leave in this step: only then can a run come back to where it was."""
+        """Whether a workload was evicted in this step: only then can a run return to a former situation."""
         self._append(Producer.INFORMER_BRIDGE, (configuration, *map(_without_end, facts), InformersSynced()))
 
     @property
     def state(self) -> State:
-        """How things stand."""
+        """The current state."""
         return self.log.state
 
     def run(self, cycles_max: int) -> Stop:
         """
-        Let the machines decide until nothing changes any more, and why it ended.
+        Let the machines decide until nothing changes any more; returns why it ended.
 
         `stable`: nothing is left to decide, now or later. `loop`: after an eviction the same workloads hold the same
         quota for the fifth time. `limit`: there was more to decide after `cycles_max` cycles.
@@ -137,7 +137,7 @@ class DryRun:
         return digest(msgspec.json.encode(used))
 
     def _react(self) -> bool:
-        """Reactions and queue manager until neither has anything to say; whether they had."""
+        """Reactions and queue manager until neither appends anything; returns whether they did."""
         has_said = False
         while True:
             self._append_reactions()
@@ -161,7 +161,7 @@ class DryRun:
                     self._append(producer, events)
 
     def _skip_to_next(self, quiet_since_ms: UnixMs) -> bool:
-        """Let the clock go on to the next time that a machine has asked for; False when there is none in sight."""
+        """Advance the clock to the next requested time of a machine; False when there is none within the horizon."""
         times = [*self._wake_at.values(), *(at_ms for at_ms, _ in self._stopping[:1])]
         next_ms = min(times, default=None)
         if next_ms is None or next_ms > self._horizon_ms or self.log.now_ms - quiet_since_ms > QUIET_MS:
@@ -170,7 +170,7 @@ class DryRun:
         return True
 
     def _settle(self, producer: Producer) -> bool:
-        """Let one machine decide if there is a reason; whether it has said anything but samples of usage."""
+        """Let one machine decide if there is a reason; returns whether it appended anything but samples of usage."""
         driver, said = self._drivers[producer], False
         if self._wake_at.get(producer, self.log.now_ms + 1) <= self.log.now_ms:
             del self._wake_at[producer]
@@ -194,7 +194,7 @@ class DryRun:
         return said
 
     def _append(self, producer: Producer, events: Sequence[Event]) -> None:
-        """Append what another process would say, or what this one would in answer to it."""
+        """Append what another process would append, or this one in answer to it."""
         logged = self.log.append(producer, list(events))
         if logged is not None:
             self._folded(logged)
@@ -222,14 +222,14 @@ class DryRun:
 
 
 def _without_end(fact: Event) -> Event:
-    """A fact as a dry run takes it: no workload has a maximum execution time."""
+    """A fact for the dry run: without maximum execution times."""
     if not isinstance(fact, WorkloadObserved) or fact.spec.maximum_execution_time_seconds is None:
         return fact
     return replace(fact, spec=replace(fact.spec, maximum_execution_time_seconds=None))
 
 
 def state_of(workload: Workload) -> str:
-    """How a workload stands, in a word: Admitted, QuotaReserved, Finished, Inactive or Pending."""
+    """The status of a workload, in a word: Admitted, QuotaReserved, Finished, Inactive or Pending."""
     if workload.stage is Stage.FINISHED:
         return "Finished"
     if workload.stage in HOLDS_QUOTA and workload.admission is not None:

@@ -1,9 +1,9 @@
 """
-The Workloads of the Jobs in a plan: what the informer bridge would make of each Job that names a queue.
+The Workloads of the Jobs in a plan: what the informer bridge would create for each Job that names a queue.
 
-A Job whose Workload is among the manifests keeps it; one that is over gets none. An elastic Job that has another size
-than its Workload gets what Headgate would give it: a Workload of that size while it waits or when it shrinks, a slice
-beside it when it grows.
+A Job whose Workload is among the manifests keeps it; a finished one gets none. An elastic Job whose size differs from
+its Workload's gets what Headgate would give it: a Workload of that size while it waits or when it shrinks, an
+additional slice when it grows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,10 +35,10 @@ def workloads_of_jobs(
     facts: Sequence[Fact], jobs: Mapping[JobKey, bytes], now_ms: UnixMs, configuration: Configuration | None = None
 ) -> tuple[tuple[Fact, ...], dict[JobKey, str]]:
     """
-    The facts of the Workloads to add, in the order of the Jobs, and what is wrong with Jobs that can have none.
+    The facts of the Workloads to add, in the order of the Jobs, and the problems of Jobs that can have none.
 
-    `jobs` has the JSON of each Job among the facts. A Job may name a priority class that is not there. A Workload that
-    is to have another size is told of once more; slices are made at `now_ms`.
+    `jobs` has the JSON of each Job among the facts. A Job may name a priority class that does not exist. A Workload
+    that needs another size gets a second fact; slices are created at `now_ms`.
     """
     log = PlanLog(UnixMs(0))
     configured = ConfigurationObserved(configuration=configuration or Configuration())
@@ -79,9 +79,9 @@ def _resized(workload: Workload, counts: Mapping[str, int]) -> WorkloadObserved:
 
 def _next_generation(state: State, key: JobKey, job: Job) -> Job:
     """
-    A scaled Job as an API server would have it.
+    A scaled Job as an API server would return it.
 
-    Whoever edits the size in a manifest leaves the generation, by which slices are named, as it was.
+    Editing the size in a manifest does not change the generation, by which slices are named.
     """
     while workload_key(key, job) in state.workloads:
         job = msgspec.structs.replace(job, generation=job.generation + 1)

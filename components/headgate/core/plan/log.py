@@ -2,7 +2,7 @@
 The log of a plan: in memory, written by the caller on behalf of each process, folded at once.
 
 Its commits are those that a broker would hold, with numbers, hash chain and times (`headgate.core.machine.commits`), so
-whatever reads logs, `headgate.core.views.explain` say, reads a plan's too.
+every reader of logs, for example `headgate.core.views.explain`, can read a plan's log too.
 """
 
 from headgate.core import fold
@@ -16,7 +16,7 @@ from headgate.events.registry import Event
 from headgate.events.subjects import log_subject
 
 CELL = "plan"
-"""The name of the cell that a plan pretends to be."""
+"""The cell name of a plan."""
 
 EPOCH = Epoch(1)
 """The only term of each process."""

@@ -1,8 +1,8 @@
 """
-The families in a plan: what Headgate would make of each workload whose ClusterQueue tries every flavor at once.
+The families in a plan: what Headgate would create for each workload whose ClusterQueue tries every flavor at once.
 
-It is marked as a parent and gets a variant for each flavor that it has none for
-(`headgate.core.workload.concurrent_admission`). How they stand to each other from there on is the rhythm's affair.
+It is marked as a parent and gets a variant for each flavor without one (`headgate.core.workload.concurrent_admission`).
+Their later interaction is simulated by `headgate.core.plan.dry_run`.
 """
 
 import msgspec
@@ -18,7 +18,7 @@ from headgate.events.registry import Event
 
 
 def made_of_parents(state: State) -> list[Event]:
-    """The facts of the parents that are to be marked and of the variants that are to be made, parent by parent."""
+    """The facts of the parents to mark and of the variants to create, parent by parent."""
     made: list[Event] = []
     for _, workload in sorted(state.workloads.items()):
         if workload.deleting or not concurrent_admission.never_queues(state, workload):
@@ -38,7 +38,7 @@ def made_of_parents(state: State) -> list[Event]:
 
 
 def _variant(parent: Workload, place: int, flavor: str) -> WorkloadObserved:
-    """The fact of a variant: a copy of its parent that may use one flavor only. Of them the best ranks first."""
+    """The fact of a variant: a copy of its parent that may use one flavor only. The best flavor's ranks first."""
     namespace, name = split_key(parent.key)
     gates = [gate for gate in parent.spec.preemption_gates if gate.name != variants.GATE]
     return WorkloadObserved(

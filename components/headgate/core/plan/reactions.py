@@ -1,12 +1,12 @@
 """
-What a dry run takes for granted: what the other processes and the cluster would make known in answer to a decision.
+The assumptions of a dry run: what the other processes and the cluster would report after a decision.
 
-- The job of an evicted workload stops, and whoever else runs a workload gives its quota back (`stopped`). When, is the
-  caller's to say.
+- The job of an evicted workload stops, and any other owner of a workload releases its quota (`stopped`). When, is
+  decided by the caller.
 - A workload whose ClusterQueue tries every flavor at once becomes a parent with variants (`parents`), and its variants
-  are switched on and off as `headgate.core.workload.concurrent_admission` says.
+  are switched on and off as in `headgate.core.workload.concurrent_admission`.
 
-`headgate.core.plan.dry_run` appends them in the name of the process that would.
+`headgate.core.plan.dry_run` appends them on behalf of that process.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ Reaction = tuple[Producer, Sequence[Event]]
 
 
 def reactions(state: State, changed: Iterable[WorkloadKey]) -> list[Reaction]:
-    """What follows from how these workloads stand now, and the process that would say it."""
+    """What follows from the current status of these workloads, with the process that would append it."""
     found: list[Reaction] = []
     members = [state.workloads[key] for key in changed if key in state.workloads]
     if any(each.stage in PENDING and concurrent_admission.never_queues(state, each) for each in members):
@@ -43,7 +43,7 @@ def reactions(state: State, changed: Iterable[WorkloadKey]) -> list[Reaction]:
 
 
 def stopped(state: State, key: WorkloadKey) -> list[Reaction]:
-    """The work of an evicted workload has ended: its Job is suspended without pods, or its owner says so."""
+    """The work of an evicted workload has ended: its Job is suspended without pods, or its owner reports it."""
     workload = state.workloads.get(key)
     if workload is None or workload.stage is not Stage.EVICTED:
         return []

@@ -1,10 +1,10 @@
 """
-From manifests to the facts that a plan starts from.
+From manifests to the initial facts of a plan.
 
 `read_objects` reads manifests as the informer bridge reads API objects (`headgate.core.api.decoding`), in either
-version of Kueue's API. Whatever is wrong raises PlanInputError with object, field and what to do; nothing is half-read.
-Topology-aware flavors are refused: the core does not place pods yet, and a plan that left that out would be wrong
-without saying so.
+version of Kueue's API. Any error raises PlanInputError with object, field and remedy; nothing is read partially.
+Topology-aware flavors are refused: the core does not place pods yet, and a plan without placement would be silently
+wrong.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ Manifest = Mapping[str, Any]
 
 class PlanInputError(Exception):
     """
-    Raised when what a plan is to be made of cannot be read; the message names object, field and remedy.
+    Raised when the input of a plan cannot be read; the message names object, field and remedy.
 
     :ivar topology: whether the reason is that topology-aware scheduling is not planned.
     """
@@ -55,16 +55,16 @@ class PlanInputError(Exception):
 
 
 def resource_of(manifest: Manifest) -> str | None:
-    """The resource of an object, as `headgate.core.api.decoding` names it; None when a plan has no use for it."""
+    """The resource of an object, as `headgate.core.api.decoding` names it; None for objects that a plan ignores."""
     group, _, version = str(manifest.get("apiVersion", "")).rpartition("/")
     return RESOURCE_OF.get((group if version else "", str(manifest.get("kind", ""))))
 
 
 def read_object(manifest: Manifest) -> Fact | None:
     """
-    The fact of one object; None when it has no bearing on scheduling (a Job without a queue).
+    The fact of one object; None when it is irrelevant to scheduling (a Job without a queue).
 
-    Raises PlanInputError, also for kinds that a plan does not know.
+    Raises PlanInputError, also for kinds that a plan does not support.
     """
     shown = shown_as(manifest)
     resource = resource_of(manifest)
@@ -98,7 +98,7 @@ def _refuse_topologies(shown: str, resource: str, manifest: Manifest) -> None:
 
 
 def in_order(facts: Iterable[tuple[str, Fact]]) -> tuple[Fact, ...]:
-    """Facts, each with its resource, in the order in which the bridge says them: what others refer to comes first."""
+    """Facts, each with its resource, in the bridge's order: referenced objects come first."""
     places = {resource: place for place, resource in enumerate(RESOURCES)}
     return tuple(fact for _, fact in sorted(facts, key=lambda each: places[each[0]]))
 

@@ -1,1 +1,1 @@
-"""Verification: what every process has recorded is decided, or justified, again from the log itself."""
+"""Verification: the recorded decisions of every process are repeated, or justified, from the log itself."""

@@ -1,9 +1,9 @@
 """
-What a replay is made of: checks, each of which compares one kind of record with what the log itself gives.
+The checks of a replay: each compares one kind of record with what follows from the log itself.
 
-A record names the position that it was decided at and stands in the log later. So a replay goes over a log twice: first
-it shows each check every commit (`plan`), so that the check knows at which positions it has to look; then it folds the
-log again and shows each check the state before a commit is folded (`compare`) and after (`look`).
+A record names the position that it was decided at and comes later in the log. So a replay makes two passes over a log:
+first it passes every commit to each check (`plan`), so that the check can collect the positions that it needs; then it
+folds the log again and passes to each check the state before a commit is folded (`compare`) and after (`look`).
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ from headgate.events.effects import LeaderElected
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """
-    Where the replay differs from the record: what was compared, and both values.
+    A difference between replay and record: what was compared, and both values.
 
-    `version` is the one that recorded it: as it says itself at the begin of its term, or "" where it does not.
+    `version` is the one that recorded it: as recorded at the beginning of its term, or "" where it is not.
     """
 
     what: str
@@ -33,7 +33,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtherRules(msgspec.Struct, frozen=True, kw_only=True):
-    """How many commits a process has decided by certain rules that are not those of the version at hand."""
+    """How many commits a process has decided by certain rules that differ from those of this version."""
 
     producer: Producer
     rules: int
@@ -42,30 +42,30 @@ class OtherRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NOTHING = "nothing"
-"""What was recorded, or replayed, where the other side has an event."""
+"""Stands for a missing event on the recorded or the replayed side."""
 
 
 class Check(Protocol):
     """
     One kind of record, compared.
 
-    `counts` says how many records were compared, by what they are called in the summary. `passed_over` is how many
-    commits were decided by the rules of another release, and are not compared.
+    `counts` is how many records were compared, by their name in the summary. `passed_over` is how many commits were
+    decided by the rules of another release, and are not compared.
     """
 
     counts: dict[str, int]
     passed_over: int
 
     def plan(self, logged: LoggedCommit) -> None:
-        """Note at which positions there will be something to look at."""
+        """Record at which positions `look` will be needed."""
         ...
 
     def compare(self, state: State, logged: LoggedCommit) -> Iterator[Difference]:
-        """What a commit records otherwise than it was found. `state` is that of before the commit."""
+        """The differences between a commit and what was computed. `state` is the one before the commit."""
         ...
 
     def look(self, state: State, logged: LoggedCommit) -> None:
-        """A commit has been folded into the state. That of an entry that was refused has no events."""
+        """A commit has been folded into the state. For a refused entry it has no events."""
         ...
 
 

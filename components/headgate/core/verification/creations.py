@@ -1,8 +1,8 @@
 """
-Creations: each Workload that the informer bridge has made is that of a Job which the log has shown.
+Creations: each Workload that the informer bridge has created belongs to a Job in the log.
 
-Each variant that it has made, deleted or switched is one that its family lacked, had too many, or had to switch. Facts
-cannot be decided again: they say what the API server has shown. What the bridge itself does follows from them.
+Each variant that it has created, deleted or switched is one that its family lacked, had too many, or had to switch.
+Facts cannot be decided again: they record what the API server has shown. What the bridge itself does follows from them.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _CREATIONS = (effects.WorkloadCreated, effects.WorkloadCreateRejected)
 
 
 class CreationCheck:
-    """Justifies the Workloads and variants that the bridge says that it has made. See the module's text."""
+    """Justifies the recorded creations of Workloads and variants by the bridge. See the module docstring."""
 
     def __init__(self) -> None:
         self.counts = {"creations": 0}
@@ -32,10 +32,10 @@ class CreationCheck:
         self._has_begun = self._knows = False
         self._marks = Marks()
         self._shown: dict[tuple[JobKey, WorkloadKey, str], Seq] = {}
-        """Of the Jobs for which the log says that a Workload was made: which Workload each may have, and since when."""
+        """For Jobs with a recorded creation: which Workload each may have, and since when."""
         self._made: dict[JobKey, None] = {}
         self._families: dict[WorkloadKey, None] = {}
-        """Parents whose families the log speaks of."""
+        """Parents whose families occur in the log."""
 
     def plan(self, logged: LoggedCommit) -> None:
         """See `Check`."""
@@ -56,7 +56,8 @@ class CreationCheck:
         for event in logged.commit.events:
             if isinstance(event, facts.JobObserved):
                 if event.job in self._made:
-                    # It stays a reason: who was refused tries again, and what somebody has deleted is made again.
+                    # The reason remains valid: a refused creation is retried, and a Workload that a user has deleted is
+                    # created again.
                     name = workload_key(event.job, event.spec)
                     self._shown.setdefault((event.job, name, event.spec.uid), logged.seq)
             elif self._families:

@@ -1,8 +1,8 @@
 """
 Job runs: each Job that was resumed had an admitted workload, each that was suspended had none.
 
-The rules of the ungater, written a second time, on purpose, as questions to the state: is this Job to run for that
-workload; has it to stop, and why.
+The rules of the ungater, written a second time, on purpose, as queries on the state: whether this Job is to run for
+that workload; whether it has to stop, and why.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _What = tuple[str, str, str, str]
 
 
 class JobRunCheck:
-    """Justifies what the ungater says that it has done to Jobs. See the module's text."""
+    """Justifies the recorded actions of the ungater on Jobs. See the module docstring."""
 
     def __init__(self) -> None:
         self.counts = {"job runs": 0}
@@ -35,9 +35,9 @@ class JobRunCheck:
         self._has_begun = self._knows = False
         self._marks = Marks()
         self._jobs: dict[JobKey, int] = {}
-        """The Jobs of which the log has more to say, and how much."""
+        """The Jobs with further records in the log, and how many."""
         self._job_of: dict[WorkloadKey, JobKey] = {}
-        """The Workloads of those Jobs, as they were last seen."""
+        """The Workloads of those Jobs, as last observed."""
         self._due: dict[Seq, list[JobKey]] = {}
         self._synced = False
         """Whether the state was in sync at the last commit: from then on Jobs may be stopped."""
@@ -94,7 +94,7 @@ class JobRunCheck:
                 )
 
     def _concerned(self, state: State, event: Event) -> Iterator[JobKey]:
-        """The Jobs that an event may give reason to resume or to suspend."""
+        """The Jobs that an event may cause to be resumed or suspended."""
         match event:
             case facts.ConfigurationObserved() | facts.ResourceFlavorObserved():
                 yield from self._jobs
@@ -111,7 +111,7 @@ class JobRunCheck:
                         self._job_of[workload.key] = job
                         yield job
                 elif key in self._job_of:
-                    # It is gone.
+                    # It was deleted.
                     yield self._job_of.pop(key)
 
 

@@ -1,19 +1,19 @@
 """
-Decisions of a machine that neither hears of anything but the log nor has an effect outside: decided again, whole.
+Decisions of a machine with no input but the log and no effect outside: repeated completely.
 
-A machine of the same kind is made at the start of each term from the state that the term's election gives, as the host
-does. It is told of every commit, and asked to decide wherever its predecessor has decided something, with the time of
-the commit that came of it. It must come to the same events, byte for byte.
+A machine of the same kind is made at the start of each term from the state at the term's election, as the host does. It
+receives every commit, and decides wherever its predecessor has decided something, with the time of the resulting
+commit. It must produce the same events, byte for byte.
 
-What the log does not have is when the predecessor was asked and had nothing to say. Whatever it looked at then it looks
-at again here, and has nothing to say again; but the order in which it comes to things may differ. So the order is taken
-from the record (`DecidesAgain.follow`), and nothing else is.
+The log does not record decisions without events. What the predecessor examined in them is examined here again, again
+without events; but the order of examination may differ. So the order is taken from the record (`DecidesAgain.follow`),
+and nothing else is.
 
-Where an object was set aside or released the host makes its machine anew, and so is it done here. A machine that fails
-over an object here, too, has nothing to say: its process has set the object aside instead.
+After a quarantine or release the host makes its machine anew, and so does this check. A machine that fails over an
+object here, too, produces nothing: its process has put the object into quarantine instead.
 
-An append that was too large for one message stands in the log as several commits that name one position. What a term
-that ended could not write any more is missing at the end of the last.
+An append that was too large for one message is in the log as several commits that name one position. What an ended term
+could not write any more is missing at the end of the last.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,27 +33,27 @@ from headgate.events.registry import Event
 
 
 class Order(Protocol):
-    """In which order a decision comes to things that do not depend on each other; made of the record."""
+    """The order in which a decision handles independent items; derived from the record."""
 
     def add(self, events: tuple[Event, ...]) -> None:
-        """Take the order of these recorded events, which follow on those before."""
+        """Append the order of these recorded events, which follow the previous ones."""
         ...
 
 
 class DecidesAgain(Protocol):
-    """A machine that can keep to the order of a record."""
+    """A machine that can follow the order of a record."""
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """See `headgate.core.machine.contract.Machine`."""
         ...
 
     def follow(self, order: Order) -> None:
-        """Come to things in this order in the next decision."""
+        """Handle items in this order in the next decision."""
         ...
 
 
 class _Due:
-    """A decision that stands in the log: when it was made, and in which order it came to things."""
+    """A recorded decision: its time, and the order in which it handled items."""
 
     __slots__ = ("order", "time_ms")
 
@@ -63,7 +63,7 @@ class _Due:
 
 
 class MachineCheck:
-    """Decides again what one producer's machine has decided. See the module's text."""
+    """Repeats the decisions of one producer's machine. See the module docstring."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class MachineCheck:
         self._machine: DecidesAgain | None = None
         self._has_begun = False
         self._is_ours = False
-        """Whether the term was led by rules that are decided by here, too."""
+        """Whether the term was led by rules that this release follows, too."""
         self._decided_at = Seq(0)
         self._left: list[bytes] = []
-        """What was decided at `_decided_at` and has not come by in the record."""
+        """What was decided at `_decided_at` and was not found in the record yet."""
 
     def plan(self, logged: LoggedCommit) -> None:
         """See `Check`."""
@@ -127,7 +127,11 @@ class MachineCheck:
         self._left = [encode_event(event) for each in said if isinstance(each, Append) for event in each.events]
 
     def _begin(self, state: State, seq: Seq) -> None:
-        """Make the machine anew. None while it fails over an object that its process has set aside right afterwards."""
+        """
+        Make the machine anew.
+
+        None while it fails over an object that its process has put into quarantine right afterwards.
+        """
         self._decided_at, self._left, self._machine = seq, [], None
         if self._is_ours:
             with suppress(ObjectFailedError):
@@ -156,7 +160,7 @@ class MachineCheck:
         yield from self._differing(what, logged)
 
     def _differing(self, what: str, logged: LoggedCommit) -> Iterator[Difference]:
-        """The first event of a commit that is not the one that was decided."""
+        """The first event of a commit that differs from the decision."""
         recorded = [encode_event(event) for event in logged.commit.events]
         for index, event in enumerate(recorded):
             again = self._left[index] if index < len(self._left) else None
@@ -173,10 +177,10 @@ class MachineCheck:
 
 
 def _remakes(logged: LoggedCommit) -> bool:
-    """Whether every process makes its machine anew behind a commit."""
+    """Whether every process makes its machine anew after a commit."""
     return any(isinstance(event, ObjectQuarantined | ObjectReleased) for event in logged.commit.events)
 
 
 def _could_not_be_folded(state: State, logged: LoggedCommit) -> bool:
-    """Whether an object was set aside over an event of a commit."""
+    """Whether an object was put into quarantine over an event of a commit."""
     return any(record.position == logged.seq for record in state.quarantine.values())

@@ -1,8 +1,8 @@
 """
 Placements: each pod went to the first node that it fits on, and was bound to no other.
 
-The choice of a node follows from the room that the state shows and from the placements before it in the same decision.
-Which pod came first does not: that is taken from the record. None is left out for which there was a node, except those
+The choice of a node follows from the free capacity in the state and from the placements before it in the same decision.
+The order of pods does not: it is taken from the record. No pod is left out for which there was a node, except those
 whose binding was refused before, which wait for a time that is not in the log.
 """
 
@@ -20,7 +20,7 @@ from headgate.events.ids import PodKey, Seq, Uid
 
 
 class PlacementCheck:
-    """Decides again where the binder has placed pods, and justifies its bindings. See the module's text."""
+    """Repeats the binder's placements of pods, and justifies its bindings. See the module docstring."""
 
     def __init__(self) -> None:
         self.counts = {"placements": 0}
@@ -29,9 +29,9 @@ class PlacementCheck:
         self._room = Room()
         self._due: dict[Seq, list[decisions.PodPlaced]] = {}
         self._again: dict[tuple[PodKey, Uid], tuple[Seq, str]] = {}
-        """Placements decided again and not yet come by: at which position, and on which node."""
+        """Repeated placements not found in the record yet: at which position, and on which node."""
         self._placed: dict[Uid, str] = {}
-        """The node of each pod that was placed and of whose binding the log has not heard."""
+        """The node of each placed pod whose binding is not in the log yet."""
 
     def plan(self, logged: LoggedCommit) -> None:
         """See `Check`."""
@@ -64,7 +64,7 @@ class PlacementCheck:
             self._place(state, due)
 
     def _place(self, state: State, due: list[decisions.PodPlaced]) -> None:
-        """Place the pods of one decision in their order, each as if those before it stood there already."""
+        """Place the pods of one decision in their order, each after those before it."""
         for event in due:
             record = state.pods.get(event.pod)
             node = ""
@@ -74,7 +74,7 @@ class PlacementCheck:
                 if node:
                     self._room.hold(event.pod, node, ask)
             self._again[event.pod, event.uid] = state.position, node
-        # The state shows none of them yet; whether it will is for the log to say.
+        # The state shows none of them yet; whether it will depends on the log.
         for event in due:
             self._room.observe_pod(event.pod, state.pods.get(event.pod))
 

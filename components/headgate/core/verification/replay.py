@@ -1,15 +1,15 @@
 """
 Replay: the proof that the same log gives the same state and the same state the same decisions.
 
-Here are the cycles of the scheduler and the hashes of snapshots; everything else that is recorded is compared by the
-checks of `headgate.core.verification`.
+This module covers the cycles of the scheduler and the hashes of snapshots; all other records are compared by the checks
+of `headgate.core.verification`.
 
-A recorded cycle names the position it was decided at, but stands in the log later: others have appended in between.
-So a replay takes two passes. `Plan` looks over the log and notes at which positions there is something to check;
-`Replay` folds the log again, decides each cycle anew when the fold stands where the cycle was decided, keeps the
-decision until the recorded one comes by, and compares. State hashes are compared where snapshots have recorded them.
+A recorded cycle names the position it was decided at, but comes later in the log: others have appended in between. So a
+replay takes two passes. `Plan` reads the log and records at which positions there is something to check; `Replay` folds
+the log again, repeats each cycle when the fold is at its position, keeps the decision until the recorded one is read,
+and compares. State hashes are compared where snapshots have recorded them.
 
-What a cycle of an older release could not say yet is not compared: its verdicts name no `needs`.
+What an older release did not record in a cycle is not compared: its verdicts name no `needs`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,17 +33,17 @@ from headgate.events.ids import Seq
 from headgate.events.registry import Event
 
 DecideCycle = Callable[[State], Sequence[Event] | None]
-"""The scheduler's decision on a state: the events of one cycle's commit, or nothing to decide."""
+"""The scheduler's decision on a state: the events of one cycle's commit, or None when there is nothing to decide."""
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """
-    What a replay did. `position` and the hashes are those of its end.
+    The result of a replay. `position` and the hashes are those of its end.
 
-    `compared` counts what else was decided or justified again, by its name; `passed_over` are the commits that a
-    process has decided by other rules than this release has (`headgate.core.log.rules_version`), which are not
-    compared; `other_rules` are the terms of such rules that the log has, with all their commits. `snapshots_alike` says
-    whether the last term of the snapshotter was one by the rules of this release.
+    `compared` counts what else was repeated or justified, by its name; `passed_over` are the commits that a process has
+    decided by rules other than this release's (`headgate.core.log.rules_version`), which are not compared;
+    `other_rules` are the terms of such rules in the log, with all their commits. `snapshots_alike` is whether the last
+    term of the snapshotter was one by the rules of this release.
     """
 
     position: int
@@ -61,7 +61,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan:
-    """What is to be checked where. Feed it every commit that is not of the informer bridge; others are welcome."""
+    """What to check where. Feed it every commit that is not of the informer bridge; those are allowed, too."""
 
     def __init__(self, checks: Sequence[Check] = (), gate: Gate | None = None) -> None:
         self.checks = checks
@@ -72,7 +72,7 @@ class Plan:
 
     def feed(self, logged: LoggedCommit) -> None:
         """
-        Note what a commit asks for.
+        Record what a commit requires.
 
         Raises UnreadableCommitError.
         """
@@ -92,7 +92,7 @@ class Replay:
     Folds a log again and compares, from position `first` on.
 
     `state` is the state before the first commit that is fed, and belongs to the replay from then on. Cycles decided
-    before it cannot be checked and are passed over.
+    before it cannot be checked and are skipped.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Replay:
         self._start = state.position
         self._decided: dict[Seq, tuple[Event, ...]] = {}
         self._names_needs = False
-        """Whether a recorded verdict has named what it needs: from then on all that should must."""
+        """Whether a recorded verdict has named its needs: from then on every verdict with needs must."""
         self._rules = RULES[Producer.SCHEDULER]
         """The rules of the scheduler's term."""
         self._terms: dict[Producer, LeaderElected] = {}
@@ -124,7 +124,7 @@ class Replay:
 
     def feed(self, logged: LoggedCommit) -> None:
         """
-        Compare what a commit has recorded, then fold it; an entry that is refused has recorded nothing.
+        Compare the records of a commit, then fold it; a refused entry has no records.
 
         Raises what `headgate.core.fold.apply` raises.
         """
@@ -146,7 +146,7 @@ class Replay:
             self.differences += [msgspec.structs.replace(each, version=version) for each in found]
 
     def _note_term(self, commit: Commit) -> str:
-        """By which version a commit was decided; "" when that is not known."""
+        """The version by which a commit was decided; "" when unknown."""
         producer = commit.producer
         election = election_of(commit) or self._terms.get(producer)
         if election is None:
@@ -163,7 +163,7 @@ class Replay:
         return election is None or decides_alike(Producer.SNAPSHOTTER, election.rules, SNAPSHOTS_SINCE)
 
     def _pass_by(self, logged: LoggedCommit, why: str) -> None:
-        """An entry that is refused: nobody of the six has appended it. Others may have decided at its position."""
+        """A refused entry: none of the six processes has appended it. Others may have decided at its position."""
         if logged.seq >= self._first:
             what = f"an entry that no process of this cell has appended: {why}"
             recorded = f"an entry on {logged.subject}"
@@ -177,7 +177,7 @@ class Replay:
             self._guarded(nothing, lambda check=check: check.look(self.state, nothing))  # type: ignore[misc]
 
     def result(self) -> Replayed:
-        """What was found, and the hashes of the state as it is now."""
+        """The findings, and the hashes of the current state."""
         return Replayed(
             position=self.state.position,
             commits=self._commits,
@@ -199,7 +199,7 @@ class Replay:
     def _guarded(
         self, logged: LoggedCommit, compare: Callable[[], Sequence[Difference] | None]
     ) -> Sequence[Difference]:
-        """What a comparison finds. One that cannot be made is a difference: no process would have gone on there."""
+        """The differences of a comparison. One that raises is a difference: no process would have continued there."""
         try:
             return compare() or ()
         except Exception as error:  # noqa: BLE001 - whatever a log holds, the rest of it is to be compared
@@ -208,7 +208,7 @@ class Replay:
             return [Difference(what=what, position=Position(logged.seq), recorded=NOTHING, replayed=said)]
 
     def _look(self) -> None:
-        """Where the fold stands now: decide what was decided here, hash what was hashed here."""
+        """At the current position: repeat the cycles decided here, compute the hashes recorded here."""
         here = self.state.position
         if self._decide is not None and here in self._plan.cycles:
             self._decided[here] = tuple(self._decide(self.state) or ())
@@ -311,7 +311,7 @@ def _names_needs(event: Event) -> bool:
 
 
 def _without_needs(event: Event) -> Event:
-    """A decision as a release without `WorkloadSkipped.needs` has recorded it."""
+    """A decision as a release without `WorkloadSkipped.needs` recorded it."""
     return msgspec.structs.replace(event, needs=()) if isinstance(event, WorkloadSkipped) else event
 
 

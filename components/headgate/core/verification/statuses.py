@@ -1,8 +1,8 @@
 """
-Statuses: each that was written is one that the state gave.
+Statuses: each status that was written follows from the state.
 
-`workload.status_applied` and its refusal carry the digest of the status. Here the digest is worked out wherever
-something may have changed it, for the workloads of which the log has more to say, until it is the recorded one.
+`workload.status_applied` and its refusal carry the digest of the status. The digest is computed wherever something may
+have changed it, for the workloads with further records in the log, until it equals the recorded one.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _SILENT = (HeadsOffered, HeadsWithdrawn, LocalQueuesSampled, effects.StatusRejec
 
 
 class StatusCheck:
-    """Justifies what the binder says that it has written into Workload statuses. See the module's text."""
+    """Justifies the recorded writes of Workload statuses by the binder. See the module docstring."""
 
     def __init__(self) -> None:
         self.counts = {"statuses": 0}
@@ -35,7 +35,7 @@ class StatusCheck:
         self._has_begun = False
         self._marks = Marks()
         self._due: dict[Seq, list[WorkloadKey]] = {}
-        """Position that a write was told at -> the workloads, for what no event of theirs has changed."""
+        """Position of the recorded write -> the workloads, for changes by other events than their own."""
         self._owned: dict[str, WorkloadKey] = {}
 
     def plan(self, logged: LoggedCommit) -> None:
@@ -87,7 +87,7 @@ class StatusCheck:
         status = workload_status(state, workload)
         self._marks.allow(workload.uid, status_digest(status), state.position)
         if status.admission is not None:
-            # What is written between two reservations, when the API server has refused the second.
+            # The status between two reservations, written when the API server has refused the second.
             self._marks.allow(workload.uid, status_digest(without_reservation(status)), state.position)
 
 

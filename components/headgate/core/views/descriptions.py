@@ -1,8 +1,8 @@
 """
-How the state speaks to people: amounts, spans of time, and what a parked workload waits for.
+Descriptions for users: amounts, durations, and what a parked workload waits for.
 
-The explanation (`headgate.core.views.explain`) and the command line word things alike because both ask here. Everything
-is derived from a State and is pure; nothing here is parsed again by a program.
+The explanation (`headgate.core.views.explain`) and the command line use the same wording because both call this module.
+Everything is derived from a State and is pure; no program parses it.
 """
 
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ _BYTES = frozenset({"memory", "ephemeral-storage"})
 
 
 def format_amount(resource: str, value: int) -> str:
-    """An amount (milli-units of cpu, whole units of all else) as a quantity that people read: 1.5, 4Gi, 12."""
+    """An amount (milli-units of cpu, whole units of all else) as a readable quantity: 1.5, 4Gi, 12."""
     if resource == "cpu":
         return f"{value / 1000:g}"
     if resource in _BYTES or resource.startswith("hugepages-"):
@@ -39,7 +39,7 @@ def format_amount(resource: str, value: int) -> str:
 
 
 def format_span(span_ms: int) -> str:
-    """A span of time in at most two units: 840ms, 12.3s, 4m05s, 3h20m, 2d4h."""
+    """A duration in at most two units: 840ms, 12.3s, 4m05s, 3h20m, 2d4h."""
     if span_ms < 1000:
         return f"{span_ms}ms"
     if span_ms < 60_000:
@@ -58,7 +58,7 @@ def format_time(at_ms: UnixMs) -> str:
 
 
 def describe_configuration(configuration: Configuration) -> str:
-    """What a configuration sets, in Kueue's words and in its order; "defaults" when it sets nothing."""
+    """What a configuration sets, in Kueue's terms and order; "defaults" when it sets nothing."""
     said: list[str] = []
     if configuration.fair_sharing is not None:
         said.append(f"fairSharing ({', '.join(configuration.fair_sharing.preemption_strategies)})")
@@ -97,7 +97,7 @@ def describe_configuration(configuration: Configuration) -> str:
 
 
 class Totals(NamedTuple):
-    """What a cohort tree holds of one flavor-resource, and the nominal quota of all its members together."""
+    """What a cohort tree holds of one flavor-resource, and the sum of the nominal quotas of its members."""
 
     used: int
     nominal: int
@@ -130,31 +130,31 @@ def tree_totals(state: State, tree: str) -> dict[FlavorResource, Totals]:
 
 
 def describe_tree(tree: str) -> str:
-    """A cohort tree's name for people."""
+    """The display name of a cohort tree."""
     kind, _, name = tree.partition("/")
     return f"ClusterQueue {name}" if kind == "ClusterQueue" and name else f"cohort {tree}"
 
 
 SPEC_CHANGE = "a change of the ClusterQueue, its cohort, flavors or checks"
-"""What a workload waits for that no freed quota can help: the words for `*` among the flavor-resources."""
+"""The description of `*` among the flavor-resources: a workload waits for a change that no freed quota can replace."""
 
 
 def describe_short(short: tuple[str, ...]) -> str:
-    """What a verdict says was missing, as the end of a sentence; "" when it does not say."""
+    """What was missing according to a verdict, as the end of a sentence; "" when the verdict has none."""
     if FREED_ANY in short:
         return f", and only {SPEC_CHANGE} can help"
     return f", short of {', '.join(short)}" if short else ""
 
 
 WAYS_TOLD_MAX = 4
-"""How many of the ways to admit a workload are told; of more, only their number."""
+"""How many of the alternatives to admit a workload are listed; with more, only their number is shown."""
 
 
 def describe_wake(wake: Wake, state: State, cluster_queue: str = "") -> str:
     """
-    What a wake-up condition waits for, with how things stand where a number says more than a name.
+    What a wake condition waits for, with current amounts where they are informative.
 
-    `cluster_queue` is where the parked workload stands: what is available there, in this state, is told with it.
+    `cluster_queue` is the queue of the parked workload: what is available there, in this state, is included.
     """
     match wake:
         case QuotaFreed():
@@ -185,7 +185,7 @@ def describe_needs(needs: Needs, state: State, cluster_queue: str = "") -> str:
 
 
 def _way(way: dict[str, str], unused: Unused, cluster_queue: str) -> str:
-    """What a way lacks; all that it needs when nothing is known to be lacking."""
+    """What an alternative lacks; all that it needs when none of it is known to be lacking."""
     lacking = {name: quantity for name, quantity in way.items() if unused.lacking(cluster_queue, {name: quantity})}
     return " and ".join(_part(name, quantity, unused, cluster_queue) for name, quantity in (lacking or way).items())
 
@@ -213,9 +213,9 @@ def describe_wakes(parked: Parked, state: State, cluster_queue: str = "") -> str
 
 def sleep_of(state: State, workload: Workload) -> Parked | None:
     """
-    Why a QUEUED workload may not be offered: its sleeping shape, or the blocked head in front of it; None when it may.
+    Why a QUEUED workload may not be offered: its sleeping shape, or the blocking head before it; None when it may.
 
-    The verdict alone is in, and the queue manager's word is not: then it is worded from the scheduler's verdict.
+    While only the verdict is in the log, and not yet the queue manager's wake conditions, it comes from the verdict.
     """
     sleep = state.sleeps.get(workload.cluster_queue)
     if sleep is None:
@@ -230,7 +230,7 @@ def sleep_of(state: State, workload: Workload) -> Parked | None:
 
 def place_in_line(state: State, workload: Workload) -> tuple[int, int]:
     """
-    A queued or offered workload's place in its ClusterQueue (from 1) and how many stand there.
+    A queued or offered workload's place in its ClusterQueue (from 1) and how many workloads are in line there.
 
     Those already offered to the scheduler come first, as they are decided first.
     """

@@ -1,9 +1,9 @@
 """
-How a workload stands at one position: why it is where it is, and what would change that.
+Diagnosis: the status of a workload at one position, the reason for it, and what would change it.
 
-Derived from a State alone, so it can be asked of any position of the log. The story of a workload ends with it
-(`headgate.core.views.explain`); the list of a queue's pending workloads (`headgate queue status --pending`) asks it of
-each.
+Derived from a State alone, so it works at any position of the log. The history of a workload ends with it
+(`headgate.core.views.explain`); the list of a queue's pending workloads (`headgate queue status --pending`) shows it
+for each.
 """
 
 from typing import assert_never
@@ -26,7 +26,7 @@ from headgate.events.ids import JobKey, UnixMs, WorkloadKey
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the workload stands at the end of what was read: since when, why, and what would change it."""
+    """The status of a workload at the end of the log that was read: since when, why, and what would change it."""
 
     stage: str
     why: str
@@ -36,7 +36,11 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def standing(state: State, key: WorkloadKey, job: JobKey = JobKey("")) -> Standing:  # noqa: B008 - a NewType is a str
-    """Where a workload stands in a state, why, and what would change that. `job` is asked when there is no Workload."""
+    """
+    The status of a workload in a state, the reason, and what would change it.
+
+    `job` is used when there is no Workload.
+    """
     workload = state.workloads.get(key)
     if workload is None:
         aside = state.quarantine.get(f"Workload/{key}") or state.quarantine.get(f"Job/{job}")
@@ -90,7 +94,7 @@ def _since_ms(workload: Workload) -> UnixMs | None:
 
 
 def _aside(record: QuarantineRecord) -> Standing:
-    """In quarantine: what failed, and how it comes to be tried again."""
+    """In quarantine: what failed, and how to retry it."""
     failed = f"its {record.event} could not be folded" if record.process == FOLD else f"the {record.process} failed"
     holds = f"; it holds quota of ClusterQueue {record.cluster_queue}" if record.charged else ""
     return Standing(
@@ -154,7 +158,7 @@ def _offered(state: State, workload: Workload) -> _Said:
 
 
 def _leaving(state: State, workload: Workload) -> list[str]:
-    """The preempted workloads that a workload waits for, which still hold their quota."""
+    """The victims that a workload waits for and that still hold their quota."""
     targets = workload.verdict.targets if workload.verdict is not None else ()
     records = [state.workloads.get(target) for target in targets]
     return [f"{each.key} having left" for each in records if each is not None and each.stage is Stage.EVICTED]

@@ -1,15 +1,14 @@
 """
-The story of one workload, read back from the log.
+The history of one workload, read from the log.
 
-`Explainer` folds a log commit by commit and notes, for one workload and its job, everything that moved it or kept it
-where it was: its own events, what happened to its job and pods, and what happened to its ClusterQueue on its behalf
-(its shape was put to sleep by another, its queue was blocked by a head in front of it, what woke them). Each line
-says where it stands in the log, who wrote it, why, and how long the workload had waited for it and for what. The
-story ends with how things stand and what would change that (`headgate.core.views.diagnosis`).
+`Explainer` folds a log commit by commit and records, for one workload and its job, everything that moved it or kept it
+in place: its own events, events of its job and pods, and events of its ClusterQueue that affect it (its shape was put
+to sleep by another, its queue was blocked by a head before it, what woke them). Each line has its log position, its
+producer, the reason, and how long the workload had waited for it and for what. The history ends with the current status
+and what would change it (`headgate.core.views.diagnosis`).
 
-The command line feeds it (`headgate explain`); it is pure, so an old log tells the same story for ever. A name is
-first looked up with `headgate.core.views.lookup`, in a pass of its own: a job's events precede those of the Workload
-that is made for it.
+The command line uses it (`headgate explain`); it is pure, so an old log always gives the same history. A name is first
+resolved with `headgate.core.views.lookup`, in a separate pass: a job's events precede those of its Workload.
 """
 
 from collections.abc import Iterable
@@ -45,8 +44,8 @@ class Explainer:
     """
     Follows one workload through the log.
 
-    It owns the state that it is made with and folds every commit it is fed into it; begin with the state before the
-    first commit, or the story begins where the state does.
+    It owns its state and folds every commit that it is fed into it; begin with the state before the first commit, or
+    the history begins with the state's position.
     """
 
     def __init__(self, state: State, target: Target, treatments: Treatments = fold.NO_TREATMENTS) -> None:
@@ -63,7 +62,7 @@ class Explainer:
 
     def feed(self, logged: LoggedCommit) -> None:
         """
-        Fold a commit and note what it says about the workload.
+        Fold a commit and record its events about the workload.
 
         Raises what `headgate.core.fold.apply` raises.
         """
@@ -85,7 +84,7 @@ class Explainer:
                 self._note(at, event, stood)
 
     def story(self) -> Story:
-        """What was noted so far, and how things stand now."""
+        """The lines so far, and the current status."""
         return Story(
             workload=self._target.workload,
             job=shown_name(self._target.job),
@@ -97,7 +96,7 @@ class Explainer:
             configuration=describe_configuration(self.state.configuration),
         )
 
-    # --- what concerns us ------------------------------------------------------------------------------------------
+    # --- relevant events ---------------------------------------------------------------------------------------------
 
     def _workload(self) -> Workload | None:
         return self.state.workloads.get(self._target.workload)
@@ -164,7 +163,7 @@ class Explainer:
                 pass
 
     def _overtaken(self, event: Event) -> bool:
-        """Whether the fold let the event pass without effect; keeps our idea of the stage in step with it."""
+        """Whether the fold ignores the event as overtaken; keeps our copy of the stage current."""
         stage = self._stage
         if stage is None:
             return True
@@ -382,14 +381,14 @@ class Explainer:
         *,
         reason: str,
     ) -> None:
-        """Its quota goes to another from here on."""
+        """Its quota is reserved for another workload from here on."""
         self._add(at, event, text, reason=reason, message=event.message)
         self._running = Mark(at.position, at.time_ms, "its Job to stop")
 
     def _made_way(
         self, at: At, event: decisions.WorkloadPreempted | decisions.WorkloadMigrated | decisions.WorkloadReplaced
     ) -> None:
-        """Another goes on its behalf, or not."""
+        """Another workload is evicted on its behalf, or not."""
         match event:
             case decisions.WorkloadPreempted() if event.preemptor == self._target.workload:
                 text = f"preempts {event.workload} in ClusterQueue {event.cluster_queue}, and waits until it has left"
@@ -417,7 +416,7 @@ class Explainer:
         waited, self._sleep = self._sleep, None
         self._add(at, event, text, waited=waited)
 
-    # --- what happened to others on its behalf ---------------------------------------------------------------------
+    # --- events of others that affect it ------------------------------------------------------------------------------
 
     def _other(
         self,
@@ -449,7 +448,7 @@ class Explainer:
     def _shares(
         self, event: queueing.WorkloadParked | queueing.WorkloadWoken | decisions.WorkloadSkipped, stood: "_Stood"
     ) -> bool:
-        """Whether a verdict on another covers ours: the same shape, or a blocked head in front of it."""
+        """Whether a verdict on another applies to this workload: the same shape, or a blocking head before it."""
         if event.scope == "shape":
             if isinstance(event, queueing.WorkloadWoken):
                 return event.shape == stood.shape
@@ -463,7 +462,7 @@ class Explainer:
 
 
 class _Stood(msgspec.Struct, frozen=True):
-    """Where the workload stood before a commit."""
+    """The status of the workload before a commit."""
 
     stage: Stage | None = None
     cluster_queue: str = ""
@@ -480,7 +479,7 @@ class _Stood(msgspec.Struct, frozen=True):
 
 def explain(commits: Iterable[LoggedCommit], name: str, *, namespace: str = "", cell: str = "main") -> Story:
     """
-    The story of a workload or job in a log that is at hand as a whole, from its first commit.
+    The history of a workload or job in a log that is completely available, from its first commit.
 
     Raises UnknownWorkloadError, and what `headgate.core.fold.apply` raises.
     """

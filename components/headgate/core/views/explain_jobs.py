@@ -1,4 +1,4 @@
-"""What a story tells of a workload's job and of its pods; `headgate.core.views.explain` asks it event by event."""
+"""The events of a workload's job and pods in its history; `headgate.core.views.explain` calls it event by event."""
 
 from typing import assert_never
 
@@ -11,7 +11,7 @@ from headgate.events.ids import PodKey, split_key
 
 
 class JobNotes:
-    """Notes what happens to the job and the pods of one workload. `state` is folded by its owner before each event."""
+    """Records the events of the job and the pods of one workload. `state` is folded by its owner before each event."""
 
     def __init__(self, state: State, target: Target, notes: Notes) -> None:
         self._state = state
@@ -20,7 +20,7 @@ class JobNotes:
         self._placed: dict[PodKey, Mark] = {}
 
     def on_job(self, at: At, event: facts.JobObserved, was: object) -> None:
-        """The workload's job was seen; `was` is what it was before, None at first sight."""
+        """The workload's job was observed; `was` is its previous form, None the first time."""
         job = event.spec
         said: list[str] = []
         if was is None:
@@ -45,7 +45,7 @@ class JobNotes:
         at: At,
         event: facts.PodObserved | facts.PodDeleted | decisions.PodPlaced | effects.PodBound | effects.PodBindRejected,
     ) -> None:
-        """Something has happened to a pod; those of others are passed over."""
+        """An event about a pod; pods of other workloads are ignored."""
         if not self._is_ours(event.pod) and event.pod not in self._placed:
             return
         match event:

@@ -1,8 +1,8 @@
 """
-Whom a name means: a Workload or a job, by `<namespace>/<name>`, by the name alone, or by the whole reference to a job.
+Name resolution: a Workload or a job, by `<namespace>/<name>`, by the name alone, or by the full reference to a job.
 
-A pass over the log of its own, before a story is told (`headgate.core.views.explain`): a job's events precede those of
-the Workload that is made for it, so one must know both names before reading.
+A separate pass over the log, before a history is read (`headgate.core.views.explain`): a job's events precede those of
+its Workload, so both names must be known before reading.
 """
 
 import difflib
@@ -19,21 +19,21 @@ NEAR_MATCHES_MAX = 5
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom a story is about. `workload` is "" while a job has none, `job` for a Workload without one."""
+    """The subject of a history. `workload` is "" while a job has none, `job` for a Workload without one."""
 
     workload: WorkloadKey = WorkloadKey("")
     job: JobKey = JobKey("")
 
 
 class UnknownWorkloadError(Exception):
-    """Raised when no workload or job has the name, or several have; the message offers what comes near."""
+    """Raised when no workload or job has the name, or several have; the message suggests similar names."""
 
 
 class Lookup:
     """
-    Finds whom a name means: a Workload or a Job, `<namespace>/<name>` or the name alone.
+    Resolves a name: a Workload or a Job, `<namespace>/<name>` or the name alone.
 
-    Feed it the log, then ask. A job's newest Workload is meant when it had several.
+    Feed it the log, then call `find`. For a job with several Workloads the newest one is returned.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Lookup:
         self._workloads: dict[WorkloadKey, JobKey] = {}
 
     def feed(self, logged: LoggedCommit) -> None:
-        """Note the names in a commit."""
+        """Record the names in a commit."""
         for event in logged.commit.events:
             if type(event) is facts.JobObserved:
                 self._jobs.setdefault(event.job, WorkloadKey(""))
@@ -55,7 +55,7 @@ class Lookup:
 
     def find(self, name: str, namespace: str = "") -> Target:
         """
-        Whom a name means.
+        The subject with this name.
 
         Raises UnknownWorkloadError.
         """

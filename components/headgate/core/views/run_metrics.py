@@ -1,8 +1,9 @@
 """
-A tally of a running cell: who waits, who runs, how long they waited, what was borrowed, who was preempted.
+Statistics of a running cell: pending and running workloads, waiting times, borrowing and preemptions.
 
-`Tally` follows the log beside a state that somebody else folds: it is shown each commit after it was applied. The
-demo and benchmarks report from it; everything in it is derived from events, so a recorded log gives the same tally.
+`Tally` follows the log beside a state that another component folds: it is fed each commit after it was applied. The
+demo and benchmarks report from it; everything in it is derived from events, so a recorded log gives the same
+statistics.
 """
 
 import msgspec
@@ -19,7 +20,7 @@ class QueueTally(msgspec.Struct, kw_only=True):
     """
     One ClusterQueue: its waits from queueing to reservation in ms, and how many reservations borrowed.
 
-    `preempted` of its workloads have had to give their quota to others.
+    `preempted` counts its workloads that were preempted.
     """
 
     waits_ms: list[int] = []
@@ -45,20 +46,20 @@ class Tally:
         self.queues: dict[str, QueueTally] = {}
         self.jobs_finished: dict[JobKey, str] = {}
         self.busiest: tuple[int, str] = (0, "")
-        """The longest wait of all in ms, and whose it was."""
+        """The longest wait of all in ms, and its workload."""
         self.used_ms: dict[str, int] = {}
         self.quota_ms: dict[str, int] = {}
-        """Per resource: the integral over time of what was in use, and of what there was."""
+        """Per resource: the integrals over time of usage and of quota."""
         self._queued: dict[Uid, UnixMs] = {}
         self._last_ms: UnixMs | None = None
         self._rates: tuple[dict[str, int], dict[str, int]] = ({}, {})
 
     def of(self, cluster_queue: str) -> QueueTally:
-        """The tally of a ClusterQueue."""
+        """The statistics of a ClusterQueue."""
         return self.queues.setdefault(cluster_queue, QueueTally())
 
     def feed(self, logged: LoggedCommit) -> None:
-        """Count what a commit says."""
+        """Count the events of a commit."""
         at_ms = logged.commit.time_ms
         changed = False
         for event in logged.commit.events:
@@ -109,7 +110,7 @@ class Tally:
         self._rates = self.in_use()
 
     def in_use(self) -> tuple[dict[str, int], dict[str, int]]:
-        """What is in use now and what there is, by resource, over all trees."""
+        """Current usage and quota, by resource, over all trees."""
         used: dict[str, int] = {}
         nominal: dict[str, int] = {}
         for tree in dict.fromkeys(self.state.index.trees.values()):
@@ -124,7 +125,7 @@ class Tally:
         return self.used_ms.get(resource, 0) / there if there else 0.0
 
     def standings(self) -> dict[str, Standings]:
-        """How many stand where, by ClusterQueue; one pass over the workloads."""
+        """The number of workloads by status, per ClusterQueue; one pass over the workloads."""
         counts: dict[str, list[int]] = {name: [0, 0, 0, 0] for name in self.state.cluster_queues}
         for workload in self.state.workloads.values():
             queue = workload.cluster_queue or self._queue_of(workload.key, workload.spec.queue_name)

@@ -1,7 +1,7 @@
 """
-A story as data: its lines, how things stand at its end, and how it is told without its tedium.
+A history as data: its lines, its final status, and a form with repeated cycles collapsed.
 
-`headgate.core.views.explain` makes it from a log; the command line and the read side show it.
+`headgate.core.views.explain` creates it from a log; the command line and the read side show it.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from headgate.events.registry import Event
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
-    One thing that happened.
+    One entry of a history.
 
-    `event` is its tag, `about` the object it happened to. `waited_for` and `waited_ms` say what the workload had been
-    waiting for until then, and how long. `detail` marks bookkeeping that most readers leave out. The same thing
-    happening again and again is one line with `times` and the position and time of the last.
+    `event` is its tag, `about` the object concerned. `waited_for` and `waited_ms` are what the workload had been
+    waiting for until then, and how long. `detail` marks bookkeeping that most readers skip. Immediate repetitions are
+    one line with `times` and the position and time of the last.
     """
 
     position: Position
@@ -42,9 +42,9 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Story(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
-    A workload's whole story, up to `position`, and by which configuration it is decided there.
+    A workload's complete history, up to `position`, and the configuration that applies there.
 
-    `job` is namespace and name of its job, `job_kind` the kind, with its group where the kind alone may be another's.
+    `job` is namespace and name of its job, `job_kind` the kind, with its group where the kind alone is ambiguous.
     """
 
     workload: WorkloadKey
@@ -58,7 +58,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Since when something is being waited for."""
+    """The beginning of a wait, and what for."""
 
     position: Position
     time_ms: UnixMs
@@ -66,7 +66,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class At(msgspec.Struct, frozen=True):
-    """The event at hand and its place."""
+    """The current event and its place."""
 
     position: Position
     time_ms: UnixMs
@@ -74,7 +74,7 @@ class At(msgspec.Struct, frozen=True):
 
 
 class Notes:
-    """The lines of a story as it is read. `workload` is what a line is about that names nothing else."""
+    """The lines of a history while it is read. `workload` is the subject of a line that names no other."""
 
     def __init__(self, workload: WorkloadKey) -> None:
         self.lines: list[Line] = []
@@ -92,9 +92,9 @@ class Notes:
         waited: Mark | None = None,
         detail: bool = False,
     ) -> None:
-        """Note a line; the one before said again only counts."""
+        """Add a line; a repetition of the line before only counts."""
         if waited is not None and waited.position.seq == at.position.seq:
-            waited = None  # decided in one commit: nobody waited
+            waited = None  # Decided in one commit: there was no wait.
         line = Line(
             position=at.position,
             time_ms=at.time_ms,
@@ -116,7 +116,7 @@ class Notes:
 
 
 def _same(one: Line, other: Line) -> bool:
-    """Whether a line says again what the one before said."""
+    """Whether a line repeats the one before."""
     return (one.event, one.about, one.text, one.reason, one.message, one.waited_for) == (
         other.event,
         other.about,
@@ -128,16 +128,16 @@ def _same(one: Line, other: Line) -> bool:
 
 
 _ROUND = frozenset({"heads.offered", "heads.withdrawn", "workload.skipped", "workload.parked", "workload.woken"})
-"""What happens to a pending workload again and again until it fits."""
+"""The repeated events of a pending workload until it fits."""
 
 _ROUNDS_TOLD = 2
 
 
 def condensed(lines: Sequence[Line]) -> list[Line]:
     """
-    A story without its tedium: of many rounds of waking, trying and sleeping, the first and the last are told.
+    A history with repeated cycles collapsed: of many rounds of waking, trying and sleeping, the first and last remain.
 
-    What lies between is one line: how many rounds, from where to where, how long it slept in them.
+    The rounds between are one line: how many, from where to where, and the total time asleep.
     """
     told: list[Line] = []
     rounds: list[Line] = []

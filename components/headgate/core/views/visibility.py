@@ -1,9 +1,10 @@
 """
-The line of a ClusterQueue: everybody who waits there, in the order in which Kueue shows them; and what stands in it.
+The visible queue of a ClusterQueue: all its pending workloads in Kueue's order; and summaries.
 
-Those who may be offered, who sleep until something changes, who are before the scheduler and whom it has set aside
-stand in one line, as in the visibility API of Kueue. What is in no queue there (inactive, gated, in backoff, without a
-LocalQueue) has no place here either. The read side and the command line count places and sum ClusterQueues up with it.
+Workloads that may be offered, that sleep until something changes, that are offered to the scheduler and that it has
+parked form one order, as in the visibility API of Kueue. What is in no queue there (inactive, gated, in backoff,
+without a LocalQueue) has no place here either. The read side and the command line compute places and summaries of
+ClusterQueues with it.
 """
 
 import msgspec
@@ -31,9 +32,9 @@ def line_of(state: State, cluster_queue: str) -> list[Workload]:
 
 def aside_of(state: State, cluster_queue: str) -> list[Workload]:
     """
-    The workloads of a ClusterQueue that stand in no line: new, or parked for something else than quota.
+    The workloads of a ClusterQueue that have no place in the queue: new, or parked for a reason other than quota.
 
-    Costs a pass over the unfinished workloads: their LocalQueue may be gone, or lead elsewhere by now.
+    Costs a pass over the unfinished workloads: their LocalQueue may be deleted, or point elsewhere by now.
     """
     return [
         workload
@@ -46,7 +47,7 @@ def aside_of(state: State, cluster_queue: str) -> list[Workload]:
 
 
 def is_in_line(workload: Workload) -> bool:
-    """Whether a workload has a place, or a cycle has set it aside by itself: its ClusterQueue still has it then."""
+    """Whether a workload has a place in the queue, or a cycle has parked it alone: then it still counts there."""
     parked = workload.parked
     return workload.stage in IN_LINE or (
         workload.stage is Stage.PARKED and parked is not None and parked.decided_at < parked.since
@@ -55,11 +56,11 @@ def is_in_line(workload: Workload) -> bool:
 
 class QueueSummary(msgspec.Struct, frozen=True, kw_only=True):
     """
-    One ClusterQueue: how its workloads stand, and what of its quota is in use.
+    One ClusterQueue: its workloads by status, and the usage of its quota.
 
-    The pending ones are awake (may be offered), asleep (wait with their shape or behind a blocked head), offered to the
-    scheduler, or parked alone. `quotas` has used and nominal amounts (in `amounts` units) by flavor-resource, in the
-    order of the spec, and behind them what is held of others.
+    The pending ones are awake (may be offered), asleep (wait with their shape or behind a blocking head), offered to
+    the scheduler, or parked alone. `quotas` has used and nominal amounts (in `amounts` units) by flavor-resource, in
+    the order of the spec, followed by what is held of others.
     """
 
     name: str
@@ -77,7 +78,7 @@ class QueueSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summaries(state: State) -> list[QueueSummary]:
-    """Every ClusterQueue in the order of names. Costs a pass over the unfinished workloads."""
+    """Every ClusterQueue, ordered by name. Costs a pass over the unfinished workloads."""
     counts: dict[str, dict[Stage, int]] = {}
     for members in state.index.in_local_queue.values():
         for key in members:
