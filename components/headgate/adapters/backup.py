@@ -1,19 +1,19 @@
 """
-A backup in a directory: its files, its manifest, and reading both back with suspicion.
+A backup in a directory: its files, its manifest, and reading both back with verification.
 
 `headgate backup` writes one and `headgate restore` reads it. A backup is a whole log up to a position, in segments, and
 the newest snapshots that the log itself vouches for:
 
-    manifest.json                             what there is: written last, so that a torn backup is the one before it
+    manifest.json                             the contents: written last, so that a torn backup is the one before it
     log-000000000001-000000000812.jsonl.gz    entries 1 to 812, in the format of `headgate events --export`
     snapshot-000000000800.bin                 the snapshot of position 800, as it was stored
 
-The manifest names every file with its size and its SHA-256, and holds a digest of itself. So whatever was cut off,
-changed or mixed up afterwards is found, and the error names the file. Segments chain: the hash of the log up to the
-last entry of each stands in the manifest, and follows from the entries themselves (`headgate.events.commit.chain`).
+The manifest names every file with its size and its SHA-256, and holds a digest of itself. So any later truncation,
+change or mix-up is detected, and the error names the file. Segments chain: the hash of the log up to the last entry of
+each is in the manifest, and follows from the entries themselves (`headgate.events.commit.chain`).
 
-A later backup into the same directory adds segments and never rewrites one. What no manifest names (the remains of a
-backup that was killed) is removed by the next.
+A later backup into the same directory adds segments and never rewrites one. Files that no manifest names (the remains
+of a killed backup) are removed by the next backup.
 """
 
 import fcntl
@@ -89,19 +89,19 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Sealed(msgspec.Struct, frozen=True):
-    """The manifest as it is written: with the digest of its own bytes, so that a change of it is found."""
+    """The manifest as it is written: with the digest of its own bytes, so that changes are detected."""
 
     digest: str
     manifest: msgspec.Raw
 
 
 def backup_id(log_identity: str, position: int, log_hash: str) -> str:
-    """The name of what was backed up: this log up to this position."""
+    """The id of a backup: this log up to this position."""
     return digest(f"{log_identity} {position} {log_hash}".encode())[:16]
 
 
 class BackupDirectory:
-    """The files of one backup. Reading checks each file before a byte of it is believed."""
+    """The files of one backup. Reading verifies each file before using any byte of it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -110,9 +110,9 @@ class BackupDirectory:
 
     def manifest(self) -> Manifest | None:
         """
-        What the directory holds; None when there is no backup in it yet.
+        The contents of the directory; None when there is no backup in it yet.
 
-        :raises BackupError: it has a manifest that cannot be believed.
+        :raises BackupError: its manifest is invalid.
         """
         path = self.path / MANIFEST
         try:
@@ -147,7 +147,7 @@ class BackupDirectory:
         return manifest
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Make a backup of the files that it names, at once; remove what it does not name."""
+        """Atomically make a backup of the files that the manifest names; remove other files."""
         plain = msgspec.json.encode(manifest)
         sealed = msgspec.json.encode(_Sealed(digest=digest(plain), manifest=msgspec.Raw(plain)))
         self._replace(MANIFEST, msgspec.json.format(sealed, indent=1))
@@ -159,12 +159,12 @@ class BackupDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """
-        Nobody else writes here while the block runs. Makes the directory.
+        Lock the directory against other writers while the block runs. Creates the directory.
 
-        :raises BackupError: somebody does, or the directory cannot be made.
+        :raises BackupError: it is locked, or cannot be created.
         """
         try:
-            # Who may read a backup may read all that the log says of every tenant.
+            # Read access to a backup is read access to all tenants' data in the log.
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -180,7 +180,7 @@ class BackupDirectory:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def segment(self, first: int) -> "SegmentWriter":
-        """A writer of a new segment; its `close` gives the entry of the manifest."""
+        """A writer of a new segment; its `close` returns the entry of the manifest."""
         return SegmentWriter(self.path, first)
 
     def write_snapshot(self, name: str, position: int, blob: bytes) -> SnapshotFile:
@@ -211,7 +211,7 @@ class BackupDirectory:
 
     def check(self, stored: SegmentFile | SnapshotFile) -> None:
         """
-        Whether a file is, byte for byte, what was written.
+        Check that a file is, byte for byte, what was written.
 
         :raises BackupError: it is not; the message names it.
         """
@@ -272,7 +272,7 @@ _ELSEWHERE: Final = "take another copy of this backup, or make a new one into an
 
 
 class SegmentWriter:
-    """Writes entries that follow on each other, and chains them."""
+    """Writes consecutive entries, and chains them."""
 
     def __init__(self, directory: Path, first: int) -> None:
         self._path = directory / f"log-{first:012d}-open.jsonl.gz"
@@ -321,14 +321,14 @@ class SegmentWriter:
         )
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Remove the file."""
         with suppress(OSError):
             # A full disk refuses the last bytes too.
             self._writer.__exit__(BackupError, None, None)
 
 
 def chained(log_hash: str, entries: Iterable[Entry]) -> str:
-    """The hash of a log that had this one before these entries."""
+    """The hash of a log with this hash after these entries."""
     for entry in entries:
         log_hash = chain(log_hash, digest(entry.payload))
     return log_hash

@@ -1,21 +1,21 @@
 """
-Leases: who leads, and in which epoch.
+Leases: which process leads, and in which epoch.
 
-A process that must be alone (each producer of the log) holds its producer's lease while it leads. The lease decides
-who *tries*; what makes a mistake harmless is the fence of the log, which refuses a deposed leader's append. So leases
-may err on the side of taking over.
+A process that must be the only one (each producer of the log) holds its producer's lease while it leads. The lease
+decides which process *tries*; the fence of the log, which refuses a deposed leader's append, makes a mistake harmless.
+So leases may err on the side of taking over.
 
-A lease is one record in a register that knows compare-and-set. Nobody compares clocks: an observer takes over when it
-has seen the record unchanged for longer than its term *by the observer's own monotonic clock*; a leader counts itself
-out when it could not renew within the term by its own. As the leader counts from before it sent the renewal and the
-observer from after it saw it, the leader stops first, unless it is stopped itself (SIGSTOP, a frozen machine); that
-is what the fence is for.
+A lease is one record in a register with compare-and-set. Clocks are never compared: an observer takes over when it has
+seen the record unchanged for longer than its term *by the observer's own monotonic clock*; a leader steps down when it
+could not renew within the term by its own. As the leader counts from before it sent the renewal and the observer from
+after it saw it, the leader stops first, unless it is stopped itself (SIGSTOP, a frozen machine); the fence covers that
+case.
 
-Each acquisition gets an epoch one higher than the last, for ever: records are never deleted, and `epoch_min` lets the
-log's own knowledge stand in should the register be lost. A restarted process of the same name takes over at once,
-without waiting for its former self to expire.
+Each acquisition gets an epoch one higher than the last, forever: records are never deleted, and `epoch_min` provides
+the greatest epoch in the log should the register be lost. A restarted process of the same name takes over at once,
+without waiting for its former instance to expire.
 
-The rules are here (`LeaseRules`, without clock or I/O), and so is the loop around them (`Lease`), which is given a
+The rules are here (`LeaseRules`, without clock or I/O), and so is the loop around them (`Lease`), which uses a
 register: JetStream's or one in memory.
 """
 
@@ -32,11 +32,11 @@ from msgspec import Struct
 
 class LeaseRecord(Struct, frozen=True, kw_only=True):
     """
-    What the register holds. `holder` is "" when the lease was given up.
+    The content of the register. `holder` is "" when the lease was released.
 
-    `instance` and `renewal` make each record unlike every other, so that a writer whose answer was lost can recognise
-    its own. `position` and `log_hash` are how far the holder had folded the log at the last renewal, and the hash of
-    the log up to there: whoever starts later can tell that the log is shorter, or another one.
+    `instance` and `renewal` make each record unique, so that a writer whose answer was lost can recognise its own.
+    `position` and `log_hash` are how far the holder had folded the log at the last renewal, and the hash of the log up
+    to there: a later process can detect that the log is shorter, or another one.
     """
 
     holder: str
@@ -60,26 +60,26 @@ class Registered(Struct, frozen=True):
 
 
 class LeaseRegister(Protocol):
-    """One compare-and-set cell. Both calls wait out a lost broker."""
+    """One compare-and-set cell. Both calls wait while the broker is unavailable."""
 
     async def read(self) -> Registered:
-        """What the register holds now."""
+        """The current content of the register."""
         ...
 
     async def write(self, record: LeaseRecord, *, expected: int) -> int | None:
         """
         Replaces the record if the register's revision is `expected`; the new revision, or None if it was not.
 
-        Finds out the truth when an answer is lost.
+        Determines the true outcome when an answer is lost.
         """
         ...
 
 
 class LeaseRules:
     """
-    One candidate's view of a lease: what it saw and since when.
+    One candidate's view of a lease: the observed record and the time since when it is unchanged.
 
-    Pure: the caller gives the monotonic time in milliseconds.
+    Pure: the caller passes the monotonic time in milliseconds.
     """
 
     def __init__(self, holder: str, instance: str, term_ms: int, *, epoch_min: int = 0) -> None:
@@ -93,7 +93,7 @@ class LeaseRules:
         self._seen_at_ms = 0
 
     def bid(self, seen: Registered, now_ms: int) -> LeaseRecord | None:
-        """The record to write at `seen.revision` in order to lead, or None: somebody else leads, look again later."""
+        """The record to write at `seen.revision` in order to lead, or None: another process leads, try again later."""
         if seen.revision != self._seen_revision:
             self._seen_revision, self._seen_at_ms = seen.revision, now_ms
         record = seen.record
@@ -114,7 +114,7 @@ class LeaseRules:
 
     @staticmethod
     def released(record: LeaseRecord) -> LeaseRecord:
-        """The record that gives the lease up; it keeps the epoch."""
+        """The record that releases the lease; it keeps the epoch."""
         return msgspec.structs.replace(record, holder="", renewal=record.renewal + 1)
 
 
@@ -126,7 +126,7 @@ class Leadership:
     """
     Held from an acquisition to its loss. `epoch` goes into every commit; `lost` is set when the lease is lost.
 
-    Watch `lost`, or ask `is_valid` before something that must not be done by two. Once lost, it stays lost.
+    Wait for `lost`, or check `is_valid` before an action that two processes must not do. Once lost, it stays lost.
     """
 
     def __init__(self, epoch: int, holder: str, valid_until_ms: int, now_ms: Callable[[], int]) -> None:
@@ -153,7 +153,7 @@ class Leadership:
         return self._valid_until_ms - self._now_ms()
 
     def lose(self, why: str) -> None:
-        """The lease is lost, or was given up."""
+        """The lease is lost, or was released."""
         if not self.lost.is_set():
             self.why_lost = why
             self.lost.set()
@@ -180,10 +180,10 @@ class Lease:
     @asynccontextmanager
     async def hold(self, *, epoch_min: int = 0) -> AsyncIterator[Leadership]:
         """
-        Waits until this candidate leads, renews the lease while the block runs, and gives it up at its end.
+        Waits until this candidate leads, renews the lease while the block runs, and releases it at its end.
 
         The epoch is greater than `epoch_min` (the greatest epoch found in the log) and than every epoch given before.
-        The block is not ended when the lease is lost: it watches `Leadership.lost`.
+        The block is not ended when the lease is lost: it has to watch `Leadership.lost`.
         """
         revision, record, asked_at_ms = await self._acquire(epoch_min)
         leadership = Leadership(record.epoch, self._holder, asked_at_ms + self._term_ms, self._now_ms)
@@ -216,7 +216,7 @@ class Lease:
 
 
 class _Keeper:
-    """Keeps one leadership: renews its record, and gives it up when it can no longer be sure."""
+    """Keeps one leadership: renews its record, and ends it when the lease is no longer certain."""
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class _Keeper:
                 leadership.lose("somebody else took the lease over")
                 return
             self._revision, self._record = revision, renewed
-            # A renewal that came through too late revives nothing: whoever asked `is_valid` meanwhile has stepped down.
+            # A renewal that succeeded too late revives nothing: a caller of `is_valid` has stepped down meanwhile.
             if leadership.is_valid():
                 leadership.extend(asked_at_ms + self._term_ms)
 
@@ -256,8 +256,8 @@ class _Keeper:
             await anyio.sleep(max(self._leadership.left_ms, 0) / 1000 + 0.001)
 
     async def release(self) -> None:
-        """Gives the lease up if it is ours still; a broker that does not answer soon lets it expire instead."""
+        """Releases the lease if it is still ours; if the broker does not answer soon, it expires instead."""
         self._leadership.lose("the lease was given up")
         with anyio.move_on_after(1, shield=True):
-            # Under another's record the compare-and-set fails, which is as well.
+            # Under another holder's record the compare-and-set fails, which is correct.
             await self._register.write(LeaseRules.released(self._record), expected=self._revision)

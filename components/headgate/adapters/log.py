@@ -1,19 +1,20 @@
 """
-The log as its users see it: what any implementation promises, and the types that cross the boundary.
+The log as its users see it: the contract of all implementations, and the types that cross the boundary.
 
-Processes append commits and read them back. They do so through `Log`, of which there are two implementations:
-JetStream (`headgate.adapters.jetstream`) and memory (`headgate.testing.memory_log`); one contract suite runs over both.
-The log moves opaque bytes: what a commit means is the business of `headgate.events`.
+Processes append commits and read them back. They do so through `Log`, of which there are two implementations: JetStream
+(`headgate.adapters.jetstream`) and memory (`headgate.testing.memory_log`); one contract suite runs over both. The log
+moves opaque bytes: `headgate.events` defines the meaning of a commit.
 
-What every implementation promises:
+The contract:
 
-- `append` is a compare-and-set on the producer's subject. It ends as `Appended` or `Conflict` and as nothing else: a
-  lost broker, a full disk or a timeout is waited out inside, reported by the health of the dependency, and the true
-  outcome is found by reading. A commit is never lost once `Appended` was returned, and never stored twice.
-- `tail` and `read` give each entry exactly once and in order, across any number of broker crashes.
-- A log that has lost entries which a reader has already seen is not read on: the reader gets `LogTruncated` or
-  `LogHole`. One that claims entries which it cannot deliver is read as far as it goes, and then `LogTorn` is raised:
-  nobody waits for what never comes.
+- `append` is a compare-and-set on the producer's subject. It ends as `Appended` or `Conflict` and as nothing else: it
+  waits internally while the broker is lost, the disk is full or a request timed out, the health of the dependency
+  reports that, and the true outcome is determined by reading. A commit is never lost once `Appended` was returned, and
+  never stored twice.
+- `tail` and `read` return each entry exactly once and in order, across any number of broker crashes.
+- A log that has lost entries which a reader has already seen is not read further: the reader gets `LogTruncated` or
+  `LogHole`. One that claims entries which it cannot deliver is read to its readable end, and then `LogTorn` is raised:
+  no reader waits for entries that never arrive.
 """
 
 # ruff: noqa: N818 - exceptions here are named for what happened (LogTruncated), which is what the reader needs to see.
@@ -41,20 +42,20 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 class Appended(Struct, frozen=True):
-    """The commit is durable at stream sequence `seq`; whatever it decides may now become visible outside."""
+    """The commit is durable at stream sequence `seq`; its decisions may now become visible outside."""
 
     seq: int
 
 
 class Conflict(Struct, frozen=True):
     """
-    Somebody else wrote to the producer's subject since `expected`.
+    Another writer wrote to the producer's subject since `expected`.
 
     The caller was deposed, or has not read far enough.
 
     `actual_last` is the last sequence of the subject as the broker saw it. When it is *smaller* than `expected` the
-    broker has lost entries. The caller's next move is to stop acting, read the log up to `actual_last`, and decide
-    again if it still leads.
+    broker has lost entries. The caller has to stop acting, read the log up to `actual_last`, and decide again if it
+    still leads.
     """
 
     expected: int
@@ -65,7 +66,7 @@ AppendOutcome = Appended | Conflict
 
 
 class LogError(Exception):
-    """Anything that stops a user of the log; operating errors which pass by themselves are never raised."""
+    """Any condition that stops a user of the log; transient operating errors are never raised."""
 
 
 class EntryNotFound(LogError):
@@ -77,7 +78,7 @@ class EntryNotFound(LogError):
 
 
 class CommitTooLarge(LogError):
-    """Raised by `append` when the broker can never take a payload of this size; the caller splits the commit."""
+    """Raised by `append` when the broker can never accept a payload of this size; the caller splits the commit."""
 
     def __init__(self, subject: str, size_bytes: int, size_bytes_max: int) -> None:
         super().__init__(
@@ -87,7 +88,7 @@ class CommitTooLarge(LogError):
 
 
 class LogDamaged(LogError):
-    """What was read before is no longer what the broker holds. The process must stop; a human decides."""
+    """The broker no longer holds what was read before. The process must stop; an operator decides."""
 
 
 class LogTruncated(LogDamaged):
@@ -118,7 +119,7 @@ class LogTorn(LogDamaged):
 
 
 class LogHole(LogDamaged):
-    """Raised when the broker jumps over entries that must be there: the middle of the log is missing."""
+    """Raised when the broker skips entries that must be there: the middle of the log is missing."""
 
     def __init__(self, log: str, *, expected: int, found: int) -> None:
         super().__init__(
@@ -131,7 +132,7 @@ class LogHole(LogDamaged):
 
 class LogTail(Protocol):
     """
-    A reader that follows the log for ever.
+    A reader that follows the log without end.
 
     One task owns it; its buffer is bounded and the broker waits when it is full.
     """
@@ -151,12 +152,12 @@ class LogTail(Protocol):
 
     @property
     def lag(self) -> int:
-        """How many entries are known to be in the log and were not yet returned by `receive`."""
+        """The number of entries known to be in the log and not yet returned by `receive`."""
         ...
 
     @property
     def caught_up(self) -> bool:
-        """Whether everything that the broker held when it last spoke has been returned by `receive`."""
+        """Whether `receive` has returned everything that the broker held at its last message."""
         ...
 
 
@@ -165,12 +166,12 @@ class Log(Protocol):
 
     @property
     def name(self) -> str:
-        """The stream's name, for people."""
+        """The stream's name, for messages."""
         ...
 
     @property
     def identity(self) -> str:
-        """What tells this stream from another that later bears the same name; a snapshot records it."""
+        """Distinguishes this stream from a later one of the same name; a snapshot records it."""
         ...
 
     def subject(self, producer: str) -> str:
@@ -184,9 +185,9 @@ class Log(Protocol):
         0 means that there is none yet.
 
         Appending the same bytes at the same `expected_last` again is the same append: it returns the same `Appended`.
-        A cancelled call leaves the outcome open; call again with the same arguments to learn it.
+        The outcome of a cancelled call is open; the same call again returns it.
 
-        :raises CommitTooLarge: the broker will never take it.
+        :raises CommitTooLarge: the broker will never accept it.
         """
         ...
 
@@ -204,21 +205,21 @@ class Log(Protocol):
         """
         Follows the log from entry `start` on, which need not exist yet; `start - 1` must.
 
-        Who can take entries by `linger_s` later gets more of them at once, which is cheaper for all.
+        A reader that can take entries by `linger_s` later gets larger batches, which is cheaper for all.
         """
         ...
 
     async def verify(self) -> None:
         """
-        Asks the broker whether it can deliver all entries from the first to the last.
+        Checks that the broker can deliver all entries from the first to the last.
 
-        :raises LogTorn: it claims entries at the end that it does not have.
-        :raises LogHole: entries are missing in the middle.
+        :raises LogTorn: it claims entries at the end that it does not have. :raises LogHole: entries are missing in the
+        middle.
         """
         ...
 
     async def now_ms(self) -> int:
-        """What time it is by the broker's clock, which stamps the entries; 0 if it does not say."""
+        """The time of the broker's clock, which stamps the entries; 0 if it does not return it."""
         ...
 
     async def last_seq(self, producer: str | None = None) -> int:
@@ -243,7 +244,7 @@ class Log(Protocol):
 
 
 class BlobInfo(Struct, frozen=True, kw_only=True):
-    """What is known of a stored blob: its name, the log position it belongs to, and what its bytes must be."""
+    """Metadata of a stored blob: its name, the log position it belongs to, and its required size and digest."""
 
     name: str
     position: int
@@ -266,7 +267,7 @@ class BlobDamaged(LogError):
 
 
 class Blobs(Protocol):
-    """Large byte strings by name, for snapshots. A blob is seen whole or not at all."""
+    """Large byte strings by name, for snapshots. Blobs are atomic."""
 
     async def put(self, name: str, data: bytes, *, position: int) -> BlobInfo:
         """Stores `data`; returns once a reader on any machine can get it. Storing a name again replaces it."""

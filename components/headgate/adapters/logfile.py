@@ -1,9 +1,9 @@
 """
-A log in a file: what `headgate events --export` and `headgate simulate` write and every reading command opens.
+A log in a file: written by `headgate events --export` and `headgate simulate`, opened by every reading command.
 
-One entry a line as JSON, gzipped: `{"seq": 1, "subject": "...", "time_ms": 0, "payload": {...}}`. The payload stands
-there exactly as it was appended, byte for byte, so that hashes over it hold; one that is no single line of JSON (a
-damaged entry is worth keeping too) stands in `base64` instead. A file that was cut off is read up to the cut and then
+One entry per line as JSON, gzipped: `{"seq": 1, "subject": "...", "time_ms": 0, "payload": {...}}`. The payload is
+stored exactly as it was appended, byte for byte, so that hashes over it are valid; one that is not a single line of
+JSON (a damaged entry is kept too) is stored in `base64` instead. A truncated file is read up to the cut and then
 refused.
 """
 
@@ -24,7 +24,7 @@ GZIP_LEVEL = 3
 
 
 class LogFileError(LogError):
-    """Raised when a file is no log, or was cut off; the message names the file and the line."""
+    """Raised when a file is no log, or is truncated; the message names the file and the line."""
 
 
 class _Stored(msgspec.Struct, omit_defaults=True):
@@ -42,7 +42,7 @@ _skip = msgspec.json.Decoder(msgspec.Raw)
 
 class LogFileWriter:
     """
-    Writes entries to a file, which it replaces; a context manager. The file is whole once the block has ended.
+    Writes entries to a file, which it replaces; a context manager. The file is complete once the block has ended.
 
     Raises LogFileError when the file cannot be written.
     """
@@ -102,7 +102,7 @@ def read_log_file(path: Path | str) -> Iterator[Entry]:
     """
     The entries of a file, in its order.
 
-    Raises LogFileError when it cannot be read, is no log, or was cut off.
+    Raises LogFileError when it cannot be read, is no log, or is truncated.
     """
     path = Path(path)
     number = 0

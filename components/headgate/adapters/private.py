@@ -1,7 +1,7 @@
 """
 Files that only their owner may read: seeds of keys, configurations with passwords, addresses with credentials.
 
-The mode is there from the first byte, whatever the umask, and a reader sees the old text or the new one, never half.
+The mode is set from the first byte, whatever the umask, and a reader sees the old text or the new one, never a part.
 """
 
 import os
@@ -13,7 +13,7 @@ FOLDER_MODE: Final = 0o700
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file with mode 0600; folders above it that are not there are made with 0700."""
+    """Write a file with mode 0600; missing parent directories are created with 0700."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     partial.unlink(missing_ok=True)

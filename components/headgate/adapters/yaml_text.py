@@ -1,9 +1,8 @@
 """
-YAML that people hand us, as deep as people write it.
+Depth limits for YAML from users.
 
-The parsers of YAML go down one step of their own stack a level: a hundred thousand brackets end a whole process, and
-nothing can be said of them any more. So text is looked over before it is parsed. Whoever reads a file that somebody
-else has written asks `check_depth` first.
+YAML parsers recurse once per level: a hundred thousand brackets end a whole process, without an error message. So the
+text is scanned before it is parsed. Code that reads a file written by others calls `check_depth` first.
 """
 
 import re
@@ -19,21 +18,21 @@ _INDENT: Final = re.compile(r"^[ \t?-]+", re.MULTILINE)
 
 
 class TooDeepError(yaml.YAMLError):
-    """Raised when a text is nested more deeply than anything that is meant."""
+    """Raised when a text is nested more deeply than any valid document."""
 
     def __init__(self, line: int) -> None:
         super().__init__(f"line {line}: it is nested more than {DEPTH_MAX} levels deep")
 
 
 def check_depth(text: str) -> None:
-    """Raises TooDeepError. Costs next to nothing where no line could begin so deep, and no more brackets are open."""
+    """Raises TooDeepError. Very cheap if no line is indented that deep, and no more brackets are open."""
     line = _too_deep(text) if _may_be_deep(text) else None
     if line is not None:
         raise TooDeepError(line)
 
 
 def _too_deep(text: str) -> int | None:
-    """The line from which on it is nested too deeply, None if nowhere: told by events, for which nothing is kept."""
+    """The line from which on it is nested too deeply, None if nowhere: found by parser events, which keep nothing."""
     depth = 0
     try:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
@@ -44,7 +43,7 @@ def _too_deep(text: str) -> int | None:
             if depth > DEPTH_MAX:
                 return event.start_mark.line + 1 if event.start_mark is not None else 1
     except yaml.YAMLError:
-        pass  # Whoever parses it says so, with the place.
+        pass  # The parser reports it, with the place.
     return None
 
 
@@ -56,6 +55,6 @@ def _may_be_deep(text: str) -> bool:
         open_ += 1 if bracket[0] in "[{" else -1
         if open_ > DEPTH_MAX:
             return True
-        # One that closes what was never opened stands in a string.
+        # A closing bracket without an opening one is inside a string.
         open_ = max(open_, 0)
     return False

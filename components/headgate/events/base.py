@@ -1,8 +1,8 @@
 """
 What all events share, and the producers that may append.
 
-An event is a frozen Struct in the past tense whose tag is `<entity>.<event>`: the same two words that stand in its
-subject on the feed. Fields added after a release have defaults, so that old logs decode for ever.
+An event is a frozen Struct in the past tense whose tag is `<entity>.<event>`: the same two words as in its subject on
+the feed. Fields added after a release have defaults, so that old logs remain readable.
 """
 
 import enum

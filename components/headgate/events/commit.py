@@ -1,13 +1,14 @@
 """
 The commit: the unit of append.
 
-A commit is one JetStream message that carries a list of events and is acknowledged as a whole, so that what belongs
-together is never seen in part. Its envelope says who appended it, in which term, when, why and on what knowledge. This
-module owns the envelope, its encoding and the hash chain; every process reads and writes the log through it.
+A commit is one JetStream message that carries a list of events and is acknowledged as a whole, so that related events
+are never visible in part. Its envelope records the producer, its term, the time, the cause and the state that it was
+decided on. This module owns the envelope, its encoding and the hash chain; every process reads and writes the log
+through it.
 
-Bodies are JSON, because people read these streams when something is wrong. An unknown field is ignored, so that a newer
-writer does not stop an older reader over an addition; an unknown event type stops the reader, because a fold that skips
-what it does not know is no longer the state of this log.
+Bodies are JSON, because people read these streams during incidents. An unknown field is ignored, so that a newer writer
+does not stop an older reader over an addition; an unknown event type stops the reader, because a fold that skips
+unknown events does not produce the state of this log.
 """
 
 from hashlib import sha256
@@ -21,7 +22,7 @@ from headgate.events.remedy import REMEDY
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
-    """Where an event stands: the stream sequence of its commit and its index in it, from 0. Written `<seq>.<index>`."""
+    """The position of an event: its commit's stream sequence and its index in it, from 0. Written `<seq>.<index>`."""
 
     seq: Seq
     index: int = 0
@@ -32,13 +33,13 @@ class Position(msgspec.Struct, frozen=True, array_like=True, order=True, gc=Fals
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """
-    What one append writes.
+    The content of one append.
 
     `number` counts the producer's commits from 1 over all its terms; `prev` is the hash of its commit before this one,
     "" for the first. `time_ms` is the producer's clock at the append, never smaller than in its commit before. `cause`
-    is the position of what made the producer append, `decided_at` the last sequence whose state it decided on.
-    `trace` is a W3C traceparent. `log` is the hash of the whole log up to the position `at`, the last that the producer
-    had folded when it encoded the commit: so each commit attests everything before it, of all producers.
+    is the position of the event that made the producer append, `decided_at` the last sequence whose state it decided
+    on. `trace` is a W3C traceparent. `log` is the hash of the whole log up to the position `at`, the last that the
+    producer had folded when it encoded the commit: so each commit attests everything before it, of all producers.
     """
 
     id: CommitId
@@ -57,12 +58,12 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 class LoggedCommit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
-    A commit as it stands in the log: at its stream sequence, with the hash of its bytes.
+    A commit as stored in the log: at its stream sequence, with the hash of its bytes.
 
-    `stored_ms` is the broker's time when it was stored, 0 where that is not known; `subject` is what it stands on, ""
-    where it was not read from a stream. An entry that does not decode has an empty commit and says why in `flaw`:
-    whether that stops its reader or the entry is refused depends on where it stands (`headgate.core.log.refusal`).
-    `payload` are the bytes of an entry that says it is signed, `anchor` those of a later commit that vouches for it
+    `stored_ms` is the broker's time when it was stored, 0 where that is not known; `subject` is its subject, "" where
+    it was not read from a stream. An entry that does not decode has an empty commit and the reason in `flaw`: whether
+    that stops its reader or the entry is refused depends on its position (`headgate.core.log.refusal`). `payload` are
+    the bytes of an entry that claims to be signed, `anchor` those of a later commit that vouches for it
     (`headgate.events.signing`).
     """
 
@@ -78,7 +79,7 @@ class LoggedCommit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class UnreadableCommitError(Exception):
     """
-    Raised when a log entry does not decode or holds an event type that this version does not know.
+    Raised when a log entry does not decode or contains an event type that is unknown to this version.
 
     The reader must stop: state beyond this position would not be the state of this log.
     """
@@ -107,13 +108,13 @@ def digest(data: bytes) -> str:
 
 
 def chain(log_hash: str, commit_hash: str) -> str:
-    """The hash of a whole log prefix: what it was before this commit, hashed together with the commit's."""
+    """The hash of a log prefix that ends with this commit: the hash before it, hashed together with the commit's."""
     return digest(f"{log_hash}{commit_hash}".encode())
 
 
 def commit_id(producer: Producer, epoch: Epoch, number: int) -> CommitId:
     """The deterministic id of a producer's number-th commit."""
-    # A StrEnum formats as its value, several times faster than it is asked for it.
+    # A StrEnum formats as its value, several times faster than reading `.value`.
     return CommitId(f"{producer}-{epoch}-{number}")
 
 
@@ -123,7 +124,7 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def encode_event(event: EventBase) -> bytes:
-    """One event as JSON, as it stands in its commit."""
+    """One event as JSON, as in its commit."""
     return _encoder.encode(event)
 
 
@@ -131,7 +132,7 @@ def decode_commit(seq: int, subject: str, payload: bytes, stored_ms: int = 0) ->
     """
     The commit at a position of the log, which the broker stored at `stored_ms`.
 
-    Raises UnreadableCommitError when the bytes are no commit, or hold an event type or value that is not known.
+    Raises UnreadableCommitError when the bytes are no commit, or contain an unknown event type or value.
     """
     logged = decode_entry(seq, subject, payload, stored_ms)
     if logged.flaw:
@@ -140,7 +141,7 @@ def decode_commit(seq: int, subject: str, payload: bytes, stored_ms: int = 0) ->
 
 
 def decode_entry(seq: int, subject: str, payload: bytes, stored_ms: int = 0) -> LoggedCommit:
-    """An entry of the log, whatever it holds: for the fold, and for readers that ask whether it is refused."""
+    """An entry of the log, whatever it contains: for the fold, and for readers that check whether it is refused."""
     flaw = ""
     try:
         commit = _decoder.decode(payload)
@@ -182,7 +183,7 @@ class _BareCommit(msgspec.Struct, frozen=True):
 
 
 def _explain(payload: bytes, error: msgspec.MsgspecError) -> str:
-    """What is wrong with an entry, naming an event type that is not known by its name."""
+    """The flaw of an entry, with the tag of an unknown event type."""
     try:
         bare = msgspec.json.decode(payload, type=_BareCommit)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

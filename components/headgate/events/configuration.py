@@ -1,9 +1,9 @@
 """
-The configuration of a cell: the parts of Kueue's `config.kueue.x-k8s.io` Configuration that decide what happens.
+The configuration of a cell: the parts of Kueue's `config.kueue.x-k8s.io` Configuration that affect decisions.
 
-It is a fact like any other: the informer bridge appends it when it differs from what the log has, so that every process
-decides by the same one and a replay by the one of that moment. `headgate.core.config.reader` reads it from a file in
-either API version; fields are named as in v1beta2, durations are milliseconds.
+It is a fact like any other: the informer bridge appends it when it differs from the log's, so that every process
+decides by the same one and a replay by the one valid at that moment. `headgate.core.config.reader` reads it from a file
+in either API version; fields are named as in v1beta2, durations are milliseconds.
 """
 
 from typing import Literal
@@ -15,10 +15,10 @@ from headgate.events.objects import LabelSelector
 
 class ConfigurationBranch(msgspec.Struct, frozen=True, kw_only=True):
     """
-    Base of what a configuration is made of.
+    Base of the parts of a configuration.
 
-    It is written whole. Earlier versions left out what was equal to a default here, so the defaults say what a field
-    that is missing in the log means, and never change. What it means where a file leaves a field out is in
+    It is written whole. Earlier versions left out what was equal to a default here, so the defaults define the meaning
+    of a field that is missing in the log, and never change. The meaning of a field that is missing in a file is in
     `headgate.core.config.reader.DEFAULTS`.
     """
 
@@ -30,7 +30,7 @@ class FairSharingConfiguration(ConfigurationBranch, frozen=True):
 
 
 class AdmissionFairSharingConfiguration(ConfigurationBranch, frozen=True):
-    """`admissionFairSharing`. A half-life of 0 forgets usage at once. A resource without weight weighs 1."""
+    """`admissionFairSharing`. A half-life of 0 forgets usage at once. A resource without weight has the weight 1."""
 
     usage_half_life_ms: int = 0
     usage_sampling_interval_ms: int = 300_000
@@ -38,7 +38,7 @@ class AdmissionFairSharingConfiguration(ConfigurationBranch, frozen=True):
 
 
 class RequeuingStrategy(ConfigurationBranch, frozen=True):
-    """`waitForPodsReady.requeuingStrategy`. Without a count limit it requeues for ever."""
+    """`waitForPodsReady.requeuingStrategy`. Without a count limit it requeues without end."""
 
     timestamp: str = "Eviction"
     backoff_limit_count: int | None = None
@@ -47,7 +47,7 @@ class RequeuingStrategy(ConfigurationBranch, frozen=True):
 
 
 class WaitForPodsReady(ConfigurationBranch, frozen=True):
-    """`waitForPodsReady`: present means on. A recovery timeout of None does not look at pods once they were ready."""
+    """`waitForPodsReady`: present means on. A recovery timeout of None does not check pods once they were ready."""
 
     timeout_ms: int = 300_000
     recovery_timeout_ms: int | None = None
@@ -73,26 +73,26 @@ class ResourcesConfiguration(ConfigurationBranch, frozen=True):
 
 
 class RetentionPolicies(ConfigurationBranch, frozen=True):
-    """`objectRetentionPolicies.workloads`: None keeps for ever."""
+    """`objectRetentionPolicies.workloads`: None keeps objects forever."""
 
     after_finished_ms: int | None = None
     after_deactivated_by_kueue_ms: int | None = None
 
 
 WakePolicyName = Literal["Bounded", "CohortTree"]
-"""`headgate.wakePolicy`: which pending workloads are tried again when quota comes free (`docs/concepts/waking.md`)."""
+"""`headgate.wakePolicy`: which pending workloads are retried when quota is freed (`docs/concepts/waking.md`)."""
 
 
 class Configuration(ConfigurationBranch, frozen=True):
     """
-    All of it. The default decides as long as a log has none.
+    The whole configuration. The default applies as long as a log has none.
 
-    It has fair sharing off and waits for no pods, as it was before logs had configurations; a new log begins with what
-    Kueue does without a file (`headgate.processes.runtime.configuration_files`). `managed_jobs_namespace_selector` says
-    in which namespaces Jobs get Workloads, by the namespaces' labels; None: in all. `preemption_waits` is Headgate's
-    own: before a workload preempts others it waits where enough quota is expected to come free by itself as soon
-    (`headgate.core.quota.turnover`). It is off in logs from before there was such a thing. `wake_policy` is Headgate's
-    own, too, and Bounded in logs that do not name one.
+    It has fair sharing off and waits for no pods, as it was before logs had configurations; a new log begins with
+    Kueue's behavior without a file (`headgate.processes.runtime.configuration_files`).
+    `managed_jobs_namespace_selector` selects the namespaces in which Jobs get Workloads, by the namespaces' labels;
+    None: all. `preemption_waits` is Headgate's own: before a workload preempts others it waits if enough quota is
+    expected to be freed as soon without preemption (`headgate.core.quota.turnover`). It is off in logs that predate it.
+    `wake_policy` is Headgate's own, too, and Bounded in logs that do not name one.
     """
 
     feature_gates: dict[str, bool] = {}

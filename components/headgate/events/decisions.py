@@ -1,5 +1,5 @@
 """
-Decisions: what the scheduler concluded in a cycle, and where the binder will put a pod.
+Decisions: the results of the scheduler's cycles, and the binder's choice of nodes for pods.
 
 A cycle is one commit: `cycle.decided` first, then its decisions in the order in which the heads were processed. The
 commit's `decided_at` names the position whose state it was decided on; deciding that state again gives the same events.
@@ -30,9 +30,9 @@ class QuotaReserved(EventBase, frozen=True, tag="workload.quota_reserved"):
     """
     Appended by the scheduler when a workload's usage fits: from this position on its quota is charged.
 
-    `checks` are the admission checks that have to be Ready before it is admitted, with the state they start in.
-    `message` is that of Kueue's QuotaReserved condition. `entry_penalty` is what it costs the workload's LocalQueue at
-    once under admission fair sharing, decimals of base units by resource.
+    `checks` are the admission checks that have to be Ready before it is admitted, with their initial state. `message`
+    is that of Kueue's QuotaReserved condition. `entry_penalty` is charged to the workload's LocalQueue at once under
+    admission fair sharing, decimals of base units by resource.
     """
 
     workload: WorkloadKey
@@ -57,18 +57,18 @@ class WorkloadSkipped(EventBase, frozen=True, tag="workload.skipped"):
     """
     Appended by the scheduler when a head was not admitted in a cycle, with Kueue's reason and message.
 
-    `status` says how far it came: "notNominated" (no assignment fits), "nominated", "skipped" (it did fit, until
-    another head of the cycle took the quota), "preemptionGated" (one of its preemption gates is closed).
-    `requeue_reason` is Kueue's: NoFit, NamespaceMismatch, FailedAfterNomination and the like. `scope` is what the
-    verdict covers at once: "immediate" leaves the workload at its place for the next cycle; "workload" sets it aside
-    alone; "shape" puts its shape in its ClusterQueue to sleep; "queue" blocks its ClusterQueue. `short` names the
-    flavor-resources, `<flavor>/<resource>`, whose quota was not enough: what its waking depends on; none means any, `*`
-    that no freed quota can help, only a change of the ClusterQueue, its cohort, flavors or checks. `needs` has what
-    must be available at once before a cycle can admit it. `last_tried_flavors` has, per pod set, resource to the index
-    of the flavor that the scan stopped at, where flavors are left to try. `targets` are the workloads whose leaving it
-    waits for, when it has preempted; with `until_ms` they are preempted only if not enough quota is free by then.
-    Without `targets` and with `until_ms` nobody passes it in its ClusterQueue until then. `claims` says whether it
-    keeps quota from others while it waits, so that the end of its wait leaves something to them.
+    `status` is how far it got: "notNominated" (no assignment fits), "nominated", "skipped" (it fitted, until another
+    head of the cycle took the quota), "preemptionGated" (one of its preemption gates is closed). `requeue_reason` is
+    Kueue's: NoFit, NamespaceMismatch, FailedAfterNomination and the like. `scope` is what the verdict covers:
+    "immediate" leaves the workload at its place for the next cycle; "workload" sets it aside alone; "shape" puts its
+    shape in its ClusterQueue to sleep; "queue" blocks its ClusterQueue. `short` names the flavor-resources,
+    `<flavor>/<resource>`, whose quota was not enough: its waking depends on them; none means any, `*` that no freed
+    quota can help, only a change of the ClusterQueue, its cohort, flavors or checks. `needs` is what must be available
+    at the same time before a cycle can admit it. `last_tried_flavors` has, per pod set, resource to the index of the
+    flavor that the scan stopped at, where flavors are left to try. `targets` are the workloads that it has preempted
+    and whose release it waits for; with `until_ms` they are preempted only if not enough quota is free by then. Without
+    `targets` and with `until_ms` no workload passes it in its ClusterQueue until then. `claims` is set when it reserves
+    quota while it waits, so that the end of its wait frees something for others.
     """
 
     workload: WorkloadKey
@@ -90,7 +90,7 @@ class WorkloadSkipped(EventBase, frozen=True, tag="workload.skipped"):
 
 class WorkloadPreempted(EventBase, frozen=True, tag="workload.preempted"):
     """
-    Appended by the scheduler when a workload has to give its quota back to another: it is evicted from here on.
+    Appended by the scheduler when a workload is preempted in favor of another: it is evicted from here on.
 
     `reason` is that of Kueue's Preempted condition: InClusterQueue, InCohortReclamation, InCohortFairSharing or
     InCohortReclaimWhileBorrowing; `message` is the one of both conditions. `preemptor` waits until its job has stopped.
@@ -107,7 +107,7 @@ class WorkloadPreempted(EventBase, frozen=True, tag="workload.preempted"):
 
 class WorkloadMigrated(EventBase, frozen=True, tag="workload.migrated"):
     """
-    Appended by the scheduler when an admitted variant has to make way for its sibling in a better flavor.
+    Appended by the scheduler when an admitted variant is replaced by its sibling in a better flavor.
 
     It is evicted from here on, with reason FlavorMigration. `by` waits until its job has stopped.
     """
@@ -122,9 +122,9 @@ class WorkloadMigrated(EventBase, frozen=True, tag="workload.migrated"):
 
 class WorkloadReplaced(EventBase, frozen=True, tag="workload.replaced"):
     """
-    Appended by the scheduler when a larger workload slice reserves quota, right after that: whose place it takes.
+    Appended by the scheduler directly after a larger workload slice reserves quota: names the slice that it replaces.
 
-    It is finished with reason WorkloadSliceReplaced, and its quota is free, if `by` has got its reservation.
+    It is finished with reason WorkloadSliceReplaced, and its quota is free, if `by` has its reservation.
     """
 
     workload: WorkloadKey
@@ -136,7 +136,7 @@ class WorkloadReplaced(EventBase, frozen=True, tag="workload.replaced"):
 
 
 class PodPlaced(EventBase, frozen=True, tag="pod.placed"):
-    """Appended by the binder when it has chosen a node for a pod, before it asks the API server to bind it."""
+    """Appended by the binder when it has chosen a node for a pod, before it requests the binding."""
 
     pod: PodKey
     uid: Uid

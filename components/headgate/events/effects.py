@@ -1,8 +1,8 @@
 """
-Effects: what became of a decision outside.
+Effects: the outcomes of decisions in the cluster.
 
 Each is appended by the process that carried the decision out, after the API server (or the broker, for snapshots) has
-answered for good: applied, or rejected with its reason. Operating errors are not effects; they are retried.
+given its final answer: applied, or rejected with its reason. Operating errors are not effects; they are retried.
 """
 
 from typing import Literal
@@ -16,8 +16,8 @@ class LeaderElected(EventBase, frozen=True, tag="leader.elected"):
     """
     Appended by every process as the first event of each of its terms; it fences the former leader's appends.
 
-    The commit's producer and epoch say of which process and term; `holder` is the instance, e.g. a pod name. `rules` is
-    the number of the rules that it decides by: it goes up with each release in which the process decides otherwise.
+    The commit's producer and epoch identify the process and term; `holder` is the instance, e.g. a pod name. `rules` is
+    the number of the rules that it decides by: it increases with each release in which the process decides differently.
     `version` is the version of Headgate that runs; "" in logs of versions that did not record it.
     """
 
@@ -28,11 +28,11 @@ class LeaderElected(EventBase, frozen=True, tag="leader.elected"):
 
 class StatusApplied(EventBase, frozen=True, tag="workload.status_applied"):
     """
-    Appended by the binder when the API server has taken a Workload's status.
+    Appended by the binder when the API server has accepted a Workload's status.
 
     `digest` identifies the status that was written, so that after a restart nothing is written twice.
-    `finalizer_removed` says that the finalizer of the finished Workload is off too, which no fact will tell. `version`
-    is the resource version that the object got by it: what shows another status later was written by somebody else.
+    `finalizer_removed`: the finalizer of the finished Workload was removed too, for which no fact follows. `version` is
+    the resource version of the object after the write: a different status at a later version has another writer.
     """
 
     workload: WorkloadKey
@@ -43,7 +43,7 @@ class StatusApplied(EventBase, frozen=True, tag="workload.status_applied"):
 
 
 class StatusRejected(EventBase, frozen=True, tag="workload.status_rejected"):
-    """Appended by the binder when the API server refused a Workload's status for good, with its code and words."""
+    """Appended by the binder when the API server refused a Workload's status permanently, with its code and message."""
 
     workload: WorkloadKey
     uid: Uid
@@ -62,7 +62,7 @@ class PodBound(EventBase, frozen=True, tag="pod.bound"):
 
 
 class PodBindRejected(EventBase, frozen=True, tag="pod.bind_rejected"):
-    """Appended by the binder when the API server refused a binding; the pod, if it still waits, is placed anew."""
+    """Appended by the binder when the API server refused a binding; the pod, if it is still pending, is placed anew."""
 
     pod: PodKey
     uid: Uid
@@ -73,7 +73,7 @@ class PodBindRejected(EventBase, frozen=True, tag="pod.bind_rejected"):
 
 
 class WorkloadCreated(EventBase, frozen=True, tag="workload.created"):
-    """Appended by the informer bridge when it has created the Workload of a job that asks for a queue."""
+    """Appended by the informer bridge when it has created the Workload of a job that names a queue."""
 
     workload: WorkloadKey
     job: JobKey
@@ -85,7 +85,7 @@ class WorkloadCreated(EventBase, frozen=True, tag="workload.created"):
 
 
 class WorkloadCreateRejected(EventBase, frozen=True, tag="workload.create_rejected"):
-    """Appended by the informer bridge when the API server refused the Workload of a job, with its code and words."""
+    """Appended by the informer bridge when the API server refused the Workload of a job, with its code and message."""
 
     workload: WorkloadKey
     job: JobKey
@@ -101,10 +101,10 @@ class WorkloadCreateRejected(EventBase, frozen=True, tag="workload.create_reject
 
 class VariantChanged(EventBase, frozen=True, tag="variant.changed"):
     """
-    Appended by the informer bridge when the API server has made, deleted or switched a variant of a parent workload.
+    Appended by the informer bridge when the API server has created, deleted or switched a variant of a parent workload.
 
     `variant` and `uid` are the variant's, `flavor` is the one that it may use. `why` is why it was switched, in Kueue's
-    words; "" for one that was made or deleted, which follow from the flavors of the ClusterQueue.
+    words; "" for one that was created or deleted, which follow from the flavors of the ClusterQueue.
     """
 
     variant: WorkloadKey
@@ -130,7 +130,7 @@ class JobStarted(EventBase, frozen=True, tag="job.started"):
 
 
 class JobStartRejected(EventBase, frozen=True, tag="job.start_rejected"):
-    """Appended by the ungater when the API server refused to resume a job, with its code and words."""
+    """Appended by the ungater when the API server refused to resume a job, with its code and message."""
 
     job: JobKey
     job_uid: Uid
@@ -159,7 +159,7 @@ class JobStopped(EventBase, frozen=True, tag="job.stopped"):
 
 
 class JobStopRejected(EventBase, frozen=True, tag="job.stop_rejected"):
-    """Appended by the ungater when the API server refused to suspend a job, with its code and words."""
+    """Appended by the ungater when the API server refused to suspend a job, with its code and message."""
 
     job: JobKey
     job_uid: Uid
@@ -189,7 +189,7 @@ class SnapshotTaken(EventBase, frozen=True, tag="snapshot.taken"):
 
 
 class DivergenceFound(EventBase, frozen=True, tag="divergence.found"):
-    """Appended by the snapshotter when folding the log again gave another state than the one it keeps live."""
+    """Appended by the snapshotter when folding the log again gave another state than its live one."""
 
     position: Seq
     live_hash: str
@@ -198,12 +198,12 @@ class DivergenceFound(EventBase, frozen=True, tag="divergence.found"):
 
 class ObjectQuarantined(EventBase, frozen=True, tag="object.quarantined"):
     """
-    Appended by every process when its machine has failed over an object, which is set aside from here on.
+    Appended by every process when its machine has failed over an object, which is in quarantine from here on.
 
     `kind` is the object's kind, and "Job" for jobs of every kind; `name` is its name, `<namespace>/<name>`, or the
-    reference to the job. `error` and `where` say what has failed and in which line,
-    `version` in which Headgate. A Workload is left alone by every process and keeps its quota; of another kind only the
-    work that failed is left undone.
+    reference to the job. `error` and `where` are the error and its line, `version` the version of Headgate. A
+    quarantined Workload is not touched by any process and keeps its quota; for another kind only the work that failed
+    is left undone.
     """
 
     kind: str
@@ -221,10 +221,10 @@ class ObjectQuarantined(EventBase, frozen=True, tag="object.quarantined"):
 
 class ObjectReleased(EventBase, frozen=True, tag="object.released"):
     """
-    Appended by the informer bridge when somebody asks for an object in quarantine to be tried again.
+    Appended by the informer bridge when a retry of an object in quarantine is requested.
 
     Also by every process when it starts, for objects that an earlier version of it has failed over. The object's record
-    is put back, and its newest fact folded. `request` is what identifies the request.
+    is restored, and its newest fact folded. `request` identifies the request.
     """
 
     kind: str

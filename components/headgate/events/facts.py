@@ -1,9 +1,9 @@
 """
-Facts: what the outside world says.
+Facts: observations of the cluster.
 
 All are appended by the informer bridge, and only when a part that matters for scheduling has changed: the bridge
-compares what the API server shows with what the log already says. `...Observed` means that the object exists and looks
-like this now; `...Deleted` that it is gone. One commit carries a burst of them.
+compares the objects in the API server with the state of the log. `...Observed` means that the object exists with this
+content; `...Deleted` that it is gone. One commit carries a burst of them.
 """
 
 from typing import Any
@@ -39,16 +39,15 @@ class InformersSynced(EventBase, frozen=True, tag="informers.synced"):
     """
     Appended by the informer bridge when the log holds what the API server has shown of every resource.
 
-    The first of a term names the `resources`: each was listed, or its watch resumed, and all that was new is appended.
+    The first of a term names the `resources`: each was listed, or its watch resumed, and all changes are appended.
     Nothing is admitted before the very first one: until then a node, a flavor or an admitted workload may be unknown.
 
-    Those that follow are marks on the way. `resource_versions` says of each resource that has moved since the last
-    mark up to which version everything that matters is in the log at this event; a watch may be resumed from there
-    instead of listing. An empty version takes a mark back. `cluster_id` tells whose versions they are, `reading` by
-    which rules the objects were read (`headgate.core.api.decoding.READING`); "" and 0 mean as before. When either
-    changes, all earlier marks are void. `anchor` is a change that is not older than what any mark rests on, by which
-    the history of the cluster is recognised (`headgate.core.log.cluster_anchors`): "" when there is none, null when it
-    is the one before.
+    Later ones are progress marks. `resource_versions` has, for each resource that has advanced since the last mark, the
+    version up to which everything relevant is in the log at this event; a watch may be resumed from there instead of
+    listing. An empty version revokes a mark. `cluster_id` identifies the cluster of the versions, `reading` the rules
+    by which the objects were read (`headgate.core.api.decoding.READING`); "" and 0 mean as before. When either changes,
+    all earlier marks are void. `anchor` is a change that is not older than any mark, by which the history of the
+    cluster is recognised (`headgate.core.log.cluster_anchors`): "" when there is none, null when it is the one before.
     """
 
     resources: tuple[str, ...] = ()
@@ -60,12 +59,12 @@ class InformersSynced(EventBase, frozen=True, tag="informers.synced"):
 
 class ConfigurationObserved(EventBase, frozen=True, tag="configuration.observed"):
     """
-    Appended by the informer bridge when the configuration that is in effect differs from that in the log.
+    Appended by the informer bridge when the configuration in effect differs from that in the log.
 
-    `configuration` is what is in effect, with every field and every feature gate that a decision can read. `document`
-    is the file that it was read from, without the fields that decide nothing. When a version with other defaults takes
-    over the log, it reads the document again and appends what is in effect then. Logs of earlier versions have no
-    document, and keep the configuration that they have until a file is given.
+    `configuration` is the one in effect, with every field and every feature gate that a decision can read. `document`
+    is the file that it was read from, without the fields that affect no decision. When a version with other defaults
+    takes over the log, it reads the document again and appends the configuration then in effect. Logs of earlier
+    versions have no document, and keep their configuration until a file is given.
     """
 
     configuration: Configuration
@@ -73,7 +72,7 @@ class ConfigurationObserved(EventBase, frozen=True, tag="configuration.observed"
 
 
 class NamespaceObserved(EventBase, frozen=True, tag="namespace.observed"):
-    """Appended by the informer bridge when a namespace appears or changes: its labels decide what it may use."""
+    """Appended by the informer bridge when a namespace appears or changes: its labels decide which queues it uses."""
 
     name: str
     labels: dict[str, str] = {}
@@ -103,7 +102,7 @@ class ResourceFlavorObserved(EventBase, frozen=True, tag="resourceflavor.observe
     """
     Appended by the informer bridge when a ResourceFlavor appears or changes.
 
-    `finalizer` says that it carries Kueue's finalizer, which holds it while a ClusterQueue names it.
+    `finalizer`: it carries Kueue's finalizer, which holds it while a ClusterQueue refers to it.
     """
 
     name: str
@@ -151,7 +150,7 @@ class ClusterQueueObserved(EventBase, frozen=True, tag="clusterqueue.observed"):
     """
     Appended by the informer bridge when a ClusterQueue appears or changes.
 
-    `finalizer` says that it carries Kueue's finalizer, which holds it while workloads have quota in it.
+    `finalizer`: it carries Kueue's finalizer, which holds it while workloads have quota in it.
     """
 
     name: str
@@ -172,8 +171,8 @@ class LocalQueueObserved(EventBase, frozen=True, tag="localqueue.observed"):
     """
     Appended by the informer bridge when a LocalQueue appears or changes.
 
-    `consumed` is what its status says it has consumed, with its half-life: admission fair sharing goes on from there
-    when the log knows nothing of it.
+    `consumed` is the consumed usage in its status, with its half-life: admission fair sharing continues from there when
+    the log has no record of it.
     """
 
     queue: LocalQueueKey
@@ -260,16 +259,16 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     """
     Appended by the informer bridge when a Workload appears, or a part that Headgate does not write itself changes.
 
-    `finalizer` says that it carries Kueue's finalizer, which holds it until its job has stopped.
-    `taken_over` is the status that the object had at first sight, when it had one: the work of another Kueue, or of a
-    Headgate whose log is lost. `checks`, `reclaimable_pods`, `finished`, `preemption_gates`, `pods_ready` (the
-    PodsReady condition of a workload that no Job of ours owns) and `deactivation_target` are what others write into the
-    status: check controllers, job integrations, whoever finishes a workload, opens its gates or wants it switched off.
-    `shown` has the conditions that Headgate writes too where the object shows others than the log says, which somebody
-    else may have written; with a status that is taken over, the version that it was seen at. `arrival` is its place,
-    from 1, among the facts of the commit in which it appears: who was shown first, where creation times are equal.
-    `known` says, of the first fact after a restore, whether the log knows the status that is taken over, as one that
-    was written or is to be written; None in all other facts, and in those of earlier versions.
+    `finalizer`: it carries Kueue's finalizer, which holds it until its job has stopped. `taken_over` is the status that
+    the object had when it was first observed, if any: the work of another Kueue, or of a Headgate whose log is lost.
+    `checks`, `reclaimable_pods`, `finished`, `preemption_gates`, `pods_ready` (the PodsReady condition of a workload
+    that no Job of ours owns) and `deactivation_target` are written into the status by others: check controllers, job
+    integrations, clients that finish a workload, open its gates or deactivate it. `shown` has conditions that Headgate
+    writes too, where the object's differ from the log's, because another client may have written them; with a status
+    that is taken over, the version that it was observed at. `arrival` is its place, from 1, among the facts of the
+    commit in which it appears: the order of observation, where creation times are equal. `known` is set in the first
+    fact after a restore: whether the log has the status that is taken over, as one that was written or is to be
+    written; None in all other facts, and in those of earlier versions.
     """
 
     workload: WorkloadKey
@@ -298,8 +297,8 @@ class WorkloadDeleted(EventBase, frozen=True, tag="workload.deleted"):
     """
     Appended by the informer bridge when a Workload is gone.
 
-    `job` is the job that it was made for; "" where it was made for none that Headgate runs, and in logs of earlier
-    versions.
+    `job` is the job that it was created for; "" where it was created for none that Headgate runs, and in logs of
+    earlier versions.
     """
 
     workload: WorkloadKey
@@ -309,9 +308,9 @@ class WorkloadDeleted(EventBase, frozen=True, tag="workload.deleted"):
 
 class OwnerGone(EventBase, frozen=True, tag="workload.owner_gone"):
     """
-    Appended by the informer bridge when the API server, asked for it, has no such owner of a Workload any more.
+    Appended by the informer bridge when a query to the API server shows that a Workload's owner no longer exists.
 
-    It asks for a Job that a Workload was made for and that no watch has shown: that alone would prove nothing.
+    It queries for a Job that a Workload was created for and that no watch has shown: that alone would prove nothing.
     """
 
     workload: WorkloadKey
@@ -337,10 +336,10 @@ class JobObserved(EventBase, frozen=True, tag="job.observed"):
 
 class JobDeleted(EventBase, frozen=True, tag="job.deleted"):
     """
-    Appended by the informer bridge when a Job that names a queue is gone, or has ceased to matter.
+    Appended by the informer bridge when a Job that names a queue is gone, or is no longer relevant.
 
-    `gone` says that it is no more: its watch has shown the deletion, or a list lacks it. Without, it may still run: it
-    names no queue any more, or cannot be read.
+    `gone`: it no longer exists; its watch has shown the deletion, or a list lacks it. Otherwise it may still run: it no
+    longer names a queue, or cannot be read.
     """
 
     job: JobKey
@@ -354,9 +353,9 @@ class JobDeleted(EventBase, frozen=True, tag="job.deleted"):
 
 class PodObserved(EventBase, frozen=True, tag="pod.observed"):
     """
-    Appended by the informer bridge when a pod that matters appears or a relevant part of it changes.
+    Appended by the informer bridge when a relevant pod appears or a relevant part of it changes.
 
-    A pod matters while it holds room on a node, or waits for Headgate to bind or ungate it.
+    A pod is relevant while it occupies room on a node, or waits for Headgate to bind or ungate it.
     """
 
     pod: PodKey
@@ -364,7 +363,7 @@ class PodObserved(EventBase, frozen=True, tag="pod.observed"):
 
 
 class PodDeleted(EventBase, frozen=True, tag="pod.deleted"):
-    """Appended by the informer bridge when a pod that mattered is gone, has finished, or has ceased to matter."""
+    """Appended by the informer bridge when a relevant pod is gone, has finished, or is no longer relevant."""
 
     pod: PodKey
     uid: Uid

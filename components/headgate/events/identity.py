@@ -1,10 +1,10 @@
 """
-Identity: which cell this log is the memory of.
+Identity: the cell, cluster and stream that this log belongs to.
 
 The first event of a new log, after the election of the informer bridge, founds the cell: it names the cell, the cluster
-and the stream, and the keys that its processes sign with. Whoever reads the log compares them with what is in front of
-it, so that two clusters never share one log, and a log never serves a cluster that is not its own. These are facts of
-the informer bridge, which alone knows the cluster; they change when an operator restores a cell or rotates keys.
+and the stream, and the keys that its processes sign with. Readers of the log compare them with their environment, so
+that two clusters never share one log, and a log never serves a foreign cluster. These are facts of the informer bridge,
+which alone has the cluster's id; they change when an operator restores a cell or rotates keys.
 """
 
 from typing import Literal
@@ -25,7 +25,7 @@ class CellFounded(EventBase, frozen=True, tag="cell.founded"):
 
     `cluster` identifies the cluster (`headgate.core.api.decoding.cluster_id_of`), `stream` the stream on the broker,
     and `log_id` this log among all that were ever founded; it is random. `resumes` is the `log_id` of the log that this
-    one takes the place of, when the cell was rebuilt from its API server.
+    one replaces, when the cell was rebuilt from its API server.
     """
 
     cell: str
@@ -38,7 +38,7 @@ class CellFounded(EventBase, frozen=True, tag="cell.founded"):
 
 
 class CellKeysChanged(EventBase, frozen=True, tag="cell.keys_changed"):
-    """Appended by the informer bridge when it is given other public keys than the log has; from here on these count."""
+    """Appended by the informer bridge when its public keys differ from the log's; from here on these are valid."""
 
     keys: Keys
     signing: Signing
@@ -49,9 +49,9 @@ class CellRestored(EventBase, frozen=True, tag="cell.restored"):
     """
     Appended by the informer bridge, or by `headgate restore` in its name, when a cell continues from a backup.
 
-    `backup` is the backup's id, `position` the last position that it had. `lost_to` is the newest position that the
-    cell is known to have had before, so everything after `position` up to there is lost. `stream` is the stream in
-    which the log goes on.
+    `backup` is the backup's id, `position` the last position in it. `lost_to` is the newest position that the cell is
+    known to have had before, so everything after `position` up to there is lost. `stream` is the stream in which the
+    log continues.
     """
 
     backup: str

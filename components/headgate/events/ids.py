@@ -1,7 +1,7 @@
 """
 Names and numbers that must not be mixed up.
 
-Owned by the contract; everybody imports them. All are plain strings and integers on the wire.
+Owned by the contract; all packages import them. All are plain strings and integers on the wire.
 """
 
 from typing import NewType
@@ -12,7 +12,7 @@ Seq = NewType("Seq", int)
 """A stream sequence of the log: 1 for the first commit. 0 stands for the position before it."""
 
 Epoch = NewType("Epoch", int)
-"""A term of leadership of one producer. Grows by one with every new leader, for ever."""
+"""A term of leadership of one producer. Grows by one with every new leader."""
 
 CommitId = NewType("CommitId", str)
 """
@@ -30,7 +30,7 @@ JobKey = NewType("JobKey", str)
 """
 A job as one text: `<group>/<kind>/<namespace>/<name>`, for example `batch/Job/team-a/train`. See `JobRef`.
 
-A job is whatever runs the pods of a Workload, of any API group and kind. The group of the core API is "".
+A job is the object that runs the pods of a Workload, of any API group and kind. The group of the core API is "".
 """
 
 PodKey = NewType("PodKey", str)
@@ -48,9 +48,9 @@ UnixMs = NewType("UnixMs", int)
 
 class JobRef(msgspec.Struct, frozen=True, order=True):
     """
-    A reference to a job: two jobs of one namespace and name are different ones when their group or kind differs.
+    A reference to a job: two jobs of one namespace and name are different when their group or kind differs.
 
-    None of the four parts can hold a slash, so `key` has exactly three and can be parsed again. Keys sort by group,
+    None of the four parts can contain a slash, so `key` has exactly three and can be parsed again. Keys sort by group,
     then by kind, namespace and name.
     """
 
@@ -66,7 +66,7 @@ class JobRef(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, key: str) -> "JobRef":
-        """The reference that a text stands for. Raises ValueError when it does not have four parts."""
+        """The reference that a text encodes. Raises ValueError when it does not have four parts."""
         parts = key.split("/")
         if len(parts) != 4:
             raise ValueError(f"{key!r} is no reference to a job: expected <group>/<kind>/<namespace>/<name>")

@@ -1,12 +1,12 @@
 """
 The parts of Kubernetes and Kueue objects that scheduling depends on.
 
-Each Struct mirrors the fields of the API object of the same name, in the API's own spelling on the wire (camelCase),
-so that a watch line decodes straight into it and a reader of the log sees what `kubectl get -o json` shows. Fields that
-no decision depends on are left out: a change of theirs is no fact. Quantities stay the strings that the manifest has;
-`headgate.core.kubernetes.quantities` reads them.
+Each Struct mirrors the fields of the API object of the same name, in the API's own spelling on the wire (camelCase), so
+that a watch line decodes straight into it and a reader of the log sees what `kubectl get -o json` shows. Fields that no
+decision depends on are left out: a change of theirs is no fact. Quantities remain the strings of the manifest;
+`headgate.core.kubernetes.quantities` parses them.
 
-The informer bridge makes them from watch lines, facts carry them, the fold keeps them. All are immutable.
+The informer bridge decodes them from watch lines, facts carry them, the fold stores them. All are immutable.
 """
 
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ class ApiObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 class ApiBranch(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """
-    As `ApiObject`, for those that hold containers.
+    As `ApiObject`, for those that contain containers.
 
-    They are trees too, made from the leaves up: no cycle goes through them, and a collector that does not visit the
+    They are trees too, built from the leaves up: no cycle goes through them, and a collector that does not visit the
     hundreds of thousands of them in a state has a fraction of the work.
     """
 
@@ -136,7 +136,7 @@ class PodSpec(ApiBranch, frozen=True):
 
 
 class TemplateMeta(ApiBranch, frozen=True):
-    """Labels and annotations of a pod template, as far as Kueue gives them a meaning (`kueue.x-k8s.io/...`)."""
+    """Labels and annotations of a pod template that have a meaning in Kueue (`kueue.x-k8s.io/...`)."""
 
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
@@ -160,7 +160,7 @@ class SliceConstraint(ApiObject, frozen=True):
 
 
 class TopologyRequest(ApiBranch, frozen=True):
-    """`spec.podSets[].topologyRequest`: kept with the workload so that its shape and status are whole."""
+    """`spec.podSets[].topologyRequest`: kept with the workload so that its shape and status are complete."""
 
     required: str | None = None
     preferred: str | None = None
@@ -230,7 +230,7 @@ class Condition(ApiObject, frozen=True):
 
 
 class LevelNames(ApiBranch, frozen=True):
-    """The values of one topology level, one a domain: prefix, root and suffix together."""
+    """The values of one topology level, one per domain: prefix, root and suffix together."""
 
     roots: tuple[str, ...]
     prefix: str | None = None
@@ -238,14 +238,14 @@ class LevelNames(ApiBranch, frozen=True):
 
 
 class LevelValues(ApiBranch, frozen=True):
-    """`valuesPerLevel[]`: one value that all domains of a slice share, or one a domain."""
+    """`valuesPerLevel[]`: one value that all domains of a slice share, or one per domain."""
 
     universal: str | None = None
     individual: LevelNames | None = None
 
 
 class DomainCounts(ApiBranch, frozen=True):
-    """`podCounts`: how many pods each domain of a slice takes; one number for all, or one a domain."""
+    """`podCounts`: how many pods each domain of a slice takes; one number for all, or one per domain."""
 
     universal: int | None = None
     individual: tuple[int, ...] | None = None
@@ -294,7 +294,7 @@ class Admission(ApiBranch, frozen=True):
 
 
 class PodSetUpdate(ApiBranch, frozen=True):
-    """What an admission check wants changed in the pods of one pod set."""
+    """The changes that an admission check requests in the pods of one pod set."""
 
     name: str
     labels: dict[str, str] = {}
@@ -316,7 +316,7 @@ class CheckState(ApiBranch, frozen=True):
 
 
 class RequeueState(ApiObject, frozen=True):
-    """`status.requeueState`: how often evicted for a reason that backs off, and when the backoff ends (RFC 3339)."""
+    """`status.requeueState`: the number of evictions with a backoff, and when the backoff ends (RFC 3339)."""
 
     count: int | None = None
     requeue_at: str | None = None
@@ -344,7 +344,7 @@ class SchedulingStats(ApiBranch, frozen=True):
 
 
 class PodSetRequest(ApiBranch, frozen=True):
-    """`status.resourceRequests[]`: what a pod set asks for in total, canonical quantities."""
+    """`status.resourceRequests[]`: the total requests of a pod set, canonical quantities."""
 
     name: str
     resources: dict[str, str | int | float] = {}
@@ -366,7 +366,7 @@ class WorkloadStatus(ApiBranch, frozen=True):
 
 class ShownConditions(ApiBranch, frozen=True):
     """
-    Conditions that Headgate writes, as a Workload's object shows them and the state does not say.
+    Conditions that Headgate writes, as shown by a Workload's object and different in the state.
 
     `version` is the object's resource version; 0 when that is no number.
     """
@@ -378,7 +378,7 @@ class ShownConditions(ApiBranch, frozen=True):
 
 
 class OwnerReference(ApiObject, frozen=True):
-    """`metav1.OwnerReference`, the controlling one. Which object it names is said by group, kind, name and uid."""
+    """`metav1.OwnerReference`, the controlling one. Group, kind, name and uid identify the object."""
 
     api_version: str
     kind: str
@@ -398,7 +398,7 @@ class ResourceQuota(ApiObject, frozen=True):
     """
     Quota of one resource in one flavor.
 
-    Without a borrowing limit it borrows freely, without a lending limit it lends all.
+    Without a borrowing limit it borrows without limit, without a lending limit it lends all.
     """
 
     name: str
@@ -422,7 +422,7 @@ class ResourceGroup(ApiBranch, frozen=True):
 
 
 class FlavorFungibility(ApiObject, frozen=True):
-    """When to go on to the next flavor. v1beta1's Borrow and Preempt mean MayStopSearch."""
+    """When to try the next flavor. v1beta1's Borrow and Preempt mean MayStopSearch."""
 
     when_can_borrow: str = "MayStopSearch"
     when_can_preempt: str = "TryNextFlavor"
@@ -437,7 +437,7 @@ class BorrowWithinCohort(ApiObject, frozen=True):
 
 
 class Preemption(ApiObject, frozen=True):
-    """Whom a ClusterQueue's pending workloads may preempt."""
+    """Which workloads a ClusterQueue's pending workloads may preempt."""
 
     reclaim_within_cohort: str = "Never"
     borrow_within_cohort: BorrowWithinCohort | None = None
@@ -597,13 +597,13 @@ class LimitRangeItem(ApiBranch, frozen=True):
 
 class Job(ApiBranch, frozen=True):
     """
-    A batch/v1 Job that asks for a queue.
+    A batch/v1 Job that names a queue.
 
     `finished` is the type of its finishing condition, "Complete" or "Failed", and `message` that condition's message.
     `min_parallelism` and `completions_equal_parallelism` come from its annotations for partial admission,
     `max_execution_time_seconds` from its label of that name, `gated_by` from its annotation that holds it back.
-    `done_indexes` counts the indexes of an Indexed Job that will not run again; None for other Jobs. `pods_ready` says
-    that as many of its pods as run at a time are ready or have succeeded. An `elastic` one may be scaled while it runs
+    `done_indexes` counts the indexes of an Indexed Job that will not run again; None for other Jobs. `pods_ready`: as
+    many of its pods as run at a time are ready or have succeeded. An `elastic` one may be scaled while it runs
     (annotation `kueue.x-k8s.io/elastic-job`); `generation` is kept for those only: it names their Workloads.
     """
 
@@ -633,7 +633,7 @@ class Job(ApiBranch, frozen=True):
 
 
 class Pod(ApiBranch, frozen=True):
-    """A pod that takes room on a node or waits for one."""
+    """A pod that occupies room on a node or waits for it."""
 
     uid: str
     created_ms: UnixMs

@@ -1,5 +1,5 @@
 """
-Queue life: where a pending workload stands, why, and what it waits for.
+Queue life: the place of a pending workload, the reason, and its wake condition.
 
 All are appended by the queue manager. Together with the facts and the decisions they move a workload through the
 lifecycle of `headgate.core.state.lifecycle`.
@@ -15,9 +15,9 @@ from headgate.events.objects import Admission, RequeueState
 
 Needs = tuple[dict[str, str], ...]
 """
-The ways in which a workload could be admitted as far as quota goes: each has all that it would use at once.
+The alternatives by which quota could admit a workload: each has all that it would use at the same time.
 
-From `<flavor>/<resource>` to a quantity. Where fewer pods are allowed, with the fewest. None means: not worked out.
+From `<flavor>/<resource>` to a quantity. Where fewer pods are allowed, with the fewest. None means: not computed.
 """
 
 
@@ -25,12 +25,12 @@ class QuotaFreed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """
     Wakes when quota is freed or raised in a cohort tree, as soon as there may be enough.
 
-    `tree` is the root Cohort's name, or `ClusterQueue/<name>` for a ClusterQueue without cohort. `flavor_resources`
-    are those that were short, `<flavor>/<resource>`; none means that any may help, `*` that no freed quota can, only
-    a change of the ClusterQueue, its cohort, flavors or checks. With `needs`, freed quota wakes only when all of one
-    of these ways is available to the ClusterQueue at once, or could become so by preemption; without, any freed amount
-    of what was short does. `targets` are workloads that are leaving for it: when the last of them is gone it wakes
-    whatever is available. A changed spec wakes in either case.
+    `tree` is the root Cohort's name, or `ClusterQueue/<name>` for a ClusterQueue without cohort. `flavor_resources` are
+    those that were short, `<flavor>/<resource>`; none means that any may help, `*` that no freed quota can, only a
+    change of the ClusterQueue, its cohort, flavors or checks. With `needs`, freed quota wakes only when all of one of
+    these alternatives is available to the ClusterQueue at the same time, or could become so by preemption; without, any
+    freed amount of what was short does. `targets` are preempted workloads that it waits for: when the last of them is
+    gone it wakes whatever is available. A changed spec wakes in either case.
     """
 
     tree: str
@@ -47,13 +47,13 @@ class ObjectChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class TimePassed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="TimePassed", tag_field="on"):
-    """Wakes at a time that is written here."""
+    """Wakes at the time recorded here."""
 
     at_ms: UnixMs
 
 
 Wake = QuotaFreed | ObjectChanged | TimePassed
-"""What can bring a parked workload back. Each parked workload has at least one that can still come true."""
+"""The wake condition of a parked workload. Each parked workload has at least one that can still be fulfilled."""
 
 
 class WorkloadQueued(EventBase, frozen=True, tag="workload.queued"):
@@ -61,7 +61,7 @@ class WorkloadQueued(EventBase, frozen=True, tag="workload.queued"):
     Appended by the queue manager when a pending workload enters the heap of its ClusterQueue.
 
     Order in the heap: higher `priority`, then lower `queued_at_ms` (Kueue's queue-order timestamp), then uid. A
-    workload whose `shape` is parked joins its like and sleeps with them.
+    workload whose `shape` is parked joins the others of its shape and sleeps with them.
     """
 
     workload: WorkloadKey
@@ -74,14 +74,14 @@ class WorkloadQueued(EventBase, frozen=True, tag="workload.queued"):
 
 class WorkloadParked(EventBase, frozen=True, tag="workload.parked"):
     """
-    Appended by the queue manager when a pending workload is set aside, with the reason and what will wake it.
+    Appended by the queue manager when a pending workload is set aside, with the reason and its wake conditions.
 
     Scope "workload" parks it alone. Scope "shape" parks with it every workload of the same shape in the ClusterQueue,
     now and later, since what does not fit for one fits for none (Kueue's scheduling equivalence hashing). Scope "queue"
-    parks the head of a StrictFIFO ClusterQueue: it keeps its place and nothing behind it may pass.
-    `cluster_queue` is "" when the workload has none to stand in. `decided_at` is the position that the verdict which
-    this carries out was decided at (the first of its retries at once): what was freed after it wakes. 0 when there was
-    no cycle. `writes_condition` says that the reason goes into the status.
+    parks the head of a StrictFIFO ClusterQueue: it keeps its place and no workload behind it may pass. `cluster_queue`
+    is "" when the workload has no queue. `decided_at` is the position at which the verdict was decided (the first of
+    its immediate retries): what was freed after it wakes. 0 when there was no cycle. `writes_condition`: the reason
+    goes into the status.
     """
 
     workload: WorkloadKey
@@ -97,11 +97,11 @@ class WorkloadParked(EventBase, frozen=True, tag="workload.parked"):
 
 class WorkloadWoken(EventBase, frozen=True, tag="workload.woken"):
     """
-    Appended by the queue manager when what a parked workload waited for has come true.
+    Appended by the queue manager when a wake condition of a parked workload is fulfilled.
 
-    With scope "shape" all pending workloads of its shape wake with it; they stand in the heap of `cluster_queue`
-    again. With scope "queue" its StrictFIFO queue is no longer blocked. With scope "workload" only it wakes. `by`
-    says what woke it, `by_position` where that stands in the log.
+    With scope "shape" all pending workloads of its shape wake with it; they are in the heap of `cluster_queue` again.
+    With scope "queue" its StrictFIFO queue is no longer blocked. With scope "workload" only it wakes. `by` is what woke
+    it, `by_position` the log position of that.
     """
 
     workload: WorkloadKey
@@ -117,7 +117,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """
     One workload offered to the scheduler.
 
-    With `alone` its shape may sleep, and sleeps on: there is enough for this one, and nothing is said of the next.
+    With `alone` its shape may sleep, and sleeps on: there is enough for this one, and no statement about the next.
     """
 
     cluster_queue: str
@@ -139,10 +139,10 @@ class HeadsOffered(EventBase, frozen=True, tag="heads.offered"):
 
 class HeadsWithdrawn(EventBase, frozen=True, tag="heads.withdrawn"):
     """
-    Appended by the queue manager when offered heads of ClusterQueues are taken back into their heaps, and why.
+    Appended by the queue manager when offered heads of ClusterQueues are returned to their heaps, with the reason.
 
     A workload of higher rank has arrived, the queue was stopped or has changed. A decision of the scheduler that was
-    on its way still counts.
+    already under way still counts.
     """
 
     cluster_queues: tuple[str, ...]
@@ -151,7 +151,7 @@ class HeadsWithdrawn(EventBase, frozen=True, tag="heads.withdrawn"):
 
 class WorkloadEvicted(EventBase, frozen=True, tag="workload.evicted"):
     """
-    Appended by the queue manager when a workload has to give its quota back: stop policy, deactivation, checks.
+    Appended by the queue manager when a workload has to release its quota: stop policy, deactivation, checks.
 
     Reasons and messages are Kueue's. The quota stays charged until `workload.released`, when its job has stopped.
     """
@@ -166,10 +166,10 @@ class WorkloadEvicted(EventBase, frozen=True, tag="workload.evicted"):
 
 class WorkloadReleased(EventBase, frozen=True, tag="workload.released"):
     """
-    Appended by the queue manager when an evicted workload's job has stopped: its reservation and quota are given back.
+    Appended by the queue manager when an evicted workload's job has stopped: its reservation and quota are released.
 
-    `requeued` with its reason is Kueue's Requeued condition. `cancelled`: it was not evicted, its queue has stopped or
-    gone before it was admitted; the reason is that of QuotaReserved then.
+    `requeued` with its reason is Kueue's Requeued condition. `cancelled`: it was not evicted, its queue was stopped or
+    deleted before it was admitted; the reason is that of QuotaReserved then.
     """
 
     workload: WorkloadKey
@@ -184,7 +184,7 @@ class WorkloadRequeued(EventBase, frozen=True, tag="workload.requeued"):
     """
     Appended by the queue manager when an evicted workload may queue again: its backoff or its stop is over.
 
-    Without `requeued` others have said that it may not, by the condition of that name, until they say that it may.
+    Without `requeued` others have set the condition of that name to False, and it waits until they set it to True.
     """
 
     workload: WorkloadKey
@@ -196,7 +196,7 @@ class WorkloadRequeued(EventBase, frozen=True, tag="workload.requeued"):
 
 class WorkloadFinished(EventBase, frozen=True, tag="workload.finished"):
     """
-    Appended by the queue manager when a workload's job has finished or its Workload was marked so; its quota is free.
+    Appended by the queue manager when a workload's job has finished or it was marked finished; its quota is free.
 
     Reasons are Kueue's: Succeeded, Failed, OwnerNotFound and the like.
     """
@@ -208,7 +208,7 @@ class WorkloadFinished(EventBase, frozen=True, tag="workload.finished"):
 
 
 class DeadlinePassed(EventBase, frozen=True, tag="deadline.passed"):
-    """Appended by the queue manager when a time written in the log is over: a backoff, a maximum execution time."""
+    """Appended by the queue manager when a time recorded in the log is over: a backoff, a maximum execution time."""
 
     workload: WorkloadKey
     uid: Uid
@@ -218,7 +218,7 @@ class DeadlinePassed(EventBase, frozen=True, tag="deadline.passed"):
 
 class WorkloadFollowed(EventBase, frozen=True, tag="workload.followed"):
     """
-    Appended by the queue manager when a variant is admitted: its parent is too, with the variant's admission.
+    Appended by the queue manager when a variant is admitted: its parent is admitted too, with the same admission.
 
     The parent holds no quota of its own.
     """
@@ -242,7 +242,7 @@ class LocalQueuesSampled(EventBase, frozen=True, tag="localqueue.sampled"):
     """
     Appended by the queue manager when the sampling interval of admission fair sharing is over for these LocalQueues.
 
-    What they have consumed is brought up to the time of the commit: it decays, and what is in use is added.
+    Their consumed usage is updated to the time of the commit: it decays, and current usage is added.
     """
 
     queues: tuple[LocalQueueKey, ...]

@@ -1,5 +1,5 @@
 """
-The registry: every event there is.
+The registry of all events.
 
 The union below is the contract. A type that is not in it cannot be appended and cannot be read; two types with one tag
 are refused when this module is imported.
@@ -42,7 +42,7 @@ MODULES = MappingProxyType(
         **{tag_of(event_type): "effect" for event_type in get_args(Effect)},
     }
 )
-"""Which of the four families each tag belongs to."""
+"""The family, one of four, of each tag."""
 
 ENTITIES = tuple(sorted({tag.partition(".")[0] for tag in TAGS}))
 """The entity tokens that the feed's subjects start with, after the cell."""

@@ -1,13 +1,13 @@
 """
-Signatures: proof that a commit was appended by the process whose it is.
+Signatures: proof that a commit was appended by its producer.
 
 A signed payload begins with `{"sig":"<signature>",`; the signature is Ed25519 over `{` and everything that follows. So
 a signed commit is JSON as before, for every reader, and hashes are over all of its bytes. Keys and signatures are
-base64url without padding. Each process has a seed of its own; the log has the public keys (`cell.founded`,
+base64url without padding. Each process has its own seed; the log has the public keys (`cell.founded`,
 `cell.keys_changed`), and the fold verifies (`headgate.core.log.refusal`).
 
-A check costs some 45 µs, many times what folding a small commit does. `anchored` spares most of it where commits come
-many at once: a commit names the hash of its producer's one before, so a signature that holds vouches for it too.
+A check costs some 45 µs, many times the cost of folding a small commit. `anchored` avoids most of it for batches of
+commits: a commit contains the hash of its producer's previous one, so a valid signature covers it too.
 
 PyNaCl (libsodium) verifies in half the time that `cryptography` (OpenSSL) needs.
 """
@@ -30,7 +30,7 @@ _SIGNATURE_CHARS: Final = 86
 _REST: Final = len(_BEGINNING) + _SIGNATURE_CHARS + 2
 KEY_BYTES: Final = 32
 VERIFIED_MAX: Final = 1024
-"""How many verdicts on signatures are remembered: those of the anchors of a few batches."""
+"""How many verification results are cached: those of the anchors of a few batches."""
 
 
 def encode_key(raw: bytes) -> str:
@@ -57,7 +57,7 @@ class Signer:
     """
     Signs the commits of one process. It may have several seeds, the newest first, while keys are rotated.
 
-    Its representation holds no seed.
+    Its repr contains no seed.
     """
 
     def __init__(self, seeds: Sequence[bytes]) -> None:
@@ -78,7 +78,7 @@ class Signer:
         return next((public for public in self._secrets if public in keys), "")
 
     def sign(self, payload: bytes, keys: Sequence[str] = ()) -> bytes:
-        """An encoded commit with its signature, by the newest key that is among those that count."""
+        """An encoded commit with its signature, by the newest key that is among the valid ones."""
         secret = self._secrets[self.key_among(keys) or self.public[0]]
         signature = crypto_sign(payload, secret)[:crypto_sign_BYTES]
         return b'%s%s",%s' % (_BEGINNING, encode_key(signature).encode(), payload[1:])
@@ -106,9 +106,9 @@ def _holds(key: str, payload: bytes) -> bool:
 
 def anchored(batch: list[LoggedCommit]) -> list[LoggedCommit]:
     """
-    The same entries; each commit that a later one of its producer vouches for has the last of those as its anchor.
+    The same entries; each commit that a later one of its producer covers has the last of those as its anchor.
 
-    Nothing is verified here: that an anchor is what it seems to be is found out where it is used.
+    Nothing is verified here: an anchor is verified where it is used.
     """
     if len(batch) < 2:
         return batch

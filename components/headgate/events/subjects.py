@@ -1,13 +1,13 @@
 """
 NATS subjects: of the log, and of the feed.
 
-The log has one subject a producer, `headgate.<cell>.log.<producer>`, because the broker fences per subject. The feed
-has one a thing that something happened to, `headgate.<cell>.<entity>.<event>.<namespace>.<name>`, so that subscribers
-choose with wildcards: `headgate.*.workload.admitted.>` is every admission. The name of a job has its group and kind in
-front: `headgate.main.job.started.team-a.batch/Job/train`.
+The log has one subject per producer, `headgate.<cell>.log.<producer>`, because the broker fences per subject. The feed
+has one per event and object, `headgate.<cell>.<entity>.<event>.<namespace>.<name>`, so that subscribers select with
+wildcards: `headgate.*.workload.admitted.>` is every admission. The name of a job is prefixed by its group and kind:
+`headgate.main.job.started.team-a.batch/Job/train`.
 
-Names of Kubernetes objects may hold characters that separate or match tokens in NATS; they are percent-encoded, and
-`parse_feed_subject` gives them back. A part that does not apply is `_`.
+Names of Kubernetes objects may contain characters that separate or match tokens in NATS; they are percent-encoded, and
+`parse_feed_subject` decodes them. A part that does not apply is `_`.
 """
 
 import re
@@ -38,9 +38,9 @@ class FeedSubject(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_cell(cell: str) -> str:
     """
-    The cell's name when it can be one.
+    The name of a cell, validated.
 
-    Raises ValueError: a cell is a DNS label, because it stands in subjects, stream names and host names.
+    Raises ValueError: a cell is a DNS label, because it is part of subjects, stream names and host names.
     """
     if not _CELL.fullmatch(cell):
         raise ValueError(f"cell {cell!r} is not a DNS label: use at most 63 of a-z, 0-9 and '-', not '-' at either end")
@@ -48,7 +48,7 @@ def check_cell(cell: str) -> str:
 
 
 def log_subject(cell: str, producer: Producer) -> str:
-    """The subject that a producer's commits stand on."""
+    """The subject of a producer's commits."""
     return f"{ROOT}.{check_cell(cell)}.log.{producer.value}"
 
 
@@ -70,7 +70,7 @@ def escape(name: str) -> str:
 
 
 def unescape(token: str) -> str:
-    """The name that `escape` was given. Raises ValueError on a token that it cannot have made."""
+    """The name that `escape` encoded. Raises ValueError on a token that it cannot have produced."""
     if token == NONE:
         return ""
     if not token or re.search(r"%(?![0-9A-F]{2})", token):
@@ -80,7 +80,7 @@ def unescape(token: str) -> str:
 
 
 def subject_key(event: EventBase) -> str:
-    """The name, `<namespace>/<name>` or reference of what an event is about; "" for events about no single object."""
+    """The name, `<namespace>/<name>` or reference of an event's object; "" for events about no single object."""
     entity = tag_of(event).partition(".")[0]
     for field in (entity, *_KEY_FIELDS):
         value = getattr(event, field, None)

@@ -1,8 +1,8 @@
 """
 Upcasting: how events of earlier versions are read.
 
-An event type calls these functions from `__post_init__`, so an event has its present form as soon as it is decoded,
-and no reader has to know former ones. The bytes of the log stay as they are.
+An event type calls these functions from `__post_init__`, so an event has its present form as soon as it is decoded, and
+readers need not handle former ones. The bytes of the log stay as they are.
 
 The feed holds events as the version that published them wrote them; `feed_message` gives their present form.
 
@@ -34,7 +34,7 @@ def job_key(key: str) -> str:
 
 
 def upcast_job(event: msgspec.Struct, field: str = "job") -> None:
-    """Bring the reference to a job that stands in a field of an event into its present form."""
+    """Convert the reference to a job in a field of an event to its present form."""
     former = getattr(event, field)
     present = job_key(former)
     if present != former:

@@ -1,17 +1,17 @@
 """
 The log on NATS JetStream, written on core nats-py.
 
-nats-py's own JetStream layer is not used: its asynchronous publisher loses the answer to a refused compare-and-set,
-its ordered consumer drops silently and resumes late. What is here instead, from the bottom up:
+nats-py's own JetStream layer is not used: its asynchronous publisher loses the answer to a refused compare-and-set, its
+ordered consumer drops silently and resumes late. The modules here, from the bottom up:
 
-- `frames`      a message in the words of the client protocol.
+- `frames`      a message in NATS's client protocol.
 - `requests`    many requests in flight over one inbox; every one ends: answered, known not to be sent, or outcome
   unknown.
-- `options`     how to reach NATS and as whom, and the words for what goes wrong with it.
+- `options`     addresses and credentials of NATS, and error messages for connection failures.
 - `connection`  one connection per process, with the defaults that make a lost broker visible within seconds, and its
   health.
-- `stream`      the streams a cell needs: created if absent, otherwise verified, with warnings in plain words.
-- `appender`    the fenced append which finds out the truth when an outcome is unknown; the feed's deduplicated
+- `stream`      the streams a cell needs: created if absent, otherwise verified, with readable warnings.
+- `appender`    the fenced append, which determines the true outcome when it is unknown; the feed's deduplicated
   publish.
 - `tail`        the reader that misses and repeats nothing over broker crashes.
 - `jetstream_log`, `feed`, `lease`, `blobs`  what processes hold.

@@ -1,11 +1,11 @@
 """
-The fenced append, and the deduplicated publish: whatever happens to the broker, each ends in the truth.
+The fenced append, and the deduplicated publish: each ends with its true outcome, whatever happens to the broker.
 
 `append` sends the commit with `Nats-Expected-Last-Subject-Sequence`. The broker's compare-and-set makes a repetition
-harmless, so an unknown outcome is settled like this: look at the first message of the subject after `expected_last`.
-If it is ours, byte for byte, the commit is stored; if it is another's, we lost; if there is none, send again. Looking
-at that message and not at the last one makes the answer exact even when others have written on top since. A refusal
-is settled the same way, because the message that is in our way may be our own earlier attempt, which landed late.
+harmless, so an unknown outcome is settled as follows: read the first message of the subject after `expected_last`. If
+it is ours, byte for byte, the commit is stored; if it is another's, we lost; if there is none, send again. Reading that
+message and not the last one makes the answer exact even when others have written after it. A refusal is settled the
+same way, because the conflicting message may be our own earlier attempt, stored late.
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ MESSAGE_ID = "Nats-Msg-Id"
 
 SHORTER_LOG_TRIES = 6
 """
-How often a broker must say that the subject ends before `expected_last` until it is believed: a leader just elected
-may not have applied all it knows. With the backoff this is about half a second.
+How often a broker must report that the subject ends before `expected_last` until it is accepted: a newly elected leader
+may not have applied all entries. With the backoff this is about half a second.
 """
 
 
@@ -39,8 +39,7 @@ async def append(
     """
     Appends `payload` if the subject's last sequence is `expected_last`; see `Log.append`.
 
-    :raises CommitTooLarge: NATS takes no message of this size.
-    :raises BrokerError: the stream refuses for good.
+    :raises CommitTooLarge: NATS accepts no message of this size. :raises BrokerError: the stream refuses permanently.
     """
     dependency = f"stream {stream}"
     headers = {EXPECTED_LAST: str(expected_last)}
@@ -81,9 +80,9 @@ async def _settle(
     connection: Connection, stream: str, subject: str, payload: bytes, expected_last: int
 ) -> AppendOutcome | None:
     """
-    What became of an append whose outcome is open.
+    The outcome of an append that is open.
 
-    None: nothing stands after `expected_last`, as far as can be seen.
+    None: there is no message after `expected_last`, as far as is visible.
     """
     successor = await next_of_subject(connection, stream, subject, expected_last + 1)
     if successor is None:
@@ -107,10 +106,10 @@ async def publish_once(
     """
     Stores a message unless one with this id was stored within the stream's duplicate window; returns its sequence.
 
-    Waits out a lost broker or a full stream. Many calls may be under way at once; the connection's window bounds them.
+    Waits while the broker is lost or the stream is full. Many calls may be in flight; the connection's window bounds
+    them.
 
-    :raises CommitTooLarge: NATS takes no message of this size.
-    :raises BrokerError: the stream refuses for good.
+    :raises CommitTooLarge: NATS accepts no message of this size. :raises BrokerError: the stream refuses permanently.
     """
     dependency = f"stream {stream}"
     all_headers = {**(headers or {}), MESSAGE_ID: message_id}

@@ -1,7 +1,7 @@
 """
-Waiting between attempts at something that will work again.
+Backoff between repeated attempts.
 
-Delays double up to a maximum, with jitter so that processes do not march in step.
+Delays double up to a maximum, with jitter so that processes do not synchronise.
 """
 
 import random

@@ -1,10 +1,10 @@
 """
-Snapshots as blobs: large byte strings in a stream, in chunks, seen whole or not at all.
+Snapshots as blobs: large byte strings in a stream, in chunks, stored atomically.
 
-A blob is compressed (zlib, level 1), cut into chunks that are stored under subjects of their own upload, and made
-visible by a manifest that is stored last and names the upload. A writer that dies in between leaves chunks that
-nobody looks at; `keep_last` removes them when they are old enough not to be somebody's upload under way. Readers may
-read while others write or remove: a reader whose blob is removed under its hands is told so, and takes a newer one.
+A blob is compressed (zlib, level 1), split into chunks that are stored under subjects of their own upload, and made
+visible by a manifest that is stored last and names the upload. A writer that dies in between leaves unreferenced
+chunks; `keep_last` removes them when they are too old to be an upload in progress. Readers may read while others write
+or remove: a reader whose blob is removed meanwhile gets an error, and takes a newer one.
 
 Compression and hashing run in a worker thread; a few chunks are in flight at a time.
 """
@@ -35,11 +35,11 @@ CHUNKS_IN_FLIGHT_MAX = 8
 TORN_AFTER_S = 3_600
 """Chunks without a manifest are the remains of a dead writer when they are older than this."""
 SILENCE_S_MAX = 5.0
-"""How long a reader waits for the next chunk until it looks whether its blob was removed."""
+"""How long a reader waits for the next chunk until it checks whether its blob was removed."""
 
 
 class _Manifest(Struct, frozen=True, kw_only=True):
-    """The manifest message: what the blob is, and where its chunks are."""
+    """The manifest message: the blob's metadata, and the location of its chunks."""
 
     info: BlobInfo
     upload: str
@@ -111,7 +111,7 @@ class JetStreamBlobs:
         return [manifest.info for manifest in await self._manifests()]
 
     async def delete(self, name: str) -> None:
-        """See `Blobs.delete`. The manifest goes first, so that nobody starts to read what is being removed."""
+        """See `Blobs.delete`. The manifest goes first, so that no reader starts on a blob that is being removed."""
         manifest = await self._manifest(name)
         if manifest is not None:
             await self._purge(self._manifest_subject(name))
@@ -137,7 +137,7 @@ class JetStreamBlobs:
         """
         Stores all chunks; the sequence of the first stored.
 
-        The first goes alone: none of the others may stand before it.
+        The first is sent alone: none of the others may be stored before it.
         """
         view, size, upload = memoryview(packed), self._chunk_bytes_max, prefix.rpartition(".")[2]
 
@@ -234,7 +234,7 @@ async def open_blobs(
     """
     The snapshots of `cell`, their stream created if it is absent and verified otherwise.
 
-    :raises StreamMismatch: a stream of this name is there and cannot keep snapshots.
+    :raises StreamMismatch: a stream of this name exists and cannot keep snapshots.
     """
     status = await ensure_stream(connection, snapshot_stream(cell, replicas=replicas))
     return JetStreamBlobs(
@@ -248,7 +248,7 @@ async def open_blobs(
 
 
 async def look_at_blobs(connection: Connection, cell: str) -> JetStreamBlobs | None:
-    """The snapshots of `cell`, for who only reads them; None when their stream does not exist."""
+    """The snapshots of `cell`, for reading only; None when their stream does not exist."""
     name = snapshot_stream(cell).name
     return JetStreamBlobs(connection, cell, name, []) if await find_stream(connection, name) is not None else None
 

@@ -1,9 +1,9 @@
 """
-One connection to NATS per process, and the calls everything else is made of.
+One connection to NATS per process, and the calls that all other modules use.
 
-`connect` gives a `Connection` that heals itself: it reconnects for ever, tells the tails when it did, ends what was
-in flight as "outcome unknown", and keeps `Health` informed. `call` is a JetStream API request that is safe to repeat
-and therefore waits out whatever passes; `call_once` is for those that are not.
+`connect` returns a `Connection` that recovers by itself: it reconnects without limit, notifies the tails, ends calls in
+flight as "outcome unknown", and updates `Health`. `call` is a JetStream API request that is safe to repeat and
+therefore waits out transient failures; `call_once` is for those that are not.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _DENIED = re.compile(
     r"permissions violation for (?P<act>publish|subscription) to \"(?P<subject>[^\"]+)\"", re.IGNORECASE
 )
 _ANNOUNCED_MAX = 16
-"""Kinds of trouble with one connection that are told apart from the first."""
+"""Kinds of connection errors that are logged separately."""
 
 _STEPS_TO_READ = 5
 """Turns of the event loop from a readable socket to a tail's owner: the socket, its stream, the parser, that task."""
@@ -65,7 +65,7 @@ class _ApiReply(Struct):
 
 
 class PubAck(Struct):
-    """The broker's answer to a message for a stream: where it stands, and whether it had it already."""
+    """The broker's answer to a message for a stream: its sequence, and whether it is a duplicate."""
 
     stream: str = ""
     seq: int = 0
@@ -88,9 +88,9 @@ class _Client(Client):
     """
     nats-py's client without the parsing of ordinary message headers, and with subscriptions that are served at once.
 
-    Nobody here reads headers but one (`stored_time`), and parsing them halves a replay's speed. A subscription of
-    nats-py's own has a queue and a task, and each message is a switch to that task; those in `handlers` are called by
-    whoever reads the socket.
+    Only one module reads headers (`stored_time`), and parsing them halves a replay's speed. A subscription of nats-py's
+    own has a queue and a task, and each message is a switch to that task; those in `handlers` are called by the task
+    that reads the socket.
     """
 
     handlers: dict[int, Handler]
@@ -98,33 +98,33 @@ class _Client(Client):
     credentials: Credentials | None = None
 
     def _setup_nkeys_connect(self) -> None:
-        # nats-py's own needs a package that we have no other use for.
+        # nats-py's own needs a package that is not used otherwise.
         assert self.credentials is not None, "set before connecting"
         self._public_nkey = self.credentials.public_key
         self._signature_cb = self.credentials.sign
         self._user_jwt_cb = self.credentials.jwt if self._public_nkey is None else None
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        # nats-py takes the offer only where the server insists on it.
+        # nats-py uses the offer only where the server requires it.
         if self.demands_tls and info.get("tls_available"):
             info["tls_required"] = True
         await super()._process_info(info, initial_connection=initial_connection)
 
     def _connect_command(self) -> bytes:
-        # The command holds the credentials. nats-py would send it in plain text, whatever the URL's scheme says.
+        # The command holds the credentials. nats-py would send it in plain text, whatever the URL's scheme is.
         if self.demands_tls and not self._server_info.get("tls_required"):
             raise TlsNotOffered
         command: bytes = super()._connect_command()
         return command
 
     async def close(self) -> None:
-        """Close for good, the socket too when an attempt was cancelled while it closed its own (nats-py forgets it)."""
+        """Close permanently, including the socket of an attempt whose own close was cancelled (a bug of nats-py)."""
         await super().close()
         if self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
 
     def write(self, data: bytes) -> None:
-        """Hand frames to the socket, at once, behind what waits for nats-py's flusher (a task that it would wake)."""
+        """Pass frames to the socket, at once, after what waits for nats-py's flusher (a task that it would wake)."""
         assert self._transport is not None, "only while connected"
         self._pending.append(data)
         self._transport.writelines(self._pending)
@@ -132,7 +132,7 @@ class _Client(Client):
         self._pending_data_size = 0
 
     def hold_reading(self) -> asyncio.Transport | None:
-        """Stop reading the socket; None when there is none that can be held."""
+        """Stop reading the socket; None when there is none whose reading can be stopped."""
         writer = getattr(self._transport, "_io_writer", None) if self.is_connected else None
         transport: asyncio.Transport | None = writer.transport if writer is not None else None
         if transport is None or transport.is_closing() or not transport.is_reading():
@@ -141,7 +141,7 @@ class _Client(Client):
         return transport
 
     def go_on_reading(self, transport: asyncio.Transport) -> None:
-        """Read again what `hold_reading` has stopped."""
+        """Resume reading after `hold_reading`."""
         if not transport.is_closing():
             transport.resume_reading()
 
@@ -164,7 +164,7 @@ class _Client(Client):
 
 
 class Connection:
-    """A connected client with its requester. Made by `connect`; used by one event loop."""
+    """A connected client with its requester. Created by `connect`; used by one event loop."""
 
     def __init__(self, *, options: NatsOptions, health: Health) -> None:
         self.options = options
@@ -193,26 +193,26 @@ class Connection:
         return self._requests
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Has `listener` called on every loss and every return of the connection. It must not block."""
+        """Registers `listener` for every loss and every return of the connection. It must not block."""
         self._listeners.add(listener)
 
     def no_more(self, listener: Callable[[], None]) -> None:
-        """Ends `on_change` for a listener."""
+        """Unregisters a listener of `on_change`."""
         self._listeners.discard(listener)
 
     def on_denied(self, listener: Callable[[PermissionDenied, str], None]) -> None:
-        """Has `listener` called with each refusal of a right, and the subject in lower case. It must not block."""
+        """Registers `listener` for each denied permission, with the subject in lower case. It must not block."""
         self._denial_listeners.add(listener)
 
     def no_more_denied(self, listener: Callable[[PermissionDenied, str], None]) -> None:
-        """Ends `on_denied` for a listener."""
+        """Unregisters a listener of `on_denied`."""
         self._denial_listeners.discard(listener)
 
     async def wait_connected(self) -> None:
         """
         Returns when there is a connection.
 
-        :raises BrokerClosed: there will be none any more.
+        :raises BrokerClosed: the connection is closed permanently.
         """
         while True:
             if self._closed_because or self.client.is_closed:
@@ -224,10 +224,10 @@ class Connection:
 
     async def gather(self, for_s: float) -> None:
         """
-        Wait, leaving what the server sends in the socket; when this returns, it has been read, at once.
+        Wait, leaving what the server sends in the socket; when this returns, it has been read, in one batch.
 
-        Ten messages that are read one by one, as they come, cost five times as much as ten that are read together. Who
-        is not going to look at any of them for a while waits here instead of in a sleep. Answers to requests wait too.
+        Ten messages that are read one by one, as they arrive, cost five times as much as ten that are read together. A
+        task that will process none of them for a while waits here instead of sleeping. Answers to requests wait too.
         """
         transport = self.client.hold_reading()
         try:
@@ -241,7 +241,7 @@ class Connection:
 
     async def subscribe(self, subject: str, handler: Handler) -> "Subscription":
         """
-        Have `handler` called for each message in order, as it is read from the socket. It must not wait for anything.
+        Registers `handler` for a subject's messages, in order, as they are read from the socket. It must not block.
 
         The subscription outlives reconnections; `unsubscribe` ends it.
         """
@@ -258,10 +258,8 @@ class Connection:
         """
         One attempt to store a message in the stream that binds `subject`.
 
-        :raises CommitTooLarge: NATS takes no message of this size.
-        :raises NotSent: it was not stored.
-        :raises OutcomeUnknown: it may have been.
-        :raises Refused: the stream refused it.
+        :raises CommitTooLarge: NATS accepts no message of this size. :raises NotSent: it was not stored. :raises
+        OutcomeUnknown: it may have been. :raises Refused: the stream refused it.
         """
         self._check_size(subject, payload)
         return self._acknowledged(subject, await self.requests.request(subject, payload, headers))
@@ -270,7 +268,7 @@ class Connection:
         """
         One attempt to store messages that are fenced on each other, in one write; the answer to the last of them.
 
-        It speaks for all: the others are not asked for one. Raises what `publish` raises, for the last.
+        It covers all: no answer is requested for the others. Raises what `publish` raises, for the last.
         """
         *others, (subject, payload, headers) = messages
         for name, body, _ in messages:
@@ -309,9 +307,9 @@ class Connection:
         self, verb: str, body: bytes, decoder: "msgspec.json.Decoder[T]", *, dependency: str = "jetstream"
     ) -> T:
         """
-        A request that is safe to repeat, repeated until it is answered; `dependency` is reported unwell meanwhile.
+        A request that is safe to repeat, repeated until it is answered; `dependency` is reported unhealthy meanwhile.
 
-        :raises Refused: the broker's answer is an error that does not pass by itself.
+        :raises Refused: the broker's answer is a permanent error.
         """
         backoff = Backoff()
         while True:
@@ -330,7 +328,7 @@ class Connection:
             await self.wait_connected()
 
     async def start(self) -> None:
-        """Makes the requester; called once by `connect`."""
+        """Creates the requester; called once by `connect`."""
         self._requests = Requests(
             self.client,
             self.client.new_inbox(),
@@ -348,7 +346,7 @@ class Connection:
         self._tell()
 
     async def on_disconnected(self) -> None:
-        """The client lost its connection and tries to get another."""
+        """The client lost its connection and reconnects."""
         self._connected.clear()
         if self._closed_because:
             return
@@ -358,11 +356,11 @@ class Connection:
         self._tell()
 
     async def on_closed(self) -> None:
-        """The client has given up: closed by us, or the server refused it."""
+        """The client is closed: by us, or because the server refused it."""
         self.shut(self._last_error or "the connection to NATS was closed")
 
     async def on_error(self, error: Exception) -> None:
-        """Whatever the client reports on the side: refused connections, permission violations."""
+        """Asynchronous errors of the client: refused connections, permission violations."""
         denied = _DENIED.search(str(error))
         if denied is not None:
             self._on_denied(denied["act"], denied["subject"])
@@ -372,16 +370,16 @@ class Connection:
         if unauthorized and not self.refused.done():
             self.refused.set_result(self._last_error)
         if not self.client.is_connected:
-            # What keeps a connection from being made is told once, each kind of it; attempts go on meanwhile.
+            # Each kind of connection failure is logged once; attempts continue meanwhile.
             is_new = self._last_error not in self._announced and len(self._announced) < _ANNOUNCED_MAX
             self._announced.add(self._last_error)
             self.health.unwell(DEPENDENCY, self._last_error, announce=is_new)
 
     def _on_denied(self, act: str, subject: str) -> None:
         """
-        NATS says on the side what it has dropped, and never answers the request: the answer is given here.
+        NATS reports dropped requests asynchronously, and never answers them: the answer is given here.
 
-        The subject comes in lower case, so it is compared so.
+        The subject is in lower case, so it is compared so.
         """
         if act == "subscription":
             denied = PermissionDenied(self.options.who, "subscribe to", subject)
@@ -421,12 +419,12 @@ async def connect(
     """
     Connects to NATS at `url` (several, separated by commas, for a cluster) and stays connected until the block ends.
 
-    Waits for as long as no server is there; `health` says so meanwhile. `name` is what the server's monitoring shows.
+    Waits until a server is available; `health` reports that meanwhile. `name` appears in the server's monitoring.
 
     :raises BrokerError: the server refuses these credentials.
     """
     options = options or NatsOptions()
-    # What is wrong with files is told before a server is asked.
+    # Errors in files are reported before a server is contacted.
     identity = {"password": options.secret("password"), "token": options.secret("token"), "tls": options.tls_context()}
     connection = Connection(options=options, health=health or Health())
     connection.client.demands_tls = wants_tls(url, options)
@@ -446,7 +444,7 @@ async def connect(
 
 
 async def _dial(connection: Connection, url: str, name: str, identity: dict[str, Any]) -> None:
-    """Waits for the first connection, or for the server to say that it will never be."""
+    """Waits for the first connection, or for a permanent refusal by the server."""
     options = connection.options
     dialling = asyncio.ensure_future(
         connection.client.connect(
@@ -488,7 +486,7 @@ async def _dial(connection: Connection, url: str, name: str, identity: dict[str,
 
 
 def _again(options: NatsOptions, key: str) -> str:
-    """A secret as its file has it now. What nats-py does not know would end its reconnecting, so it gets its own."""
+    """A secret as its file has it now. Raises nats-py's own error: an unknown one would end its reconnecting."""
     try:
         return options.secret(key) or ""
     except BrokerError as error:

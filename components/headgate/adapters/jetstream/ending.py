@@ -1,9 +1,9 @@
 """
 Whether a stream delivers all that it claims to hold.
 
-A broker whose storage lost its newest entries (a power loss, a file that was cut or is gone) and kept its index reports
-the last sequence that it once had. A consumer then waits for entries that never come. So whoever begins to read looks
-at the last entry itself: one request, and the difference shows before anybody waits.
+A broker whose storage lost its newest entries (a power loss, a file that was truncated or deleted) and kept its index
+reports its former last sequence. A consumer then waits for entries that never arrive. So a reader first reads the last
+entry itself: one request, and the difference is detected before any wait.
 """
 
 import anyio
@@ -15,13 +15,13 @@ from headgate.adapters.jetstream.stream import StreamInfo, stream_deleted, strea
 from headgate.adapters.log import LogHole, LogTorn
 
 PATIENCE_S = 0.5
-"""How long an entry that is claimed may be missing until that is believed."""
+"""How long a claimed entry may be missing until that is accepted."""
 REPLICATED_PATIENCE_S = 5.0
-"""The same where a leader just elected may still be applying entries."""
+"""The same where a newly elected leader may still be applying entries."""
 
 
 async def torn_end(connection: Connection, info: StreamInfo) -> LogTorn | None:
-    """What the stream claims and cannot deliver at its end, or None. Takes its time before it says that there is."""
+    """What the stream claims and cannot deliver at its end, or None. Waits before it reports a torn end."""
     name = info.config.name
     backoff = Backoff(first_s=0.05, max_s=0.5)
     patience_s = REPLICATED_PATIENCE_S if info.config.num_replicas > 1 else PATIENCE_S
@@ -37,7 +37,7 @@ async def torn_end(connection: Connection, info: StreamInfo) -> LogTorn | None:
 
 
 async def hole_in(connection: Connection, info: StreamInfo) -> LogHole | None:
-    """The first entry that is missing between the first and the last, by the broker's own account, or None."""
+    """The first entry that is missing between the first and the last, by the broker's own report, or None."""
     state, name = info.state, info.config.name
     if state.last_seq == 0 or state.messages >= state.last_seq - state.first_seq + 1:
         return None
@@ -53,6 +53,6 @@ async def hole_in(connection: Connection, info: StreamInfo) -> LogHole | None:
 
 
 async def _last_delivered(connection: Connection, info: StreamInfo) -> int:
-    """The last entry that there is, 0 if there is none."""
+    """The last existing entry, 0 if there is none."""
     found = [await last_of_subject(connection, info.config.name, subject) for subject in info.config.subjects]
     return max((last.entry.seq for last in found if last is not None), default=0)

@@ -1,9 +1,9 @@
 """
-What can go wrong between us and the broker, sorted by what the caller does next.
+Errors between this process and the broker, sorted by the caller's next step.
 
-`NotSent` and `OutcomeUnknown` pass by themselves and are retried inside the adapter: the first at once, the second
-after finding out what happened. `Refused` is the broker's own answer; its code decides. `BrokerClosed` and
-`BrokerError` reach the processes.
+`NotSent` and `OutcomeUnknown` are transient and are retried inside the adapter: the first at once, the second after
+determining the outcome. `Refused` is the broker's own answer; its code decides. `BrokerClosed` and `BrokerError` reach
+the processes.
 """
 
 # ruff: noqa: N818 - exceptions here are named for what happened.
@@ -14,7 +14,7 @@ STREAM_NOT_FOUND = 10059
 NO_MESSAGE = 10037
 STREAM_NAME_IN_USE = 10058
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
-"""10071 names the actual last sequence; 10164 means that another write to the subject is under way in the cluster."""
+"""10071 names the actual last sequence; 10164 means that another write to the subject is in progress in the cluster."""
 
 _FOR_GOOD = frozenset(
     {
@@ -32,19 +32,19 @@ _FOR_GOOD = frozenset(
 
 
 class BrokerError(LogError):
-    """The broker refused for good; the message says what and why. The process stops: configuration must change."""
+    """The broker refused permanently; the message has the reason. The process stops: configuration must change."""
 
 
 class BrokerClosed(BrokerError):
     """
-    The connection will not come back (credentials refused, or closed by us).
+    The connection is closed permanently (credentials refused, or closed by us).
 
     The process exits and is started again.
     """
 
 
 class PermissionDenied(BrokerError):
-    """The broker gives this user no right to a subject. It never answers such a request."""
+    """The broker denies this user a subject. It never answers such a request."""
 
     def __init__(self, who: str, act: str, subject: str) -> None:
         super().__init__(
@@ -55,7 +55,7 @@ class PermissionDenied(BrokerError):
 
 
 class NotSent(Exception):
-    """The request certainly had no effect: there was no connection, or nobody listened."""
+    """The request certainly had no effect: there was no connection, or no subscriber."""
 
 
 class OutcomeUnknown(Exception):
@@ -73,9 +73,9 @@ class Refused(Exception):
 
     @property
     def for_good(self) -> bool:
-        """Whether trying again cannot help: the request itself is wrong."""
+        """Whether the error is permanent: the request itself is wrong."""
         return self.err_code in _FOR_GOOD
 
 
 class StreamMismatch(BrokerError):
-    """A stream of the cell's name exists and is not one that Headgate can use."""
+    """A stream of the cell's name exists and Headgate cannot use it."""

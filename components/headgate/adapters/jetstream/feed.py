@@ -1,8 +1,8 @@
 """
-The feed stream: one message per event, for everybody else, stored exactly once.
+The feed stream: one message per event, for external consumers, stored exactly once.
 
 The snapshotter derives it from the log. Each message has an id (the position of its event); within the stream's
-duplicate window the broker drops what it has already, and after a restart `last_message_id` tells where to go on.
+duplicate window the broker drops duplicates, and after a restart `last_message_id` gives the place to continue.
 Messages are sent in order and pipelined.
 """
 
@@ -36,10 +36,10 @@ class JetStreamFeed:
 
     async def publish(self, message: FeedMessage) -> int:
         """
-        Stores one message unless it is there already; returns its sequence. Waits out a lost broker or a full stream.
+        Stores one message unless it is there already; returns its sequence. Waits for a lost broker or a full stream.
 
-        :raises CommitTooLarge: NATS takes no message of this size.
-        :raises BrokerError: the stream refuses for good, for instance because the subject is not the feed's.
+        :raises CommitTooLarge: NATS accepts no message of this size. :raises BrokerError: the stream refuses
+        permanently, for instance because the subject is not the feed's.
         """
         return await publish_once(
             self.connection,
@@ -55,7 +55,7 @@ class JetStreamFeed:
         Stores messages, many in flight at once; returns when all are acknowledged.
 
         They are sent in the order given, and stored in it unless the broker fails in between: then those it had not
-        taken follow after those it had.
+        accepted follow after those it had.
         """
         async with anyio.create_task_group() as tasks:
             for message in messages:
@@ -77,7 +77,7 @@ async def open_feed(
     """
     The feed of `cell`, its stream created if it is absent and verified otherwise.
 
-    :raises StreamMismatch: a stream of this name is there and cannot be the feed.
+    :raises StreamMismatch: a stream of this name exists and cannot be the feed.
     """
     status = await ensure_stream(connection, config or feed_stream(cell, replicas=replicas))
     return JetStreamFeed(connection, status.info.config.name, status.warnings)

@@ -1,8 +1,8 @@
 """
-A message in the words of NATS's client protocol, for `Requests`, which hands them to the socket by itself.
+A message in NATS's client protocol, for `Requests`, which writes it to the socket itself.
 
-nats-py's own encoder looks at each character of each header of each message; for the feed that was a fifth of what the
-snapshotter did.
+nats-py's own encoder examines each character of each header of each message; for the feed that was a fifth of the
+snapshotter's CPU time.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ _LINE_ENDS = str.maketrans({"\r": " ", "\n": " "})
 
 def frame(subject: str, payload: bytes, headers: Mapping[str, str] | None = None, *, reply: str = "") -> bytes:
     """
-    PUB, or HPUB when there are headers. A line's end in the value of a header becomes a blank.
+    PUB, or HPUB when there are headers. A line break in the value of a header becomes a blank.
 
-    :raises ValueError: the subject would end before its end, because it is empty or holds a blank.
+    :raises ValueError: the subject is empty or contains a blank, which would end it early.
     """
     if subject.split() != [subject]:
         raise ValueError(f"{subject!r} is not a subject: it must not be empty nor contain blanks")

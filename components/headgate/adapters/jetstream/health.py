@@ -1,8 +1,8 @@
 """
-What a process depends on, and since when each is well or not.
+The dependencies of a process, and since when each is healthy or not.
 
-The adapter reports here whenever something is waited for or works again; `/readyz` and the logs read it. Nothing is
-decided by it.
+The adapter reports here whenever it waits for something or it works again; `/readyz` and the logs read it. No decision
+depends on it.
 """
 
 import time
@@ -14,7 +14,7 @@ HealthListener = Callable[["Dependency"], None]
 
 
 class Dependency(Struct, frozen=True, kw_only=True):
-    """One thing that is depended on: `ok` since `since_ms` (wall clock), or not, and then `error` says why."""
+    """One dependency: healthy (`ok`) since `since_ms` (wall clock), or not, with the reason in `error`."""
 
     name: str
     ok: bool
@@ -30,7 +30,8 @@ class Health:
     """
     The dependencies of one process by name.
 
-    `listener` is called on each change between well and unwell (and see `unwell`), for the log; it must not raise.
+    `listener` is called on each change between healthy and unhealthy (and see `unwell`), for the log; it must not
+    raise.
     """
 
     def __init__(self, listener: HealthListener | None = None, *, now_ms: Callable[[], int] = _wall_clock_ms) -> None:
@@ -40,7 +41,7 @@ class Health:
 
     @property
     def ok(self) -> bool:
-        """Whether everything reported so far is well."""
+        """Whether all reported dependencies are healthy."""
         return all(dependency.ok for dependency in self._dependencies.values())
 
     def dependencies(self) -> list[Dependency]:
@@ -48,7 +49,7 @@ class Health:
         return [self._dependencies[name] for name in sorted(self._dependencies)]
 
     def well(self, name: str) -> None:
-        """Reports that `name` works. Cheap when it did before."""
+        """Reports that `name` works. Cheap if it worked before."""
         known = self._dependencies.get(name)
         if known is None or not known.ok:
             self._change(Dependency(name=name, ok=True, since_ms=self._now_ms()))
@@ -57,7 +58,7 @@ class Health:
         """
         Reports that `name` does not work, and why. `since_ms` stays that of the first report in a row.
 
-        With `announce` the listener hears of another error, too, while it goes on not working.
+        With `announce` the listener also receives a different error while it remains unhealthy.
         """
         known = self._dependencies.get(name)
         if known is None or known.ok:

@@ -30,7 +30,7 @@ class JetStreamLog:
     """
     The log of one cell; made by `open_log`.
 
-    `warnings` say where the broker is set up less safely than it should be, `opened` is the stream as it was opened.
+    `warnings` report where the broker is set up less safely than it should be, `opened` is the stream as it was opened.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class JetStreamLog:
 
     @property
     def identity(self) -> str:
-        """When the stream was created, as the broker tells it."""
+        """The creation time of the stream, from the broker."""
         return self._identity
 
     def subject(self, producer: str) -> str:
@@ -148,12 +148,11 @@ async def open_log(
     The log of `cell`.
 
     Its stream is created with `replicas` (or as `config` says) if it is absent and verified otherwise; one of an
-    earlier version is narrowed to the subjects of the six producers, unless `change` says that it is only read.
+    earlier version is narrowed to the subjects of the six producers, unless `change` is False and it is only read.
 
-    `varz` is the body of the server's `/varz`, where its monitoring port can be reached: only there can sync_interval
-    be seen.
+    `varz` is the body of the server's `/varz`, where its monitoring port is reachable: only it contains sync_interval.
 
-    :raises StreamMismatch: a stream of this name is there and cannot be the log.
+    :raises StreamMismatch: a stream of this name exists and cannot be the log.
     """
     wanted = config or log_stream(cell, replicas=replicas)
     status = await ensure_stream(connection, wanted, former=former_log_subjects(cell), change=change)

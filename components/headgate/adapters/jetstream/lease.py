@@ -37,7 +37,7 @@ class JetStreamRegister:
         """
         See `LeaseRegister.write`.
 
-        A lease is a log of its own, of which only the end is kept; the append finds out the truth.
+        A lease is a separate log, of which only the end is kept; the append determines the true outcome.
         """
         outcome = await append(
             self._connection,
@@ -72,12 +72,12 @@ class JetStreamLeases:
         return Lease(self.register(producer), holder, term_ms=term_ms, head=head)
 
     async def holder(self, producer: str) -> LeaseRecord | None:
-        """The record of a producer's lease, for people; None if it was never held."""
+        """The record of a producer's lease, for display; None if it was never held."""
         return (await self.register(producer).read()).record
 
 
 async def lease_epochs(connection: Connection, cell: str, producers: Sequence[str]) -> dict[str, int]:
-    """The epochs of the leases by producer, for who only reads them; of those that were ever held."""
+    """The epochs of the leases that were ever held, by producer, for reading only."""
     name = lease_stream(cell).name
     if await find_stream(connection, name) is None:
         return {}
@@ -90,7 +90,7 @@ async def open_leases(connection: Connection, cell: str, *, replicas: int = 1) -
     """
     The leases of `cell`, their stream created if it is absent and verified otherwise.
 
-    :raises StreamMismatch: a stream of this name is there and cannot keep leases.
+    :raises StreamMismatch: a stream of this name exists and cannot keep leases.
     """
     status = await ensure_stream(connection, lease_stream(cell, replicas=replicas))
     return JetStreamLeases(connection, cell, status.info.config.name, status.warnings)

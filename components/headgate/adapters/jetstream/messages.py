@@ -1,7 +1,8 @@
 """
 Reading single messages of a stream from its leader.
 
-Never a follower's direct get: a fence must not be judged by a stale replica. Raises StreamGone where the stream is.
+Never a follower's direct get: a fence must not be decided by a stale replica. Raises StreamGone if the stream is
+missing.
 """
 
 import base64
@@ -40,7 +41,7 @@ class StoredMessage(Struct, frozen=True):
 
 
 async def last_of_subject(connection: Connection, stream: str, subject: str) -> StoredMessage | None:
-    """The last message of a subject (which may hold wildcards), or None."""
+    """The last message of a subject (which may contain wildcards), or None."""
     return await _get(connection, stream, {"last_by_subj": subject})
 
 

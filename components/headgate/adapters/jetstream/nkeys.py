@@ -1,5 +1,5 @@
 """
-NKEYs: the Ed25519 keys by which NATS knows its users, as files hold them and servers ask for them.
+NKEYs: the Ed25519 keys by which NATS identifies its users, as stored in files and requested by servers.
 
 A seed file holds one line, `SU...`; the public key, `U...`, is what a server's configuration names, so a configuration
 with NKEYs holds no secret. A credentials file (`.creds`) holds a JWT and a seed. An NKEY is base32 of one prefix byte
@@ -24,7 +24,7 @@ _CREDS_SEED = re.compile(r"-+BEGIN USER NKEY SEED-+\s+(\S+)\s+-+END")
 
 
 class UserKey:
-    """A user's key pair. `public` is `U...`; its representation holds nothing else."""
+    """A user's key pair. `public` is `U...`; its repr contains nothing else."""
 
     def __init__(self, raw_seed: bytes) -> None:
         self._key = SigningKey(raw_seed)
@@ -93,10 +93,10 @@ def _parse_creds(text: str) -> tuple[str, UserKey]:
 
 class Credentials:
     """
-    What a client shows: its public key or JWT, and a signature over the server's nonce.
+    A client's credentials: its public key or JWT, and a signature over the server's nonce.
 
     The file is read anew for each connection. While it is being replaced it may be unusable: that is an error of the
-    attempt (nats-py's own), which is made again.
+    attempt (nats-py's own), which is repeated.
     """
 
     def __init__(self, *, creds_file: str | None, nkey_seed_file: str | None) -> None:
@@ -106,7 +106,7 @@ class Credentials:
 
     @property
     def public_key(self) -> str | None:
-        """The public key, for users that a server knows by it; None for those with a JWT."""
+        """The public key, for users that a server identifies by it; None for those with a JWT."""
         return self._read()[1].public if self._creds_file is None else None
 
     def jwt(self) -> bytes:

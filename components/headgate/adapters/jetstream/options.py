@@ -1,9 +1,9 @@
 """
-How to reach NATS and as whom: what `connect` is given beside the URL, and the words for what goes wrong with it.
+Connection options of NATS: everything that `connect` needs beside the URL, and error messages for its failures.
 
 Secrets stay in files where they can (`password_file`, `token_file`, `creds_file`, `nkey_seed_file`); they are read anew
-at each connection, so that a rotated one counts from the next. Nothing here prints a secret: `without_secrets` is for
-URLs in messages, and the representation of `NatsOptions` names only the way of authenticating.
+at each connection, so that a rotated one is used from the next. No secret is ever printed: `without_secrets` is for
+URLs in messages, and the repr of `NatsOptions` names only the authentication method.
 """
 
 import re
@@ -17,10 +17,10 @@ from headgate.adapters.jetstream.errors import BrokerError
 
 
 class TlsNotOffered(nats.errors.Error):
-    """Raised before anything secret is sent: TLS is required here, and the server speaks plain text."""
+    """Raised before any secret is sent: TLS is required here, and the server uses plain text."""
 
     def __str__(self) -> str:
-        """In words."""
+        """The message."""
         return (
             "TLS is required here, and this server speaks plain text only: nothing was sent to it. "
             "Name its TLS port, or leave out nats.tls_* and tls://"
@@ -29,7 +29,7 @@ class TlsNotOffered(nats.errors.Error):
 
 class NatsOptions(Struct, frozen=True, kw_only=True):
     """
-    How to reach NATS, beside its URL. At most one way of authenticating is needed.
+    How to reach NATS, beside its URL. At most one authentication method is needed.
 
     `creds_file` is a NATS credentials file (JWT and seed), `nkey_seed_file` an NKEY seed. `tls_required` refuses a
     server that does not offer TLS before a credential is sent; a `tls://` URL or a named TLS file means the same.
@@ -58,7 +58,7 @@ class NatsOptions(Struct, frozen=True, kw_only=True):
     window_bytes_max: int = 8 * 1024 * 1024
 
     def __repr__(self) -> str:
-        """Without what is secret: options end up in logs."""
+        """Without secrets: options appear in logs."""
         return f"NatsOptions(auth={self._way or 'none'}, tls={self.uses_tls}, js_domain={self.js_domain!r})"
 
     @property
@@ -68,7 +68,7 @@ class NatsOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def who(self) -> str:
-        """Whom the server takes us for, in words: `user scheduler`, `the user of scheduler.nk`."""
+        """The identity shown to the server, as text: `user scheduler`, `the user of scheduler.nk`."""
         match self._way:
             case "user":
                 return f"user {self.user}"
@@ -81,12 +81,12 @@ class NatsOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def uses_tls(self) -> bool:
-        """Whether TLS is asked for here (a `tls://` URL asks for it too)."""
+        """Whether TLS is configured here (a `tls://` URL requires it too)."""
         return self.tls_required or any((self.tls_ca_file, self.tls_cert_file, self.tls_hostname))
 
     def tls_context(self) -> ssl.SSLContext | None:
         """
-        The context for the files named; None when TLS is not asked for.
+        The context for the files named; None when TLS is not configured.
 
         :raises BrokerError: a file cannot be used.
         """
@@ -115,7 +115,7 @@ class NatsOptions(Struct, frozen=True, kw_only=True):
 
 def read_secret(path: str, what: str) -> str:
     """
-    The text of a file that holds one secret, without the line's end.
+    The text of a file that holds one secret, without the final newline.
 
     :raises BrokerError: it cannot be read, or is empty.
     """
@@ -139,7 +139,7 @@ def wants_tls(url: str, options: NatsOptions) -> bool:
 
 
 def explain(error: Exception, options: NatsOptions) -> str:
-    """What went wrong with a connection, and for TLS what to look at."""
+    """The error of a connection as text, and for TLS what to check."""
     match error:
         case TlsNotOffered():
             return str(error)

@@ -1,14 +1,14 @@
 """
-Who may do what on the broker: one NATS user for each process, for readers, for subscribers of the feed, and an admin.
+Permissions on the broker: one NATS user for each process, for readers, for subscribers of the feed, and an admin.
 
 `users_of` is the table; `headgate nats permissions` prints it as a NATS configuration, and the embedded broker, the
 manifests and the tests use the same text. Each user gets the subjects that it uses and no others: the subject of its
-own commits and of its own lease, the requests of the JetStream API about the cell's own streams, and an inbox that
-nobody else may listen to (`inbox_prefix`). None of the six may create, change, purge or delete a stream, but that the
-snapshotter removes old snapshots; streams are made by the admin (`headgate nats setup`).
+own commits and of its own lease, the requests of the JetStream API about the cell's own streams, and an inbox that no
+other user may subscribe to (`inbox_prefix`). None of the six may create, change, purge or delete a stream, except that
+the snapshotter removes old snapshots; the admin creates streams (`headgate nats setup`).
 
-What a NATS permission cannot say is who may read which entry of a stream, or where a consumer delivers: whoever reads
-the log reads all of it. deploy/SECURITY.md says what follows.
+NATS permissions cannot restrict which entries of a stream a user may read, or where a consumer delivers: a user who may
+read the log can read all of it. deploy/SECURITY.md describes the consequences.
 """
 
 import json
@@ -30,9 +30,9 @@ NAMES: Final = (*PROCESSES, READER, FEED, ADMIN)
 
 class NatsUser(Struct, frozen=True, kw_only=True):
     """
-    One user: what it may publish on and subscribe to. `deny_subscribe` takes away from the latter.
+    One user: what it may publish on and subscribe to. `deny_subscribe` is subtracted from the latter.
 
-    `name` is what the user is called in a cell, `login` on the broker, where users of several cells live together.
+    `name` is the user's name in a cell, `login` on the broker, which users of several cells may share.
     """
 
     name: str
@@ -54,7 +54,7 @@ def inbox_prefix(cell: str, name: str) -> str:
 
 
 def users_of(cell: str, *, domain: str = "") -> tuple[NatsUser, ...]:
-    """Every user of a cell. `domain` is the JetStream domain that clients name (`nats.js_domain`), if they name one."""
+    """Every user of a cell. `domain` is the JetStream domain of the clients (`nats.js_domain`), if any."""
     api = f"$JS.{token(domain)}.API" if domain else "$JS.API"
     return (
         *(_process(cell, api, producer) for producer in Producer),
@@ -145,14 +145,14 @@ def _admin(cell: str, api: str) -> NatsUser:
 
 
 def _looking(api: str, *streams: str) -> Iterable[str]:
-    """How much a stream holds, and single messages of it."""
+    """The state of a stream, and single messages of it."""
     for stream in streams:
         yield f"{api}.STREAM.INFO.{stream}"
         yield f"{api}.STREAM.MSG.GET.{stream}"
 
 
 def _reading(api: str, *streams: str) -> Iterable[str]:
-    """A stream from any position on, through a consumer that is made for it and thrown away."""
+    """A stream from any position on, through an ephemeral consumer."""
     for stream in streams:
         yield f"{api}.CONSUMER.CREATE.{stream}.*"
         yield f"{api}.CONSUMER.MSG.NEXT.{stream}.*"
@@ -163,7 +163,7 @@ def _reading(api: str, *streams: str) -> Iterable[str]:
 
 
 def password_variable(name: str) -> str:
-    """The environment variable of nats-server that a user's password is taken from, where users have passwords."""
+    """The environment variable of nats-server with a user's password, where users have passwords."""
     return f"HEADGATE_{name.replace('-', '_').upper()}_PASSWORD"
 
 

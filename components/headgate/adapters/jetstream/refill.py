@@ -1,13 +1,13 @@
 """
-Filling a new log stream with the entries of an old one, so that nobody sees it before it is whole.
+Filling a new log stream with the entries of an old one, invisible until it is complete.
 
-While it is filled the stream takes messages under subjects of its own (`headgate.<cell>.restoring.<token>.*`), and
-stores them under those that they had. So no process can append between two of them, and one that starts meanwhile finds
-a stream that is not the log yet. At the end one update gives the stream the subjects of a log, and the marker that says
-where its entries are from (`Marker`), for whoever opens it. A filling that was broken off goes on from where it came.
+While it is filled the stream accepts messages under separate subjects (`headgate.<cell>.restoring.<token>.*`), and
+stores them under their original ones. So no process can append between two of them, and one that starts meanwhile finds
+a stream that is not the log yet. At the end one update gives the stream the subjects of a log, and the marker with the
+origin of its entries (`Marker`). An interrupted filling continues where it stopped.
 
-Sequences are as they were: each message is fenced on the one before it, and the stream begins at the first sequence
-that is to be restored. The broker's times are kept in a header (`stored_time`).
+Sequences are unchanged: each message is fenced on the one before it, and the stream begins at the first sequence that
+is to be restored. The broker's times are kept in a header (`stored_time`).
 """
 
 from collections.abc import Callable, Iterator
@@ -35,21 +35,21 @@ from headgate.adapters.log import Entry
 
 EXPECTED_STREAM_LAST: Final = "Nats-Expected-Last-Sequence"
 MARKER: Final = "headgate.origin"
-"""The stream's metadata afterwards: where its entries are from, as JSON (`Marker`)."""
+"""The stream's metadata afterwards: the origin of its entries, as JSON (`Marker`)."""
 
 BATCH_ENTRIES: Final = 200
 BATCH_BYTES: Final = 2 * 1024 * 1024
 FILL_TRIES: Final = 20
 DELETE_TRIES: Final = 20
-"""A stream made anew under a name that was just removed may bring back what the old one held; it is removed again."""
+"""A stream created under a name that was just removed may contain the old one's messages; it is removed again."""
 
 
 class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
-    Where a stream comes from that did not grow by itself.
+    The origin of a stream that is not original.
 
-    `restored`: it has the entries of `backup` up to `position`, where the log has the hash `log_hash`; what came after
-    is not in it. `rebuilt`: it is empty, and a new log is to begin in it for a cell whose old log is given up.
+    `restored`: it has the entries of `backup` up to `position`, where the log has the hash `log_hash`; later entries
+    are not in it. `rebuilt`: it is empty, and a new log is to begin in it for a cell whose old log is abandoned.
     """
 
     kind: Literal["restored", "rebuilt"]
@@ -61,12 +61,12 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def metadata_of(info: StreamInfo) -> dict[str, str]:
-    """What is noted in a stream's configuration."""
+    """The metadata in a stream's configuration."""
     return info.config.metadata or {}
 
 
 def marker_of(info: StreamInfo) -> Marker | None:
-    """What a stream says of its origin; None when it has grown by itself."""
+    """The marker of a stream; None when it is original."""
     text = metadata_of(info).get(MARKER, "")
     try:
         return msgspec.json.decode(text, type=Marker) if text else None
@@ -75,13 +75,13 @@ def marker_of(info: StreamInfo) -> Marker | None:
 
 
 def filled_by(info: StreamInfo) -> str:
-    """The token of who fills a stream; "" when it is not being filled."""
+    """The token of the writer that fills a stream; "" when it is not being filled."""
     return metadata_of(info).get(FILLING, "")
 
 
 async def delete_stream(connection: Connection, name: str) -> None:
     """
-    Remove a stream with all that it holds; nothing happens if there is none.
+    Remove a stream with all its messages; nothing happens if there is none.
 
     :raises BrokerError: the broker refuses.
     """
@@ -103,11 +103,11 @@ async def fill(
     token: str,
 ) -> StreamInfo:
     """
-    A stream that holds `entries` (asked for from a position on) at the sequences `first` to `last`, still unseen.
+    A stream that holds `entries` (requested from a position on) at the sequences `first` to `last`, still invisible.
 
-    Any stream of this name must be gone, or be one that was being filled under this token.
+    No other stream of this name may exist, except one that was being filled under this token.
 
-    :raises BrokerError: the broker refuses for good, or somebody else writes into the stream.
+    :raises BrokerError: the broker refuses permanently, or another writer writes into the stream.
     """
     staging = f"headgate.{cell}.restoring.{token}"
     wanted = replace(
@@ -143,7 +143,7 @@ async def reveal(connection: Connection, log: StreamConfig, marker: Marker, *, f
 
 
 async def begin(connection: Connection, log: StreamConfig, marker: Marker) -> StreamInfo:
-    """An empty log that says why it is empty. Any stream of this name must be gone."""
+    """An empty log with a marker for the reason. No stream of this name may exist."""
     text = msgspec.json.encode(marker).decode()
     return await _made(connection, replace(log, metadata={MARKER: text}), "")
 

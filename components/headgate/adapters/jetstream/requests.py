@@ -3,12 +3,12 @@ The pipelined requester: many requests in flight on one connection, answers matc
 
 `Connection` owns one; appends, publishes and API calls all go through it. A call ends in one of four ways: the reply;
 `NotSent` (no effect, certainly); `OutcomeUnknown` (its deadline passed or the connection broke after it was sent);
-`BrokerClosed`. The number of requests in flight and their bytes are bounded; callers wait in line for room, first
-come first served.
+`BrokerClosed`. The number of requests in flight and their bytes are bounded; callers wait for room, first come first
+served.
 
-Writing to a lost connection is refused here rather than buffered by the client, so that a command cannot lie around
-for minutes and land when it is no longer wanted. (What the client had in its socket buffer when the connection broke
-may still land late; it is no more than the window, and the fences make it harmless.)
+Writing to a lost connection is refused here rather than buffered by the client, so that a command cannot stay buffered
+for minutes and be executed when it is obsolete. (What the client had in its socket buffer when the connection broke may
+still arrive late; it is no more than the window, and the fences make it harmless.)
 """
 
 import asyncio
@@ -26,7 +26,7 @@ SWEEP_INTERVAL_S = 0.1
 
 
 class Wire(Protocol):
-    """What requests need of the client."""
+    """The part of the client that requests need."""
 
     @property
     def is_connected(self) -> bool:
@@ -35,11 +35,11 @@ class Wire(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether there will be none any more."""
+        """Whether the connection is closed permanently."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Hand whole frames to the socket, now. Only while connected."""
+        """Write whole frames to the socket, now. Only while connected."""
         ...
 
 
@@ -65,7 +65,7 @@ class Window:
         return len(self._waiting)
 
     async def enter(self, size: int) -> None:
-        """Takes room for one message of `size` bytes, waiting in line for it."""
+        """Takes room for one message of `size` bytes, in order of arrival."""
         if not self._waiting and self._fits(size):
             self._take(size)
             return
@@ -77,14 +77,14 @@ class Window:
             if granted.done() and not granted.cancelled():
                 self.leave(size)
             else:
-                # It may have been dropped already: room that came free passes over those who were cancelled.
+                # It may have been dropped already: freed room skips cancelled callers.
                 with contextlib.suppress(ValueError):
                     self._waiting.remove((granted, size))
                 self._grant()
             raise
 
     def leave(self, size: int) -> None:
-        """Gives room back and lets the next in line in."""
+        """Returns room and admits the next callers."""
         self.messages -= 1
         self.bytes -= size
         self._grant()
@@ -105,7 +105,7 @@ class Window:
 
 
 class Requests:
-    """The requester of one connection. Tell it of each message to `inbox`.*, and when the connection breaks."""
+    """The requester of one connection. The owner reports each message to `inbox`.*, and a broken connection."""
 
     def __init__(self, wire: Wire, inbox: str, *, messages_max: int, bytes_max: int, timeout_s: float) -> None:
         self.inbox = inbox
@@ -119,7 +119,7 @@ class Requests:
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answer."""
+        """The number of requests that wait for their answer."""
         return len(self._in_flight)
 
     async def request(
@@ -132,12 +132,10 @@ class Requests:
         timeout_s: float | None = None,
     ) -> bytes:
         """
-        Sends one request and waits for its reply. `before` are frames that go out in front of it, in the same write.
+        Sends one request and waits for its reply. `before` are frames that are sent before it, in the same write.
 
-        :raises NotSent: it had no effect.
-        :raises OutcomeUnknown: it was sent and not answered.
-        :raises BrokerClosed: the connection is gone for good.
-        :raises PermissionDenied: this user may not publish on the subject.
+        :raises NotSent: it had no effect. :raises OutcomeUnknown: it was sent and not answered. :raises BrokerClosed:
+        the connection is closed permanently. :raises PermissionDenied: this user may not publish on the subject.
         """
         size = len(payload) + len(before)
         await self._window.enter(size)
@@ -153,7 +151,7 @@ class Requests:
         payload: bytes,
         status: dict[str, str] | None,
     ) -> None:
-        """A message has come to the inbox (a `Handler` of the connection)."""
+        """A message has arrived in the inbox (a `Handler` of the connection)."""
         waiting = self._in_flight.get(subject.rpartition(b".")[2].decode())
         if waiting is None or waiting.future.done():
             return
@@ -165,17 +163,17 @@ class Requests:
             waiting.future.set_result(payload)
 
     def subject_of(self, lower: str) -> str | None:
-        """The subject of a request that waits, by its lower case."""
+        """The subject of a pending request, by its lower case."""
         return next((each.subject for each in self._in_flight.values() if each.subject.lower() == lower), None)
 
     def deny(self, subject: str, error: BrokerError) -> None:
-        """The broker has dropped what was sent on a subject: nobody will answer."""
+        """The broker has dropped what was sent on a subject: there will be no answer."""
         for waiting in self._in_flight.values():
             if waiting.subject == subject and not waiting.future.done():
                 waiting.future.set_exception(error)
 
     def connection_lost(self) -> None:
-        """Ends everything in flight as unknown: no answer can come any more."""
+        """Ends everything in flight as unknown: no answer can arrive any more."""
         for waiting in self._in_flight.values():
             if not waiting.future.done():
                 waiting.future.set_exception(

@@ -1,10 +1,10 @@
 """
-When an entry was stored first, where the broker's own time is that of a restore.
+The time when an entry was first stored, where the broker's own time is that of a restore.
 
-The times of a log are part of what it says: the fold bounds each producer's clock by them. A broker gives a message the
+The times of a log are part of its content: the fold bounds each producer's clock by them. A broker gives a message the
 time at which it stores it, so `headgate restore` adds the first one as a header, and every reader takes it from there.
-The header counts only as far as it lies before the broker's time: whoever writes it of his own accord can make an entry
-older than it is, which bounds his clock the more, and never younger.
+The header is used only if it is before the broker's time: a writer that forges it can make an entry older than it is,
+which restricts its own clock more, and never younger.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
 """
-The streams of a cell: what they must be, creating them, and saying plainly where an existing one falls short.
+The streams of a cell: their required configuration, creating them, and reporting where an existing one falls short.
 
 Four streams, whose subjects cannot overlap because they differ in their number of tokens or in a fixed token:
 
@@ -7,15 +7,14 @@ Four streams, whose subjects cannot overlap because they differ in their number 
 |--------------------------|-----------------------------------------------------|------------------------------------|
 | HEADGATE_<cell>          | headgate.<cell>.log.<producer>, of the six each     | the log: everything for ever       |
 | HEADGATE_<cell>_FEED     | headgate.<cell>.<entity>.<event>.<namespace>.<name> | one CloudEvent per event           |
-| HEADGATE_<cell>_LEASES   | headgate.<cell>.lease.<producer>                    | who leads; one message a producer  |
+| HEADGATE_<cell>_LEASES   | headgate.<cell>.lease.<producer>                    | leaders; one message per producer  |
 | HEADGATE_<cell>_SNAPSHOTS| headgate.<cell>.snapshot.manifest.<name>, .chunk.…  | snapshots in chunks                |
 
-(The feed has six tokens, the log and the leases four, manifests five, chunks seven; so the feed may carry any
-entity.)
+(The feed has six tokens, the log and the leases four, manifests five, chunks seven; so the feed may carry any entity.)
 
-An existing stream is never changed, but for one thing: the log of an earlier version took any `log.*`, and is narrowed
-to the subjects of the six producers. What an operator set is the operator's. It is refused if Headgate could not be
-correct on it (`StreamMismatch`), and warned about if it is only less durable than it should be.
+An existing stream is never changed, with one exception: the log of an earlier version accepted any `log.*`, and is
+narrowed to the subjects of the six producers. Settings of the operator are respected. A stream is refused if Headgate
+could not be correct on it (`StreamMismatch`), and warned about if it is only less durable than it should be.
 """
 
 import datetime as dt
@@ -60,7 +59,7 @@ def stream_name(cell: str, suffix: str = "") -> str:
 
 
 class SubjectTransform(Struct, kw_only=True, frozen=True):
-    """Under which subjects a stream stores what comes in under others."""
+    """The mapping of incoming subjects to stored subjects of a stream."""
 
     src: str = ""
     dest: str = ""
@@ -68,7 +67,7 @@ class SubjectTransform(Struct, kw_only=True, frozen=True):
 
 class StreamConfig(Struct, kw_only=True, frozen=True):
     """
-    The part of JetStream's stream configuration that Headgate sets or looks at.
+    The part of JetStream's stream configuration that Headgate sets or reads.
 
     Durations are in nanoseconds, -1 is no limit.
     """
@@ -99,7 +98,7 @@ class StreamConfig(Struct, kw_only=True, frozen=True):
 
 
 class StreamState(Struct, kw_only=True, frozen=True):
-    """How much a stream holds. `subjects` and `deleted` (what is missing between its ends) only when asked for."""
+    """The content of a stream. `subjects` and `deleted` (gaps between its ends) only on request."""
 
     messages: int = 0
     bytes: int = 0
@@ -110,7 +109,7 @@ class StreamState(Struct, kw_only=True, frozen=True):
 
 
 class ClusterInfo(Struct, kw_only=True, frozen=True):
-    """Where a stream lives in a NATS cluster; `leader` is a server's name."""
+    """The location of a stream in a NATS cluster; `leader` is a server's name."""
 
     name: str = ""
     leader: str = ""
@@ -118,9 +117,9 @@ class ClusterInfo(Struct, kw_only=True, frozen=True):
 
 class StreamInfo(Struct, kw_only=True, frozen=True):
     """
-    The broker's account of a stream. `created` identifies it among streams that bear the name one after another.
+    The broker's description of a stream. `created` distinguishes successive streams of the same name.
 
-    `ts` is the broker's clock when it said so.
+    `ts` is the broker's clock at the answer.
     """
 
     config: StreamConfig
@@ -131,7 +130,7 @@ class StreamInfo(Struct, kw_only=True, frozen=True):
 
 
 class StreamStatus(Struct, kw_only=True, frozen=True):
-    """A stream that is there and usable, and what the operator should know about it."""
+    """A stream that exists and is usable, and warnings for the operator."""
 
     info: StreamInfo
     warnings: list[str]
@@ -141,7 +140,7 @@ _INFO = msgspec.json.Decoder(StreamInfo)
 
 
 def log_stream(cell: str, *, replicas: int = 1) -> StreamConfig:
-    """The log: no limits, nothing can be deleted, full means refuse."""
+    """The log: no limits, nothing can be deleted; when full, it refuses."""
     return StreamConfig(
         name=stream_name(cell),
         subjects=[log_subject(cell, producer) for producer in Producer],
@@ -152,7 +151,7 @@ def log_stream(cell: str, *, replicas: int = 1) -> StreamConfig:
 
 
 def former_log_subjects(cell: str) -> tuple[str, ...]:
-    """What the log of an earlier version takes: every subject below the cell's log."""
+    """The subjects of the log of an earlier version: every subject below the cell's log."""
     return (f"headgate.{cell}.log.*",)
 
 
@@ -189,7 +188,7 @@ def snapshot_stream(cell: str, *, replicas: int = 1) -> StreamConfig:
 
 
 def identity_of(info: StreamInfo) -> str:
-    """What tells this stream from a later one of the same name."""
+    """Distinguishes this stream from a later one of the same name."""
     return info.created
 
 
@@ -210,7 +209,7 @@ async def stream_info(connection: Connection, name: str) -> StreamInfo:
 
 async def opened_info(connection: Connection, name: str) -> StreamInfo:
     """
-    The same of a stream that was opened before.
+    The same for a stream that was opened before.
 
     :raises StreamGone: it does not exist any more.
     """
@@ -223,7 +222,7 @@ async def opened_info(connection: Connection, name: str) -> StreamInfo:
 
 
 async def stream_deleted(connection: Connection, name: str) -> list[int]:
-    """The sequences between a stream's first and last that it does not hold, in order."""
+    """The sequences between a stream's first and last that are missing, in order."""
     body = msgspec.json.encode({"deleted_details": True})
     info = await connection.call(f"STREAM.INFO.{name}", body, _INFO, dependency=f"stream {name}")
     return sorted(info.state.deleted or ())
@@ -263,8 +262,8 @@ async def ensure_stream(
     """
     The stream, created as `wanted` if it is absent, verified otherwise.
 
-    Where this user may not create it, somebody else's creating it is waited for, unless `may_wait` is False. One that
-    has the `former` subjects is given the wanted ones; without `change` it is used as it is.
+    Where this user may not create it, it waits for another user to do so, unless `may_wait` is False. One that has the
+    `former` subjects is given the wanted ones; without `change` it is used as it is.
 
     :raises StreamMismatch: it cannot be used, or cannot be created (for instance because another stream holds its
     subjects).
@@ -286,15 +285,14 @@ async def ensure_stream(
         except PermissionDenied as denied:
             if not may_wait:
                 raise
-            # Streams are made by whoever administers the broker; that may happen at any moment.
+            # The broker's administrator creates streams; that may happen at any moment.
             connection.health.unwell(
                 dependency,
                 f"it is not there, and {denied.who} may not create it: `headgate nats setup` does, as an admin",
             )
             await backoff.wait()
         except Refused as refused:
-            # Another process may have created it in between, with a different opinion on replicas; then it is looked
-            # at again.
+            # Another process may have created it in between, with different replicas; then it is checked again.
             if refused.err_code != STREAM_NAME_IN_USE:
                 raise StreamMismatch(f"cannot create {dependency}: {refused}") from refused
     warnings: list[str] = []
@@ -317,10 +315,10 @@ _CONFIGURED = msgspec.json.Decoder(_Configured)
 async def _with_subjects(
     connection: Connection, info: StreamInfo, wanted: StreamConfig
 ) -> tuple[StreamInfo, list[str]]:
-    """The stream with the wanted subjects and all else as it was, or as it is and what speaks against it."""
+    """The stream with the wanted subjects and all else as it was, or as it is and the reason against it."""
     name = wanted.name
     dependency = f"stream {name}"
-    # The configuration has fields that `StreamConfig` does not know, and an update sets those that it leaves out back.
+    # The configuration has fields that `StreamConfig` lacks, and an update resets omitted fields.
     actual = await connection.call(f"STREAM.INFO.{name}", b"", _CONFIGURED, dependency=dependency)
     body = msgspec.json.encode({**actual.config, "subjects": wanted.subjects})
     try:
@@ -360,7 +358,7 @@ def _refuse_unusable(actual: StreamConfig, wanted: StreamConfig) -> None:
 
 
 def _shortcomings(info: StreamInfo, wanted: StreamConfig) -> list[str]:
-    """What makes an existing, usable stream less safe than it should be."""
+    """Settings that make an existing, usable stream less safe than it should be."""
     actual, name = info.config, wanted.name
     warnings = []
     if actual.num_replicas < wanted.num_replicas:
@@ -376,7 +374,7 @@ def _shortcomings(info: StreamInfo, wanted: StreamConfig) -> list[str]:
 
 
 def perils(actual: StreamConfig, wanted: StreamConfig) -> list[str]:
-    """By what an existing stream may lose what was stored in it."""
+    """Settings by which an existing stream may lose stored messages."""
     name = wanted.name
     found = []
     if actual.storage != wanted.storage:
@@ -424,9 +422,9 @@ _VARZ = msgspec.json.Decoder(_Varz)
 
 def sync_warnings(varz: bytes | None, *, replicas: int) -> list[str]:
     """
-    What the server's `/varz` (its monitoring port) says about when it forces the log to disk.
+    Warnings from the server's `/varz` (its monitoring port) about when it syncs the log to disk.
 
-    None stands for "there is no monitoring URL": NATS tells it nowhere else, and the warning says so.
+    None means that there is no monitoring URL: NATS reports it nowhere else, and the warning says so.
     """
     if varz is None:
         return [

@@ -1,22 +1,22 @@
 """
 The self-healing tail: a reader of a stream that misses nothing and repeats nothing, whatever the broker does.
 
-It reads through an ephemeral pull consumer that keeps no state worth keeping: whenever anything is amiss (a gap in
-the consumer's sequence, a status that says the consumer is gone, silence for longer than heartbeats allow, a
-reconnection) the tail throws the consumer away and makes a new one right after the last entry it has. A consumer
-always starts at an explicit sequence, never at "new".
+It reads through an ephemeral pull consumer without relevant state: after any irregularity (a gap in the consumer's
+sequence, a status that reports the loss of the consumer, silence for longer than heartbeats allow, a reconnection) the
+tail drops the consumer and creates a new one directly after the last entry it has. A consumer always starts at an
+explicit sequence, never at "new".
 
-There is no task behind a tail. Messages are put into its buffer by the subscription's callback; a timer notices
-silence; the repair is done by whoever waits in `receive`. Requests for more are only sent while the buffer has room,
-so a slow reader slows the broker down and costs bounded memory.
+A tail has no task. Messages are put into its buffer by the subscription's callback; a timer detects silence; the task
+that waits in `receive` does the repair. Requests for more are only sent while the buffer has room, so a slow reader
+slows the broker down and costs bounded memory.
 
-A lingering tail is for readers whose delay nobody feels. What is sent one by one costs the broker and the reader
-several times what it costs in one go, so once it has everything it asks for nothing for a while, and then for all that
-has come (a request that does not wait). When nothing has come, it waits for one entry.
+A lingering tail is for readers that are not latency-critical. Entries sent one by one cost the broker and the reader
+several times what they cost in one batch, so once it has everything it requests nothing for a while, and then all that
+has arrived (a request that does not wait). When nothing has arrived, it waits for one entry.
 
-Before each new consumer the stream itself is looked at: if it is another stream than before, or ends before what was
+Before each new consumer the stream itself is checked: if it is another stream than before, or ends before what was
 read, reading on would be wrong, and `receive` raises `LogTruncated`. If it claims more than it can deliver, `receive`
-gives what there is and then raises `LogTorn`.
+returns what is readable and then raises `LogTorn`.
 """
 
 import asyncio
@@ -50,12 +50,11 @@ if TYPE_CHECKING:
 
 class TailOptions(Struct, frozen=True, kw_only=True):
     """
-    Bounds and patience of a tail.
+    Bounds and timeouts of a tail.
 
     `buffer_entries_max` and `buffer_bytes_max` bound what was received and not yet taken; up to two requests
-    (`pull_entries_max`, `pull_bytes_max`) more may be on their way. `truncation_grace_s` is how long a replicated
-    stream may look shorter than what was read until that is believed: a leader just elected may still be applying
-    entries.
+    (`pull_entries_max`, `pull_bytes_max`) more may be in flight. `truncation_grace_s` is how long a replicated stream
+    may look shorter than what was read until that is accepted: a newly elected leader may still be applying entries.
     """
 
     buffer_entries_max: int = 16_384
@@ -77,7 +76,7 @@ _CONSUMER_INFO = msgspec.json.Decoder(_ConsumerInfo)
 
 
 class _Pull(Struct):
-    """One request under way: how many entries it asked for, and how many it may still bring."""
+    """One request in flight: the number of requested entries, and of those that it may still deliver."""
 
     token: str
     asked: int
@@ -88,9 +87,9 @@ class JetStreamTail:
     """
     A tail of `stream` from `start` on; an async context manager, owned by one task.
 
-    `subjects` narrows it to some subjects; the stream's sequence then has legitimate gaps, and only the consumer's is
-    checked. `identity` is the stream's creation time as known so far; without it the first look at the stream sets
-    it. With `linger_s` entries may come by so much later, and then together.
+    `subjects` restricts it to some subjects; the stream's sequence then has legitimate gaps, and only the consumer's is
+    checked. `identity` is the stream's creation time if known; without it the first check of the stream sets it. With
+    `linger_s` entries may arrive so much later, and then in batches.
     """
 
     def __init__(
@@ -116,14 +115,14 @@ class JetStreamTail:
         self._returned = start - 1  # the last stream sequence that receive returned
         self._buffer: deque[Entry] = deque()
         self._buffer_bytes = 0
-        self._broker_pending = 0  # what the broker had beyond the last entry it sent
+        self._broker_pending = 0  # the broker's backlog beyond the last entry it sent
         self._seen_once = False
         self._taken_at = 0.0
         self._found_nothing = False  # by the last request that did not wait
         self._damage: LogHole | PermissionDenied | None = None
         self._torn: LogTorn | None = None
-        # The consumer in use. `_generation` changes with it, so that late messages of an earlier one are not taken
-        # for its own.
+        # The consumer in use. `_generation` changes with it, so that late messages of an earlier one are not taken for
+        # its own.
         self._generation = 0
         self._consumer = ""
         self._consumer_next = 1
@@ -160,17 +159,17 @@ class JetStreamTail:
 
     @property
     def lag(self) -> int:
-        """How many entries are known to be in the stream and were not yet returned."""
+        """The number of entries known to be in the stream and not yet returned."""
         return len(self._buffer) + self._broker_pending
 
     @property
     def caught_up(self) -> bool:
-        """Whether everything that the broker held when it last spoke has been returned."""
+        """Whether everything that the broker held at its last message has been returned."""
         return self._seen_once and self.lag == 0
 
     @property
     def repairs(self) -> int:
-        """How often the consumer was made anew since the first."""
+        """How often the consumer was created anew since the first."""
         return max(self._repairs - 1, 0)
 
     async def receive(self) -> list[Entry]:
@@ -195,14 +194,14 @@ class JetStreamTail:
             self._wake.clear()
             await self._wake.wait()
         entries = self._take()
-        # The next ones come while the caller is busy with these.
+        # The next ones arrive while the caller is busy with these.
         if not self._may_linger:
             await self._top_up()
         return entries
 
     async def ready(self) -> None:
         """
-        Returns when a consumer stands, so that `lag` and `caught_up` mean something.
+        Returns when a consumer exists, so that `lag` and `caught_up` are valid.
 
         `receive` does this by itself.
         """
@@ -218,7 +217,7 @@ class JetStreamTail:
 
     @property
     def _may_linger(self) -> bool:
-        """Whether the next request can wait: there was nothing more when the broker last spoke."""
+        """Whether the next request can wait: there was nothing more at the broker's last message."""
         return self._linger_s > 0 and self._broker_pending == 0
 
     async def _rest(self) -> None:
@@ -245,8 +244,8 @@ class JetStreamTail:
             self._on_status(subject.decode(), status)
             return
         fields = reply.split(b".")
-        # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>; with two more in
-        # front of the stream, and one more at the end, where the server says the domain and account.
+        # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>; with two more tokens
+        # before the stream, and one more at the end, where the server includes the domain and account.
         at = 5 if len(fields) == 9 else 7
         seq, consumer_seq = int(fields[at]), int(fields[at + 1])
         if consumer_seq != self._consumer_next:
@@ -289,7 +288,7 @@ class JetStreamTail:
         self._break("the connection changed")
 
     def _on_denied(self, denied: PermissionDenied, subject: str) -> None:
-        # Pull requests are not waited for one by one: without this a tail that may not ask would wait for ever.
+        # Pull requests are not awaited one by one: without this a tail without the permission would wait forever.
         if self._consumer and subject == self._next_verb.lower():
             self._damage = denied
             self._break(str(denied))
@@ -301,7 +300,7 @@ class JetStreamTail:
         self._timer = loop.call_later(options.heartbeat_s / 2, self._watch_silence)
 
     def _break(self, why: str) -> None:
-        """The consumer is no good any more; whoever waits in `receive` makes another."""
+        """The consumer is invalid; the task that waits in `receive` creates another."""
         self._broken = why
         self._wake.set()
 
@@ -313,7 +312,7 @@ class JetStreamTail:
         return f"{self._connection.api_prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
 
     async def _top_up(self) -> None:
-        """Keeps two requests under way (lingering: one) while the buffer has room for what they bring."""
+        """Keeps two requests in flight (lingering: one) while the buffer has room for their entries."""
         options, client = self._options, self._connection.client
         while len(self._pulls) < (1 if self._linger_s else 2) and not self._broken and client.is_connected:
             coming = sum(pull.left for pull in self._pulls)
@@ -343,7 +342,7 @@ class JetStreamTail:
 
     async def _make_consumer(self) -> None:
         """
-        One consumer right after what is buffered, however long it takes.
+        One consumer directly after what is buffered, however long it takes.
 
         Leaves `_broken` set if it broke again meanwhile.
         """
@@ -398,7 +397,7 @@ class JetStreamTail:
         self._seen_once = True
 
     async def _drop_consumer(self) -> None:
-        """Lets the consumer go; the broker would do so by itself a little later, so its answer is not waited for."""
+        """Deletes the consumer; the broker would do so by itself a little later, so its answer is not awaited."""
         self._generation += 1
         self._pulls.clear()
         subscription, self._subscription = self._subscription, None
@@ -411,9 +410,9 @@ class JetStreamTail:
 
     async def _check_stream(self) -> None:
         """
-        Makes sure that the stream still holds what was read, and finds out whether it delivers what it claims.
+        Checks that the stream still holds what was read, and whether it delivers what it claims.
 
-        :raises LogTruncated: it does not, and a passing state of a replicated stream is ruled out.
+        :raises LogTruncated: it does not, and a transient state of a replicated stream is ruled out.
         """
         clock, backoff = asyncio.get_running_loop().time, Backoff(first_s=0.05, max_s=0.5)
         believed_at: float | None = None
@@ -428,7 +427,7 @@ class JetStreamTail:
             await backoff.wait()
 
     async def _doubt(self) -> tuple[str, int]:
-        """What speaks against reading on, or "", and the number of replicas of the stream (0: there is no stream)."""
+        """The reason against reading on, or "", and the number of replicas of the stream (0: there is no stream)."""
         try:
             info: StreamInfo = await stream_info(self._connection, self._stream)
         except Refused as refused:
@@ -442,6 +441,6 @@ class JetStreamTail:
             return f"it is another stream now (created {identity_of(info)}, was {self._identity})", replicas
         if info.state.last_seq < self._expected - 1:
             return f"the stream ends at {info.state.last_seq}", replicas
-        # Where only some subjects are read, entries may be missing by right.
+        # Where only some subjects are read, missing entries are legitimate.
         self._torn = None if self._subjects else await torn_end(self._connection, info)
         return "", replicas

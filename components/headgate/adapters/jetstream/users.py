@@ -2,7 +2,7 @@
 The users of a cell as files: an NKEY seed for each, the public keys for the broker; and the streams, made by the admin.
 
 `make_users` keeps one directory that only its owner can read: `<user>.nk` with the seed, and `public.json` with the
-public keys by user, which is no secret. What is there is kept, so that it can be called at each start.
+public keys by user, which is not secret. Existing keys are kept, so that it can be called at each start.
 """
 
 from collections.abc import Iterable
@@ -31,15 +31,15 @@ PUBLIC: Final = "public.json"
 
 
 def seed_file(directory: Path, name: str) -> Path:
-    """Where the seed of a user is."""
+    """The path of a user's seed."""
     return directory / f"{name}.nk"
 
 
 def make_users(directory: Path, names: Iterable[str] = NAMES) -> dict[str, str]:
     """
-    The public keys of the users, by name; a key pair is made for each that has none yet.
+    The public keys of the users, by name; a key pair is generated for each that has none yet.
 
-    :raises BrokerError: a seed file is there and is none.
+    :raises BrokerError: a seed file exists and is invalid.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
     public = {}
@@ -70,20 +70,20 @@ def read_public(path: Path) -> dict[str, str]:
 
 
 def options_of(directory: Path, cell: str, name: str) -> NatsOptions:
-    """How a user of this directory connects."""
+    """The connection options of a user of this directory."""
     return NatsOptions(nkey_seed_file=str(seed_file(directory, name)), inbox_prefix=inbox_prefix(cell, name))
 
 
 def broker_configuration(directory: Path, cell: str, *, extra: str = "") -> str:
-    """The part of a NATS configuration that knows the users of this directory, which are made if they are not there."""
+    """The part of a NATS configuration with the users of this directory, which are created if they are missing."""
     return configuration(users_of(cell), make_users(directory), extra=extra)
 
 
 async def make_streams(connection: Connection, cell: str, *, replicas: int = 1) -> list[StreamStatus]:
     """
-    The cell's four streams, those that are not there made, a log of an earlier version narrowed; for a user that may.
+    Create the cell's missing streams, and narrow a log of an earlier version; for a user with the permission.
 
-    :raises StreamMismatch: one is there and cannot be used.
+    :raises StreamMismatch: one exists and cannot be used.
     """
     wanted = (log_stream, feed_stream, lease_stream, snapshot_stream)
     former = {log_stream: former_log_subjects(cell)}

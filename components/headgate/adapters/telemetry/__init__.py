@@ -1,9 +1,9 @@
 """
-Telemetry: logs, metrics, traces. Nothing here decides anything, and nothing here waits for anybody.
+Telemetry: logs, metrics, traces. No decision depends on it, and nothing here blocks.
 
 - `logs`     stdlib logging with two formats: lines for people, JSON (by msgspec) for machines.
-- `metrics`  OpenTelemetry metrics read in process and rendered in Prometheus' text format at /metrics. What happens per
-  event is counted in plain integers, which the metrics look at when they are read.
+- `metrics`  OpenTelemetry metrics read in process and rendered in Prometheus' text format at /metrics. Per-event counts
+  are plain integers, which the metrics read on request.
 - `traces`   one span per commit that a process appends, its `traceparent` written into the commit's envelope, linked to
   the commits that caused it. None unless an exporter is configured.
 """

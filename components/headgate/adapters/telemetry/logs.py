@@ -1,8 +1,9 @@
 """
 Structured logs on stderr, by the standard library.
 
-A log call says its sentence with %-arguments and puts what machines look for into `extra`. `human` prints time, level,
-process and sentence, then the extras as key=value; `json` prints one object a line with the same keys. Times are UTC.
+A log call formats its sentence with %-arguments and puts machine-readable fields into `extra`. `human` prints time,
+level, process and sentence, then the extras as key=value; `json` prints one object per line with the same keys. Times
+are UTC.
 """
 
 import datetime as dt
@@ -15,7 +16,7 @@ import msgspec
 _PLAIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _LEVELS: Final = {"debug": "DBG", "info": "INF", "warning": "WRN", "error": "ERR", "critical": "CRT"}
 NOISY: Final = ("nats", "aiohttp", "asyncio", "kubernetes_asyncio", "opentelemetry")
-"""Libraries whose own chatter is only shown from warnings on, or at debug level."""
+"""Libraries whose own messages are only shown from warnings on, or at debug level."""
 
 
 def _extras(record: logging.LogRecord) -> dict[str, Any]:

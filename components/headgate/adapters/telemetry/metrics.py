@@ -1,9 +1,9 @@
 """
 Metrics: OpenTelemetry's SDK read in process, in Prometheus' text format.
 
-What happens for every event is counted in a `Tally`: a dictionary of plain integers, which an observable instrument
-looks at when somebody asks for /metrics (an OpenTelemetry counter costs 5 µs an event, a dictionary a tenth of one).
-Histograms are `Distribution`s, likewise: OpenTelemetry's cost seven times as much, and each workload has four values.
+Per-event counts go into a `Tally`: a dictionary of plain integers, which an observable instrument reads on a request
+for /metrics (an OpenTelemetry counter costs 5 µs an event, a dictionary a tenth of one). Histograms are
+`Distribution`s, likewise: OpenTelemetry's cost seven times as much, and each workload has four values.
 """
 
 import math
@@ -26,7 +26,7 @@ LabelValues = tuple[str, ...]
 
 
 def exponential_buckets(count: int) -> tuple[float, ...]:
-    """Kueue's buckets for waiting times, in seconds: 1, then 2.5 doubled again and again, `count` in all."""
+    """Kueue's buckets for waiting times, in seconds: 1, then 2.5 doubled repeatedly, `count` in all."""
     return (1.0, *(2.5 * 2**power for power in range(count - 1)))
 
 
@@ -45,7 +45,7 @@ class Tally:
 
 
 class _Series:
-    """The values of one set of labels: how many in each bucket, the last of which has no bound, and their sum."""
+    """The values of one set of labels: the count of each bucket, the last of which is unbounded, and their sum."""
 
     __slots__ = ("counts", "labels", "sum")
 
@@ -56,7 +56,7 @@ class _Series:
 
 
 class Distribution:
-    """A histogram by labels. A bucket holds what is at most its bound."""
+    """A histogram by labels. A bucket holds values up to and including its bound."""
 
     __slots__ = ("_bounds", "_series", "help_text", "name")
 
@@ -91,7 +91,7 @@ class Distribution:
 
 
 class Metrics:
-    """The instruments of one process. `render` gives what Prometheus scrapes."""
+    """The instruments of one process. `render` returns what Prometheus scrapes."""
 
     def __init__(self, **resource: str) -> None:
         self._reader = InMemoryMetricReader()
@@ -115,19 +115,19 @@ class Metrics:
         return tally
 
     def counter(self, name: str, help_text: str, value: Callable[[], float]) -> None:
-        """A counter without labels whose value is asked for."""
+        """A counter without labels whose value is read on request."""
         self._meter.create_observable_counter(name, [lambda _: [Observation(value())]], description=help_text)
 
     def counters(
         self, name: str, help_text: str, values: Callable[[], Iterable[tuple[float, Mapping[str, str]]]]
     ) -> None:
-        """A counter whose values, with their labels, are asked for."""
+        """A counter whose values, with their labels, are read on request."""
         self._meter.create_observable_counter(
             name, [lambda _: [Observation(value, dict(labels)) for value, labels in values()]], description=help_text
         )
 
     def gauge(self, name: str, help_text: str, values: Callable[[], Iterable[tuple[float, Mapping[str, str]]]]) -> None:
-        """A gauge whose values, with their labels, are asked for."""
+        """A gauge whose values, with their labels, are read on request."""
         self._meter.create_observable_gauge(
             name, [lambda _: [Observation(value, dict(labels)) for value, labels in values()]], description=help_text
         )

@@ -1,9 +1,9 @@
 """
-Traces: a span for each commit that a process appends, from its decision to the broker's word.
+Traces: a span for each commit that a process appends, from its decision to the broker's acknowledgement.
 
-The span's `traceparent` goes into the commit's envelope, so whoever acts on the commit can link to it: a span has the
-commit that caused it as its parent, and so one workload's way through the processes is one trace. Without an exporter
-nothing of this exists and nothing is written. OTLP needs the package opentelemetry-exporter-otlp-proto-http.
+The span's `traceparent` goes into the commit's envelope, so a process that acts on the commit can link to it: a span
+has the commit that caused it as its parent, and so one workload's path through the processes is one trace. Without an
+exporter no span is created and nothing is written. OTLP needs the package opentelemetry-exporter-otlp-proto-http.
 """
 
 import importlib
@@ -36,7 +36,7 @@ class Traces:
     def begin(
         self, name: str, *, cause: str | None, links: tuple[str, ...] = (), attributes: Mapping[str, str | int]
     ) -> Span:
-        """A span that starts now. `cause` and `links` are traceparents; those that do not parse are left out."""
+        """A span that starts now. `cause` and `links` are traceparents; invalid ones are left out."""
         parent = parse_traceparent(cause)
         linked = [Link(context) for context in map(parse_traceparent, links) if context is not None]
         return self._tracer.start_span(
@@ -62,7 +62,7 @@ def traceparent(span: Span) -> str:
 
 
 def parse_traceparent(header: str | None) -> SpanContext | None:
-    """The context that a W3C `traceparent` names; None when it is none."""
+    """The context of a W3C `traceparent`; None when it is invalid."""
     parts = (header or "").split("-")
     if len(parts) != 4 or len(parts[1]) != 32 or len(parts[2]) != 16:
         return None
