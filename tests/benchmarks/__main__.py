@@ -23,7 +23,7 @@ MODULES = {
 
 
 def main() -> None:
-    """Run the benchmarks that are asked for, one after the other, and print the table."""
+    """Run the named benchmarks, one after the other, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description="Measure; judge nothing.")
     parser.add_argument("--only", action="append", choices=NAMES, help="only this one (may be repeated)")
     parser.add_argument("--profile", action="store_true", help="and list where each spends its time")

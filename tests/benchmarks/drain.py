@@ -2,14 +2,14 @@
 How fast a full house drains: queue manager, scheduler and fold alone, over a log in memory.
 
 The load of Kueue's own scheduler benchmark (`kube_load`): 15,000 workloads in 30 ClusterQueues of 5 cohorts, all queued
-before the first cycle. Nothing is encoded, written or watched: a commit is folded once and told to both machines, each
-settles once a round, and between rounds a clock of its own lets `ROUND_MS` pass and those workloads finish whose time
-is over. So a cycle sees about as few new events as it does in a running cell.
+before the first cycle. Nothing is encoded, written or watched: a commit is folded once and passed to both machines,
+each settles once a round, and between rounds a clock of its own lets `ROUND_MS` pass and those workloads finish whose
+time is over. So a cycle sees about as few new events as it does in a running cell.
 
-Times are CPU times: the benchmark does nothing but count, and whoever else uses the machine does not matter.
+Times are CPU times: other load of the machine hardly matters.
 
 `even` is the same number of workloads of one size in queues with quota for a share of them at a time: what a workload
-costs where nobody contends. `classes` is the benchmark's load, with and without preemption: small, medium and large
+costs without contention. `classes` is the benchmark's load, with and without preemption: small, medium and large
 jobs of rising priority, more than the quota can hold for most of the time.
 """
 
@@ -132,7 +132,7 @@ class Cell:
         self._evicted: dict[WorkloadKey, None] = {}
 
     def append(self, producer: Producer, events: Sequence[EventBase], decided_at: Seq = Seq(0)) -> None:  # noqa: B008
-        """Fold a commit and tell both machines."""
+        """Fold a commit and pass it to both machines."""
         append = Append(events=tuple(events), decided_at=decided_at)  # type: ignore[arg-type]
         commit, _ = next_commit(self.state, producer, Epoch(1), append, self.now_ms)
         seq = Seq(self.state.position + 1)
@@ -163,7 +163,7 @@ class Cell:
                 self.vain += not admitted
 
     def _stop_evicted(self) -> None:
-        """Whoever was preempted stops at once, and says so."""
+        """A preempted workload stops at once, and is reported."""
         evicted = [self.state.workloads[key] for key in self._evicted]
         self._evicted.clear()
         stopping = [each for each in evicted if each.stage is Stage.EVICTED]

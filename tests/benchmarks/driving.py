@@ -2,7 +2,7 @@
 Driving a whole cell from outside: six processes, broker and simulated cluster as processes of the operating system.
 
 `running_cell` starts one and gives a `Driver`: a client of its API server and a reader of its log, which is all that
-an outsider has. Every wait has a deadline; one that passes raises `Late`, whose message says what was missing.
+an outsider has. Every wait has a deadline; one that passes raises `Late`, whose message names what was missing.
 """
 
 import ssl
@@ -97,7 +97,7 @@ class Driver:
             return listing["items"] or []
 
     async def follow(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Fold the log as it grows, for ever, and tell the listeners."""
+        """Fold the log as it grows, for ever, and notify the listeners."""
         async with connect(self.cell.nats_url, name="driver", options=self.cell.nats_options(READER)) as connection:
             log = await open_log(connection, self.cell.options.cell)
             async with log.tail(1) as tail:
@@ -112,7 +112,7 @@ class Driver:
                             listener(logged, at)
 
     async def watch_workloads(self, seen: Callable[[dict[str, Any], float], None]) -> None:
-        """Tell of each Workload that the API server shows, with the moment."""
+        """Call `seen` with each Workload that the API server shows, and the time."""
         url = f"{self.url}/apis/kueue.x-k8s.io/v1beta2/workloads?watch=1"
         async with self.session.get(url, timeout=aiohttp.ClientTimeout(total=None)) as answer:
             async for line in answer.content:

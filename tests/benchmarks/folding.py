@@ -17,7 +17,7 @@ TARGET_PER_S = 100_000
 
 
 def small_fact(number: int) -> EventBase:
-    """Pods come and go, nodes change: what a busy cluster mostly says."""
+    """Pods come and go, nodes change: most of the facts of a busy cluster."""
     match number % 5:
         case 0:
             allocatable: dict[str, str | int | float] = {"cpu": "64", "memory": f"{256 - number % 3}Gi", "pods": "110"}

@@ -112,7 +112,7 @@ async def _profile_api(cell: KubeCell, file: Path, scale: float, out: list[str])
 
 
 def report(measured: Measured, took_s: float) -> Report:
-    """The figures against what was asked for, and against Kueue on such a machine."""
+    """The figures compared with the targets, and with Kueue on such a machine."""
     seen, costs = measured.seen, measured.costs
     count = seen.workloads
     api_ms = 1000 * costs.cpu_s[API_SERVER] / count

@@ -72,7 +72,7 @@ async def running(folder: Path, *, options: Options, sampled: bool) -> AsyncIter
 
 
 def _before(folder: Path) -> str:
-    """PYTHONPATH with a folder before what stands in it."""
+    """PYTHONPATH with a folder in front."""
     return os.pathsep.join(part for part in (str(folder), os.environ.get("PYTHONPATH", "")) if part)
 
 

@@ -4,7 +4,7 @@
 On a control plane of its own, with our definitions: creating a Workload, writing its status in each way there is, a
 second write on an admitted one, further watchers, Events, Jobs, a queue's status. All kinds take turns, in another
 order each round, so that they meet the same noise. CPU is that of kube-apiserver and etcd from /proc, the lower
-quartile of the rounds; beside it stands how much the API server has allocated for a request, which hardly scatters and
+quartile of the rounds; beside it is how much the API server has allocated for a request, which hardly scatters and
 which its CPU follows (almost half of it is garbage collection).
 """
 
@@ -48,7 +48,7 @@ QUEUE: Final = "cq-0-cohort-0"
 KUEUE_PATH: Final = f"/apis/{KUEUE}"
 WORKLOADS: Final = f"{KUEUE_PATH}/namespaces/{QUEUE}/workloads"
 QUIET: Final = {"Accept-Encoding": "identity"}
-"""aiohttp asks for compressed answers unless it is told otherwise."""
+"""aiohttp requests compressed responses by default."""
 JSON, APPLY = "application/json", "application/apply-patch+yaml"
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -70,7 +70,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of request: what is asked for each object, after what, with how many watchers of Workloads."""
+    """A kind of request: the request for each object, its preparation, and the number of watchers of Workloads."""
 
     name: str
     calls: Callable[[Objects], list[Call]]

@@ -28,7 +28,7 @@ FINISHERS: Final = 16
 LIMIT_S: Final = 3600
 PROGRESS_S: Final = 10.0
 ONLY_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""What we want to hear back of a write: as little as possible."""
+"""The requested response to a write: as little as possible."""
 
 
 class Condition(msgspec.Struct):
@@ -92,7 +92,7 @@ class _Run:
     """
     One workload: when it was created, whether it runs, how often it was evicted, and whether it has ended.
 
-    `marked` says that it was marked finished; what has happened to it until Headgate saw that is void.
+    `marked`: it was marked finished; what has happened to it until Headgate saw that is void.
     """
 
     __slots__ = ("admitted", "begun", "evictions", "finished", "marked", "of", "timer", "waited")
@@ -119,7 +119,7 @@ class Driver:
         self._due: asyncio.Queue[tuple[tuple[str, str], int]] = asyncio.Queue()
         """Whose time is up, and how often it had been evicted when that began."""
         self._evicted: asyncio.Queue[tuple[tuple[str, str], int]] = asyncio.Queue()
-        """Who has to give its quota back, and where its condition QuotaReserved stands."""
+        """A workload that has to release its quota, and the index of its condition QuotaReserved."""
         self._ended = 0
         self._begun = 0.0
         self._all_ended = anyio.Event()
@@ -180,7 +180,7 @@ class Driver:
             return
         evictions = sum(each.count for each in seen.status.scheduling_stats.evictions)
         if evictions != run.evictions:
-            # Also one that was admitted again before anybody saw that it had been evicted: it begins anew.
+            # Also one that was admitted again before its eviction was observed: it starts again.
             self.seen.evictions += evictions - run.evictions
             run.evictions, run.admitted = evictions, False
             if run.timer is not None:

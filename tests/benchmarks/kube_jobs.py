@@ -3,7 +3,7 @@
 
 2,000 Jobs of one pod each arrive at once, in ten queues that can run them all: each becomes a Workload, is admitted,
 resumed, gets a pod from the real Job controller, which Headgate binds and kwok runs for a moment, and completes. What
-is printed: jobs a second, the writes of each job by who made them (the audit log says), CPU and peak memory of every
+is printed: jobs a second, the writes of each job by user (from the audit log), CPU and peak memory of every
 process. The audit log costs the API server a few percent.
 """
 

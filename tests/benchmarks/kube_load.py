@@ -2,7 +2,7 @@
 The load of Kueue's own scheduler benchmark (`test/performance/scheduler/configs/baseline`), as manifests.
 
 15,000 Workloads without jobs behind them in 30 ClusterQueues of 5 cohorts: three classes, created by one loop for each
-queue and class. A Workload says in its labels of which class it is and for how long it runs once it is admitted.
+queue and class. The labels of a Workload are its class and how long it runs once it is admitted.
 """
 
 from typing import Final

@@ -54,7 +54,7 @@ class Moments:
         self.seen.setdefault(key, {}).setdefault(what, at)
 
     def commit(self, logged: LoggedCommit, at: float) -> None:
-        """What a commit says of which job."""
+        """Note the events of a commit by job."""
         for event in logged.commit.events:
             match event:
                 case JobObserved(job=key):

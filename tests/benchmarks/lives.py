@@ -52,7 +52,7 @@ Payload = tuple[str, bytes]
 
 
 class Writer:
-    """Makes commits that can follow on each other; `seq` is where the last one stands."""
+    """Makes commits that can follow on each other; `seq` is the sequence of the last one."""
 
     def __init__(self) -> None:
         self.seq = 0

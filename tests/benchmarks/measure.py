@@ -1,7 +1,7 @@
 """
 How the benchmarks measure, and how they show what they found.
 
-Machines are noisy and shared, so everything short is repeated and its median is quoted, and where it says more a
+Machines are noisy and shared, so everything short is repeated and its median is quoted, and where useful a
 figure is given as a ratio to something simpler measured in the same minute. A target that is missed is shown as
 missed; nothing fails by it.
 """
@@ -21,7 +21,7 @@ PROFILE_LINES = 15
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the table. `met` is None where there is no target. `compared` says what the figure stands against."""
+    """One line of the table. `met` is None where there is no target. `compared` is what it is compared with."""
 
     what: str
     figure: str

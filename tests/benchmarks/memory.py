@@ -5,7 +5,7 @@ The log is what the bridge, the queue manager, the scheduler and the binder writ
 shapes for which there is no quota: each Job and Workload is read from its JSON as the API server shows it (pod
 templates with several containers, environment, volumes, labels), each shape sleeps after the verdict on its first
 workload, whose status is written. Each kind of process folds this log in an interpreter of its own, as it keeps it,
-with its machine made and asked once; what is quoted is by how much its resident memory grew.
+with its machine made and called once; what is quoted is by how much its resident memory grew.
 """
 
 import gc
@@ -255,7 +255,7 @@ def _parked(fact: facts.WorkloadObserved, skipped: EventBase) -> EventBase:
 
 
 def log_of(workloads: int) -> Iterator[Payload]:
-    """The log, commit by commit, as it stands on the broker."""
+    """The log, commit by commit, as it is on the broker."""
     writer, state = Writer(), fold.new_state(CELL)
     bridge, manager = Producer.INFORMER_BRIDGE, Producer.QUEUE_MANAGER
     for producer in Producer:

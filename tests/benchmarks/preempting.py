@@ -40,7 +40,7 @@ class Bench:
         total = borrowers * each + at_home
         preemption = Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohort="Any")
         nominal = 0 if fair else total
-        # With fair sharing the cohort has the quota: whoever has borrowed more of it gives way.
+        # With fair sharing the cohort has the quota: the larger borrower is preempted.
         self.cell = Cell(
             cohort("co", "", {"f": {"cpu": total - nominal}}),
             cluster_queue("own", {"f": {"cpu": nominal}}, cohort_name="co", preemption=preemption),

@@ -21,7 +21,7 @@ def kubeconfig(tmp_path: Path) -> Iterator[Path]:
 
 
 def changed(headgate: Callable, kubeconfig: Path, tmp_path: Path, **labels: str) -> None:
-    """Change a definition's labels and its name of the second column, as somebody else might have."""
+    """Change a definition's labels and its name of the second column, as another installer might have."""
     shown = headgate("get", "crd", COHORTS, "-o", "json", "--kubeconfig", kubeconfig)
     found = json.loads(shown.out)
     found["metadata"] = {"name": COHORTS, "labels": {"app.kubernetes.io/managed-by": "", **labels}}
@@ -51,7 +51,7 @@ def test_install_says_what_became_of_each_and_diff_is_silent_where_nothing_diffe
 
 
 def test_those_of_others_are_left_alone_until_forced(headgate: Callable, kubeconfig: Path, tmp_path: Path) -> None:
-    """Told apart by who manages them."""
+    """Distinguished by their manager."""
     changed(headgate, kubeconfig, tmp_path, **{"app.kubernetes.io/managed-by": "Helm"})
     answer = headgate("crds", "install", "--kubeconfig", kubeconfig)
     assert answer.code == 0

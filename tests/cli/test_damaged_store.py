@@ -61,7 +61,7 @@ def says_where_the_log_ends(text: str, demo_entries: list[Entry]) -> bool:
 def test_no_reading_command_waits_for_a_torn_tail(
     headgate: Callable, torn: Path, demo_entries: list[Entry], command: tuple[str, ...]
 ) -> None:
-    """Each says where the log ends, what the stream claims and what to do, with exit code 3."""
+    """Each reports where the log ends, what the stream reports and the remedy, with exit code 3."""
     answer = headgate(*command, "--data", torn)
     assert answer.code == BROKEN, answer.err
     assert says_where_the_log_ends(answer.err, demo_entries), answer.err
@@ -69,7 +69,7 @@ def test_no_reading_command_waits_for_a_torn_tail(
 
 
 def test_what_precedes_a_torn_tail_can_still_be_read(headgate: Callable, torn: Path, demo_entries: list[Entry]) -> None:
-    """An earlier state, and an export for who wants to look."""
+    """An earlier state, and an export for inspection."""
     assert headgate("state", "--data", torn, "--at", "50").code == 0
     assert headgate("events", "--data", torn, "--at", "50").code == 0
 

@@ -1,4 +1,4 @@
-"""Every file of `examples/` does what its first comment says. A file that no test here names fails the last one."""
+"""Every file of `examples/` does what its first comment states. A file that no test here names fails the last one."""
 
 import importlib.util
 import json
@@ -31,7 +31,7 @@ def logged(entry: Entry) -> LoggedCommit:
 
 
 def planned(headgate: Callable, name: str, *arguments: object) -> dict[str, Any]:
-    """What `headgate plan` says of an example."""
+    """The output of `headgate plan` for an example."""
     answer = headgate("plan", "-f", EXAMPLES / name, *arguments, "-o", "json")
     report: dict[str, Any] = json.loads(answer.out)
     return report
@@ -77,7 +77,7 @@ def test_preemption(headgate: Callable) -> None:
 
 
 def test_fair_sharing(headgate: Callable) -> None:
-    """Each team ends with half of what both borrow; without fair sharing nobody is preempted."""
+    """Each team ends with half of what both borrow; without fair sharing none is preempted."""
     report = planned(headgate, "fair-sharing.yaml", "--config", EXAMPLES / "configuration.yaml")
     assert admitted(report) == {"borrower-1": 2, "borrower-2": 2, "share-1": 2, "share-2": 2}
     assert preempted(report) == {"borrower-3", "borrower-4"}

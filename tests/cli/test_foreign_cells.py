@@ -63,7 +63,7 @@ async def length(running: Supervisor) -> int:
 
 
 async def recorded(running: Supervisor, tmp_path: Path) -> None:
-    """Wait until the cluster remembers the cell."""
+    """Wait until the cluster has the record of the cell."""
     log = tmp_path / "cell" / "cluster"
 
     def is_there() -> bool:
@@ -73,7 +73,7 @@ async def recorded(running: Supervisor, tmp_path: Path) -> None:
 
 
 async def test_a_broker_that_comes_back_empty_is_not_taken_for_a_new_one(headgate: Callable, tmp_path: Path) -> None:
-    """The cluster remembers the cell: `up` refuses to begin a new log, and names the commands that go on."""
+    """The cluster has a record of the cell: `up` refuses to begin a new log, and names the commands to continue."""
     options = UpOptions(data=tmp_path / "cell", env=QUICK)
     async with Supervisor(options) as running:
         await running.wait_ready()
@@ -90,7 +90,7 @@ async def test_a_broker_that_comes_back_empty_is_not_taken_for_a_new_one(headgat
 
 
 async def test_a_broker_that_loses_its_store_under_a_running_cell_stops_it(tmp_path: Path) -> None:
-    """Every process says what has happened and stays down; none begins a new log."""
+    """Every process reports it and stays down; none begins a new log."""
     options = UpOptions(data=tmp_path / "cell", env=QUICK)
     news: list[str] = []
     async with Supervisor(options, news.append) as running:

@@ -68,7 +68,7 @@ def test_objects_of_v1beta1_are_said_in_v1beta2(cluster: Callable, tmp_path: Pat
 def test_a_directory_and_standard_input_are_read_too(
     cluster: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """YAML and JSON side by side; a List is taken apart; -n says where."""
+    """YAML and JSON side by side; a List is split; -n sets the namespace."""
     directory = tmp_path / "manifests"
     directory.mkdir()
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dir"}}
@@ -180,7 +180,7 @@ def test_a_kind_may_be_called_by_any_of_its_names(cluster: Callable, name: str) 
 
 
 def test_a_kind_or_an_object_that_is_not_there_is_said_in_one_line(cluster: Callable) -> None:
-    """Exit code 2 for a kind nobody knows, 1 for an object that is not there."""
+    """Exit code 2 for an unknown kind, 1 for an object that does not exist."""
     assert cluster("get", "nopes").code == 2
     missing = cluster("get", "job", "nope")
     assert (missing.code, missing.err) == (1, 'headgate: jobs.batch "nope" not found\n')

@@ -94,7 +94,7 @@ def write(folder: Path, *documents: str) -> Path:
 
 
 def test_everything_is_admitted_and_the_exit_code_is_0(headgate: Callable, tmp_path: Path) -> None:
-    """Jobs that name a queue become Workloads, and are told by the names of the Jobs."""
+    """Jobs that name a queue become Workloads, and are shown by the names of the Jobs."""
     answer = headgate("plan", "-f", write(tmp_path, QUEUES, job("a", 3), job("b", 5)))
     assert answer.code == 0
     assert "team-a/a  cq            3 main on spot (3 cpu)  1" in answer.out
@@ -197,7 +197,7 @@ def test_all_mistakes_are_told_at_once(headgate: Callable, tmp_path: Path) -> No
 
 
 def test_what_only_others_queue_is_named(headgate: Callable, tmp_path: Path) -> None:
-    """A JobSet that names a queue, and a Job that names none, are not in the plan, and the plan says so."""
+    """A JobSet that names a queue, and a Job that names none, are not in the plan, and the plan reports it."""
     labels = {"kueue.x-k8s.io/queue-name": "main"}
     other = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "js", "labels": labels}}
     free = job("free", 1).replace("kueue.x-k8s.io/queue-name", "app")
@@ -221,7 +221,7 @@ def test_a_configuration_decides(headgate: Callable, tmp_path: Path) -> None:
 
 
 def test_cycles_bound_a_plan(headgate: Callable, tmp_path: Path) -> None:
-    """And the plan says that it was cut off."""
+    """And the plan reports that it was cut off."""
     answer = headgate("plan", "-f", write(tmp_path, QUEUES, job("a", 1), job("b", 1)), "--cycles", 1)
     assert answer.code == 1
     assert "after 1 cycle stopped there: --cycles takes more" in answer.out
@@ -358,7 +358,7 @@ def on(report: dict[str, Any]) -> dict[str, str]:
 
 
 def test_a_job_is_tried_in_every_flavor_at_once(headgate: Callable, tmp_path: Path) -> None:
-    """One line a Job, with the flavor that it comes to; who waits is told why in each flavor."""
+    """One line a Job, with its flavor; a waiting one has the reason for each flavor."""
     jobs = [job("small", 2), job("large", 4), job("late", 3)]
     report = planned(headgate, tmp_path, TWO_FLAVORS, *jobs, config=CONCURRENTLY)
     assert on(report) == {"small": "reserved", "large": "spot"}
@@ -369,7 +369,7 @@ def test_a_job_is_tried_in_every_flavor_at_once(headgate: Callable, tmp_path: Pa
 
 
 def test_a_family_preempts_in_its_best_flavor(headgate: Callable, tmp_path: Path) -> None:
-    """Its gate is opened first, and whoever has to leave is told with the Job that takes its place."""
+    """Its gate is opened first, and a preempted one is shown with the Job that preempts it."""
     held = [running("small", 2).replace("cpu: spot", "cpu: reserved"), running("large", 4)]
     urgent = job("urgent", 2, **{"priority-class": "high"})
     report = planned(headgate, tmp_path, TWO_FLAVORS, *held, urgent, config=CONCURRENTLY)

@@ -81,7 +81,7 @@ def job(name: str) -> dict[str, Any]:
 
 
 async def test_a_defect_in_six_processes_costs_one_job_each(tmp_path: Path) -> None:
-    """The others end, nobody dies, a killed process comes back; then a mended version takes the jobs up."""
+    """The others end, no process stops, a killed one comes back; then a corrected version releases the jobs."""
     data = tmp_path / "cell"
 
     def ask(*args: str) -> str:
@@ -118,7 +118,7 @@ async def test_a_defect_in_six_processes_costs_one_job_each(tmp_path: Path) -> N
 
 
 async def test_a_retry_by_hand_has_an_object_tried_again(tmp_path: Path) -> None:
-    """It fails again and says so with a later position, or it is back, and its job runs; nobody was restarted."""
+    """It fails again, with a later position, or it is back, and its job runs; no process was restarted."""
     data, sound = tmp_path / "cell", tmp_path / "sound"
 
     def ask(*args: str) -> str:
@@ -166,7 +166,7 @@ def scraped(running: Supervisor, process: str) -> str:
 
 
 def aside(running: Supervisor, process: str) -> set[str]:
-    """The Workloads that a process says are set aside, without the ends of their names."""
+    """The Workloads that a process reports as set aside, without the ends of their names."""
     with urllib.request.urlopen(f"{running.children[process].address}/readyz", timeout=5) as answer:
         report = json.loads(answer.read())
     assert report["ready"]

@@ -60,7 +60,7 @@ def test_a_recorded_run_is_without_findings_and_replays_the_same(headgate: Calla
 def test_a_hole_in_the_log_is_a_finding_and_stops_whoever_folds(
     headgate: Callable, demo_entries: list[Entry], tmp_path: Path
 ) -> None:
-    """`audit` says 1 (its answer is no), a reader that needs the state says 3 (the log is broken), in one line."""
+    """`audit` exits with 1 (findings), a reader that needs the state with 3 (the log is broken), in one line."""
     holed = written(tmp_path / "holed.jsonl.gz", [entry for entry in demo_entries if entry.seq != 20])
     audit = headgate("audit", "--log", holed)
     assert audit.code == 1

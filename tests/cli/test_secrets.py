@@ -1,4 +1,4 @@
-"""A broker of one's own, with credentials: every command reaches it alike, and nobody else learns them."""
+"""An own broker, with credentials: every command reaches it alike, and the credentials stay secret."""
 
 import os
 import stat
@@ -101,7 +101,7 @@ async def test_up_on_a_broker_of_ones_own_keeps_its_credentials_to_itself(
     broker: EmbeddedServer, tmp_path: Path, elsewhere: Callable
 ) -> None:
     """
-    Not printed, not logged, not on a command line of a child, and in files that nobody else may read.
+    Not printed, not logged, not on a command line of a child, and in files that only their owner may read.
 
     Other commands find the cell and the way to it in its directory.
     """

@@ -144,7 +144,7 @@ def children_of(data: Path) -> list[int]:
 
 
 def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    """SIGKILL of `headgate up` leaves nobody behind, and the directory is free again."""
+    """SIGKILL of `headgate up` leaves no process behind, and the directory is free again."""
     data = tmp_path / "cell"
     with started(data, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as parent:
         pids = children_of(data)
@@ -181,7 +181,7 @@ def test_the_demo_ends_by_itself_with_proofs_and_a_story(headgate: Callable, tmp
 
 @pytest.mark.anyio
 async def test_a_child_that_cannot_be_started_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a full disk: it is said, nobody else is taken down, and it starts once it can."""
+    """As on a full disk: it is reported, no other is stopped, and it starts once it can."""
     monkeypatch.setattr(children, "BACKOFF_S_MAX", 0.01)
     (tmp_path / "logs").write_text("a file where the folder should be")
     news: list[str] = []

@@ -68,7 +68,7 @@ def test_a_data_directory_that_is_a_file_is_said_in_one_line(headgate: Callable,
 def test_what_the_system_refuses_is_no_bug(
     headgate: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """A full disk and the like: one line that says where and what helps."""
+    """A full disk and the like: one line with the path and the remedy."""
 
     def refused(*_: object) -> None:
         raise OSError(code, os.strerror(code), "somewhere/file")
@@ -170,7 +170,7 @@ def test_the_installed_command_exits_with_the_code() -> None:
 
 
 def test_completion_knows_the_commands() -> None:
-    """The shell asks the program itself, without loading any command."""
+    """The shell calls the program itself, without loading any command."""
     done = subprocess.run(
         [sys.executable, "-c", "from headgate.cli.main import main; main()"],
         env={"_HEADGATE_COMPLETE": "complete_bash", "COMP_WORDS": "headgate e", "COMP_CWORD": "1", "PATH": ""},
@@ -213,7 +213,7 @@ def test_of_several_cells_the_running_one_is_meant(tmp_path: Path) -> None:
 
 
 def test_a_directory_belongs_to_one_at_a_time(tmp_path: Path) -> None:
-    """The second one is told who has it; when the first is gone it may."""
+    """The second one gets the holder's name; when the first is gone it starts."""
     first, second = cell.DataLock(tmp_path), cell.DataLock(tmp_path)
     first.take()
     with pytest.raises(CliError, match=r"runs already \(process \d+\)"):
@@ -224,7 +224,7 @@ def test_a_directory_belongs_to_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_was_full_has_room_again_once(tmp_path: Path) -> None:
-    """Said when it is full and when it no longer is; a little room is none yet."""
+    """Reported when it is full and when it no longer is; a little room does not count yet."""
     free = iter([ROOM_BYTES, FULL_BYTES - 1, 0, FULL_BYTES, ROOM_BYTES - 1, ROOM_BYTES, ROOM_BYTES, 0, ROOM_BYTES])
     news: list[str] = []
     disk = DiskWatch(tmp_path, news.append, lambda _: next(free))

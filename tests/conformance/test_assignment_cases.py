@@ -43,7 +43,7 @@ _POSSIBILITIES = {grade: name for name, grade in _GRADES.items()}
 
 
 class Recorded:
-    """The recorded stand-in for the preemption search: what it says of the listed, Preempt of everything else."""
+    """The recorded stand-in for the preemption search: its result for the listed, Preempt for everything else."""
 
     def __init__(self, simulation: list[dict[str, Any]]) -> None:
         self._answers = {

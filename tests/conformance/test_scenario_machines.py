@@ -99,10 +99,10 @@ def test_they_end_as_kueue_does_sooner_or_later(record: Json) -> None:
     """
     With the policy Bounded: as recorded, or as Kueue where jobs stop and set-aside workloads return later.
 
-    There are two reasons for the latter. Who sleeps because nothing can have changed for him takes no turn of his
-    ClusterQueue's, so those behind him come sooner. And what a preemption has freed goes first to whom it was made
-    for, while the recordings let those that were set aside back in at the same time. Only with fair sharing, and where
-    Kueue goes on for ever too, do they.
+    There are two reasons for the latter. A workload that sleeps because nothing can have changed for it takes no turn
+    of its ClusterQueue, so those behind it come sooner. And what a preemption has freed goes first to its preemptor,
+    while the recordings let those that were set aside back in at the same time. Only with fair sharing, and where Kueue
+    goes on for ever too, do they.
     """
     scenario = read_scenario(record["scenario"])
     rounds = Rounds.of(scenario)
@@ -117,7 +117,7 @@ def test_they_end_as_kueue_does_sooner_or_later(record: Json) -> None:
 @each_scenario
 @pytest.mark.parametrize("round_ms", [0, 10, 1000])
 def test_by_turns_they_end_and_leave_nobody_behind_who_could_go(record: Json, round_ms: int) -> None:
-    """As the processes do it, each decides once a round: they come to an end, and nobody waits without need."""
+    """As the processes do it, each decides once a round: they end, and none waits without need."""
     rounds = Rounds.of(read_scenario(record["scenario"]))
     assert rounds.run_by_turns(round_ms, ROUNDS_MAX)
     assert could_go(rounds.state) == []
@@ -126,11 +126,11 @@ def test_by_turns_they_end_and_leave_nobody_behind_who_could_go(record: Json, ro
 @pytest.mark.parametrize("record", list(_records(without_preemption=True, otherwise=LATER)))
 def test_conditions_are_worded_as_kueue_worded_them(record: Json) -> None:
     """
-    Type, status, reason and message of every condition, where nobody had to go.
+    Type, status, reason and message of every condition, where none was preempted.
 
     Of workloads that Kueue evaluates in every cycle to the end (heads of StrictFIFO ClusterQueues) type and status:
-    its message follows the quota in use and the flavor that is tried in turn, ours says what was so when the verdict
-    fell.
+    its message follows the quota in use and the flavor that is tried in turn, ours is that of the time of the
+    verdict.
     """
     rounds = Rounds.of(read_scenario(record["scenario"]))
     assert len(rounds.run_as_kueue(ROUNDS_MAX)) < ROUNDS_MAX

@@ -2,7 +2,7 @@
 Recorded scenarios of Kueue's, run by `headgate plan`'s core: the same manifests for the same number of cycles.
 
 One test per strictness and scenario: who holds quota at the end, who is admitted, preempted and evicted in each cycle,
-how the queues stand after it, how each head was evaluated, every message, and the whole outcome with counts, usage and
+the queues after it, how each head was evaluated, every message, and the whole outcome with counts, usage and
 shares. Classes a, b, c, d, f and g; e is about topologies.
 """
 

@@ -70,7 +70,7 @@ _WAITED = re.compile("wait time since queued was -?[0-9]+s")
 
 
 def _events(events: Iterable[tuple[str, str, str, str]]) -> Counter[tuple[str, str, str, str]]:
-    """How often each was told. Most workloads have no creation time to count a wait from."""
+    """How often each was recorded. Most workloads have no creation time to count a wait from."""
     return Counter((who, kind, reason, _WAITED.sub("waited", message)) for who, kind, reason, message in events)
 
 

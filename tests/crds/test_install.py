@@ -78,7 +78,7 @@ async def test_an_older_one_of_ours_is_brought_up_to_date(client: KubeClient) ->
 
 
 async def test_what_others_installed_is_checked_and_left_alone(client: KubeClient) -> None:
-    """It serves what we use, so Headgate runs on it; a spec field that it lacks is only told."""
+    """It serves what we use, so Headgate runs on it; a missing spec field is only reported."""
     await changed(client, foreign)
     done = (await installed(client))[COHORTS]
     assert done == Installed(
@@ -124,7 +124,7 @@ async def test_a_definition_whose_objects_only_its_own_conversion_can_read_is_no
 
 
 async def test_a_definition_that_is_being_deleted_is_waited_for_by_its_user(client: KubeClient) -> None:
-    """What was done before it has been told."""
+    """What was done before it has been reported."""
     await changed(client, lambda found: found["metadata"].update(finalizers=["example.com/held"]))
     await client.delete(CUSTOM_RESOURCE_DEFINITIONS, COHORTS)
     running = install(client)
@@ -182,7 +182,7 @@ async def test_what_the_server_refuses_is_an_error_that_says_what_is_missing() -
 
 
 async def test_what_an_api_server_does_not_serve_is_missing(client: KubeClient) -> None:
-    """Asked of discovery; a group that is not there at all is no error."""
+    """By discovery; a group that does not exist is no error."""
     assert await missing_crds(client) == ()
 
     class Empty(Door):

@@ -53,7 +53,7 @@ def test_names_and_v1beta2_are_kueues(plural: str, kueues: dict[str, JsonObject]
 
 @pytest.mark.parametrize("plural", OURS)
 def test_no_field_of_v1beta1_is_dropped_in_silence(plural: str, kueues: dict[str, JsonObject]) -> None:
-    """Each is kept, for v1beta2 has it too, or refused by a rule that says what to write instead."""
+    """Each is kept, for v1beta2 has it too, or refused by a rule that names the replacement."""
     ours = schema(OURS[plural], "v1beta1")
     assert list(missing_fields(schema(kueues[plural], "v1beta1"), ours)) == []
     stored = schema(OURS[plural], "v1beta2")
@@ -73,7 +73,7 @@ def test_v1beta1_accepts_nothing_that_v1beta2_does_not(plural: str) -> None:
 
 
 def test_the_rendered_schemas_are_structural() -> None:
-    """Every field has a type or says that anything goes, as the API server demands."""
+    """Every field has a type or preserves unknown fields, as the API server requires."""
     for definition in OURS.values():
         for version in definition["spec"]["versions"]:
             for path, node in nodes(version["schema"]["openAPIV3Schema"]):

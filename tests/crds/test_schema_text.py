@@ -82,7 +82,7 @@ def test_a_rule_without_a_place_is_refused() -> None:
 
 
 def test_a_kind_knows_its_names() -> None:
-    """As they stand in paths, manifests and messages."""
+    """As they are in paths, manifests and messages."""
     kind = Kind(
         group="kueue.x-k8s.io", versions=("v1beta2", "v1beta1"), kind="Cohort", plural="cohorts", singular="cohort",
         namespaced=False, schema=compile_schemas(TEXT)["Thing"], subresources=("status",),

@@ -60,7 +60,7 @@ def test_the_keys_stay_out_of_version_control() -> None:
 
 @pytest.mark.parametrize("overlay", ["base", "nats"])
 def test_the_settings_are_settings(overlay: str) -> None:
-    """They load, and the read side asks who is there: it listens on every address."""
+    """They load, and the read side requires a token: it listens on every address."""
     settings = load(DEPLOY / "kubernetes" / overlay / "headgate.yaml", environ={})
     assert settings.http.authentication == "kubernetes"
     assert bool(settings.nats.nkey_seed_file) == (overlay == "nats")
@@ -101,7 +101,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 @pytest.mark.parametrize(("answer", "code"), [(DIGEST, 0), ("not found", 1)])
 def test_images_are_pinned_to_the_digests_of_the_registry(tmp_path: Path, answer: str, code: int) -> None:
-    """The script asks the registry's tool and writes what it says, or nothing."""
+    """The script calls the registry's tool and writes its output, or nothing."""
     shutil.copytree(DEPLOY, tmp_path / "deploy", ignore=shutil.ignore_patterns("users", "files", "demo"))
     tool = tmp_path / "bin" / "crane"
     tool.parent.mkdir()

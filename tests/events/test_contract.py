@@ -231,7 +231,7 @@ def test_feed_subjects_can_be_taken_apart() -> None:
 
 
 def test_an_event_is_filed_under_its_own_entity() -> None:
-    """`job.started` stands under the job, though it names the workload too."""
+    """`job.started` has the subject of the job, though it names the workload, too."""
     event = TAGS["job.started"](job="batch/Job/a/j", job_uid="1", workload="a/w", workload_uid="2")
     assert subject_key(event) == "batch/Job/a/j"
 
@@ -244,6 +244,6 @@ def test_log_subjects_can_be_taken_apart(producer: Producer) -> None:
 
 @pytest.mark.parametrize("cell", ["", "Main", "a.b", "-a", "a-", "a b", "x" * 64])
 def test_a_cell_is_a_dns_label(cell: str) -> None:
-    """A cell's name stands in subjects, streams and hosts."""
+    """A cell's name is part of subjects, streams and hosts."""
     with pytest.raises(ValueError, match="DNS label"):
         check_cell(cell)

@@ -109,7 +109,7 @@ STARTED = effects.JobStarted(
 
 
 def test_jobs_of_two_groups_have_two_subjects() -> None:
-    """The namespace stands where it stands for every object; group and kind stand before the name."""
+    """The namespace has the same place as for every object; group and kind come before the name."""
     other = msgspec.structs.replace(STARTED, job=JobKey("batch.volcano.sh/Job/team-a/train"))
     subject = feed_subject("main", STARTED)
     assert subject != feed_subject("main", other)
@@ -133,7 +133,7 @@ def test_jobs_of_two_groups_have_two_subjects() -> None:
     ids=lambda each: tag_of(each) if isinstance(each, EventBase) else "",
 )
 def test_a_message_that_an_earlier_version_has_published_is_recognised(event: EventBase, subject: str) -> None:
-    """The feed is held against the log: what it holds in the former form says the same; anything else does not."""
+    """The feed is compared with the log: an event in the former form is equal; anything else is not."""
     present = (feed_subject("main", event), encode_event(event))
     published = encode_event(event).replace(b"batch/Job/", b"")
     assert published != present[1]

@@ -1,4 +1,4 @@
-"""Signed commits: whoever has the broker and no key decides nothing, in any fold; the real processes go on."""
+"""Signed commits: a client of the broker without a key has no effect, in any fold; the real processes continue."""
 
 import random
 from typing import Any
@@ -35,7 +35,7 @@ FOUNDED = CellFounded(cell="main", cluster="c", stream="s", log_id="l", keys=KEY
 
 
 class Signed(History):
-    """A founded log whose producers sign. `publish` is what anybody can do with the broker's permission."""
+    """A founded log whose producers sign. `publish` is what any client can do with the broker's permission."""
 
     def __init__(self, *, founded: bool = True) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ def some_event(event: type[EventBase]) -> EventBase:
 
 @pytest.mark.parametrize("producer", list(Producer))
 def test_nobody_without_the_key_appends_for_a_process(producer: Producer) -> None:
-    """Unsigned, signed by another process's key or by one of nobody's: refused, and the real producer goes on."""
+    """Unsigned, signed by another process's key or by an unknown key: refused, and the real producer continues."""
     log = Signed()
     log.commit(producer)
     before = fold.tables(log.state)
@@ -151,7 +151,7 @@ def test_a_forged_event_of_each_type_is_refused(tag: str) -> None:
 
 
 def test_a_copy_of_a_signed_commit_is_refused() -> None:
-    """The broker's readers see signed commits: publishing one again stops nobody."""
+    """The broker's readers see signed commits: publishing one again stops none."""
     log = Signed()
     payload = log.payload(BRIDGE, NamespaceObserved(name="a"))
     assert log.publish(BRIDGE, payload)
@@ -172,7 +172,7 @@ def test_what_a_newer_version_has_signed_stops_the_reader() -> None:
 
 
 def test_keys_are_changed_by_the_bridge_and_count_from_there_on() -> None:
-    """Both keys while they are rotated, then the new one alone; nobody else changes them."""
+    """Both keys while they are rotated, then the new one alone; only the bridge changes them."""
     log = Signed()
     old, new = SIGNERS[BINDER], signer(77)
     log.commit(BINDER)

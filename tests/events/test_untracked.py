@@ -19,7 +19,7 @@ STRUCTS = [
 
 @pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
 def test_no_type_of_the_contract_is_tracked(struct: type[msgspec.Struct]) -> None:
-    """They are trees, so there is nothing for the collector to find; a subclass that forgets it would be walked."""
+    """They are trees, so there is nothing for the collector to find; a subclass without it would be walked."""
     assert struct.__struct_config__.gc is False
 
 

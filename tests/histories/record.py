@@ -6,8 +6,8 @@ writes it) and the state that it folded to when it was recorded (`NAME.state.jso
 behind, and every later version has to fold it.
 
 A log that has been recorded is never written again: a name that exists is refused. When a version keeps more in its
-state than those before, and folds an old log to another state on purpose, `--state-only` writes that state anew and
-says what has changed; look at the difference before committing it.
+state than those before, and folds an old log to another state on purpose, `--state-only` writes that state again and
+prints what has changed; look at the difference before committing it.
 
 `--contended` records a cell whose jobs preempt each other, with fair sharing.
 """
@@ -63,7 +63,7 @@ def names() -> list[str]:
 
 
 def cell_of(entries: list[Entry]) -> str:
-    """The cell whose log it is: it stands in the subjects."""
+    """The cell whose log it is: it is part of the subjects."""
     return entries[0].subject.split(".")[1]
 
 
@@ -160,7 +160,7 @@ def write_log(name: str, seed: int, *, preempting: bool = False) -> None:
 
 
 def write_state(name: str) -> None:
-    """Fold the recorded log and write the state; says which of its tables differ from before."""
+    """Fold the recorded log and write the state; print which of its tables differ from before."""
     encoded = fold.encode(refold(list(read_log_file(log_path(name)))))
     if state_path(name).exists():
         before, now = (msgspec.json.decode(each) for each in (expected(name), encoded))

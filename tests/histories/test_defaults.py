@@ -123,7 +123,7 @@ def test_a_changed_default_is_seen_in_what_is_recorded_anew(flip: str, monkeypat
 
 
 def test_every_gate_that_a_decision_reads_is_recorded_and_has_a_value_for_logs_without_it() -> None:
-    """A gate that is added needs a value that stands for how earlier versions decided."""
+    """A gate that is added needs a value with which earlier versions decided."""
     read = reading.read_configuration({"apiVersion": reading.V1BETA2, "kind": "Configuration"})
     assert read.feature_gates.keys() == feature_gates.DEFAULTS.keys() == feature_gates.UNRECORDED.keys()
 
@@ -143,7 +143,7 @@ def test_what_a_missing_field_means_never_changes() -> None:
     """
     Earlier versions recorded only what differed from this.
 
-    A new field is added to the file with the value that stands for how earlier versions decided. To change what a file
+    A new field is added to the file with the value with which earlier versions decided. To change what a file
     that leaves a field out means, change `headgate.core.config.reader.DEFAULTS`.
     """
     fields = {

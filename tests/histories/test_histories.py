@@ -103,7 +103,7 @@ def test_unknown_fields_are_ignored(name: str, entries: list[Entry]) -> None:
 
 
 def test_an_unknown_event_stops_the_reader(entries: list[Entry]) -> None:
-    """An event type that this version does not know is never skipped; the error names it and where it stands."""
+    """An event type that this version does not know is never skipped; the error names it and its position."""
     commit = msgspec.json.decode(entries[-1].payload)
     commit["events"].append({"type": "workload.teleported"})
     last = msgspec.structs.replace(entries[-1], payload=msgspec.json.encode(commit))

@@ -92,7 +92,7 @@ async def test_backups_in_steps_hold_what_one_at_the_end_holds_and_rewrite_nothi
 async def test_a_log_that_is_shorter_than_its_backup_is_refused_with_the_way_back(
     stored: Callable[[], Stored], tmp_path: Path
 ) -> None:
-    """It has lost entries: nothing of the backup is touched, and the message says how to bring them back."""
+    """It has lost entries: the backup is not changed, and the message has the way to restore them."""
     longer, shorter = stored(), stored()
     await longer.grow(60)
     await backed_up(longer, tmp_path)

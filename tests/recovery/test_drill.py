@@ -164,7 +164,7 @@ async def is_published(broker: Broker, position: int) -> bool:
 
 
 def positions_of(entries: list[Entry]) -> list[tuple[int, int]]:
-    """Where each event of a log stands."""
+    """The position of each event of a log."""
     return [
         (entry.seq, index)
         for entry in entries
@@ -191,8 +191,8 @@ async def test_a_cell_comes_back_from_a_backup_without_disturbing_what_runs(tmp_
     200 jobs run and 20 wait; a backup; then 5 end, the quota grows, and 100 more come; then the broker's store is lost.
 
     After the restore every pod is the same, none has stopped in between, all that runs is charged and no more than the
-    quota at any position; whoever waited is admitted when room comes free. The new feed goes on behind the backup with
-    `cell.restored`, and no two events ever had the same id.
+    quota at any position; pending workloads are admitted when room comes free. The new feed continues after the backup
+    with `cell.restored`, and no two events ever had the same id.
     """
     cluster = Cluster(wall_clock_ms)
     backup = tmp_path / "backup"
@@ -240,7 +240,7 @@ async def test_a_cell_comes_back_from_a_backup_without_disturbing_what_runs(tmp_
             assert identity is not None
             assert identity.restored is not None
             assert identity.restored.position == restored_to
-            # As the record in the cluster says, up to its last renewal.
+            # As in the cluster's record, up to its last renewal.
             assert restored_to < identity.restored.lost_to <= lost[-1].seq
             victim = next(iter(before))
             pod = next(each for each in cluster.objects(PODS) if each["metadata"]["uid"] == victim)

@@ -166,7 +166,7 @@ async def test_a_second_restore_from_before_the_first_is_a_break_of_its_own(
 async def test_a_restart_behind_a_restore_publishes_nothing_twice(
     server: EmbeddedServer, connection: Connection
 ) -> None:
-    """Whoever comes next goes on where the feed ends, in the branch that it is in."""
+    """The next writer continues where the feed ends, in its branch."""
     before = History().says("a", "b", "c")
     await publish(connection, before)
     after = before.cut(2).restored().says("x")
@@ -215,7 +215,7 @@ async def test_a_log_that_was_rolled_back_without_a_word_is_not_published_from(
 
 
 async def test_the_feed_of_another_log_is_not_gone_on_with(server: EmbeddedServer, connection: Connection) -> None:
-    """Its last event is in a branch that this log never had, and no restore says why."""
+    """Its last event is in a branch that this log never had, without a restore that explains it."""
     await publish(connection, History().says("a", "b").restored())
     with pytest.raises(ExceptionGroup) as caught:
         await publish(connection, History().says("a", "b", "c", "d", "e"))

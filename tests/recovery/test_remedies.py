@@ -1,4 +1,4 @@
-"""What messages tell an operator to type works, on the damage that they tell of."""
+"""The commands in error messages work, on the damage that they are about."""
 
 import re
 from collections.abc import Callable
@@ -37,7 +37,7 @@ async def run(line: list[str], **words: object) -> int:
 async def test_each_remedy_for_a_torn_log_mends_it(
     recorded: Recorded, stored: Callable[[], Stored], tmp_path: Path
 ) -> None:
-    """The message of whoever finds it names two commands; after either the log can be opened, and nothing is lost."""
+    """The error names two commands; after either the log can be opened, and nothing is lost."""
     log, store = stored(), tmp_path / "nats"
     await log.grow(120)
     await back_up(log.log, log.blobs, CELL, BackupDirectory(tmp_path / "b"), epochs={}, now_ms=7)
@@ -85,7 +85,7 @@ def test_every_message_about_a_damaged_log_names_the_ways_on(message: str, capsy
 async def test_a_copy_of_a_log_is_adopted_as_the_message_says(
     recorded: Recorded, stored: Callable[[], Stored], tmp_path: Path
 ) -> None:
-    """Backed up where it is and restored in its place, it is a log that says where it is from."""
+    """Backed up where it is and restored in its place, it is a log that records its origin."""
     log = stored()
     await log.grow(60)
     await back_up(log.log, log.blobs, CELL, BackupDirectory(tmp_path / "b"), epochs={}, now_ms=7)

@@ -1,4 +1,4 @@
-"""Restore into a broker: the log is as it was, nobody sees it before it is whole, and nothing is lost by restoring."""
+"""Restore into a broker: the log is as it was, no reader sees it before it is whole, and restoring loses nothing."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -99,7 +99,7 @@ async def test_epochs_of_a_restored_cell_are_above_all_that_were_ever_given(
 async def test_a_trimmed_log_comes_back_at_its_sequences(
     recorded: Recorded, stored: Callable[[], Stored], connection: Connection, tmp_path: Path
 ) -> None:
-    """Its first entry stands where it stood, and a process starts from the snapshot."""
+    """Its first entry is at its old position, and a process starts from the snapshot."""
     log = stored()
     newest = recorded.world.state.snapshot
     assert newest is not None
@@ -114,7 +114,7 @@ async def test_a_trimmed_log_comes_back_at_its_sequences(
 
 
 async def test_nobody_can_append_to_a_log_that_is_being_restored(recorded: Recorded, connection: Connection) -> None:
-    """Its subjects are not there yet, and who opens it is told that it is not the log."""
+    """Its subjects do not exist yet, and opening it is an error: it is not the log."""
     await fill(
         connection,
         CELL,
@@ -184,7 +184,7 @@ async def test_a_backup_that_is_not_whole_changes_nothing(
 async def test_a_backup_is_only_restored_as_the_cell_that_it_is_of(
     stored: Callable[[], Stored], connection: Connection, tmp_path: Path
 ) -> None:
-    """The cell's name stands in all subjects."""
+    """The cell's name is in all subjects."""
     log = stored()
     await log.grow(60)
     await backup_of(log, tmp_path / "b")
@@ -195,7 +195,7 @@ async def test_a_backup_is_only_restored_as_the_cell_that_it_is_of(
 async def test_nothing_is_restored_over_a_cell_that_runs(
     stored: Callable[[], Stored], connection: Connection, tmp_path: Path
 ) -> None:
-    """Who renews a lease runs; the message says who."""
+    """A process that renews a lease runs; the message names it."""
     log = stored()
     await log.grow(60)
     await backup_of(log, tmp_path / "b")

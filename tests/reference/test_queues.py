@@ -93,7 +93,7 @@ def test_a_retry_while_in_flight_is_not_missed() -> None:
 
 @pytest.mark.parametrize("reason", ["NoFit", "PreemptionNoCandidates"])
 def test_an_equivalence_class_is_set_aside_as_a_whole(reason: str) -> None:
-    """Those in the heap at once, those that come later when they come, and each is told why."""
+    """Those in the heap at once, those that come later when they come, and each with the reason."""
     queue = queue_of(waiting(A, shape="s"), waiting(B, at=1, shape="s"), waiting(C, at=2, shape="t"))
     fail(queue, reason, condition="ExceedsMaxQuota")
     queue.push(waiting(D, at=3, shape="s"), may_be_tried=True)

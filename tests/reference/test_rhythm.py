@@ -36,7 +36,7 @@ def states(outcome: dict[str, Any]) -> dict[str, str]:
 
 
 def test_one_head_of_a_cluster_queue_is_admitted_in_each_cycle() -> None:
-    """A second each, in queue order, until nobody is left to try."""
+    """A second each, in queue order, until none is left to try."""
     _, outcome = play(scenario(workload("b", "1", at=2), workload("a", "1", at=1)))
     assert [cycle["admitted"] for cycle in outcome["trace"]] == [["team/a"], ["team/b"]]
     assert [cycle["time"][-3:] for cycle in outcome["trace"]] == ["00Z", "01Z"]
@@ -100,13 +100,13 @@ def test_who_comes_back_into_a_class_set_aside_is_told_that_it_was_bypassed() ->
     ids=["stable", "all-aside", "limit", "empty"],
 )
 def test_a_plan_stops_when_nothing_more_can_come(given: dict[str, Any], stop: str, cycles: int) -> None:
-    """Nobody to try; two cycles that change nothing; as many cycles as were asked for."""
+    """None to try; two cycles that change nothing; the given number of cycles."""
     _, outcome = play(given)
     assert (outcome["stop"], outcome["cyclesRun"]) == (stop, cycles)
 
 
 def test_a_drained_queue_evicts_before_the_first_cycle() -> None:
-    """The eviction is told first, and the workload is in no queue."""
+    """The eviction is recorded first, and the workload is in no queue."""
     _, outcome = play(scenario(running("old", "1"), queue="HoldAndDrain"))
     assert [told["reason"] for told in outcome["initialEvents"]] == ["EvictedDueToLocalQueueStopped"]
     assert outcome["trace"] == []
@@ -115,7 +115,7 @@ def test_a_drained_queue_evicts_before_the_first_cycle() -> None:
 
 
 def test_workloads_of_a_stopped_cluster_queue_stay_in_its_heap() -> None:
-    """They are not popped, and told why."""
+    """They are not popped, and have the reason."""
     _, outcome = play(scenario(workload("a", "1"), stopPolicy="Hold"))
     assert states(outcome) == {"a": "Pending active"}
     assert outcome["final"]["queued"] == {"cq": ["team/a"]}
@@ -144,7 +144,7 @@ def test_a_workload_whose_job_is_not_among_the_manifests_is_planned() -> None:
 
 
 def test_a_workload_that_waits_for_its_backoff_is_tried_when_it_is_over() -> None:
-    """Its place in the queue is told with the others until then."""
+    """Its place in the queue is reported with the others until then."""
     requeued = {
         "type": "Requeued",
         "status": "False",
@@ -167,7 +167,7 @@ def test_admitted_quota_is_never_more_than_there_is() -> None:
 
 
 def test_the_log_of_a_plan_is_a_log() -> None:
-    """It folds anew to the same state, and tells each workload's story."""
+    """It folds to the same state again, and explains each workload."""
     rhythm, _ = play(scenario(running("old", "4"), workload("new", "3", priority=9), preemption=LOWER))
     state, lookup = new_state("plan"), Lookup()
     for logged in rhythm.log.commits:

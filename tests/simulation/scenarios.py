@@ -2,8 +2,8 @@
 Random clusters with random work, from a seed.
 
 A scenario is a cluster (flavors, nodes, cohort, queues) and a script: what happens when. Everything in it can end: a
-job is either small enough to run at some time, or can never fit and sits in a BestEffortFIFO queue, where it holds
-nobody up. So which jobs finish does not depend on how the race between arrivals and decisions goes, and a run with
+job is either small enough to run at some time, or can never fit and waits in a BestEffortFIFO queue, where it blocks
+none. So which jobs finish does not depend on how the race between arrivals and decisions goes, and a run with
 faults must end like one without.
 """
 

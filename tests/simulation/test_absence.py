@@ -137,7 +137,7 @@ def test_workloads_that_are_known_before_their_jobs_are_not_finished(late: tuple
 
 @pytest.mark.parametrize("late", [(), ("jobs",), ("workloads",), ("localqueues",)])
 def test_jobs_that_a_restored_log_does_not_know_run_on(late: tuple[str, ...]) -> None:
-    """The log is older than the API server: what runs keeps running and is charged; nobody is let in on its quota."""
+    """The log is older than the API server: what runs keeps running and is charged; none is admitted on its quota."""
     before = Cell().furnish()
     backup = before.state.position
     for number in range(COUNT):
@@ -157,7 +157,7 @@ def test_jobs_that_a_restored_log_does_not_know_run_on(late: tuple[str, ...]) ->
 
 
 def test_a_workload_whose_job_was_deleted_meanwhile_is_finished() -> None:
-    """Deleted without its Workload while nobody looked: the API server is asked, and its answer is the proof."""
+    """Deleted without its Workload while no watch ran: the bridge requests it, and the response is the proof."""
     world = Cell().furnish()
     world.submit("j", with_workload=False)
     assert world.rest().running() == 1
@@ -169,7 +169,7 @@ def test_a_workload_whose_job_was_deleted_meanwhile_is_finished() -> None:
 
 
 def test_a_workload_that_only_names_a_job_by_its_label_is_no_orphan() -> None:
-    """Nobody can say that an owner is gone who was never there."""
+    """An owner that never existed cannot be proved gone."""
     world = Cell().furnish()
     spec = {"queueName": "main", "podSets": [{"name": "main", "count": 1, "template": {"spec": {"containers": []}}}]}
     manifest = kueue("Workload", "by-hand", spec, "team-a")

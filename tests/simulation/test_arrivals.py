@@ -96,7 +96,7 @@ SCALED = kube_load.classes(0.3)
 
 
 def test_with_preemption_those_of_higher_priority_go_first() -> None:
-    """Large before medium before small; and large ones wait hardly longer than if there were nobody else."""
+    """Large before medium before small; and large ones wait hardly longer than if they were alone."""
     waited = waits(PREEMPTING, SCALED)
     alone = waits(PREEMPTING, [each for each in SCALED if each.name == "large"])
     assert waited["large"] < waited["medium"] < waited["small"]
@@ -104,6 +104,6 @@ def test_with_preemption_those_of_higher_priority_go_first() -> None:
 
 
 def test_without_preemption_large_ones_wait_for_room() -> None:
-    """Nobody leaves for them, so that what is small finds room first."""
+    """None is preempted for them, so small ones find room first."""
     waited = waits(CLASSES, SCALED)
     assert waited["large"] > waited["medium"]

@@ -63,7 +63,7 @@ class Told:
 @pytest.mark.parametrize("by_ms", [DAYS_1000_MS, -DAYS_1000_MS, 60_000, -60_000])
 @pytest.mark.parametrize("whose", CLOCKS)
 def test_a_clock_that_jumps_for_a_moment_costs_nobody_anything(whose: str, by_ms: int) -> None:
-    """Jobs before, during and after it run to their end; nobody is evicted, and the log's time is right."""
+    """Jobs before, during and after it run to their end; none is evicted, and the log's time is right."""
     told = Told()
     jobs = job_objects(12, seed=1)
     told.world.apply(*cluster_objects(), *jobs[:4])
@@ -128,7 +128,7 @@ def test_a_process_whose_clock_is_wrong_does_not_lead_until_it_is_right(whose: s
 
 
 def test_a_wrong_clock_of_the_broker_ends_no_term() -> None:
-    """The processes agree with each other: it is told, and they go on."""
+    """The processes agree with each other: it is reported, and they continue."""
     told = Told()
     jobs = job_objects(6, seed=2)
     told.world.apply(*cluster_objects(), *jobs[:2])

@@ -2,7 +2,7 @@
 A defect in work that is about a queue, a cohort, or what comes after a decision names its object and costs that one.
 
 One raise is planted for each place. Three ClusterQueues take part: the one with the defect, one that shares its cohort
-with it, and one that stands alone.
+with it, and one without a cohort.
 """
 
 import random
@@ -154,7 +154,7 @@ def with_weight(world: World, kind: str, name: str) -> None:
 
 @pytest.mark.parametrize("place", QUEUE_PLANTS)
 def test_a_defect_with_a_cluster_queue_costs_that_one(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not active and says why; what runs in it ends; the others, also of its cohort, go on as ever."""
+    """It is not active, with the reason; what runs in it ends; the others, also of its cohort, continue as before."""
     world = cell()
     with_weight(world, "ClusterQueue", BAD)
     with QUEUE_PLANTS[place]():
@@ -308,7 +308,7 @@ def test_a_call_names_its_object(call: Call, expected: tuple[str, str] | None) -
 
 @pytest.mark.parametrize("in_fold", [False, True], ids=["machine", "fold"])
 def test_a_defect_that_every_object_shows_stops_the_process(in_fold: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many are set aside as the limit says, then one line names the defect, how many, and what to do."""
+    """As many are set aside as the limit allows, then one line names the defect, how many, and the remedy."""
     monkeypatch.setattr(quarantine_limit, "LIMIT_MIN", 5)
     world = cell()
     place, name = (fold.APPLY, WorkloadQueued) if in_fold else (bridge, "workload_of")
@@ -324,7 +324,7 @@ def test_a_defect_that_every_object_shows_stops_the_process(in_fold: bool, monke
 
 
 def test_half_of_the_objects_may_show_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody who owns fewer stops what serves all: those are set aside, and the others end."""
+    """An owner of fewer objects cannot stop the process: those are set aside, and the others end."""
     monkeypatch.setattr(quarantine_limit, "LIMIT_MIN", 2)
     world = cell()
     plant = swapped(bridge, "workload_of", raises_if(lambda state, key, *_: key.startswith("batch/Job/team/j")))
@@ -336,7 +336,7 @@ def test_half_of_the_objects_may_show_a_defect(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_object_may_fail_as_often_as_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each time that it is asked for it fails once more, and is set aside once more; no process stops."""
+    """At each retry it fails once more, and is set aside once more; no process stops."""
     world = cell()
     key = ""
     with swapped(statuses, "workload_status", raises_if(lambda _, it: is_of(BAD_JOB, it.key))):

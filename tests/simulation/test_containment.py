@@ -61,7 +61,7 @@ def run(world: World, for_ms: int = HORIZON_MS) -> World:
 
 
 def ended(world: World) -> set[str]:
-    """The Jobs that are Complete, and whose Workload says so."""
+    """The Jobs that are Complete, and whose Workload is Finished."""
     jobs = {
         each["metadata"]["name"]
         for each in world.cluster.objects(JOBS)
@@ -105,7 +105,7 @@ FAULTS = Faults(crash=0.01, call_error=0.05, call_lost=0.02, lag=0.2, until_ms=S
 @pytest.mark.parametrize("name", DEFECTS)
 @pytest.mark.parametrize("faulty", [False, True], ids=["calm", "restarts"])
 def test_the_others_end_as_without_it(name: str, faulty: bool) -> None:
-    """The object is set aside, alike in every process; and nobody else is, nor waits longer than it takes."""
+    """The object is set aside, alike in every process; no other is, nor waits longer than that takes."""
     jobs = 20
     faults = FAULTS if faulty else None
     world = cell(jobs, faults=faults, seed=1)
@@ -138,7 +138,7 @@ def restart(world: World) -> None:
 
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_mended_version_takes_the_object_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without anybody's help: what could not be folded is folded, and what a machine has failed over is tried again."""
+    """Without a command: what could not be folded is folded, and what a machine has failed over is tried again."""
     jobs = 12
     world = cell(jobs)
     with DEFECTS[name](BAD):

@@ -2,9 +2,9 @@
 The whole system where quota is contended: every policy of preemption, cohorts of cohorts, priorities, fair sharing.
 
 Virtual time passes with each round. Kueue's rules let workloads of several ClusterQueues preempt each other in turn for
-as long as nobody else ends (`kueue-observed`, "known endless loops"; without fair sharing too, where one that borrows
+as long as no other ends (`kueue-observed`, "known endless loops"; without fair sharing too, where one that borrows
 preempts within its ClusterQueue and another that borrows less takes what it has freed). Each turn costs time, in which
-those that run come to their ends; so every run ends, and nobody is preempted without bound on the way.
+those that run come to their ends; so every run ends, and no workload is preempted without bound.
 
 `pytest tests/simulation/test_contended.py --first-seed SEED --seeds 1` runs a seed again, the same to the byte.
 """
@@ -55,7 +55,7 @@ class Contended(Run):
 
 
 def assert_the_sleeping_could_not(state: State) -> int:
-    """Nobody who is left asleep for want of quota could be admitted, or preempt anybody, in a cycle. How many."""
+    """No workload that is left asleep for lack of quota could be admitted, or preempt, in a cycle. How many."""
     unused, catalog = Unused(state), Catalog(state)
     tried = 0
     for workload, parked in sleeping(state):
@@ -90,7 +90,7 @@ def _targets(parked: Parked) -> list[WorkloadKey]:
 
 
 def test_contended_work_ends_with_faults_as_without(sampled_seed: int) -> None:
-    """Whoever is preempted comes back: every job ends, whatever crashes, and each cycle decides the same again."""
+    """Preempted workloads are requeued: every job ends, under any crash, and each cycle decides the same again."""
     plan = contended(sampled_seed)
     for faults in (NO_FAULTS, faults_of(sampled_seed)):
         run = Contended(plan, faults, sampled_seed)

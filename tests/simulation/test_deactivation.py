@@ -91,7 +91,7 @@ def test_a_rejected_workload_is_switched_off_until_somebody_switches_it_on(seed:
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
 def test_a_job_that_runs_for_too_long_is_stopped_and_switched_off(seed: int | None) -> None:
-    """Its pods are gone, its quota is free, and its Workload says why."""
+    """Its pods are gone, its quota is free, and its Workload has the reason."""
     world = cell(NO_FAULTS if seed is None else faults_of(seed), seed or 0, checks=False)
     manifest = job("j", "team-a", random.Random(1), 1, 1, 3_600_000, "")
     manifest["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = "10"

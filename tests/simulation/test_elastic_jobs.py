@@ -167,7 +167,7 @@ def test_a_waiting_slice_follows_the_job_and_makes_no_third() -> None:
 
 
 def test_scaling_down_edits_the_workload_and_frees_quota_at_once() -> None:
-    """Whoever waited for it goes in."""
+    """A workload that waited for it is admitted."""
     world = cell()
     world.create(job("train", 4))
     run(world, 10_000)
@@ -211,7 +211,7 @@ def test_scaling_comes_to_the_same_end_whatever_goes_wrong(seed: int) -> None:
 
 
 def test_a_waiting_slice_is_finished_as_soon_as_another_workload_stands_for_its_job() -> None:
-    """Somebody else's Workload with the Job as its owner is newer: the slice that has waited has no reason to be."""
+    """Another Workload with the Job as its owner is newer: the slice that has waited is obsolete."""
     world = cell()
     world.apply(kueue("ClusterQueue", "cq", {}))
     run(world, 10_000)

@@ -33,7 +33,7 @@ def cell(
     preemption: str = "Never",
     configuration: Configuration = ON,
 ) -> World:
-    """A node per flavor, one CPU of quota in each; the flavors are tried all at once. Every Event is told."""
+    """A node per flavor, one CPU of quota in each; the flavors are tried all at once. Every Event is recorded."""
     machines = {
         **MACHINES,
         Producer.INFORMER_BRIDGE: lambda state: InformerBridge(
@@ -240,7 +240,7 @@ def test_variants_end_with_their_parent() -> None:
 
 
 def test_a_family_counts_as_those_of_its_variants_that_stand_in_line_or_run() -> None:
-    """The parent is nobody's pending workload, and holds no quota beside its variant."""
+    """The parent is pending in no queue, and holds no quota beside its variant."""
     world = cell(flavors=("best", "good"))
     for name in ("first", "second"):
         submit(world, name)

@@ -81,7 +81,7 @@ def preempted() -> World:
 
 
 def test_a_preempted_workload_keeps_its_quota_until_its_owner_gives_it_back() -> None:
-    """Its status says that it is evicted, and still has its reservation; who has preempted it waits for the owner."""
+    """Its status says that it is evicted, and still has its reservation; its preemptor waits for the owner."""
     world = preempted()
     rest(world, 600_000)
     assert condition(shown(world, "low"), "QuotaReserved") == "True"
@@ -108,7 +108,7 @@ def test_its_end_and_its_deletion_give_it_back_too(how: str) -> None:
 
 
 def test_a_restart_of_everybody_changes_nothing() -> None:
-    """The owner's word may come while nobody is there to hear it."""
+    """The owner's report may come while no process runs."""
     world = preempted()
     for instance in list(world.instances):
         world.crash(instance)
@@ -129,7 +129,7 @@ def test_a_reservation_that_its_owner_gives_up_is_given_up() -> None:
 
 
 def test_a_foreign_eviction_is_an_eviction() -> None:
-    """Whoever sets Evicted=True evicts; the quota comes back with the owner's word."""
+    """Any writer of Evicted=True evicts; the quota comes back with the owner's report."""
     world = cell()
     submit(world, "a")
     write(world, "a", {"type": "Evicted", "status": "True", "reason": "NodeFailures", "message": "a node is gone"})
@@ -188,7 +188,7 @@ def test_an_owner_named_job_of_another_group_is_somebody_elses() -> None:
 
 
 def test_a_workload_that_is_scaled_down_in_place_gives_the_difference_back() -> None:
-    """Its reservation stays as it was; what it is charged follows the pods that its spec still asks for."""
+    """Its reservation stays as it was; what it is charged follows the pods that its spec still has."""
     world = cell()
     one = {**POD_SET, "count": CPU, "template": {"spec": {"containers": [container("1")]}}}
     world.create(kueue("Workload", "a", {"queueName": "main", "podSets": [one]}, "team-a"))
@@ -215,7 +215,7 @@ POD_SET: Manifest = {
 
 
 def test_whatever_goes_wrong_nobody_runs_on_quota_that_is_not_given_back(sampled_seed: int) -> None:
-    """An owner who stops an evicted workload as soon as he sees it: all end, and no two at a time on one quota."""
+    """An owner that stops an evicted workload as soon as it is observed: all end, and no two at a time on one quota."""
     rng = random.Random(f"owners-{sampled_seed}")
     world = cell(faults_of(sampled_seed), sampled_seed)
     running: dict[str, int] = {}

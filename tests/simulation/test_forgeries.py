@@ -1,4 +1,4 @@
-"""Forged decisions among the commits of six machines that sign: nobody follows them, and everything ends as without."""
+"""Forged decisions among the commits of six machines that sign: none takes effect, and everything ends as without."""
 
 import random
 
@@ -26,7 +26,7 @@ FORGERIES = 40
 
 
 class Attacked(Run):
-    """A run in which somebody with the broker's permission, and no key, publishes whatever he likes."""
+    """A run in which a client with the broker's permission, and no key, publishes anything."""
 
     def __init__(self, faults: Faults, seed: int) -> None:
         self.draw = random.Random(f"forgeries-{seed}")
@@ -35,7 +35,7 @@ class Attacked(Run):
         super().__init__(scenario(seed), faults, seed, signers=SIGNERS)
 
     def check(self, state: State, logged: LoggedCommit) -> None:
-        """Behind some commits, a forgery: what the next commit of a process would be, as far as anybody can know."""
+        """Behind some commits, a forgery: the next commit of a process, as far as it can be predicted."""
         super().check(state, logged)
         if self.forged < FORGERIES and state.identity is not None and self.draw.random() < 0.2:
             self.forge(state)
@@ -56,7 +56,7 @@ class Attacked(Run):
 
 
 def test_forgeries_change_nothing(sampled_seed: int) -> None:
-    """The same jobs finish as in a run that nobody attacked; every machine has refused the same entries."""
+    """The same jobs finish as in a run without attack; every machine has refused the same entries."""
     attacked = Attacked(faults_of(sampled_seed), sampled_seed)
     attacked.play()
     plan, world = attacked.plan, attacked.world

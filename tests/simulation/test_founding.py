@@ -1,4 +1,4 @@
-"""The bridge founds the cell before anybody else speaks; a log that has none gets its identity once."""
+"""The bridge founds the cell before any other appends; a log that has none gets its identity once."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def logged_world(seed: int, faults: Faults) -> tuple[World, list[LoggedCommit]]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_founding_is_the_first_event_after_the_election_of_the_bridge(seed: int) -> None:
-    """Whoever crashes, whoever takes over: the log begins with the bridge, and is founded exactly once."""
+    """Under any crash and takeover the log begins with the bridge, and is founded exactly once."""
     faults = Faults(crash=0.05, rival=0.05, lag=0.3, until_ms=1_700_000_000_000 + 60_000)
     world, commits = logged_world(seed, faults)
     world.apply(*cluster_objects(), *job_objects(4, seed=seed))
@@ -37,7 +37,7 @@ def test_the_founding_is_the_first_event_after_the_election_of_the_bridge(seed: 
 
 
 def test_a_bridge_that_finds_an_old_log_founds_it_before_it_says_anything_else() -> None:
-    """A log of a version that knew no identity: the next term of the bridge begins with it, and says it once."""
+    """A log of a version without identities: the next term of the bridge begins with one, and records it once."""
     world, commits = logged_world(1, Faults(until_ms=1))
     founding, world._founding = world._founding, None
     world.apply(*cluster_objects(), *job_objects(2, seed=1))

@@ -56,7 +56,7 @@ class Case(NamedTuple):
     """
     Objects, and what comes of them: the reasons of the Active conditions and of the workload's QuotaReserved.
 
-    `says` is a part of that condition's message.
+    `says`: a part of that condition's message.
     """
 
     objects: tuple[Json, ...]
@@ -221,7 +221,7 @@ def test_nonsense_becomes_conditions(case: Case) -> None:
 
 
 def test_a_workload_that_cannot_be_read_waits_without_a_word() -> None:
-    """As good as absent, and said by the bridge: its neighbours run."""
+    """Treated as absent, and reported by the bridge: its neighbours run."""
     cell = Cell((queue(group(CPU)), workload({"cpu": "1e1.5"})))
     cell.world.apply(job(cpu="1"))
     assert all(code < 400 for _, _, code in cell.writes())
@@ -245,7 +245,7 @@ def test_a_flavor_in_two_groups_is_shown_once() -> None:
 
 
 def test_those_that_ask_for_nothing_end_one_by_one() -> None:
-    """Admitted in one LocalQueue where nobody holds anything, and then deleted: the cell goes on."""
+    """Admitted in one LocalQueue where no other holds quota, and then deleted: the cell continues."""
     cell = Cell((queue(group(CPU)), workload({})))
     world, usage = cell.world, cell.world.state.index.admitted_usage
     world.apply(job())

@@ -5,7 +5,7 @@ A defect is planted in one place at a time: the handler of an event in the fold,
 decides, the status of a Workload, a call to the API server. It is in every process, as it would be in the code that
 they run, and shows for one Job and its Workload alone. Every process is killed five times and starts from a snapshot.
 
-`--defect-jobs` says how many jobs there are; `make defects` runs with a thousand.
+`--defect-jobs` is the number of jobs; `make defects` runs with a thousand.
 
 What is compared with the same run without the defect, for each object but the one:
 
@@ -125,7 +125,7 @@ def played(world: World) -> World:
 
 
 def edit(world: World, name: str) -> None:
-    """Somebody changes the Job of this name and its Workload: the log has more to tell of them, and so have watches."""
+    """Change the Job of this name and its Workload, so that the log and the watches have more events about them."""
     before = world.state.position
     paths = [f"/apis/batch/v1/namespaces/team/jobs/{name}"]
     names = [each["metadata"]["name"] for each in world.cluster.objects(WORKLOADS)]
@@ -230,7 +230,7 @@ def ends(outcome: Any) -> bool:
 def test_all_but_the_one_end_as_without_the_defect(
     place: str, jobs: int, sound: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In quarantine it keeps its quota, and everybody is told; a mended version takes it up, and it ends, too."""
+    """In quarantine it keeps its quota, and is reported; a corrected version releases it, and it ends, too."""
     world = cell(jobs)
     with PLANTS[place](BAD):
         played(world)
@@ -278,7 +278,7 @@ def is_over(world: World) -> bool:
 
 
 def check_told(world: World, record: QuarantineRecord) -> None:
-    """A condition on a Workload, an Event, the metric and /readyz tell what is set aside."""
+    """A condition on a Workload, an Event, the metric and /readyz show what is set aside."""
     name = record.key.rpartition("/")[2]
     if record.kind == "Workload":
         (workload,) = [each for each in world.cluster.objects(WORKLOADS) if each["metadata"]["name"] == name]
@@ -299,7 +299,7 @@ def check_told(world: World, record: QuarantineRecord) -> None:
 
 
 def check_processes(world: World) -> None:
-    """All six lead, each with the state of all others, and nobody is forgotten."""
+    """All six lead, each with the state of all others, and no workload is lost."""
     assert world.has_contained, "the defect has shown"
     assert world.crashes >= RESTARTS * len(MACHINES)
     assert world.restored >= RESTARTS * (len(MACHINES) - 1), "they have started from snapshots"

@@ -94,7 +94,7 @@ def test_a_restore_at_rest_disturbs_nothing_that_runs(sampled_seed: int) -> None
         backup = Seq(max(1, world.state.position - rng.randint(0, 40)))
         done = run.play_to(world.clock.now_ms - start_ms + rng.randint(0, 3_000), start_ms, done)
         while not all_written(run):
-            # What is written with a budget, or when it has stood for a while, is written by then.
+            # What is written with a budget, or when it has been stable for a while, is written by then.
             done = run.play_to(world.clock.now_ms - start_ms + 500, start_ms, done)
         before = admitted(run)
         run.lose(backup)
@@ -120,7 +120,7 @@ def test_a_restore_at_rest_disturbs_nothing_that_runs(sampled_seed: int) -> None
 
 
 def all_written(run: Run) -> bool:
-    """Whether the API server shows of every workload what the log says of its admission."""
+    """Whether the API server shows each workload's admission as in the log."""
     shown = admitted(run)
     known = {
         workload.uid

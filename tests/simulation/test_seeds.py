@@ -155,7 +155,7 @@ class Run:
         }
 
     def done(self) -> bool:
-        """Whether all that can finish has, and the log says so too."""
+        """Whether all that can finish has, also in the log."""
         over = sum(workload.stage is Stage.FINISHED for workload in self.world.state.workloads.values())
         return self.finished() >= self.plan.can_finish and over >= len(self.plan.can_finish)
 

@@ -103,7 +103,7 @@ def test_a_local_queue_shows_what_it_has_used_and_how_it_fades() -> None:
 
 
 def test_a_log_that_begins_anew_goes_on_from_the_statuses() -> None:
-    """A cell that has lost its log knows from the LocalQueues who had used how much."""
+    """A cell that has lost its log takes the usage from the LocalQueues."""
     world = cell()
     submit(world, "long", "greedy", run_ms=HALF_LIFE_MS)
     run(world, HALF_LIFE_MS // 2)
@@ -122,7 +122,7 @@ def test_a_log_that_begins_anew_goes_on_from_the_statuses() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_every_job_runs_whatever_goes_wrong(seed: int) -> None:
-    """Crashes, lost answers and rivals: nobody is forgotten, and a restored state has the same order."""
+    """Crashes, lost responses and rivals: no workload is lost, and a restored state has the same order."""
     world = cell(faults_of(seed), seed)
     for number in range(4):
         submit(world, f"greedy-{number}", "greedy")

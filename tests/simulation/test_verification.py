@@ -61,7 +61,7 @@ def running() -> tuple[tuple, State, Workload]:
 
 
 def waiting() -> tuple[tuple, State, Workload]:
-    """A position at which somebody waits, and somebody else holds the quota."""
+    """A position at which one workload waits, and another holds the quota."""
 
     def is_there(state: State) -> bool:
         stages = {each.stage for each in state.workloads.values()}
@@ -88,7 +88,7 @@ def test_a_forged_eviction_is_found() -> None:
 
 
 def test_an_old_ground_does_not_justify_a_new_decision() -> None:
-    """Nobody decides on knowledge that lacks his own last decision."""
+    """No process decides on a state that lacks its own last decision."""
     log = recorded(SEED)
     cycle = next(each for each in decoded(log) if type(each.commit.events[0]) is decisions.CycleDecided)
     entries, state = cut_where(log, lambda state: state.cycle >= 3)
@@ -160,7 +160,7 @@ def test_a_pod_on_another_node_is_found() -> None:
 
 
 def test_a_binding_without_a_placement_is_found() -> None:
-    """Nobody had chosen that node."""
+    """That node was never chosen."""
     entries, state = cut_where(
         recorded(SEED), lambda state: any(record.bound for record in state.pods.values()) and state.synced
     )
@@ -210,7 +210,7 @@ def test_a_snapshot_of_another_state_is_found() -> None:
 
 
 def test_what_other_rules_have_decided_is_passed_over_and_counted() -> None:
-    """The election says by which rules a term decides; those of another release are not ours to repeat."""
+    """The election names the rules of a term; those of another release cannot be repeated."""
     entries, state, workload = running()
     elected = effects.LeaderElected(holder="h", rules=99, version="9.0")
     log = forged(entries, state, QUEUES, elected)
@@ -222,7 +222,7 @@ def test_what_other_rules_have_decided_is_passed_over_and_counted() -> None:
 
 
 def test_a_difference_under_the_rules_of_this_version_is_a_divergence_whichever_version_it_was() -> None:
-    """Another version with the same rules has to decide the same; the difference says which one it was."""
+    """Another version with the same rules has to decide the same; the difference names it."""
     entries, state, workload = running()
     elected = effects.LeaderElected(holder="h", rules=RULES[QUEUES], version="9.0")
     log = forged(entries, state, QUEUES, elected)

@@ -1,8 +1,8 @@
 """
 What is woken, against the rule that everything is: random clusters where quota is contended, without jobs.
 
-`tests.simulation.test_contended` has the whole system; here are queue manager and scheduler alone, so that Kueue's own
-rhythm can be asked what it would have come to.
+`tests.simulation.test_contended` has the whole system; here are queue manager and scheduler alone, so that the result
+can be compared with Kueue's own rhythm.
 """
 
 import random
@@ -132,7 +132,7 @@ def test_they_end_as_kueue_does_sooner_or_later(sampled_seed: int) -> None:
 
 @pytest.mark.parametrize("policy", ["Bounded", "CohortTree"])
 def test_nobody_is_left_behind_who_could_go(sampled_seed: int, policy: WakePolicyName) -> None:
-    """Whoever finishes, in whatever order: when nothing is left to say, no cycle would admit or preempt anybody."""
+    """In any order of finishing: when no event is left, no cycle would admit or preempt any workload."""
     scenario = world(sampled_seed)
     rng = random.Random(f"finishing-{sampled_seed}")
     rounds = Rounds.of(scenario, policy)
@@ -167,7 +167,7 @@ def _finishing(rounds: Rounds, rng: random.Random) -> WorkloadObserved | None:
 
 
 def test_the_worlds_contend() -> None:
-    """Over a few seeds somebody is preempted, and somebody waits at the end."""
+    """Over a few seeds some workload is preempted, and some waits at the end."""
     preempted = waiting = 0
     for seed in range(30):
         rounds = Rounds.of(world(seed))

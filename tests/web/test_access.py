@@ -1,4 +1,4 @@
-"""Who may see what: by the cluster's own rights in a cluster, and nobody from elsewhere without a word."""
+"""Access: by the cluster's own rights in a cluster, and from other machines only if configured."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -36,7 +36,7 @@ TABLE = {
 
 
 class ApiServer:
-    """Answers reviews by the table. `asked` are the kinds of all questions; `broken` refuses them."""
+    """Answers reviews by the table. `asked` are the kinds of all reviews; `broken` refuses them."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -192,12 +192,12 @@ def test_every_route_is_known_to_these_tests() -> None:
     ],
 )
 async def test_the_rights_of_the_cluster_decide(side: Side, token: str, path: str, status: int) -> None:
-    """Workloads by get and list in the namespace asked for, queues by list, visibility as in Kueue's roles."""
+    """Workloads by get and list in the requested namespace, queues by list, visibility as in Kueue's roles."""
     assert (await side.status(path, token))[0] == status
 
 
 async def test_a_refusal_names_the_right_and_the_way_out(side: Side) -> None:
-    """Whoever may see some namespaces is told how to ask for them."""
+    """For a user with rights in some namespaces the error names the way to request them."""
     _, body = await side.status("/pending?clusterQueue=cq", "dev")
     assert body["error"] == (
         "dev may not list workloads.kueue.x-k8s.io in all namespaces; ask for some with namespace=A,B"
@@ -215,7 +215,7 @@ async def test_an_answer_for_some_namespaces_shows_no_others(side: Side) -> None
 
 
 async def test_answers_are_remembered_for_seconds_and_no_longer(side: Side) -> None:
-    """One question about the token and one about the right; after `TTL_S` they are asked again."""
+    """One review of the token and one of the right; after `TTL_S` they are repeated."""
     for _ in range(5):
         await side.status("/state", "ops")
     assert side.api.asked == ["TokenReview", "SubjectAccessReview"]
@@ -252,7 +252,7 @@ def access(**http: Any) -> Access:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "host.example"])
 def test_an_open_read_side_beyond_loopback_has_to_be_asked_for(host: str) -> None:
-    """It does not start, and the line says which settings there are."""
+    """It does not start, and the line names the settings."""
     with pytest.raises(SettingsError, match=rf"http\.host {host}: .*http\.authentication to kubernetes .* or to off"):
         access(host=host)
     access(host=host, authentication="off")

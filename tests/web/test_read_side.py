@@ -1,4 +1,4 @@
-"""The read side answers for now and for the past, in order, with bounds, and says what is wrong with a question."""
+"""The read side answers for now and for the past, in order, with bounds, and names the fault of a request."""
 
 import json
 from collections.abc import AsyncIterator
@@ -97,7 +97,7 @@ def with_workloads(side: Side) -> None:
 
 
 async def test_pending_workloads_come_in_the_order_of_their_turn(side: Side) -> None:
-    """Offered first, then the line by priority, then those set aside; each says why and what would wake it."""
+    """Offered first, then the queue by priority, then those set aside; each with reason and wake-up conditions."""
     with_workloads(side)
     body = await side.get("/pending?clusterQueue=cq")
     rows = {row["workload"]: row for row in body["pending"]}
@@ -174,7 +174,7 @@ async def test_tables_come_in_pages(side: Side) -> None:
 
 
 async def test_a_workload_has_its_record_its_standing_and_its_story(side: Side) -> None:
-    """Who asks about one workload gets all of it, now and then."""
+    """A request for one workload returns all of it, for now and for the past."""
     with_workloads(side)
     body = await side.get("/workloads/ns/d")
     assert body["workload"]["cluster_queue"] == "cq"
@@ -273,7 +273,7 @@ async def test_events_follow_as_they_happen(side: Side) -> None:
 
 
 async def test_the_page_needs_nothing_from_elsewhere(side: Side) -> None:
-    """No address of another server stands in it."""
+    """It contains no address of another server."""
     async with side.session.get(f"{side.url}/") as answer:
         text = await answer.text()
     assert answer.content_type == "text/html"

@@ -140,7 +140,7 @@ async def test_a_slow_client_that_falls_behind_still_misses_nothing(
 async def test_an_answer_that_nobody_takes_ends_and_frees_its_place(
     side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any answer, not only a stream; beyond the number that may be under way the next is asked to come again."""
+    """Any answer, not only a stream; beyond the limit of concurrent requests the next gets 503."""
     monkeypatch.setattr(guard, "REQUESTS_MAX", 2)
     side.append(32)
     path = "/state?table=namespaces&limit=10000"

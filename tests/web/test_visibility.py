@@ -135,7 +135,7 @@ async def test_everybody_who_waits_stands_in_queue_order(side: ReadSide) -> None
 
 
 async def test_the_command_line_and_the_reasons_have_the_same_order(side: ReadSide) -> None:
-    """`/pending` says why, and `headgate queue status --pending` shows it: each in the order of the API."""
+    """`/pending` has the reasons, and `headgate queue status --pending` shows it: each in the order of the API."""
     from headgate.cli.queue import pending_in
 
     with_pending(side)
@@ -207,7 +207,7 @@ async def test_before_the_log_is_folded_the_answer_is_to_come_again(side: ReadSi
 
 
 async def test_discovery_names_the_group_its_versions_and_resources(side: ReadSide) -> None:
-    """What kubectl asks before it asks for anything: both versions, the newer one preferred."""
+    """What kubectl requests first: both versions, the newer one preferred."""
     groups = (await side.get("/apis"))["groups"]
     group = await side.get("/apis/visibility.kueue.x-k8s.io")
     assert [each["name"] for each in groups] == ["visibility.kueue.x-k8s.io"]

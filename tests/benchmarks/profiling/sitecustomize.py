@@ -1,7 +1,7 @@
 """
 Profiles whatever Python program of a cell is started with this directory on PYTHONPATH.
 
-Python imports a module of this name at its start. Two variables say what is wanted, and name the folder that it is
+Python imports a module of this name at its start. Two variables select the profile, and name the folder that it is
 written to when the program ends by itself, as the processes of a cell do on SIGTERM:
 
 - BENCH_PROFILES: every call, by cProfile, to `<process>.prof`; the program is much slower with it.
