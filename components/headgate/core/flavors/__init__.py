@@ -1,12 +1,12 @@
 """
 Flavor assignment: which flavor each resource of a workload gets, and how well it would fit there.
 
-The cycle calls `Assigner` once per head. Its answer, an `Assignment`, says for each pod set and resource the flavor,
-the mode (fits now; needs preemption; cannot fit), how far up the cohort tree it borrows, and for what does not fit the
-reasons, in Kueue's order and words. Nothing is charged here.
+The cycle calls `Assigner` once per head. The result, an `Assignment`, has for each pod set and resource the flavor, the
+mode (fits now; needs preemption; cannot fit), the borrowing level, and for what does not fit the reasons, in Kueue's
+order and wording. Nothing is charged here.
 
-    modes              what a part of a workload can be: `Mode`, `Grade`, which is preferred
-    assignment         the answer: `Assignment` and what it is made of
+    modes              the modes of a part of a workload: `Mode`, `Grade`, which is preferred
+    assignment         the result: `Assignment` and its parts
     cluster_queue      a ClusterQueue, its resource groups and flavors, and which pod sets match them
     catalog            makes these records from the specs of a state, and keeps them until a spec changes
     matching           which flavors a pod set may get, whatever the quota; kept with the ClusterQueue
@@ -17,8 +17,8 @@ The rules are Kueue's (`kueue-semantics` section 4, `kueue-observed` "Flavor ass
 fungibility, KEP-420 partial admission). Resources are visited in the order of the FNV-1a hash of their names, as Kueue
 does since it vectorized requests: which resource group fails first, and so the message, depends on it.
 
-Whether somebody could be preempted is asked of a `PreemptionOracle`. `NobodyToPreempt` is the answer where nobody may
-be: a workload that lacks unused quota, but would fit if others left, is in mode PREEMPT without candidates.
+A `PreemptionOracle` determines whether preemption is possible. `NobodyToPreempt` is the answer where it is not: a
+workload that lacks unused quota, but would fit if others left, is in mode PREEMPT without candidates.
 """
 
 from headgate.core.flavors.assigner import WAYS_MAX, Assigner, NobodyToPreempt, PreemptionOracle, allowed_flavors

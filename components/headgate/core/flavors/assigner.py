@@ -1,8 +1,8 @@
 """
-The assigner: the scan over the flavors of each resource group, and what comes of it.
+The assigner: the scan over the flavors of each resource group, and its results.
 
 See the package for the rules. An `Assigner` is made for one workload on one state of quota; `assign` may be called
-again with other counts of pods, and `ways` says what would have to be available for any answer to be a fit.
+again with other counts of pods, and `ways` returns what would have to be available for any assignment to fit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,22 +33,26 @@ from headgate.events.configuration import Configuration
 from headgate.events.objects import PodSet
 
 WAYS_MAX = 32
-"""How many ways to admit a workload `Assigner.ways` tells apart. Beyond it, it leaves parts of the request out."""
+"""
+How many alternatives to admit a workload `Assigner.ways` distinguishes.
+
+Beyond it, parts of the request are left out.
+"""
 
 ALLOWED_FLAVORS = "kueue.x-k8s.io/workload-allowed-resource-flavors"
-"""The annotation of a variant of a workload: the flavors that it may get, by commas (gate ConcurrentAdmission)."""
+"""The annotation of a variant of a workload: its allowed flavors, separated by commas (gate ConcurrentAdmission)."""
 
 
 class PreemptionOracle(Protocol):
-    """Answers whether preemption could make room."""
+    """Answers whether preemption could free enough quota."""
 
     def simulate(self, node: Node, fr: FlavorResource, value: int) -> tuple[Grade, int]:
-        """NO_CANDIDATES, PREEMPT or RECLAIM for a request at a ClusterQueue, and how far up it then borrows."""
+        """NO_CANDIDATES, PREEMPT or RECLAIM for a request at a ClusterQueue, and the borrowing level after that."""
         ...
 
 
 class NobodyToPreempt:
-    """The oracle where nobody may be preempted."""
+    """The oracle without preemption."""
 
     __slots__ = ("_ledger",)
 
@@ -61,7 +65,7 @@ class NobodyToPreempt:
 
 
 def allowed_flavors(workload: Workload, configuration: Configuration) -> frozenset[str] | None:
-    """The flavors that a workload may get by its annotation; None when it may get any."""
+    """The flavors that a workload's annotation allows; None when it may get any."""
     text = workload.annotations.get(ALLOWED_FLAVORS)
     if text is None or not feature_gates.enabled(configuration, feature_gates.CONCURRENT_ADMISSION):
         return None
@@ -80,11 +84,10 @@ class Assigner:
     """
     Assigns flavors to one workload on one state of quota.
 
-    `last_tried` continues the scan of an earlier cycle. `only` holds the scan to the flavors of a first nomination,
+    `last_tried` continues the scan of an earlier cycle. `only` restricts the scan to the flavors of a first nomination,
     `allowed` to some flavors. `replaced` is, by pod set, the usage of the slice of itself that the workload replaces:
-    it must get the same flavors, and is charged the difference.
-    `short` collects over all calls the flavor-resources that lacked unused quota: as long as none of them is freed,
-    the answer stays what it is.
+    it must get the same flavors, and is charged the difference. `short` collects over all calls the flavor-resources
+    that lacked unused quota: as long as none of them is freed, the answer does not change.
     """
 
     def __init__(
@@ -147,12 +150,13 @@ class Assigner:
 
     def ways(self, counts: Sequence[int] | None = None) -> list[dict[FlavorResource, int]]:
         """
-        All that these pods could be charged, however their flavors are chosen; what is not charged is left out.
+        All alternatives of what these pods could be charged, for any choice of flavors.
 
-        An assignment that fits is charged one of these, or more: so as long as for each of them something is lacking,
-        no cycle can admit the workload. They follow from specs and requests alone. Ways that no quota would ever be
-        enough for are left out; none at all means that only a change of specs can help. Where there would be more
-        than `WAYS_MAX`, parts of the request with many flavors to choose from are left out of all of them.
+        Uncharged resources are left out. An assignment that fits is charged one of these, or more: so as long as each
+        of them lacks something, no cycle can admit the workload. They follow from specs and requests alone.
+        Alternatives that no quota would ever satisfy are left out; an empty result means that only a change of specs
+        can help. Where there would be more than `WAYS_MAX`, parts of the request with many flavors to choose from are
+        left out of all of them.
         """
         parts: list[list[dict[FlavorResource, int]]] = []
         for together in self._matching.groups:
@@ -185,12 +189,16 @@ class Assigner:
         return charges
 
     def _possible(self, ways: Iterable[dict[FlavorResource, int]]) -> list[dict[FlavorResource, int]]:
-        """Each of the ways once, but for those that exceed what the ClusterQueue could use if nobody else did."""
+        """
+        The alternatives without duplicates and without impossible ones.
+
+        Impossible is what exceeds the potentially available quota of the ClusterQueue in an otherwise idle tree.
+        """
         most = self._ledger.tree.potential_available
         distinct = {tuple(sorted(way.items())): way for way in ways}
         return [way for way in distinct.values() if all(value <= most(self._node, fr) for fr, value in way.items())]
 
-    # --- what is asked for -----------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def _total(self, index: int, counts: Sequence[int] | None) -> dict[str, int]:
         """What a pod set requests, in the order of visiting; `pods` where the ClusterQueue covers them."""
@@ -202,7 +210,7 @@ class Assigner:
         return {resource: total[resource] for resource in self._matching.names[index]}
 
     def _is_skipped(self, value: int) -> bool:
-        """Whether a resource that no resource group covers is left out of the account instead of never fitting."""
+        """Whether a resource that no resource group covers is ignored instead of never fitting."""
         return value == 0 or self._ignores_undeclared
 
     def _pod_set(self, index: int, total: dict[str, int], found: _Found, counts: Sequence[int] | None) -> PodSetResult:
@@ -219,13 +227,13 @@ class Assigner:
         return PodSetResult(requests.name, count, total, choices, found.reasons, found.attempts)
 
     def _use(self, index: int, fr: FlavorResource, value: int, used: dict[FlavorResource, int]) -> None:
-        """Count what a pod set would be charged, beyond what the slice that it replaces has."""
+        """Count what a pod set would be charged, beyond the slice that it replaces."""
         if self._replaced is not None:
             value = subtract(value, self._replaced.amount((index,), fr[1]))
         used[fr] = add(used.get(fr, 0), value)
 
     def _checked_for_topology(self, results: dict[int, PodSetResult]) -> list[PodSetResult]:
-        """The results, with an error where pods have to be placed within a Topology and their flavors name no one."""
+        """The results, with an error where pods have to be placed within a Topology and their flavors have none."""
         known = self._queue.topology_flavors
         for i in self._matching.placed:
             result = results[i]
@@ -304,7 +312,7 @@ class Assigner:
         return self._last_tried[pod_set].get(resource, -1) + 1
 
     def _passed_over(self, flavor: Flavor, together: Together, part: Part) -> str:
-        """Why a flavor is not even looked at in this scan; "" when it is."""
+        """Why a flavor is skipped in this scan; "" when it is not."""
         if self._only and all(
             self._only.get(self._requests[i].name, {}).get(part.resource) != flavor.name for i in together.members
         ):
@@ -319,7 +327,7 @@ class Assigner:
     def _try(
         self, flavor: Flavor, together: Together, part: Part, total: dict[str, int], used: dict[FlavorResource, int]
     ) -> tuple[dict[str, Rank], Rank, Attempt]:
-        """How every wanted resource would fit in one flavor; the flavor is as good as its worst."""
+        """How all requested resources would fit in one flavor; the flavor's grade is the worst of theirs."""
         modes: dict[str, Rank] = {}
         rank: Rank = (Grade.FIT, 0)
         farthest = 0
@@ -352,7 +360,7 @@ class Assigner:
         return modes if rank[0] is not Grade.NO_FIT else {}, rank, attempt
 
     def _fits(self, fr: FlavorResource, used: int, value: int) -> tuple[Grade, int, str, str]:
-        """One flavor-resource: its grade, its borrowing level, why it does not simply fit, the reason of a NoFit."""
+        """One flavor-resource: its grade, its borrowing level, why it does not fit at once, the reason of a NoFit."""
         flavor, resource = fr
         ledger, node = self._ledger, self._node
         wanted = add(used, value)
@@ -388,7 +396,7 @@ class _Replaced:
         self._amounts = [{resource: value for (_, resource), value in each.items()} for each in mine]
 
     def other_flavor(self, members: Iterable[int], resource: str, flavor: str) -> str:
-        """Why a flavor cannot be that of a resource: the slice has another; "" when it can."""
+        """Why a flavor cannot be used for a resource: the slice has another; "" when it can."""
         for i in members:
             original = self._flavors[i].get(resource, "")
             if original != flavor:
@@ -404,7 +412,7 @@ class _Replaced:
 
 
 def ignores_undeclared(configuration: Configuration) -> bool:
-    """Whether requests for resources that a ClusterQueue does not cover are left out of the account."""
+    """Whether requests for resources that a ClusterQueue does not cover are ignored."""
     strategy = configuration.resources.quota_check_strategy
     return strategy == "IgnoreUndeclared" and feature_gates.enabled(configuration, feature_gates.QUOTA_CHECK_STRATEGY)
 
@@ -427,7 +435,7 @@ def _sum(parts: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def _with(way: dict[FlavorResource, int], charge: dict[FlavorResource, int]) -> dict[FlavorResource, int]:
-    """A way with one more part of the request."""
+    """An alternative with one more part of the request."""
     more = dict(way)
     for fr, value in charge.items():
         if value > 0:

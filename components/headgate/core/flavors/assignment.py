@@ -1,7 +1,7 @@
 """
-The answer of flavor assignment: what each pod set gets, and why it does not simply fit.
+The result of flavor assignment: what each pod set gets, and why it does not fit at once.
 
-Made by `Assigner`, read by the cycle (mode, usage, message), the preemption search (usage, contested) and whoever
+Made by `Assigner`, read by the cycle (mode, usage, message), the preemption search (usage, contested) and the code that
 writes an admission. Messages and reasons are Kueue's.
 """
 
@@ -15,14 +15,14 @@ EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
 WAITING_FOR_QUOTA = "WaitingForQuota"
 
 SEVERITY = {"": 0, WAITING_FOR_QUOTA: 1, EXCEEDS_MAX_QUOTA: 2, NO_MATCHING_FLAVOR: 3}
-"""The reasons of a NoFit, by how little waiting helps."""
+"""The reasons of a NoFit, in ascending order of severity."""
 
 Nomination = dict[str, dict[str, str]]
 """The flavors of an assignment: by the name of the pod set, resource -> flavor."""
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
-    """The flavor of one resource. `tried` is the index that the scan stopped at, -1 when no flavor is left to try."""
+    """The flavor of one resource. `tried` is the index where the scan stopped, -1 when no flavor is left to try."""
 
     flavor: str
     mode: Mode
@@ -31,7 +31,7 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One flavor that was looked at for a resource group, and why it was not simply taken."""
+    """One flavor that was tried for a resource group, and why it was not taken at once."""
 
     flavor: str
     group: int
@@ -45,8 +45,8 @@ class PodSetResult(msgspec.Struct, frozen=True):
     """
     What one pod set gets.
 
-    `requests` are the amounts of all `count` pods. No `flavors` though something is requested means that it cannot fit.
-    `error` says that its pods could not be placed within a Topology, whatever the quota.
+    `requests` are the amounts of all `count` pods. No `flavors` despite requests means that it cannot fit. `error`
+    means that its pods could not be placed within a Topology, whatever the quota.
     """
 
     name: str
@@ -71,8 +71,8 @@ class Assignment(msgspec.Struct, frozen=True):
     """
     What a whole workload gets.
 
-    `pod_sets` ends with the first one that found no flavor. `usage` is what it would be charged, `borrowing` the height
-    of the subtree that it borrows from (0: none). `no_fit_reason` is the reason of the QuotaReserved condition when it
+    `pod_sets` ends with the first one without a flavor. `usage` is what it would be charged, `borrowing` the height of
+    the subtree that it borrows from (0: none). `no_fit_reason` is the reason of the QuotaReserved condition when it
     cannot fit. Where the workload replaces a slice of itself, `usage` is what it needs beyond that.
     """
 
@@ -84,7 +84,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def contested(self) -> frozenset[FlavorResource]:
-        """The flavor-resources that somebody has to be preempted for: those in mode PREEMPT."""
+        """The flavor-resources that require preemption: those in mode PREEMPT."""
         return frozenset(
             (choice.flavor, resource)
             for pod_set in self.pod_sets
@@ -94,7 +94,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def nomination(self) -> Nomination:
-        """Its flavors: what a second look in the same cycle is held to."""
+        """Its flavors, to which a second assignment in the same cycle is restricted."""
         return {
             pod_set.name: {resource: choice.flavor for resource, choice in pod_set.flavors.items()}
             for pod_set in self.pod_sets
@@ -102,7 +102,11 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """Why it does not simply fit, in Kueue's words; "" when it does. The first error of placement says it all."""
+        """
+        Why it does not fit at once, in Kueue's wording; "" when it does.
+
+        An error of placement replaces all other reasons.
+        """
         for pod_set in self.pod_sets:
             if pod_set.error:
                 return f"failed to assign flavors to pod set {pod_set.name}: {pod_set.error}"
@@ -114,20 +118,20 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def last_tried(self) -> tuple[dict[str, int], ...]:
-        """Per pod set and resource, the index that the scan stopped at; -1 when it came to the end."""
+        """Per pod set and resource, the index where the scan stopped; -1 when it reached the end."""
         return tuple(
             {resource: choice.tried for resource, choice in pod_set.flavors.items()} for pod_set in self.pod_sets
         )
 
     @property
     def considered(self) -> str:
-        """The flavors that were looked at and not simply taken, as Kueue's QuotaReserved event lists them; or ""."""
+        """The flavors that were tried and not taken at once, as Kueue's QuotaReserved event lists them; or ""."""
         lines = ((pod_set.name, ", ".join(_considered(pod_set.attempts))) for pod_set in self.pod_sets)
         return " | ".join(f"{name}: {text}" for name, text in lines if text)
 
 
 def _considered(attempts: tuple[Attempt, ...]) -> list[str]:
-    """One text for each flavor, by name: its mode, how far it borrows, its reasons."""
+    """One text for each flavor, by name: its mode, its borrowing level, its reasons."""
     texts = []
     for attempt in sorted(attempts, key=lambda attempt: (attempt.flavor, attempt.group)):
         if attempt.grade is Grade.FIT and not attempt.borrowing:

@@ -1,11 +1,11 @@
 """
-The catalog: what follows from specs alone, worked out once and kept until a spec changes.
+The catalog: what follows from specs alone, computed once and cached until a spec changes.
 
-A cycle asks the same things of the same ClusterQueues thousands of times a minute: which resource group covers cpu,
-which taints a flavor has, is the queue active, who shares quota with whom. None of it depends on workloads. The
-scheduler's machine keeps one catalog and tells it of the events in `STRUCTURAL` (`Catalog.change`), so that it forgets
-what they have made out of date, and nothing else; a catalog works out only what it is asked for.
-Deciding with a kept catalog or with a new one gives the same events.
+Cycles need the same data of the same ClusterQueues thousands of times a minute: which resource group covers cpu, which
+taints a flavor has, whether the queue is active, which ClusterQueues share quota. None of it depends on workloads. The
+scheduler's machine keeps one catalog and passes it the events in `STRUCTURAL` (`Catalog.change`), so that it drops
+exactly what they have made out of date; a catalog computes on demand. Deciding with a cached catalog or with a new one
+gives the same events.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ STRUCTURAL: frozenset[type[EventBase]] = frozenset(
 
 
 class Catalog:
-    """What follows from the specs of one state. Read it with that state, or with later ones of unchanged specs."""
+    """What follows from the specs of one state. Use it with that state, or with later ones of unchanged specs."""
 
     __slots__ = ("_limits", "_queues", "_state", "forest", "rankings")
 
@@ -55,7 +55,11 @@ class Catalog:
         self.rankings = Rankings(state)
 
     def change(self, event: EventBase) -> None:
-        """Forget what an event has made out of date; the state has folded it. Of no use are all but `STRUCTURAL`."""
+        """
+        Drop what an event has made out of date; the state has folded it.
+
+        Only events in `STRUCTURAL` have an effect.
+        """
         concerned = self.forest.change(event)
         match event:
             case (
@@ -78,7 +82,7 @@ class Catalog:
                 pass
 
     def queue(self, name: str) -> Queue | None:
-        """A ClusterQueue; None when there is none of this name, or it is set aside because of a defect."""
+        """A ClusterQueue; None when there is none of this name, or it is in quarantine."""
         queue = self._queues.get(name)
         if queue is None and name in self._state.cluster_queues and not is_left_alone(self._state, CLUSTER_QUEUE, name):
             with about(CLUSTER_QUEUE, name):

@@ -42,10 +42,10 @@ class Group:
 
 class Part(NamedTuple):
     """
-    One scan: the requested resources of a resource group, and the one it begins at.
+    One scan: the requested resources of a resource group, and the one that the scan begins with.
 
-    `mismatches` says of each flavor of the group why it is none for the pods, whatever its quota; "" when it is one.
-    No group: none covers the resource.
+    `mismatches` gives for each flavor of the group why the pods cannot use it, whatever its quota; "" when they can. No
+    group: none covers the resource.
     """
 
     resource: str
@@ -65,8 +65,8 @@ class Matching(NamedTuple):
     """
     How the pod sets of a workload match a ClusterQueue.
 
-    `names` are the resources that each pod set requests, in the order of visiting, with `pods` where the ClusterQueue
-    covers them. `placed` are the pod sets whose pods are placed within a Topology, asked for or not.
+    `names` are the resources that each pod set requests, in visiting order, with `pods` where the ClusterQueue covers
+    them. `placed` are the pod sets whose pods are placed within a Topology, requested or not.
     """
 
     groups: tuple[Together, ...]
@@ -101,8 +101,8 @@ class Queue:
         self.active = active
         flavors = [flavor for group in groups for flavor in group.flavors]
         self.is_topology_aware = bool(flavors) and all(flavor.is_topology_aware for flavor in flavors)
-        """Whether all its flavors are: then every pod set is placed within a Topology, asked for or not."""
+        """Whether all its flavors are: then every pod set is placed within a Topology, requested or not."""
         self.topology_flavors = frozenset(flavor.name for flavor in flavors if flavor.levels)
         """Those of its flavors whose pods are placed within a Topology that exists."""
         self.matchings: dict[tuple[str, ...], Matching] = {}
-        """What `headgate.core.flavors.matching` has worked out about kinds of workloads."""
+        """Cached results of `headgate.core.flavors.matching` by kind of workload."""

@@ -1,10 +1,10 @@
 """
 Matching: which flavors the pods of a workload may get in a ClusterQueue, whatever its quota.
 
-It follows from specs alone, so it is worked out once for all workloads whose pod sets are alike and kept with the
-ClusterQueue of the catalog (`matching_of`); a change of a spec throws the catalog away. A `Matching` says what is
-scanned for in which order: the pod sets that are assigned together, and for each of their resource groups the
-resources wanted of it, and why each of its flavors is none for them.
+It follows from specs alone, so it is computed once for all workloads with equal pod sets and cached with the
+ClusterQueue of the catalog (`matching_of`); a change of a spec discards the catalog. A `Matching` defines the scans and
+their order: the pod sets that are assigned together, and for each of their resource groups the requested resources, and
+why each of its flavors does not match.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,14 @@ from headgate.core.workload.pod_requests import PodSetRequests, pod_requests
 from headgate.events.objects import PodSet, TopologyRequest
 
 MATCHINGS_MAX = 64
-"""How many kinds of workloads one ClusterQueue remembers the matching of; beyond it, it forgets the oldest."""
+"""How many matchings one ClusterQueue caches; beyond it, the oldest is dropped."""
 
 _FNV_OFFSET, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
 
 
 @lru_cache(maxsize=4096)
 def visit_rank(resource: str) -> tuple[int, str]:
-    """Where a resource comes in the order of visiting: by the 64-bit FNV-1a hash of its name."""
+    """The visiting order of a resource: by the 64-bit FNV-1a hash of its name."""
     value = _FNV_OFFSET
     for byte in resource.encode():
         value = ((value ^ byte) * _FNV_PRIME) & _MASK
@@ -31,7 +31,7 @@ def visit_rank(resource: str) -> tuple[int, str]:
 
 
 class _Matcher:
-    """Works out one matching."""
+    """Computes one matching."""
 
     __slots__ = ("_names", "_pod_sets", "_queue", "_requests")
 
@@ -72,7 +72,7 @@ class _Matcher:
                 yield Part(name, group, covered, mismatches)
 
     def _mismatch(self, flavor: Flavor, group: Group, members: list[int]) -> str:
-        """Why a flavor is none for some pod sets, in Kueue's words; "" when it is one."""
+        """Why a flavor does not match some pod sets, in Kueue's wording; "" when it does."""
         if flavor.spec is None:
             return f"flavor {flavor.name} not found"
         for i in members:
@@ -87,14 +87,14 @@ class _Matcher:
         return ""
 
     def _topology_mismatch(self, flavor: Flavor, group: Group, index: int) -> str:
-        """Whether a pod set that is placed within a Topology meets one that is not, or lacks a level it names."""
+        """Whether a pod set placed within a Topology is combined with one that is not, or lacks a level it names."""
         levels = levels_requested(self._pod_sets[index].topology_request)
         if levels is None:
             if flavor.is_topology_aware and not self._queue.is_topology_aware:
                 return f'Flavor "{flavor.name}" supports only TopologyAwareScheduling'
             return ""
         if not flavor.is_topology_aware:
-            # A flavor for what pods do not request themselves, but transformations make of it, is pure quota.
+            # A flavor for resources that pods do not request, but that transformations produce, is pure quota.
             if not group.covered & pod_requests(self._requests[index].spec).keys():
                 return ""
             return f'Flavor "{flavor.name}" does not support TopologyAwareScheduling'
@@ -106,7 +106,7 @@ class _Matcher:
 
 
 def matching_of(queue: Queue, pod_sets: Sequence[PodSet], requests: Sequence[PodSetRequests]) -> Matching:
-    """The matching of pod sets with these requests, kept for the next workload of the kind."""
+    """The matching of pod sets with these requests, cached for the next workload of the kind."""
     kinds = tuple([each.kind for each in requests])
     if not all(kinds):
         return _Matcher(queue, pod_sets, requests).matching()
@@ -125,7 +125,7 @@ def group_name(pod_set: PodSet) -> str | None:
 
 
 def levels_requested(request: TopologyRequest | None) -> frozenset[str] | None:
-    """The topology levels that a pod set names; None when it does not ask to be placed within a Topology."""
+    """The topology levels that a pod set names; None when it does not request placement within a Topology."""
     if request is None:
         return None
     named = (request.required, request.preferred, request.pod_set_slice_required_topology)

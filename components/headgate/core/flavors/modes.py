@@ -1,9 +1,9 @@
 """
-Modes: how well a workload, or a part of it, can be admitted, and which of two ways is preferred.
+Modes: how well a workload, or a part of it, can be admitted, and which of two alternatives is preferred.
 
-`Mode` is what a cycle acts on. `Grade` is the same in more detail, for the scan over flavors. `preferred` and
-`goes_on` are the two questions of flavor fungibility (KEP-582): is this flavor better than that one, and is it good
-enough to look no further.
+`Mode` is what a cycle acts on. `Grade` is the same in more detail, for the scan over flavors. `preferred` and `goes_on`
+are the two rules of flavor fungibility (KEP-582): whether this flavor is better than that one, and whether the scan
+continues after it.
 """
 
 import enum
@@ -11,7 +11,7 @@ import enum
 from headgate.events.objects import FlavorFungibility
 
 Rank = tuple["Grade", int]
-"""A grade, and how far up the cohort tree it borrows (0: not at all)."""
+"""A grade, and the borrowing level (0: no borrowing)."""
 
 
 class Mode(enum.IntEnum):
@@ -35,21 +35,21 @@ class Grade(enum.IntEnum):
 
     NO_FIT = 0
     NO_CANDIDATES = 1
-    """Would fit if others left, but nobody may be preempted."""
+    """Would fit if others left, but there are no preemption candidates."""
     PREEMPT = 2
-    """Somebody in the own ClusterQueue has to go."""
+    """Requires preemption in the own ClusterQueue."""
     RECLAIM = 3
-    """Only workloads that borrow in other ClusterQueues have to go."""
+    """Requires preemption only of workloads that borrow in other ClusterQueues."""
     FIT = 4
 
     @property
     def mode(self) -> Mode:
-        """The mode that it is a detail of."""
+        """The mode of this grade."""
         return _MODE_OF[self]
 
     @property
     def label(self) -> str:
-        """As Kueue's events have it: the mode, or what preemption could do."""
+        """As in Kueue's events: the mode, or what preemption could do."""
         return _GRADE_LABELS[self]
 
 

@@ -1,7 +1,7 @@
 """
-Partial admission: a workload with fewer pods than it would like (KEP-420).
+Partial admission: a workload with fewer pods than requested (KEP-420).
 
-The cycle asks `reduced` when a workload with a minCount does not simply fit with all its pods.
+The cycle calls `reduced` when a workload with a minCount does not fit at once with all its pods.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ def may_be_reduced(pod_sets: Sequence[PodSet]) -> bool:
 
 
 def spare_pods(pod_sets: Sequence[PodSet], counts: Sequence[int]) -> list[int]:
-    """How many pods each pod set may go without."""
+    """How many pods each pod set can be reduced by."""
     return [
         max(0, count - pod_set.min_count) if pod_set.min_count is not None else 0
         for pod_set, count in zip(pod_sets, counts, strict=True)
@@ -29,8 +29,8 @@ def reduced(
     """
     The acceptable assignment with the most pods, when fewer than all are allowed; None when there is none.
 
-    A binary search over how many pods go without: all pod sets shrink evenly towards their minimum (KEP-420). `accept`
-    gives the assignment of some counts, or None when they are not acceptable either.
+    A binary search over the number of removed pods: all pod sets shrink evenly towards their minimum (KEP-420).
+    `accept` gives the assignment of some counts, or None when they are not acceptable either.
     """
     spare = spare_pods(pod_sets, counts)
     total = sum(spare)

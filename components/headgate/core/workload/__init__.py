@@ -1,5 +1,5 @@
 """
-What a Workload is by itself: its priority and order, owners, pod requests, slices, variants, gates and deadlines.
+The properties of a Workload: its priority and order, owners, pod requests, slices, variants, gates and deadlines.
 
 Used by: The fold, the cycle, the queue manager, the binder.
 May import: state, config, api.

@@ -1,15 +1,15 @@
 """
-Families: what a parent workload and its variants need of each other (KEP-8691, gate ConcurrentAdmission).
+Families: what a parent workload and its variants require of each other (KEP-8691, gate ConcurrentAdmission).
 
-See `headgate.core.workload.variants` for what they are. Here is what Kueue's variant controller works out for one
+`headgate.core.workload.variants` defines them. This module computes what Kueue's variant controller computes for one
 family:
 
-- which variants are to be made or deleted, and which to be switched on or off (carried out by the informer bridge);
+- which variants are to be created or deleted, and which to be switched on or off (carried out by the informer bridge);
 - that the parent is admitted with the first admitted variant, and evicted when none is any more; that an evicted
-  variant keeps its quota until its parent's job has stopped; and whose preemption gate opens next (said by the queue
-  manager).
+  variant keeps its quota until its parent's job has stopped; and whose preemption gate opens next (appended by the
+  queue manager).
 
-Pure and level-triggered: everything follows from the state, and nothing is said when nothing is left to say.
+Pure and level-triggered: everything follows from the state, and there are no events when nothing has to change.
 """
 
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ from headgate.events.queueing import PreemptionGateOpened, QueueEvent, WorkloadE
 
 VARIANT_EVICTED = "VariantEvicted"
 NO_VARIANT = "ConcurrentAdmission"
-"""Why a parent is evicted: with its variant, or because no variant of it is admitted any more."""
+"""The reason of a parent's eviction: with its variant, or because no variant of it is admitted any more."""
 
 GATE_INTERVAL_MS = 5 * 60 * 1000
 """How long a family waits for the preemptions of one variant before the gate of the next is opened."""
 
 
 class Family(msgspec.Struct, frozen=True):
-    """A parent, its variants from the best flavor to the worst, and those whose flavor the ClusterQueue has no more."""
+    """A parent, its variants from best to worst flavor, and those whose flavor the ClusterQueue no longer has."""
 
     parent: Workload
     spec: ClusterQueueSpec
@@ -46,7 +46,7 @@ class Family(msgspec.Struct, frozen=True):
         return tuple(flavor for flavor in variants.flavor_order(self.spec) if flavor not in has)
 
     def place(self, member: Workload) -> int:
-        """How good a variant's flavor is: 0 is best."""
+        """The rank of a variant's flavor: 0 is best."""
         return variants.flavor_order(self.spec).index(variants.flavor_of(member))
 
     def admitted(self) -> Workload | None:
@@ -55,7 +55,7 @@ class Family(msgspec.Struct, frozen=True):
 
 
 def spec_for(state: State, workload: Workload) -> ClusterQueueSpec | None:
-    """The spec of the ClusterQueue that a workload asks for, if it is one that tries every flavor at once."""
+    """The spec of a workload's ClusterQueue, if that tries every flavor at once."""
     queue = state.local_queues.get(LocalQueueKey(f"{split_key(workload.key)[0]}/{workload.spec.queue_name}"))
     record = state.cluster_queues.get(queue.spec.cluster_queue) if queue is not None else None
     if record is None or not variants.is_on(state.configuration, record.spec):
@@ -64,7 +64,7 @@ def spec_for(state: State, workload: Workload) -> ClusterQueueSpec | None:
 
 
 def never_queues(state: State, workload: Workload) -> bool:
-    """Whether a workload's variants stand in line in its place."""
+    """Whether a workload's variants queue in its place."""
     return not variants.is_variant(workload) and spec_for(state, workload) is not None
 
 
@@ -116,7 +116,7 @@ def _should_be_active(family: Family, member: Workload) -> bool:
 
 
 def switch_reason(family: Family, member: Workload, *, active: bool) -> str:
-    """Why a variant is switched on or off, in Kueue's words."""
+    """Why a variant is switched on or off, in Kueue's wording."""
     admitted = family.admitted()
     if not family.parent.spec.active:
         return f'Parent Workload "{family.parent.key}" not active'
@@ -139,7 +139,7 @@ def switch_reason(family: Family, member: Workload, *, active: bool) -> str:
 
 
 def steps(state: State, parent: Workload, now_ms: UnixMs) -> tuple[list[QueueEvent], UnixMs | None]:
-    """What is to be said about a parent and its variants now, and when there may be more to say."""
+    """The events that are due for a parent and its variants, and when the next may be due."""
     family = family_of(state, parent)
     if family is None or parent.stage is Stage.FINISHED:
         return [], None
@@ -149,7 +149,8 @@ def steps(state: State, parent: Workload, now_ms: UnixMs) -> tuple[list[QueueEve
         if evicted:
             return [_evicted(parent, VARIANT_EVICTED, "Admitted variant was evicted")], None
         if admitted is None and not family.missing():
-            # A variant that is not in the state may be admitted: it is made, or shown, before anything follows from it.
+            # A variant that is missing from the state may be admitted: it is created, or shown, before anything follows
+            # from it.
             return [_evicted(parent, NO_VARIANT, "No variant is running")], None
     elif parent.stage in PENDING and parent.spec.active and admitted is not None and not evicted:
         return [_followed(parent, admitted)], None
@@ -160,11 +161,11 @@ def steps(state: State, parent: Workload, now_ms: UnixMs) -> tuple[list[QueueEve
 
 
 def waits_for_parent(state: State, variant: Workload) -> bool:
-    """Whether an evicted variant has to keep its quota: its parent's job runs on it still, or its parent is unknown."""
+    """Whether an evicted variant has to keep its quota: its parent's job still runs on it, or its parent is unknown."""
     if variant.admission is None:
         return False
     if variants.is_variant(variant) and not relatives(state, variant):
-        # With its parent a variant is deleted: as long as it is there, the parent may be.
+        # A variant is deleted with its parent: as long as the variant exists, the parent may exist.
         return True
     return any(each.stage in HOLDS_QUOTA for each in relatives(state, variant) if variants.is_parent(each))
 
@@ -199,9 +200,9 @@ def _followed(parent: Workload, variant: Workload) -> WorkloadFollowed:
 
 def _gate_to_open(family: Family, now_ms: UnixMs) -> tuple[Workload | None, UnixMs | None]:
     """
-    The best variant that only its gate keeps from preempting, if no other gate was opened lately.
+    The best variant that only its gate keeps from preempting, if no other gate was opened recently.
 
-    None as long as a better one was not evaluated yet: it may fit without preempting anybody.
+    None as long as a better one was not evaluated yet: it may fit without preemption.
     """
     waiting = [each for each in family.members if each.stage in PENDING and each.spec.active]
     opened = [at for each in waiting if (at := _opened_ms(each)) is not None]
@@ -218,7 +219,7 @@ def _first_blocked(waiting: Sequence[Workload]) -> Workload | None:
         if _opened_ms(each) is not None:
             continue
         if conditions.is_true(each.conditions, conditions.BLOCKED_ON_PREEMPTION_GATES):
-            # Not before it is said what it waits for: that would set it aside again.
+            # Not before its wake conditions are recorded: that event would park it again.
             return each if each.stage is Stage.PARKED else None
         if conditions.find(each.conditions, conditions.QUOTA_RESERVED) is None:
             return None

@@ -1,14 +1,14 @@
 """
-Injection: what admission puts into a Job's pods, and how it is taken out again.
+Injection: what admission adds to a Job's pods, and how it is removed again.
 
-When a workload is admitted, its Job's pod template gets the node labels and tolerations of its flavors, what its
-admission checks ask for, and Kueue's labels and annotation; with partial admission its parallelism becomes what was
-admitted. When the Job has to stop, all of that is restored from the Workload's spec, which is what the user gave. This
+When a workload is admitted, its Job's pod template gets the node labels and tolerations of its flavors, the changes of
+its admission checks, and Kueue's labels and annotation; with partial admission its parallelism becomes what was
+admitted. When the Job has to stop, all of that is restored from the Workload's spec, which has the user's values. This
 is Kueue's podset.FromAssignment, Merge and RestorePodSpec (pkg/podset), as JSON merge patches: maps are merged key by
 key, a key to remove is null, lists are replaced.
 
-A patch names every key that it wants, and null for every other that an admission may have left behind, because the Job
-that the log knows may be older than the Job that is patched. So patches can be repeated, and follow in any order.
+A patch sets every required key, and null for every other that an admission may have left behind, because the Job in the
+log may be older than the Job that is patched. So patches can be repeated, and applied in any order.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,14 +28,14 @@ _LABEL_VALUE_LEN_MAX: Final = 63
 
 
 class InjectionError(Exception):
-    """Raised when a workload cannot be started as it was admitted: a flavor is gone, or its Job has no such pod set."""
+    """Raised when a workload cannot be started as admitted: a flavor is gone, or its Job has no such pod set."""
 
 
 class UpdateConflictError(InjectionError):
     """
-    Raised when admission checks want pods otherwise than the user, a flavor or another check does.
+    Raised when admission checks conflict with the user, a flavor or another check about the pods.
 
-    It is for good: the workload is finished as FailedToStart (Kueue's ErrInvalidPodSetUpdate).
+    It is permanent: the workload is finished as FailedToStart (Kueue's ErrInvalidPodSetUpdate).
     """
 
     def __init__(self, field: str, key: str, have: str, want: str) -> None:
@@ -46,7 +46,7 @@ class UpdateConflictError(InjectionError):
 
 
 def original(pod_set: PodSet) -> Directives:
-    """What the user gave."""
+    """The user's template."""
     template = pod_set.template
     return Directives(
         labels=dict(template.metadata.labels),
@@ -58,10 +58,10 @@ def original(pod_set: PodSet) -> Directives:
 
 def injected(state: State, workload: Workload) -> dict[str, tuple[Directives, int]]:
     """
-    What the templates of an admitted workload's pod sets become, and how many pods of each were admitted, by name.
+    The templates of an admitted workload's pod sets, and how many pods of each were admitted, by name.
 
-    What the user gave wins over flavors; admission checks may only add. Raises InjectionError, and the
-    UpdateConflictError among them when a check wants something else.
+    The user's values win over flavors; admission checks may only add. Raises InjectionError, and its subclass
+    UpdateConflictError when a check conflicts.
     """
     assignments = workload.admission.pod_set_assignments if workload.admission is not None else ()
     by_name = {each.name: each for each in assignments}
@@ -90,7 +90,7 @@ def _injected(state: State, workload: Workload, pod_set: PodSet, assignment: Pod
                 _extend(directives.tolerations, update.tolerations)
     queues = {CLUSTER_QUEUE_LABEL: workload.cluster_queue, LOCAL_QUEUE_LABEL: workload.spec.queue_name}
     for label, value in ({PODSET_LABEL: pod_set.name} | queues).items():
-        # A name that is too long for a label's value is left out, as Kueue does.
+        # A name that exceeds the limit of a label's value is left out, as in Kueue.
         if value and len(value) <= _LABEL_VALUE_LEN_MAX:
             directives.labels[label] = value
     directives.annotations[WORKLOAD_ANNOTATION] = split_key(workload.key)[1]
@@ -133,7 +133,7 @@ def start_patch(state: State, key: JobKey, workload: Workload, job: Job) -> Json
 
 
 def restore_patch(state: State, key: JobKey, workload: Workload, job: Job) -> Json:
-    """The merge patch that gives a stopped job back the templates and counts that its user gave."""
+    """The merge patch that restores the user's templates and counts of a stopped job."""
     pod_sets = [
         PodSetState(each.name, each.count, original(each), _left_behind(state, workload))
         for each in workload.spec.pod_sets
@@ -142,7 +142,7 @@ def restore_patch(state: State, key: JobKey, workload: Workload, job: Job) -> Js
 
 
 def needs_restoring(key: JobKey, workload: Workload, job: Job) -> bool:
-    """Whether a stopped job still carries what an admission has put into it."""
+    """Whether a stopped job still contains what an admission has injected."""
     integration = integration_of(key)
     return (
         job.suspended
@@ -155,7 +155,7 @@ def needs_restoring(key: JobKey, workload: Workload, job: Job) -> bool:
 
 
 def _left_behind(state: State, workload: Workload) -> LeftBehind:
-    """By the flavors of the ClusterQueue, and what the checks of the last admission have asked for."""
+    """The keys from the flavors of the ClusterQueue, and from the checks of the last admission."""
     record = state.cluster_queues.get(workload.cluster_queue)
     groups = record.spec.resource_groups if record is not None else ()
     flavors = [state.flavors.get(quotas.name) for group in groups for quotas in group.flavors]

@@ -1,10 +1,10 @@
 """
-The Workload of a Job: what Kueue's batch/v1 Job integration makes of a Job that asks for a queue.
+The Workload of a Job: what Kueue's batch/v1 Job integration creates for a Job with a queue name.
 
 `workload_of` composes the object that the informer bridge posts. It follows Kueue's job framework
 (pkg/controller/jobframework: ConstructWorkload, prepareWorkload), so that clients that look a Workload up by name,
-label or owner find it. Its pod template is the Job's, whole: images, environment and all. The log keeps only what
-scheduling depends on, so the Job is given as the API server has it.
+label or owner find it. Its pod template is the Job's complete one, with images, environment and everything else. The
+log keeps only what scheduling depends on, so the Job is passed as the API server has it.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ from headgate.events.ids import JobKey, JobRef, WorkloadKey, split_key
 from headgate.events.objects import Job, PriorityClassRef
 
 _PROVISIONING_PREFIX = "provreq.kueue.x-k8s.io/"
-"""Annotations of a Job that its Workload carries on, for the ProvisioningRequest check."""
+"""Annotations of a Job that are copied to its Workload, for the ProvisioningRequest check."""
 
 _NAME_LEN_MAX = 253
 _HASH_LEN = 5
 
 
 class NoSuchPriorityClassError(Exception):
-    """Raised when a Job names a priority class that does not exist; the Workload can be made once it does."""
+    """Raised when a Job names a priority class that does not exist; the Workload can be created once it does."""
 
     def __init__(self, resource: str, name: str) -> None:
         super().__init__(f'{resource} "{name}" not found')
@@ -41,11 +41,10 @@ class NoSuchPriorityClassError(Exception):
 
 def workload_name(job: JobRef, job_uid: str, generation: int = 0) -> str:
     """
-    The name of a job's Workload, as Kueue's GetWorkloadNameForOwnerWithGVK gives it.
+    The name of a job's Workload, as in Kueue's GetWorkloadNameForOwnerWithGVK.
 
     `<kind in lower case>-<name>-<hash>`, the hash being the first five hex digits of the SHA-1 of kind, group, name and
-    uid, one a line.
-    An elastic Job has several in its life: the generation that each was made of comes behind.
+    uid, one a line. An elastic Job has several over time: the generation that each was created for is appended.
     """
     parts = [job.kind, job.group, job.name, job_uid, *([str(generation)] if generation else [])]
     hashed = hashlib.sha1("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
@@ -54,7 +53,7 @@ def workload_name(job: JobRef, job_uid: str, generation: int = 0) -> str:
 
 
 def workload_key(key: JobKey, job: Job) -> WorkloadKey:
-    """The key of a Job's Workload; of an elastic one, that which its present generation would get."""
+    """The key of a Job's Workload; of an elastic one, that for its current generation."""
     return WorkloadKey(f"{JobRef.parse(key).namespace}/{workload_name(JobRef.parse(key), job.uid, job.generation)}")
 
 
@@ -68,7 +67,7 @@ class _RawJob(msgspec.Struct, frozen=True):
 
 def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]:
     """
-    The Workload object of a Job, ready to be posted. `raw` is the JSON of the Job that `job` was read from.
+    The Workload object of a Job, ready to be posted. `raw` is the JSON of the Job from which `job` was read.
 
     Raises NoSuchPriorityClassError.
     """
@@ -113,17 +112,17 @@ def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, An
 
 
 def is_sliced(state: State, job: Job) -> bool:
-    """Whether a Job that is scaled gets workload slices."""
+    """Whether a scaled Job gets workload slices."""
     return job.elastic and enabled(state.configuration, feature_gates.ELASTIC_JOBS)
 
 
 def wanted_slice(state: State, key: JobKey, job: Job) -> slices.Wanted:
-    """What an elastic Job of its present size needs of its slices."""
+    """What an elastic Job of its current size needs of its slices."""
     return slices.wanted(slices.slices_of(state, job.uid), integration_of(key).pod_counts(job))
 
 
 def _slice_annotations(state: State, key: JobKey, job: Job) -> dict[str, str]:
-    """The marks of a slice: whose place it takes, and the first of its chain (Kueue's prepareWorkloadSlice)."""
+    """The annotations of a slice: the one it replaces, and the first of its chain (Kueue's prepareWorkloadSlice)."""
     replaced = wanted_slice(state, key, job).selected
     if replaced is None:
         return {ELASTIC_JOB: "true", slices.SLICE_NAME: split_key(workload_key(key, job))[1]}
@@ -146,11 +145,11 @@ def resize_patch(workload: Workload, counts: Mapping[str, int]) -> list[dict[str
 
 def workload_changes(state: State, job: Job, workload: Workload) -> dict[str, Any]:
     """
-    What of an unfinished Workload has to change to follow its Job, as a merge patch without the uid; empty: nothing.
+    The changes that make an unfinished Workload follow its Job, as a merge patch without the uid; empty: none.
 
-    The class that the Job's label names (once that exists); and while it is pending its queue, and what holds the Job
-    back. A Workload whose priority comes from its pods' class does not follow the label, and one that has reserved
-    quota without a class gets none any more (Kueue's UpdateWorkloadPriority). A class whose value changes is no news.
+    The class in the Job's label (once that exists); and while it is pending its queue, and what holds the Job back. A
+    Workload whose priority comes from its pods' class does not follow the label, and one that has reserved quota
+    without a class gets none any more (Kueue's UpdateWorkloadPriority). A class whose value changes is no news.
     """
     is_pending = workload.stage in PENDING
     spec: dict[str, Any] = {}

@@ -1,9 +1,9 @@
 """
-Ordering: the priority of a workload and the time that it ranks by, as Kueue reads them from its object.
+Ordering: the priority of a workload and its queue-order time, as Kueue reads them from its object.
 
-Everybody who ranks workloads asks here: the queue manager for a place in a heap, the cycle for the order of its
-entries, the preemption search for who may preempt whom. Both follow from the workload and the configuration alone.
-Times of conditions have the API's resolution of one second.
+Used by all code that ranks workloads: the queue manager for a place in a heap, the cycle for the order of its entries,
+the preemption search for who may preempt whom. Both follow from the workload and the configuration alone. Times of
+conditions have the API's resolution of one second.
 """
 
 import re
@@ -26,14 +26,14 @@ _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 
 
 def priority_of(workload: Workload, configuration: Configuration) -> int:
-    """The effective priority of a workload: its spec's, or 0, and the boost of its annotation where that is on."""
+    """The effective priority of a workload: its spec's, or 0, plus its annotated boost where that gate is on."""
     priority = workload.spec.priority or 0
     boost = workload.annotations.get(PRIORITY_BOOST)
     return priority if boost is None else priority + _boost(boost, configuration)
 
 
 def _boost(text: str, configuration: Configuration) -> int:
-    """The number of a boost; 0 when it is none of 32 bits: Kueue's webhook refuses such, its scheduler ignores it."""
+    """The number of a boost; 0 when it is no 32-bit integer: Kueue's webhook refuses it, its scheduler ignores it."""
     if not feature_gates.enabled(configuration, feature_gates.PRIORITY_BOOST) or not _INTEGER.fullmatch(text):
         return 0
     boost = int(text)
@@ -41,25 +41,25 @@ def _boost(text: str, configuration: Configuration) -> int:
 
 
 _PLACES = 1 << 16
-"""More than a commit has facts."""
+"""More than the number of facts in a commit."""
 
 
 def arrived(seq: Seq, place: int) -> int:
     """
-    The order of arrival of what appears at a place of a commit: smaller is earlier.
+    The order of arrival for a place in a commit: smaller is earlier.
 
-    Creation times have whole seconds; users, and clients written for Kueue, expect the order in which they have made
-    things, and the log has it. 0 where the log does not say: of objects that appeared before it did, the uid decides.
+    Creation times have whole seconds; users, and clients written for Kueue, expect the order of creation, and the log
+    has it. 0 where the log does not: for objects from before it was recorded, the uid decides.
     """
     return seq * _PLACES + place if place else 0
 
 
 def queued_at(workload: Workload, configuration: Configuration) -> UnixMs:
     """
-    Kueue's queue-order timestamp: the creation, or what sent the workload to the end of the queue.
+    Kueue's queue-order timestamp: the creation, or what moved the workload to the end of the queue.
 
     That is an eviction by an admission check; one by slow pods unless `requeuingStrategy.timestamp` is Creation; and,
-    without the gate PrioritySortingWithinCohort, a preemption by one that borrowed, 1 ms on, so that a preemptor that
+    without the gate PrioritySortingWithinCohort, a preemption by one that borrowed, plus 1 ms, so that a preemptor that
     was created in that second still ranks before it.
     """
     if not workload.conditions:

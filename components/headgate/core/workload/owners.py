@@ -1,17 +1,17 @@
 """
-Owners: who runs the work of a workload, and what the log knows of that.
+Owners: what runs the work of a workload, and what the log contains about it.
 
-Headgate runs two sorts of owners: jobs of the kinds in `headgate.core.api.job_kinds`, and parents whose variants are
-Workloads themselves. The work of all others is run by somebody else: another controller, a script, a person. Such a
-workload keeps its quota after an eviction until its owner says that the work has stopped
-(`headgate.core.status.foreign_conditions`), because nobody else can know.
+Headgate runs two kinds of owners: jobs of the kinds in `headgate.core.api.job_kinds`, and parents whose variants are
+Workloads themselves. The work of all others is run outside of Headgate: by another controller, a script, a user. Such a
+workload keeps its quota after an eviction until its owner reports that the work has stopped
+(`headgate.core.status.foreign_conditions`), because nothing else can prove that.
 
-That an owner is not in the state proves nothing: its fact may come later than that of what it owns, since each resource
-has a watch of its own, and an object that cannot be read counts as absent. `is_gone` holds only after proof: the Job
-was seen to be deleted or replaced by another of its name, a list lacked it, or the API server has answered a question
-about it (`workload.owner_gone`). Everything that ends a workload for want of its owner asks here.
+That an owner is missing from the state proves nothing: its fact may come later than that of what it owns, since each
+resource has a watch of its own, and an object that cannot be read counts as absent. `is_gone` holds only after proof:
+the Job was observed to be deleted or replaced by another of its name, a list lacked it, or the API server has answered
+a query about it (`workload.owner_gone`). Everything that ends a workload because its owner is gone uses this module.
 
-An owner is who it is by group, kind, namespace, name and uid, all of them: objects of two groups may share the rest.
+An owner is identified by group, kind, namespace, name and uid, all of them: objects of two groups may share the rest.
 """
 
 from typing import Final
@@ -25,35 +25,35 @@ from headgate.events.ids import JobKey, split_key
 from headgate.events.objects import OwnerReference
 
 JOB_UID: Final = "kueue.x-k8s.io/job-uid"
-"""The label that names the job a workload was made for, also when the owner reference is gone."""
+"""The label with the uid of the job that a workload was created for, also present without an owner reference."""
 
 _OWNER_GVK: Final = "kueue.x-k8s.io/job-owner-gvk"
 _OWNER_NAME: Final = "kueue.x-k8s.io/job-owner-name"
 
 
 def is_job(owner: OwnerReference | None) -> bool:
-    """Whether an owner is a job that Headgate runs. One of another group or kind is somebody else's."""
+    """Whether an owner is a job that Headgate runs. Jobs of other groups or kinds are not."""
     return job_kinds.of_owner(owner) is not None
 
 
 def job_key(workload: Workload) -> JobKey | None:
-    """The job that a workload was made for, whether it is there or not; None when Headgate does not run its owner."""
+    """The job that a workload was created for, existing or not; None when Headgate does not run its owner."""
     named = _job_named(workload)
     return named[0] if named is not None else None
 
 
 def workload_of(state: State, key: JobKey, uid: str) -> Workload | None:
-    """The Workload that stands for a job; None when it has none."""
+    """The Workload that represents a job; None when it has none."""
     listed = state.index.by_owner.get(uid)
     found = state.workloads.get(listed) if listed is not None else None
     if found is None or job_key(found) == key:
         return found
-    # Somebody has made a Workload that names this uid for an object of another kind or name.
+    # A Workload with this uid was created for an object of another kind or name.
     return standing(state, uid, lambda each: job_key(each) == key)
 
 
 def is_run_here(workload: Workload) -> bool:
-    """Whether Headgate starts and stops the work of a workload, and so sees by itself when it has stopped."""
+    """Whether Headgate starts and stops the work of a workload, and so detects itself when it has stopped."""
     return is_job(workload.owner) or is_variant(workload) or _kind_made_for(workload) is not None
 
 
@@ -68,13 +68,13 @@ def job_of(state: State, workload: Workload) -> JobRecord | None:
 
 
 def owner_uid(workload: Workload) -> str:
-    """The uid of the Job that a workload was made for; "" when it was made for none."""
+    """The uid of the Job that a workload was created for; "" when it was created for none."""
     named = _job_named(workload)
     return named[1] if named is not None else ""
 
 
 def unknown_job(state: State, workload: Workload) -> tuple[JobKey, str] | None:
-    """Key and uid of the Job that a workload was made for, when the state has no such Job, nor the proof of its end."""
+    """Key and uid of the Job of a workload, when the state has neither that Job nor proof of its end."""
     named = _job_named(workload)
     if named is None or workload.owner_gone or job_of(state, workload) is not None:
         return None
@@ -82,7 +82,7 @@ def unknown_job(state: State, workload: Workload) -> tuple[JobKey, str] | None:
 
 
 def is_gone(state: State, workload: Workload) -> bool:
-    """Whether the Job that a workload was made for is proved to be no more."""
+    """Whether the Job that a workload was created for is proved deleted."""
     return workload.owner_gone and _job_named(workload) is not None and job_of(state, workload) is None
 
 
@@ -98,9 +98,9 @@ def _job_named(workload: Workload) -> tuple[JobKey, str] | None:
 
 def _kind_made_for(workload: Workload) -> JobKind | None:
     """
-    The kind of job that a workload without an owner says itself it was made for: that has been deleted without it.
+    The kind of job that an ownerless workload was created for, by its own data: the job was deleted without it.
 
-    The label alone does not say it: any job has a uid, and only of known kinds can the API server be asked here.
+    The label alone is not enough: any job has a uid, and the API server can be queried here only about supported kinds.
     """
     if workload.owner is not None or not workload.labels.get(JOB_UID) or not workload.annotations.get(_OWNER_NAME):
         return None

@@ -1,5 +1,5 @@
 """
-Requests: what the pods of a workload ask for, as quota and nodes have to count it.
+Requests: what the pods of a workload request, as quota and nodes have to count it.
 
 `adjusted` completes a pod spec as the API server would (RuntimeClass overhead, LimitRange defaults, limits in place of
 missing requests), `pod_requests` gives Kubernetes' effective request of one such pod: that is what a node has to have.
@@ -7,10 +7,10 @@ missing requests), `pod_requests` gives Kubernetes' effective request of one suc
 and transformations (`headgate.core.workload.resource_transformations`), with the number of pods that still count. The
 scheduler assigns flavors to them, the queue manager digests them into a workload's shape.
 
-`why_invalid` says in Kueue's words what of a workload no ClusterQueue could ever take: requests above limits,
-containers outside their namespace's LimitRanges.
+`why_invalid` gives in Kueue's wording what no ClusterQueue could ever accept: requests above limits, containers outside
+their namespace's LimitRanges.
 
-Workloads come from few templates: what follows from one pod set is worked out once for each distinct input.
+Workloads come from few templates: what follows from one pod set is computed once for each distinct input.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ from headgate.events.objects import Container, LimitRangeItem, PodSet, PodSpec, 
 Quantities = Mapping[str, str | int | float]
 
 POD_SETS_CACHED_MAX = 4096
-"""How many distinct pod sets are remembered with their requests."""
+"""How many distinct pod sets are cached with their requests."""
 
 _POD_LEVEL = ("cpu", "memory")
 _HUGE_PAGES = "hugepages-"
@@ -39,11 +39,11 @@ _HUGE_PAGES = "hugepages-"
 
 class PodSetRequests(msgspec.Struct, frozen=True):
     """
-    What one pod set asks of quota: `per_pod` amounts of `count` pods.
+    What one pod set requests of quota: `per_pod` amounts of `count` pods.
 
     `spec` is the adjusted spec of its pods. `count` is less than the spec's when pods are reclaimable. `above_limits`
-    and `outside_ranges` are what `why_invalid` has to say of it, without where it stands. `kind` is the digest
-    of all that flavor assignment can depend on, "" when it was not made by `pod_set_requests`.
+    and `outside_ranges` are the problems for `why_invalid`, without their location. `kind` is the digest of all that
+    flavor assignment can depend on, "" when it was not created by `pod_set_requests`.
     """
 
     name: str
@@ -99,7 +99,7 @@ Limits = Mapping[str, LimitRangeItem]
 
 
 def limits_of(state: State, namespace: str) -> Limits:
-    """The LimitRanges of a namespace, summarized. Costs a pass over all of them: keep it while they do not change."""
+    """The LimitRanges of a namespace, summarized. Costs a pass over all of them: cache it while they do not change."""
     return summarize(
         item for key in sorted(state.limit_ranges) if split_key(key)[0] == namespace for item in state.limit_ranges[key]
     )
@@ -110,11 +110,11 @@ def limits_of(state: State, namespace: str) -> Limits:
 
 def adjusted(spec: PodSpec, limits: Limits, runtime_classes: Mapping[str, Quantities]) -> PodSpec:
     """
-    A pod spec as it will be once the API server has defaulted it.
+    A pod spec after the API server's defaulting.
 
     Overhead comes from the RuntimeClass when the spec has none; container defaults from LimitRanges; then each limit
-    without a request is taken as the request, in containers and at pod level. Pod-level resources, where a pod has
-    them, get the defaults of LimitRanges for pods.
+    without a request is used as the request, in containers and at pod level. Pod-level resources, where a pod has them,
+    get the defaults of LimitRanges for pods.
     """
     overhead = spec.overhead
     if spec.runtime_class_name is not None and not overhead:
@@ -167,8 +167,8 @@ def effective(spec: PodSpec) -> dict[str, Fraction]:
     """
     Kubernetes' effective request of one pod, exactly.
 
-    Containers and sidecars together, or the largest moment of the init phase (an init container with the sidecars
-    started before it) if that is more; pod-level requests replace both; overhead is added. See KEP-753 and KEP-2837.
+    Containers and sidecars together, or the peak of the init phase (an init container with the sidecars started before
+    it) if that is more; pod-level requests replace both; overhead is added. See KEP-753 and KEP-2837.
     """
     running = _sum(container.resources.requests for container in spec.containers)
     peak: dict[str, Fraction] = {}
@@ -200,7 +200,7 @@ def _sum(parts: Iterable[Quantities], start: Mapping[str, Fraction] | None = Non
 
 
 class _Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that the requests of a pod set follow from."""
+    """All inputs of the requests of a pod set."""
 
     pod_set: PodSet
     done: int = 0
@@ -217,9 +217,9 @@ def pod_set_requests(
     workload: Workload, limits: Limits, runtime_classes: Mapping[str, Quantities], configuration: Configuration
 ) -> tuple[PodSetRequests, ...]:
     """
-    What each pod set of a workload asks of quota, in spec order. Pods that are reclaimable do not count any more.
+    What each pod set of a workload requests of quota, in spec order. Reclaimable pods no longer count.
 
-    Raises QuantityError for a quantity that is none.
+    Raises QuantityError for an invalid quantity.
     """
     done = reclaimable(workload, configuration)
     return tuple(
@@ -248,7 +248,7 @@ def reclaimable(workload: Workload, configuration: Configuration) -> dict[str, i
 
 
 def _overhead(spec: PodSpec, runtime_classes: Mapping[str, Quantities]) -> dict[str, str | int | float]:
-    """The overhead that a pod's RuntimeClass adds, if the pod names one and does not say itself."""
+    """The overhead of a pod's RuntimeClass, if the pod names one and sets no overhead itself."""
     if spec.runtime_class_name is None or spec.overhead:
         return {}
     return dict(runtime_classes.get(spec.runtime_class_name, {}))
@@ -276,7 +276,7 @@ def _requests(source: bytes) -> PodSetRequests:
 
 
 def _kind(pod_set: PodSet, requests: PodSetRequests) -> str:
-    """What Kueue's scheduling hash takes of a pod set; quantities by amount, so that `1` and `1000m` are one."""
+    """What Kueue's scheduling hash includes of a pod set; quantities by amount, so that `1` and `1000m` are one."""
     spec = requests.spec
     shape = {
         "name": pod_set.name,
@@ -305,12 +305,12 @@ def _amounts(quantities: Quantities) -> dict[str, int]:
 
 
 def namespace_missing(namespace: str) -> str:
-    """Why no ClusterQueue takes a workload whose namespace is not there, in Kueue's words (ValidateAdmissibility)."""
+    """Why no ClusterQueue accepts a workload without existing namespace, as in Kueue (ValidateAdmissibility)."""
     return f'workload namespace "{namespace}" does not exist: Namespace "{namespace}" not found'
 
 
 def why_invalid(requests: Iterable[PodSetRequests]) -> str:
-    """Why no ClusterQueue can take these pod sets, in Kueue's words; "" when nothing is wrong with them."""
+    """Why no ClusterQueue can accept these pod sets, in Kueue's wording; "" when nothing is wrong with them."""
     return _why_invalid((each.above_limits, each.outside_ranges) for each in requests)
 
 
@@ -350,7 +350,7 @@ def _containers(spec: PodSpec) -> Iterable[tuple[str, Resources]]:
 
 
 def _greater(left: Quantities, right: Quantities) -> list[str]:
-    """The resources of which there is more on the left, of those that both name; sorted."""
+    """The resources whose left amount is greater, among those on both sides; sorted."""
     return sorted(
         resource
         for resource, quantity in left.items()

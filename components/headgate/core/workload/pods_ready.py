@@ -1,5 +1,5 @@
 """
-Pods ready: whether the pods of those that hold quota have started, and what becomes of those whose pods have not.
+Pods ready: whether the pods of quota holders have started, and the eviction of those whose pods have not.
 
 Kueue's waitForPodsReady. The PodsReady condition of a Job's workload follows from the Job's counters; the fold keeps it
 current (`follow`) while the configuration waits for pods, and with Kueue's reasons: WaitForStart until the pods are
@@ -9,7 +9,7 @@ what its integration has written. An admitted workload that is not ready in time
 limit.
 
 One thing differs from Kueue: a Job's workload gets the condition with its first reservation and not while it is
-pending, which spares a write; it says nothing there.
+pending, which saves a write; there it has no information.
 
 `all_ready` is what `blockAdmission` waits for. It follows from the holders of quota and their conditions, so it can
 come true with a fact about a Job or a Workload, and with each event by which a workload ceases to hold quota.
@@ -34,21 +34,21 @@ RECOVERED: Final = "Recovered"
 TIMEOUT: Final = "PodsReadyTimeout"
 LIMIT_EXCEEDED: Final = "RequeuingLimitExceeded"
 WAITING_FOR_PODS_READY: Final = "WaitingForPodsReady"
-"""The reason of a workload that fits, and is not admitted before the pods of all others are ready."""
+"""The reason of a workload that fits, but is not admitted before the pods of all others are ready."""
 
 NOT_READY_MESSAGE: Final = "Not all pods are ready or succeeded"
 RECOVERY_MESSAGE: Final = "At least one pod has failed, waiting for recovery"
 READY_MESSAGE: Final = "All pods reached readiness and the workload is running"
 
 _FORMER_WAIT_FOR_START: Final = "PodsReady"
-"""The reason that older versions of Kueue have written for both."""
+"""The reason that older versions of Kueue have used for both."""
 
 _JITTER_PARTS: Final = 10_000
-"""The wait is lengthened by up to one part of so many, which keeps workloads evicted together apart."""
+"""The wait is lengthened by up to one part in so many, which spreads workloads that were evicted together."""
 
 
 def condition_of(workload: Workload) -> Condition | None:
-    """The PodsReady condition of a workload: the one that is kept here, else the one that others have written."""
+    """The PodsReady condition of a workload: the one that is kept here, else the one from others."""
     return conditions.find(workload.conditions, conditions.PODS_READY) or workload.observed_pods_ready
 
 
@@ -62,8 +62,8 @@ def all_ready(state: State) -> bool:
     """
     Whether the pods of every workload that holds quota are ready, so that the next may be admitted.
 
-    Always, unless the configuration says blockAdmission. A workload that is being evicted holds quota until its job has
-    stopped, and is waited for like any other. Costs a pass over the holders of quota.
+    Always true without blockAdmission in the configuration. A workload under eviction holds quota until its job has
+    stopped, and counts like any other. Costs a pass over the holders of quota.
     """
     waiting = state.configuration.wait_for_pods_ready
     if waiting is None or not waiting.block_admission:
@@ -81,10 +81,10 @@ def all_ready(state: State) -> bool:
 
 def follow(state: State, workload: Workload, at_ms: UnixMs) -> None:
     """
-    Bring a Job's workload's PodsReady condition up to date. Only the fold calls it, after each change it follows from.
+    Update a Job's workload's PodsReady condition. Only the fold calls it, after each change it follows from.
 
-    That of a workload that is being evicted stays: its pods leave on purpose. The pods of an admitted variant are those
-    of its parent, and so is its condition.
+    That of a workload under eviction stays: its pods leave on purpose. The pods of an admitted variant are those of its
+    parent, and so is its condition.
     """
     if state.configuration.wait_for_pods_ready is None or workload.stage in (Stage.EVICTED, Stage.FINISHED):
         return
@@ -102,7 +102,7 @@ def follow(state: State, workload: Workload, at_ms: UnixMs) -> None:
 
 
 def _mirror(parent: Workload, variant: Workload) -> None:
-    """Give an admitted variant the condition of its parent, with its times (Kueue's syncPodsReadyCond)."""
+    """Copy the condition of its parent to an admitted variant, with its times (Kueue's syncPodsReadyCond)."""
     condition = condition_of(parent)
     if condition is not None and variant.stage is Stage.ADMITTED:
         has_one = conditions.find(variant.conditions, conditions.PODS_READY) is not None
@@ -144,18 +144,19 @@ def _set(workload: Workload, status: str, reason: str, message: str, at_ms: Unix
     )
 
 
-# --- not in time ---------------------------------------------------------------------------------------------------
+# --- deadlines
+# ---------------------------------------------------------------------------------------------------------
 
 
 class Deadline(NamedTuple):
-    """Until when a workload's pods have to be ready, and what they are waited for: the cause of its eviction."""
+    """Until when a workload's pods have to be ready, and the cause of its eviction after that."""
 
     at_ms: UnixMs
     cause: str
 
 
 def deadline(workload: Workload, configuration: Configuration) -> Deadline | None:
-    """Until when an admitted workload's pods have to be ready; None when they are, or nobody waits."""
+    """Until when an admitted workload's pods have to be ready; None when they are, or without waitForPodsReady."""
     waiting = configuration.wait_for_pods_ready
     if waiting is None or workload.stage is not Stage.ADMITTED or is_variant(workload):
         # The pods are those of a variant's parent.
@@ -175,7 +176,7 @@ def deadline(workload: Workload, configuration: Configuration) -> Deadline | Non
 
 
 def is_limit_reached(workload: Workload, strategy: RequeuingStrategy) -> bool:
-    """Whether a workload has been requeued for its pods as often as it may be: it is deactivated instead."""
+    """Whether a workload has reached its limit of requeues for its pods: it is deactivated instead."""
     if strategy.backoff_limit_count is None:
         return False
     return requeued_count(workload) + 1 > strategy.backoff_limit_count
@@ -188,9 +189,9 @@ def requeued_count(workload: Workload) -> int:
 
 def requeue_state(workload: Workload, strategy: RequeuingStrategy, now_ms: UnixMs) -> RequeueState:
     """
-    The requeue state after one more eviction because pods were not ready in time: counted, and when it queues again.
+    The requeue state after one more eviction because pods were not ready in time: its count and its requeue time.
 
-    A later time that an admission check has asked for stays. Fractions of a second are cut off, as the API does.
+    A later time from an admission check stays. Fractions of a second are cut off, as the API does.
     """
     count = requeued_count(workload) + 1
     text = conditions.rfc3339(UnixMs(now_ms + backoff_ms(workload.uid, count, strategy)))

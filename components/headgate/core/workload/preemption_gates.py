@@ -1,9 +1,9 @@
 """
 Preemption gates: while one of a workload's gates is closed, it may not preempt.
 
-A gate stands in `spec.preemptionGates`; its position in the status, where whoever set it opens it. Kueue's
-HasClosedPreemptionGate, and closeAllPreemptionGates of an eviction. The cycle asks `is_closed`, the fold closes and
-takes over what others have opened.
+A gate is listed in `spec.preemptionGates`; its position is in the status, where its author opens it. Kueue's
+HasClosedPreemptionGate, and closeAllPreemptionGates of an eviction. The cycle calls `is_closed`; the fold closes gates
+and takes over what others have opened.
 """
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ OPEN, CLOSED = "Open", "Closed"
 
 
 def is_closed(workload: Workload) -> bool:
-    """Whether any gate of a workload is closed. One that has no position yet is, so that it can be made gated."""
+    """Whether any gate of a workload is closed. One without a position is, so that workloads can be created gated."""
     if not workload.spec.preemption_gates:
         return False
     positions = {gate.name: gate.position for gate in workload.preemption_gates}
@@ -40,9 +40,9 @@ def merged(
     ours: tuple[PreemptionGateState, ...], seen: tuple[PreemptionGateState, ...]
 ) -> tuple[PreemptionGateState, ...]:
     """
-    The positions of gates after others were seen to have written some: of each gate the later one counts.
+    The positions of gates merged with those that others have written: of each gate the later one counts.
 
-    A gate that is no longer seen is forgotten with its position.
+    A gate that is no longer listed is dropped with its position.
     """
     before = {gate.name: gate for gate in ours}
     return tuple(gate if _is_later(gate, before.get(gate.name)) else before[gate.name] for gate in seen)

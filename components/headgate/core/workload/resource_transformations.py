@@ -1,9 +1,9 @@
 """
 Transformations: what quota counts instead of what pods request (`resources` of the configuration).
 
-An operator leaves resources out of the account by the prefixes of their names, and turns requests for one resource into
-requests for others: a MIG slice into compute units and memory, memory into credits (KEP-2937). `requests` calls it
-with the exact effective request of one pod and rounds what comes back. Nodes still count what the pods ask for.
+An operator excludes resources by the prefixes of their names, and turns requests for one resource into requests for
+others: a MIG slice into compute units and memory, memory into credits (KEP-2937). `requests` calls it with the exact
+effective request of one pod and rounds the result. Nodes still count what the pods request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,11 +24,11 @@ def transformed(
     requests: Mapping[str, Fraction], transformations: Sequence[ResourceTransformation]
 ) -> Mapping[str, Fraction]:
     """
-    The requests after all transformations. They do not feed each other: each looks at what was requested.
+    The requests after all transformations. They are not chained: each applies to the original requests.
 
     An output is the request for the input, times the request for `multiplyBy` where there is one, times the factor of
-    the output. What several transformations make of one resource is summed; a sum below 0 (factors may be negative)
-    counts as 0, so it takes nothing off a request of that name. Of two transformations of one input the later counts.
+    the output. What several transformations produce of one resource is summed; a sum below 0 (factors may be negative)
+    counts as 0, so it does not reduce a request of that name. Of two transformations of one input the later counts.
     """
     by_input = {each.input: each for each in transformations if each.input in requests}
     if not by_input:

@@ -1,8 +1,8 @@
 """
-Retention: until when an object is kept that nothing will happen to any more.
+Retention: until when objects without further use are kept.
 
 Kueue's objectRetentionPolicies: a finished Workload is deleted some time after it has finished, the Job of a workload
-that Kueue has switched off (not the user) some time after its eviction, and its Workload with it. Both times are those
+that Kueue (not the user) has deactivated some time after its eviction, and its Workload with it. Both times are those
 of conditions, so the deadline follows from the log and the configuration in it. The binder deletes.
 """
 
@@ -15,7 +15,7 @@ from headgate.events.ids import UnixMs
 from headgate.events.objects import Condition
 
 _BY_KUEUE = conditions.eviction_reason(conditions.DEACTIVATED, "*").removesuffix("*")
-"""How the reason of an eviction begins that has switched a workload off for a cause."""
+"""The prefix of an eviction's reason when the eviction has deactivated a workload for a cause."""
 
 
 class Due(NamedTuple):
@@ -26,7 +26,7 @@ class Due(NamedTuple):
 
 
 def due_of(state: State, workload: Workload) -> Due | None:
-    """What of a workload is to be deleted, and when; None while it is kept for ever, or is going already."""
+    """What of a workload is to be deleted, and when; None while nothing is, or it is being deleted already."""
     policies = state.configuration.object_retention_policies
     if workload.stage is Stage.FINISHED:
         finished = conditions.find(workload.conditions, conditions.FINISHED) or workload.observed_finished

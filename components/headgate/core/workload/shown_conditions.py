@@ -1,9 +1,9 @@
 """
-Which conditions that a Workload's object shows may have been written by others.
+Which conditions in a Workload's object may have been written by others.
 
-The fold and the informer bridge ask `differing`: only what may be foreign becomes a fact, and is kept in
-`Workload.shown`. Whether it certainly is foreign depends on what Headgate has yet to write, and is decided where
-statuses are known (`headgate.core.status.foreign_conditions`).
+The fold and the informer bridge call `differing`: only what may be foreign becomes a fact, and is kept in
+`Workload.shown`. Whether it certainly is foreign depends on Headgate's pending writes, and is decided where statuses
+are known (`headgate.core.status.foreign_conditions`).
 """
 
 from headgate.core.kubernetes import conditions
@@ -12,7 +12,7 @@ from headgate.events.objects import Condition, ShownConditions
 
 
 def differing(workload: Workload, shown: ShownConditions | None) -> ShownConditions | None:
-    """What of an object's conditions may be somebody else's; None where it is what the state says, or older."""
+    """Which of an object's conditions may be from others; None where they equal the state, or are older."""
     if shown is None or workload.stage is Stage.FINISHED or shown.version <= workload.applied_version:
         return None
     return shown if _differs(workload, shown) else None
@@ -23,7 +23,7 @@ def _differs(workload: Workload, shown: ShownConditions) -> bool:
 
 
 def gave_back(workload: Workload, shown: ShownConditions) -> bool:
-    """Whether an object shows that the quota which a workload holds was given back."""
+    """Whether an object shows that the quota of a workload was released."""
     reserved = shown.quota_reserved
     return workload.stage in HOLDS_QUOTA and workload.admission is not None and _is(reserved, "False")
 
@@ -34,12 +34,12 @@ def evicts(workload: Workload, shown: ShownConditions) -> bool:
 
 
 def requeues(workload: Workload, shown: ShownConditions) -> Condition | None:
-    """The Requeued condition of an object where it says other than the state; None where it says nothing new."""
+    """The Requeued condition of an object where it differs from the state; None where it has nothing new."""
     before = conditions.find(workload.conditions, conditions.REQUEUED)
     after = shown.requeued
     if after is None or after.status == "Unknown" or (before is not None and before.status == after.status):
         return None
-    # That a workload may queue which nothing keeps from it is no news.
+    # Permission to queue is no news for a workload that nothing keeps out.
     return after if before is not None or after.status == "False" else None
 
 

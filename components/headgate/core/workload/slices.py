@@ -2,14 +2,14 @@
 Elastic workload slices: a Job that grows while it runs (KEP-77, gate ElasticJobsViaWorkloadSlices).
 
 A Job annotated for it (`kueue.x-k8s.io/elastic-job: "true"`) that is scaled up keeps the Workload it runs under, and
-gets a second one for its new size: a slice, annotated with the key of the one whose place it takes. The new slice is
+gets a second one for its new size: a slice, annotated with the key of the one that it replaces. The new slice is
 scheduled for what it needs beyond the old one, in the same flavors. When it is reserved the old one is finished in the
 same commit (`workload.replaced`). A Job that is scaled down, or whose Workload holds no quota yet, has its Workload
 edited in place. Its pods carry a scheduling gate of the annotation's name, so that no more of them run than slices are
 admitted for.
 
-Which Workload a Job needs is `wanted`, asked by the informer bridge and, for slices that have no reason to be any
-more, by the queue manager. The cycle asks `replaced_by` and `usage_by_pod_set`.
+`wanted` determines which Workload a Job needs, for the informer bridge and, for surplus slices, the queue manager. The
+cycle calls `replaced_by` and `usage_by_pod_set`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ from headgate.events.objects import Labels
 ELASTIC_GATE = ELASTIC_JOB
 """The scheduling gate of an elastic Job's pods."""
 REPLACEMENT_FOR = "kueue.x-k8s.io/workload-slice-replacement-for"
-"""The annotation of a slice that takes another's place: that one's key."""
+"""The annotation of a slice that replaces another: that one's key."""
 SLICE_NAME = "kueue.x-k8s.io/workload-slice-name"
 """The annotation of pods and slices: the name of the first Workload in the chain of slices."""
 
@@ -39,24 +39,24 @@ OUT_OF_SYNC = "OutOfSync"
 
 
 def is_elastic(configuration: Configuration, annotations: Labels) -> bool:
-    """Whether an object of these annotations takes part in slicing."""
+    """Whether an object with these annotations takes part in slicing."""
     return annotations.get(ELASTIC_JOB) == "true" and enabled(configuration, feature_gates.ELASTIC_JOBS)
 
 
 def replacement_for(workload: Workload) -> WorkloadKey | None:
-    """The key of the slice whose place a workload is to take, as it says; None when it names none."""
+    """The key of the slice that a workload is to replace, from its annotation; None without one."""
     key = workload.annotations.get(REPLACEMENT_FOR)
     return WorkloadKey(key) if key else None
 
 
 def slice_name(workload: Workload) -> str:
-    """The name of the first Workload in a chain of slices, by which its pods are known."""
+    """The name of the first Workload in a chain of slices, which identifies its pods."""
     return workload.annotations.get(SLICE_NAME) or split_key(workload.key)[1]
 
 
 def replaced_by(state: State, workload: Workload) -> Workload | None:
     """
-    The slice whose place a pending workload takes when it is admitted: a target that costs nothing.
+    The slice that a pending workload replaces when it is admitted: a target without eviction.
 
     It is one that holds quota of the same ClusterQueue, in the same namespace.
     """
@@ -73,10 +73,9 @@ def replaced_by(state: State, workload: Workload) -> Workload | None:
 
 def usage_by_pod_set(replaced: Workload, configuration: Configuration) -> dict[str, dict[FlavorResource, int]]:
     """
-    What a slice holds, pod set by pod set: to be left out of what its successor asks for.
+    What a slice holds, pod set by pod set: to be subtracted from what its successor requests.
 
-    The flavors are those that the successor has to take. Where pods of it are reclaimable, what they have given back
-    is not held.
+    The flavors are those that the successor has to use. What reclaimable pods of it have released is not held.
     """
     if replaced.admission is None:
         return {}
@@ -103,11 +102,11 @@ def replaced_message(successor: Workload) -> str:
 
 class Wanted(msgspec.Struct, frozen=True):
     """
-    What becomes of a Job's slices (Kueue's EnsureWorkloadSlices).
+    What is to be done with a Job's slices (Kueue's EnsureWorkloadSlices).
 
-    `selected` is the one that stands for the Job; None when it has none. With `resize` its pod counts are to be those
-    of the Job; with `replace` a new slice is to be made that takes its place. `surplus` are slices that have no reason
-    to be any more.
+    `selected` is the one that represents the Job; None when it has none. With `resize` its pod counts are to be those
+    of the Job; with `replace` a new slice is to be created that replaces it. `surplus` are slices that are no longer
+    needed.
     """
 
     selected: Workload | None = None
@@ -120,9 +119,9 @@ def standing(
     state: State, job_uid: str, belongs: Callable[[Workload], bool] = lambda _workload: True
 ) -> Workload | None:
     """
-    Which of a Job's Workloads stands for it: the newest that holds quota, else the newest, one that is over last.
+    Which of a Job's Workloads represents it: the newest that holds quota, else the newest, finished ones last.
 
-    An evicted one holds quota that is on its way out, so others come before it. `belongs` leaves some out.
+    An evicted one will release its quota, so others come before it. `belongs` filters.
     """
     slices = [state.workloads[key] for key in state.index.owned(job_uid)]
     return max((each for each in slices if belongs(each)), key=_standing, default=None)
@@ -134,12 +133,12 @@ def _standing(each: Workload) -> tuple[bool, bool, int, int, str]:
 
 
 def _age(each: Workload) -> tuple[int, int, str]:
-    """When a slice was made: by its time, and in one second by when the log has first seen it."""
+    """When a slice was created: by its time, and within one second by its first position in the log."""
     return (each.created_ms, each.first_seq if each.arrival else 0, each.uid)
 
 
 def surplus_of(state: State, workload: Workload) -> tuple[str, str] | None:
-    """Reason and message to finish a slice that has no reason to be any more; None when it has one."""
+    """Reason and message to finish a slice that is no longer needed; None when it is."""
     if workload.owner is None or len(state.index.owned(workload.owner.uid)) < 2:
         return None
     slices = slices_of(state, workload.owner.uid)
@@ -174,9 +173,9 @@ def wanted(slices: Sequence[Workload], counts: Mapping[str, int]) -> Wanted:
 
 def _normalised(slices: Sequence[Workload]) -> tuple[Workload | None, tuple[Workload, ...]]:
     """
-    The slice that stands for a Job that has several, and those that are to be finished.
+    The slice that represents a Job that has several, and those that are to be finished.
 
-    One that holds quota may stay beside the one that is to take its place; nothing else may.
+    One that holds quota may stay beside its successor; no other may.
     """
     staying = [each for each in slices if not _is_evicted(each)]
     replacement = _replacements(slices)
@@ -203,7 +202,7 @@ def _replacements(slices: Sequence[Workload]) -> dict[WorkloadKey, Workload]:
 
 
 def surplus_end(slices: Sequence[Workload], surplus: Workload) -> tuple[str, str]:
-    """Reason and message with which a slice that has no reason to be any more is finished."""
+    """Reason and message with which a slice that is no longer needed is finished."""
     if surplus.key in _replacements(slices):
         return SLICE_REPLACED, "Replaced to accommodate a new workload slice"
     return OUT_OF_SYNC, "The workload slice is out of sync with its parent job"

@@ -1,12 +1,12 @@
 """
-Reasons of workloads that are not admitted: how much they say, by two gates of Kueue (KEP-10852).
+Reasons of workloads that are not admitted: their level of detail, by two gates of Kueue (KEP-10852).
 
-With UnadmittedWorkloadsObservability, which is on by default, the reason of QuotaReserved=False tells what a workload
-waits for; without, it is Pending, Inadmissible or Waiting as in Kueue before, the words are the same, and the metrics
-by reason are not served. With UnadmittedWorkloadsExplicitStatus a workload shows that it waits from when it is first
-queued; without, which is the default, once it was evaluated, which spares a write each.
+With UnadmittedWorkloadsObservability, which is on by default, the reason of QuotaReserved=False shows what a workload
+waits for; without, it is Pending, Inadmissible or Waiting as in Kueue before, the messages are the same, and the
+metrics by reason are not served. With UnadmittedWorkloadsExplicitStatus a workload shows that it waits from when it is
+first queued; without, which is the default, once it was evaluated, which saves a write each.
 
-The log always has the exact reasons; what is shown of them follows when an event is folded.
+The log always has the exact reasons; the shown ones are derived when an event is folded.
 """
 
 from typing import Final
@@ -27,12 +27,12 @@ _LEGACY: Final = {
 
 
 def shown_reason(configuration: Configuration, reason: str) -> str:
-    """The reason of QuotaReserved=False as a workload's conditions and Events have it."""
+    """The reason of QuotaReserved=False in a workload's conditions and Events."""
     return reason if is_granular(configuration) else _LEGACY.get(reason, PENDING)
 
 
 def is_granular(configuration: Configuration) -> bool:
-    """Whether reasons tell what a workload waits for, and metrics count by them."""
+    """Whether reasons show what a workload waits for, and metrics count by them."""
     return enabled(configuration, feature_gates.UNADMITTED_OBSERVABILITY)
 
 

@@ -2,13 +2,13 @@
 Variants: one workload tried in every flavor of its ClusterQueue at once (KEP-8691, gate ConcurrentAdmission).
 
 The Workload of a job in a ClusterQueue with a `concurrentAdmissionPolicy` is a parent. It never queues: it has one
-variant per flavor of the single resource group, a Workload of its own that may use that flavor only. The first variant
-that is admitted brings the parent in with it. With `TryPreferredFlavors` the variants of better flavors stay in line,
-down to `lastAcceptableFlavorName`, and when one of them fits, the admitted one is evicted for it (FlavorMigration).
-A variant may preempt only once its gate is open, and gates are opened one at a time.
+variant per flavor of the single resource group, a Workload of its own that may use that flavor only. The parent is
+admitted with the first admitted variant. With `TryPreferredFlavors` the variants of better flavors stay queued, down to
+`lastAcceptableFlavorName`, and when one of them fits, the admitted one is evicted for it (FlavorMigration). A variant
+may preempt only once its gate is open, and gates are opened one at a time.
 
-The cycle asks here about siblings. What a family needs (variants to make, switch on and off, gates to open, the
-parent to admit or evict) is worked out by `headgate.core.workload.concurrent_admission`.
+The cycle uses this module for siblings. The needs of a family (variants to create, switch on and off, gates to open,
+the parent to admit or evict) are computed by `headgate.core.workload.concurrent_admission`.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ PARENT = "kueue.x-k8s.io/concurrent-admission-parent"
 GATE = "kueue.x-k8s.io/concurrent-admission"
 """The preemption gate of a variant."""
 NEVER_QUEUES = "ConcurrentAdmission"
-"""Why a parent is set aside, in the log: its variants stand in line, and count as pending, in its place."""
+"""Why a parent is parked, in the log: its variants queue, and count as pending, in its place."""
 
 RETAIN_FIRST = "RetainFirstAdmission"
 FLAVOR_MIGRATION = "FlavorMigration"
@@ -54,7 +54,7 @@ def is_parent(workload: Workload) -> bool:
 
 
 def is_variant(workload: Workload) -> bool:
-    """Whether a workload is one flavor's attempt of another one, its parent."""
+    """Whether a workload is the attempt of its parent in one flavor."""
     owner = workload.owner
     return owner is not None and (owner.group, owner.kind) == (_OWNER_GROUP, "Workload")
 
@@ -73,7 +73,7 @@ def parent_key(workload: Workload) -> WorkloadKey | None:
 
 def variant_name(parent: str, parent_uid: str, flavor: str) -> str:
     """
-    The name of a variant, as Kueue's GetWorkloadNameForVariant gives it.
+    The name of a variant, as in Kueue's GetWorkloadNameForVariant.
 
     `<parent without its hash>-variant-<flavor>-<hash>`, the hash over kind, group, parent, its uid and the flavor.
     """
@@ -85,13 +85,13 @@ def variant_name(parent: str, parent_uid: str, flavor: str) -> str:
 
 
 def allowed_flavors(workload: Workload) -> tuple[str, ...]:
-    """The flavors that a workload names as those it may use, in its order; none without the annotation."""
+    """The flavors in a workload's annotation of allowed flavors, in its order; none without the annotation."""
     text = workload.annotations.get(ALLOWED_FLAVORS, "")
     return tuple(name for name in (each.strip() for each in text.split(",")) if name)
 
 
 def is_followed(workload: Workload, status: WorkloadStatus) -> bool:
-    """Whether a status that was found says that a workload runs on the quota of one of its variants."""
+    """Whether a status that was found shows that a workload runs on the quota of one of its variants."""
     admitted = conditions.find(status.conditions, conditions.ADMITTED)
     return is_parent(workload) and admitted is not None and admitted.message.startswith(_FOLLOWS)
 
@@ -149,7 +149,7 @@ def retains_first(spec: ClusterQueueSpec) -> bool:
 
 
 def last_acceptable_flavor(spec: ClusterQueueSpec) -> str | None:
-    """The worst flavor that an admitted workload is still moved to; None when each better one will do."""
+    """The worst flavor to which an admitted workload is still moved; None when each better one is acceptable."""
     policy = spec.concurrent_admission_policy
     constraints = policy.migration.constraints if policy is not None else None
     return constraints.last_acceptable_flavor_name if constraints is not None else None
@@ -160,7 +160,7 @@ def may_migrate(spec: ClusterQueueSpec, workload: Workload) -> bool:
     Whether a variant's flavor is good enough for an admitted sibling to be evicted for it.
 
     Never where the first admission is retained: Kueue switches the siblings off for that, which comes too late when a
-    better flavor fits in the next cycle, and would begin the race between them anew.
+    better flavor fits in the next cycle, and would restart the race between them.
     """
     if retains_first(spec):
         return False
@@ -175,5 +175,5 @@ def may_migrate(spec: ClusterQueueSpec, workload: Workload) -> bool:
 
 
 def migration_message(workload: Workload) -> str:
-    """Kueue's message of the Evicted condition of a variant that makes way for a better one."""
+    """Kueue's message of the Evicted condition of a variant that is evicted for a better one."""
     return f"Evicted to accommodate a workload (UID: {workload.uid}) due to migration to more favorable resource flavor"
