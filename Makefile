@@ -54,12 +54,13 @@ test-kube: kube ## the tests on a real control plane; skipped where there is non
 demo-kube: kube ## the demo on a real control plane
 	@$(BIN)/python -m headgate.testing.control_plane demo
 
-check: $(STAMP) ## format, lint, types, import contracts, purity, drift of generated files, compose syntax
+check: $(STAMP) ## format, lint, types, import contracts, purity, sizes, drift of generated files, compose syntax
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/pure_code.py
+	$(BIN)/python tools/sizes.py
 	$(BIN)/python -m tools.schemas --check
 	$(BIN)/python -m tools.reference --check
 	$(BIN)/python tools/check_compose.py

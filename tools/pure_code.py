@@ -131,6 +131,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
             yield node.module or "", node
 
 
+# Large: one case for each kind of syntax that can break purity.
 def _problems(tree: ast.Module, own: tuple[str, ...]) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
     known = _bound_by_imports(tree)
     for node in ast.walk(tree):

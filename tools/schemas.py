@@ -81,6 +81,7 @@ def _catalogue() -> str:
     return "\n".join(lines) + "\n"
 
 
+# Large: the AsyncAPI document, in the shape in which it is written.
 def _asyncapi() -> dict[str, Any]:
     _, components = msgspec.json.schema_components(tuple(TAGS.values()), ref_template="#/components/schemas/{name}")
     channels, operations, messages = {}, {}, {}

@@ -11,6 +11,7 @@ everything down at the end, the broker last.
 
 Start it from the main thread: children end with the thread that started them.
 """
+# Over 400 lines: one class that owns every child process of a cell: broker, cluster and processes, from start to stop.
 
 import os
 import shlex

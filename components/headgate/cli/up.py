@@ -41,6 +41,7 @@ Ctrl-C takes everything down. Started again, it goes on from its log, and the si
 """
 
 
+# Large: the options of the command with their help, then their checks.
 @app.command(epilog=_EPILOG)
 def up(
     cell: Annotated[

@@ -5,6 +5,7 @@ All are appended by the informer bridge, and only when a part that matters for s
 compares the objects in the API server with the state of the log. `...Observed` means that the object exists with this
 content; `...Deleted` that it is gone. One commit carries a burst of them.
 """
+# Over 400 lines: the types of the facts, two for each kind of object; it is read one type at a time.
 
 from typing import Any
 

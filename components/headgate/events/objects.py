@@ -8,6 +8,7 @@ decision depends on are left out: a change of theirs is no fact. Quantities rema
 
 The informer bridge decodes them from watch lines, facts carry them, the fold stores them. All are immutable.
 """
+# Over 400 lines: the types of the parts of API objects, a few fields each; it is read one type at a time.
 
 from collections.abc import Mapping
 from typing import Literal

@@ -5,6 +5,7 @@ The entry: from settings to a running process, and from its end to an exit code.
 broker can report it; connects to NATS; opens the log, the leases and the snapshots; builds what the process needs; and
 runs the loop until SIGTERM or SIGINT. A second signal, or a shutdown that takes too long, cancels it.
 """
+# Over 400 lines: the start of a process, from its settings to its exit code, in the order in which it happens.
 
 import enum
 import logging
@@ -244,6 +245,7 @@ class Runner:
         self.url = await stack.enter_async_context(serving(app, self.settings.http, what=self.process.name))
         self.serving.set()
 
+    # Large: what a process is given, opened one after the other; each step needs what the ones before have opened.
     async def _connect(self, stack: AsyncExitStack) -> Given:
         settings = self.settings
         keys = load(settings.keys, self.process.producer)

@@ -17,6 +17,7 @@ step of the loop, so they are of one position, and are bounded; what needs foldi
 ask for what is `headgate.web.access`; who may see some namespaces only adds `namespace=A,B` to /pending, /events and
 tables of /state.
 """
+# Over 400 lines: one handler for each route of the list above, and what they share in reading a request.
 
 import datetime as dt
 import importlib.resources

@@ -5,6 +5,7 @@ One connection to NATS per process, and the calls that all other modules use.
 flight as "outcome unknown", and updates `Health`. `call` is a JetStream API request that is safe to repeat and
 therefore waits out transient failures; `call_once` is for those that are not.
 """
+# Over 400 lines: one connection and its life; calls, reconnection and health read and change the same fields.
 
 import asyncio
 import re

@@ -16,6 +16,7 @@ An existing stream is never changed, with one exception: the log of an earlier v
 narrowed to the subjects of the six producers. Settings of the operator are respected. A stream is refused if Headgate
 could not be correct on it (`StreamMismatch`), and warned about if it is only less durable than it should be.
 """
+# Over 400 lines: each stream's configuration stands beside the checks that an existing stream is held to.
 
 import datetime as dt
 import re
@@ -251,6 +252,7 @@ async def stream_subjects(connection: Connection, name: str, subjects_filter: st
         found.update(page)
 
 
+# Large: a loop with one way out for each answer of the broker to a look at the stream, or to its creation.
 async def ensure_stream(
     connection: Connection,
     wanted: StreamConfig,

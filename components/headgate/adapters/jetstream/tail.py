@@ -18,6 +18,7 @@ Before each new consumer the stream itself is checked: if it is another stream t
 read, reading on would be wrong, and `receive` raises `LogTruncated`. If it claims more than it can deliver, `receive`
 returns what is readable and then raises `LogTorn`.
 """
+# Over 400 lines: one reader; buffer, consumer, requests and repair are one state machine over the same fields.
 
 import asyncio
 from collections import deque
@@ -92,6 +93,7 @@ class JetStreamTail:
     `linger_s` entries may arrive so much later, and then in batches.
     """
 
+    # Large: the fields of the reader, one line each.
     def __init__(
         self,
         connection: Connection,

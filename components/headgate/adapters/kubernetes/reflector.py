@@ -36,6 +36,7 @@ Back-pressure reaches the server: when the owner is slow, at most `pending_max` 
 is no longer read. Decoding is partial: an object stays `msgspec.Raw` and only its metadata is looked at. An object
 without usable metadata is reported through `on_undecodable` and passed over; the objects around it still arrive.
 """
+# Over 400 lines: one loop; list, watch, resumption and each way in which they fail lead into one another.
 
 import logging
 import time
@@ -171,6 +172,7 @@ class Reflector:
 
     """
 
+    # Large: the fields of the reflector, one line each.
     def __init__(
         self,
         client: KubeClient,

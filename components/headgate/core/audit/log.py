@@ -31,6 +31,7 @@ everything. A finding names the check, the position and the object. The checks:
 | feed           | it has every event of the log once, in order, and nothing else                            |
 | forgotten      | at the end, each pending workload is queued or waits for what can still come true         |
 """
+# Over 400 lines: all checks of the table above run in one pass over the log and use what the others have recorded.
 
 from array import array
 from collections.abc import Iterable
@@ -347,6 +348,7 @@ class Audit:
 
     # --- effects follow decisions ------------------------------------------------------------------------------------
 
+    # Large: one case for each event type that is a decision, or an effect that has to follow on one.
     def _durable(self, at: Position, event: Event) -> None:
         match event:
             case facts.WorkloadObserved():

@@ -14,6 +14,7 @@ as in the recordings); where jobs take time to stop, such a head waits for them.
 
 The cycle is a function of the state and the heads alone: neither their order nor that of any table matters.
 """
+# Over 400 lines: it follows Kueue's `processEntry` step by step, so that the two can be compared.
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

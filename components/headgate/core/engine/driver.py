@@ -48,6 +48,7 @@ What operators rely on:
   with it. `fold` raises EventFailedError for an event that cannot be folded; the shell folds the log again without it
   (`headgate.core.fold.containment`) and passes the state to `recovered`.
 """
+# Over 400 lines: one state machine; terms, commits, calls and defects begin and end in each other's handlers.
 
 import enum
 from collections import deque
@@ -157,6 +158,7 @@ class Driver:
     With `treatments` defects are contained; without, they are raised, so that tests and simulations find them.
     """
 
+    # Large: the fields of the driver, one line each.
     def __init__(
         self,
         producer: Producer,

@@ -4,6 +4,7 @@ The assigner: the scan over the flavors of each resource group, and its results.
 See the package for the rules. An `Assigner` is made for one workload on one state of quota; `assign` may be called
 again with other counts of pods, and `ways` returns what would have to be available for any assignment to fit.
 """
+# Over 400 lines: one scan over the flavors with the exits of each step, which share the charges of the pod sets before.
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol

@@ -69,6 +69,7 @@ APPLY: dict[type, Apply] = {
 NO_TREATMENTS = Treatments()
 
 
+# Large: the steps of folding one commit in their order: nothing changes before the commit is accepted.
 def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATMENTS) -> bool:
     """
     Fold one commit into the state. `treatments` are for events that failed before.

@@ -92,6 +92,7 @@ def _admitted(state: State, event: decisions.WorkloadAdmitted, commit: Commit, s
         follow(state, workload, commit.time_ms)
 
 
+# Large: one verdict and its effects, in the order in which they have to change the state.
 def _skipped(state: State, event: decisions.WorkloadSkipped, commit: Commit, seq: Seq) -> None:
     """
     Apply a verdict, and its effect on the ClusterQueue.

@@ -4,6 +4,7 @@ The fold of facts about everything but workloads, and of the other processes' ef
 Called by `headgate.core.fold` only. Each function applies one event type to the state; changes that may let waiting
 workloads fit are recorded in `State.freed`, from which the queue manager wakes them.
 """
+# Over 400 lines: one short handler for each event type, and the table of all of them.
 
 from collections.abc import Callable, Iterable
 from typing import Any

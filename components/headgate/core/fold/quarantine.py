@@ -15,6 +15,7 @@ machine (`is_aside`) until its generation changes.
 `object.released` ends a quarantine: the record is restored, to be evaluated from the start if it is pending, and the
 newest fact is folded.
 """
+# Over 400 lines: quarantine, the events in the meantime and the release work on the same records, step after step.
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType

@@ -5,6 +5,7 @@ The first four functions are public; the rest belongs to the fold of workloads (
 `headgate.core.fold.decisions`). `move` is the only place that changes a workload's stage: it keeps the indexes and the
 charged usage consistent. `reindex` rebuilds all of it from the tables.
 """
+# Over 400 lines: every function that moves a workload between indexes is here, which keeps them in step with its stage.
 
 from collections.abc import Iterable
 from typing import Any

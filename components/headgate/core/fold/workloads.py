@@ -4,6 +4,7 @@ The fold of facts about workloads, of their queueing events, and of the configur
 Called by `headgate.core.fold` only. Each event is looked up in the lifecycle table first (`moved`); one that was
 overtaken changes nothing.
 """
+# Over 400 lines: one handler for each event type of a workload's life, and the table of all of them.
 
 import msgspec
 
@@ -73,6 +74,7 @@ def _configuration_observed(state: State, event: facts.ConfigurationObserved, co
     free_where(state, lambda _: True, seq)
 
 
+# Large: a Workload is compared before it is stored, and what has changed is acted upon after.
 def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: Seq) -> None:
     workload = state.workloads.get(event.workload)
     if workload is not None and workload.uid != event.uid:

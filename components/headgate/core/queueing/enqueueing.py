@@ -99,6 +99,7 @@ MayGoOn = Callable[[Workload, Woken], bool]
 """Whether a workload whose condition came true may continue now."""
 
 
+# Large: one exit for each thing that keeps a workload out, in Kueue's order.
 def place_of(state: State, workload: Workload, now_ms: UnixMs, limits: Limits, is_active: IsActive) -> Entry | Held:
     """Where a pending workload belongs: the first thing that keeps it out, in Kueue's order, or its place in a heap."""
     itself = (ObjectChanged(kind="Workload", name=workload.key),)

@@ -8,6 +8,7 @@ answer queries quickly; they follow from the tables and are rebuilt when a snaps
 Records are mutable, so that a hundred thousand events a second can be folded, and belong to the fold. Specs inside them
 are the frozen objects of the facts.
 """
+# Over 400 lines: the types of the state, one for each kind of record; it is read one type at a time.
 
 import enum
 from collections.abc import Collection

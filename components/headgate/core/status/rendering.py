@@ -14,6 +14,7 @@ admission checks are forced only where an eviction resets them (`forces`), so th
 controller causes a conflict instead of being overwritten. Where a reservation comes before the reset was written, the
 binder separates answers to the former one by reading the object (`answered_checks`).
 """
+# Over 400 lines: one function for each part of a status, and the paths and patches that write it.
 
 from collections.abc import Iterable, Mapping
 from typing import Any

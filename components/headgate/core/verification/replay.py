@@ -235,6 +235,7 @@ class Replay:
             elif type(event) is DivergenceFound:
                 yield from self._compare_divergence(Position(logged.seq, index), event)
 
+    # Large: one exit for each reason not to compare a recorded cycle, and one for each difference.
     def _compare_cycle(self, logged: LoggedCommit) -> Iterator[Difference]:
         events = logged.commit.events
         cycle = events[0] if events else None

@@ -10,6 +10,7 @@ and what would change it (`headgate.core.views.diagnosis`).
 The command line uses it (`headgate explain`); it is pure, so an old log always gives the same history. A name is first
 resolved with `headgate.core.views.lookup`, in a separate pass: a job's events precede those of its Workload.
 """
+# Over 400 lines: one sentence for each event type that can concern a workload.
 
 from collections.abc import Iterable
 from typing import assert_never
@@ -101,6 +102,7 @@ class Explainer:
     def _workload(self) -> Workload | None:
         return self.state.workloads.get(self._target.workload)
 
+    # Large: one case for each event type that can concern the workload.
     def _note(self, at: At, event: Event, stood: "_Stood") -> None:
         match event:
             case (
@@ -187,6 +189,7 @@ class Explainer:
 
     # --- its own events --------------------------------------------------------------------------------------------
 
+    # Large: one case for each event type about the workload, with its sentence.
     def _own(self, at: At, event: Event) -> None:
         match event:
             case facts.WorkloadObserved():
@@ -260,6 +263,7 @@ class Explainer:
         said += [f"{pods.count} pods of {pods.name} are done" for pods in event.reclaimable_pods]
         self._add(at, event, f"changed: {', '.join(said) or 'its spec or metadata'}")
 
+    # Large: one case for each event type that moves the workload, with its sentence.
     def _moved(self, at: At, event: Event) -> None:
         match event:
             case queueing.WorkloadQueued():

@@ -16,6 +16,7 @@ An Event's name consists of the name of its object and the log position that it 
 answered 409 and the first one stays. Positions from before this binder led are not reported: a restart writes no Event
 again. Events that the API server refuses are dropped: nothing depends on an Event.
 """
+# Over 400 lines: deriving, delaying, counting and sending Events work on the same list of those that wait.
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
@@ -315,6 +316,7 @@ class Events:
             event.reason, "Not admitted by cluster queue"
         )
 
+    # Large: one case for each event type that Kueue writes an Event about.
     def _about_workload(self, event: Event, workload: Workload, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
         def normal(reason: str, note: str) -> Telling:
             return Telling("Workload", workload.key, workload.uid, "Normal", reason, note, at, at_ms, at_ms)

@@ -115,6 +115,7 @@ class Finalizers:
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
+    # Large: one case for each event type that may concern a finalizer.
     def on_event(self, event: Event) -> None:
         """Record the events after which a finalizer may be missing, or no longer needed."""
         match event:

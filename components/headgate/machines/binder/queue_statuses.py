@@ -17,6 +17,7 @@ already there, and a condition keeps the time at which it changed.
 Counting is incremental: `_Tally` stores for each workload its class and its queues, so that a change costs the same in
 a queue of ten as in one of a hundred thousand. A workload is counted once a turn, whatever has happened to it.
 """
+# Over 400 lines: counts, turns and writes of one status; the budget is about all queues together.
 
 from collections import OrderedDict
 from collections.abc import Iterable

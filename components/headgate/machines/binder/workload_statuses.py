@@ -30,6 +30,7 @@ meanwhile makes it a conflict again. The read is a patch that changes nothing, w
 The last status of a finished workload is recorded in the log together with the removal of its finalizer, which directly
 follows it: so the removal is no separate fact, and a restart does not request it again.
 """
+# Over 400 lines: one state machine for each status: waiting, being written, refused, taken over, repeated.
 
 import heapq
 from collections import OrderedDict
@@ -137,6 +138,7 @@ class _Told(msgspec.Struct, frozen=True):
 class WorkloadStatuses:
     """The working set of Workload statuses. The binder's machine passes on what concerns them."""
 
+    # Large: the fields of the task, one line each with what it holds.
     def __init__(self, state: State, load: Load, finalizers: Finalizers) -> None:
         self._state = state
         self._load = load
@@ -179,6 +181,7 @@ class WorkloadStatuses:
         self._retry_at: dict[WorkloadKey, UnixMs] = {}
         self._to_retry: list[WorkloadKey] = []
 
+    # Large: one case for each event type that may change a status.
     def on_event(self, event: Event) -> None:
         """Record events that may have changed a status."""
         if isinstance(event, _URGENT):
@@ -399,6 +402,7 @@ class WorkloadStatuses:
         with about("Workload", key):
             self._bring_up_to_date(key, calls, now_ms, waiting=waiting)
 
+    # Large: one exit for each reason not to write a status now, in the order of their precedence.
     def _bring_up_to_date(self, key: WorkloadKey, calls: list[Command], now_ms: UnixMs, *, waiting: bool) -> None:
         workload = self._state.workloads.get(key)
         if workload is None:

@@ -24,6 +24,7 @@ after a crash.
 
 Objects that cannot be parsed are kept in `problems` for the process to log; they count as absent.
 """
+# Over 400 lines: the machine: one handler for each kind of stimulus and event, over the same tables of what waits.
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
@@ -396,6 +397,7 @@ class InformerBridge:
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
+    # Large: one case for each event type after which a Job or Workload is to be looked at.
     def _on_event(self, event: Event) -> None:
         self._variants.on_event(event)
         self._absent_owners.on_event(event)

@@ -17,6 +17,7 @@ One commit carries the findings of one `Settled`, up to `EVENTS_PER_COMMIT_MAX`;
 commit is folded. Offers have a separate budget, so that a flood of arrivals does not starve the scheduler and offers do
 not starve placing. ClusterQueues are served in the order in which they were touched.
 """
+# Over 400 lines: the machine: one handler for each kind of event, over the same sets of what is to be examined.
 
 import heapq
 from collections import OrderedDict
@@ -191,6 +192,7 @@ class QueueManager:
             queues = (self._stood_in.get(key, ""), getattr(event, "cluster_queue", ""), stands_in)
             yield from filter(None, queues)
 
+    # Large: one case for each event type after which something is to be examined.
     def _note(self, event: Event) -> None:
         """Record what an event makes necessary to examine."""
         match event:
@@ -432,6 +434,7 @@ class QueueManager:
             if cluster_queue:
                 self._touched[cluster_queue] = None
 
+    # Large: one exit for each thing that a workload may need, the most urgent first.
     def _step(self, workload: Workload, now_ms: UnixMs, wake_pass: WakePass) -> Iterable[QueueEvent]:
         """The events that a workload needs now."""
         state = self.state

@@ -26,6 +26,7 @@ from headgate.processes.runtime.process import Given, Process
 _LOG: Final = logging.getLogger(__name__)
 
 
+# Large: the parts of the process, made in one scope because its closures share them.
 @asynccontextmanager
 async def _build(given: Given) -> AsyncIterator[Parts]:
     assert given.transport is not None, "the bridge asks for Kubernetes"

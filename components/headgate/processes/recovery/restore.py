@@ -77,6 +77,7 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
     set_aside: int = 0
 
 
+# Large: the steps of a restore in their order, which decides what a broken-off one leaves behind.
 async def restore(
     connection: Connection, cell: str, directory: BackupDirectory, *, replicas: int = 1, set_aside: Path | None = None
 ) -> Restored:

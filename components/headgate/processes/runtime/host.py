@@ -22,6 +22,7 @@ A turn:
 Damage to the log and defects that affect more than one object leave `run` as exceptions, and the entry explains them:
 `BrokenLogError`, `UnreadableCommitError`, `LogDamaged`, `EventFailedError`, `ObjectFailedError`.
 """
+# Over 400 lines: one loop and the tasks around it, which hand over to each other through the same fields.
 
 import asyncio
 import gc
@@ -93,6 +94,7 @@ class Host:
     `gate` may keep it from becoming a candidate; without one every process may.
     """
 
+    # Large: the fields of the host, one line each.
     def __init__(
         self,
         producer: Producer,
@@ -405,6 +407,7 @@ class Host:
 
     # --- outputs of the driver -------------------------------------------------------------------------------------
 
+    # Large: one case for each kind of output of the driver.
     async def _carry_out(self, outputs: list[Output]) -> None:
         for output in outputs:
             match output:

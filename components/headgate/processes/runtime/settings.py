@@ -8,6 +8,7 @@ line prints the line and exits with code 2.
 
 The types below are the reference: every key, its unit (last in its name) and its default.
 """
+# Over 400 lines: the reference of all settings, one type for each section, with the code that reads them.
 
 import difflib
 import os

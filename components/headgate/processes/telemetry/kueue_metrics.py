@@ -43,6 +43,7 @@ Values = Iterator[tuple[float, Mapping[str, str]]]
 class KueueMetrics:
     """Kueue's metrics in one process."""
 
+    # Large: one declaration for each metric of Kueue.
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._attempts = metrics.tally(
@@ -95,6 +96,7 @@ class KueueMetrics:
             exponential_buckets(16),
         )
 
+    # Large: one case for each event type that is counted.
     def folded(self, state: State, logged: LoggedCommit) -> None:
         """Count the events of a commit; it is already folded into the state."""
         commit = logged.commit

@@ -8,6 +8,7 @@ give; `Cluster.watch` opens a watch. Simulations call both directly, under a vir
 Nothing here waits, and nothing reads a clock but the injected one: the same calls at the same times give the same
 bytes.
 """
+# Over 400 lines: one class with one method for each verb of the REST API and what they share.
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -243,6 +243,7 @@ _DYING_TIME: Final = f"""
 """
 
 
+# Large: a table of the stages of a pod's life.
 def _pod_stages() -> list[_JsonObject]:
     running = [_ALIVE, _is_in(".status.phase", "Running"), _holds(_RUNS)]
     ends = f'.spec.restartPolicy == "Never" or (.spec.restartPolicy == "OnFailure" and ({_FAILING} | not))'

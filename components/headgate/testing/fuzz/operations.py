@@ -10,6 +10,7 @@ value that is known only when it is played is a placeholder in its body:
 
 `script_of` gives the script of a seed: the objects of a small cluster first, then what the actors do to them.
 """
+# Over 400 lines: one method for each kind of operation; all draw from the same seed and the same objects.
 
 import random
 from collections.abc import Callable, Mapping

@@ -10,6 +10,7 @@ begins. Admitted workloads never finish by themselves.
 The pending queues are those of `queues`; the state changes by ordinary events. In it a head
 stays offered after its verdict (scope "immediate"), and each workload has a shape of its own: nothing sleeps there.
 """
+# Over 400 lines: one cycle with all that follows from it; each step changes the queues that the next one reads.
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -156,6 +157,7 @@ class Rhythm:
         self._open_gates()
         return True
 
+    # Large: the steps of one cycle, and the record of what each has changed.
     def run_cycle(self) -> Ran:
         """One cycle with everything that follows from it, up to the clock's next second."""
         before = {key: _why(self.state.workloads[key]) for key in self._first_in_line()}

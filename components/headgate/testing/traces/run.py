@@ -34,6 +34,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     events: int
 
 
+# Large: one loop over a trace and one to its end, which share the counts that are reported.
 def run_trace(
     trace: openb.Trace,
     *,

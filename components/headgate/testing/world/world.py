@@ -24,6 +24,7 @@ turn until a third one ends.
 Every commit is folded by the world itself as it is appended, and the invariants are checked after each; `check` is
 called with the state, so that a test can add its own.
 """
+# Over 400 lines: one simulation; every step draws from the same seed and changes the same log, cluster and processes.
 
 import random
 from collections import deque
@@ -213,6 +214,7 @@ class World:
     the object is set aside, and machines are made anew.
     """
 
+    # Large: the fields of the world, one line each.
     def __init__(
         self,
         *,
@@ -622,6 +624,7 @@ class World:
         self._carry_out(instance)
         return True
 
+    # Large: one case for each kind of output of the driver.
     def _carry_out(self, instance: Instance) -> bool:
         """Carry out a driver's request. False when it was only the end of an append."""
         acted = False

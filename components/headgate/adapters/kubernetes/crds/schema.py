@@ -211,6 +211,7 @@ def _copy(node: Node) -> Node:
     return copy
 
 
+# Large: one case for each option of the schema language.
 def _set_options(node: Node, options: str) -> str:
     """Set what stands in parentheses; the message of a former field is returned."""
     message = ""

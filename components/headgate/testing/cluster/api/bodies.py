@@ -4,6 +4,7 @@ Reading writes: from the query and the body of a request to what the registry ta
 Everything a client can get wrong before its object is looked at is refused here, with 400, 415 or 422, in the order and
 the words of k8s.io/apiserver's handlers and serializers.
 """
+# Over 400 lines: each way in which a client gets a body wrong, in the order in which the API server finds it.
 
 import json
 from collections.abc import Mapping

@@ -32,6 +32,7 @@ def document(path: str) -> bytes | None:
     return None if found is None else msgspec.json.encode(found)
 
 
+# Large: one case for each path of discovery, with its document.
 def _document(path: str) -> JsonObject | None:
     steps = path.strip("/").split("/")
     match steps:

@@ -158,6 +158,7 @@ def go_value(value: Any) -> str:
             return str(value)
 
 
+# Large: one case for each directive and each type of value, as in the API server's strategic merge.
 def strategic_merge(target: Any, patch: Any, node: Node | None) -> Any:
     """Strategic merge of one object; `node` is its schema, where the merge keys of its lists are."""
     if not isinstance(patch, dict):

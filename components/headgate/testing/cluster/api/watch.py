@@ -148,6 +148,7 @@ class Watch:
                 events.append((type_, what))  # type: ignore[arg-type]
         return events
 
+    # Large: what a watch sends in its order: first objects, bookmark, error or changes, timeout.
     def _advance(self, now_ms: int) -> Iterator[tuple[str, Entry | bool | JsonObject]]:
         match self._fault() if self._fault is not None else "":
             case "cut":

@@ -10,6 +10,7 @@ pod is left.
 `JobSync.run` works on the pods as they were when it began, through `Hands`, which the controller lends it. All that
 lasts is in the objects, but for the pause after failures (`Backoff`), which ends with the controller, as in a cluster.
 """
+# Over 400 lines: it follows `syncJob` step by step, so that the two can be compared.
 
 from typing import Any, Final, Protocol
 
@@ -184,6 +185,7 @@ class JobSync:
 
     # --- deciding
 
+    # Large: one case for each way in which a Job ends, in the order in which the Job controller asks.
     def _decide(self) -> None:
         """Find out whether it is certain how the Job ends: (condition, reason, message)."""
         for first, final in (("SuccessCriteriaMet", ""), ("FailureTarget", "Failed")):

@@ -14,6 +14,7 @@ end, and it becomes NotReady, until `start_node`.
 Driven by `step(now_ms)` and `next_due_ms()`; it holds timers, and everything else it reads from the store. Of pods
 that it finds there at its start it takes the remaining times from their statuses.
 """
+# Over 400 lines: the life of a pod on its node, from admission to removal, over the same timers.
 
 import heapq
 from typing import Any, Final

@@ -125,6 +125,7 @@ _STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDele
 _WORDS: Final = {"integer": "number", "boolean": "bool"}
 
 
+# Large: one case for each field, in the order in which Go's decoder meets them.
 def type_problem(kind: Kind, metadata: Any) -> str:
     """The error of Go's decoder for the first part of a client's metadata that cannot be decoded, or none."""
     if not isinstance(metadata, dict):

@@ -215,6 +215,7 @@ def _amounts(resources: Mapping[str, Any] | None) -> dict[str, int]:
     return {name: quantity(amount) for name, amount in (resources or {}).items()}
 
 
+# Large: one message of the LimitRanger for each way to be outside of a limit.
 def _bounds(item: JsonObject, requests: Mapping[str, int], limits: Mapping[str, int]) -> Iterable[str]:
     kind = item["type"]
     for name, least in (item.get("min") or {}).items():

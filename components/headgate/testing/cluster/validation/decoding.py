@@ -51,6 +51,7 @@ def isolated(kind: Kind, old: JsonObject, obj: JsonObject, subresource: str) -> 
     return fresh, unknown
 
 
+# Large: the steps of decoding in the order of the API server, which decides what error a client sees.
 def decoded(
     kind: Kind,
     obj: JsonObject,

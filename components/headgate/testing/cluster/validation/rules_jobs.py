@@ -6,6 +6,7 @@ pods may go and what they ask for only while the Job is suspended and none of it
 one way; its rules are here too, because other controllers than the Job controller write it (`managedBy`). Sources:
 k8s.io/kubernetes/pkg/registry/batch/job/strategy.go, pkg/apis/batch/v1/defaults.go, pkg/apis/batch/validation.
 """
+# Over 400 lines: one function for each group of rules of the API server on Jobs.
 
 from typing import Any, Final
 

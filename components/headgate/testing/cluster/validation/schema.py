@@ -9,6 +9,7 @@ Kubernetes' own kinds are decoded into structs and then judged by rules of their
 their schema. So the first wrong type of the former is `undecodable`, in the words of Go's decoder, and `errors` says
 only what is missing; of the latter each mistake is one of `errors`.
 """
+# Over 400 lines: one recursive walk; each type of node descends into the others and reports in the same lists.
 
 import re
 from collections.abc import Iterator
@@ -161,6 +162,7 @@ class Checker:
             go_text = _go_mismatch(self._kind, "".join(path), value, node)
             self.undecodable = _QUANTITIES if node.type == "quantity" else go_text
 
+    # Large: one pass over the fields, which copies the object only when one of them changes.
     def _object(self, node: Node, value: Any, old: Any) -> Any:
         if type(value) is not dict:
             self._mistyped(value, "object", node)
@@ -297,6 +299,7 @@ class Checker:
         self._is_map_value = False
         return value if changed is None else changed
 
+    # Large: one case for each type of the schema.
     def _scalar(self, node: Node, value: Any) -> None:
         kind = type(value)
         match node.type:

@@ -41,6 +41,7 @@ _SCALARS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
 }
 
 
+# Large: one case for each type of the schema.
 def _check_types(value: Any, node: Node, where: str, out: list[str]) -> None:
     if value is None:
         return
