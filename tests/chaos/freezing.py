@@ -1,8 +1,8 @@
 """
 A scheduler that stops itself (SIGSTOP) on the very brink of an append: `python -m tests.chaos.freezing FLAG`.
 
-When the file FLAG appears, the next append of a cycle removes it and stops the process before a byte is sent. Whoever
-continues it (SIGCONT) after another has taken over sees the append go out late: the case that leases alone cannot
+When the file FLAG appears, the next append of a cycle removes it and stops the process before a byte is sent. If
+it is continued (SIGCONT) after another has taken over, the append goes out late: the case that leases alone cannot
 exclude.
 """
 

@@ -1,11 +1,11 @@
 """
-What the chaos runs have in common: a cell under load, somebody who kills, and the judgement at the end.
+What the chaos runs have in common: a cell under load, kills, and the checks at the end.
 
 `Chaos` keeps jobs coming, more than quota allows at a time, so that there is always something under way to be
 interrupted. When the killing is over, `judge` demands that every job finishes (once), that `headgate audit` finds
 nothing, and that `headgate replay --verify` folds the log to the live state, byte for byte. Every wait has a
-deadline; what fails tells the story: which jobs are stuck, the explanation of one, what the processes say of
-themselves, and the ends of their logs.
+deadline; a failure reports which jobs are stuck, the explanation of one, the status of the processes,
+and the ends of their logs.
 """
 
 import os
@@ -100,7 +100,7 @@ class Chaos:
         await self.eventually(lambda: self.cell.pid(victim) not in (None, pid), f"{victim} started again", 30)
 
     async def until_ready(self, victim: str, timeout_s: float = 60.0) -> None:
-        """Wait until a child says that it is ready; the broker, until all say so."""
+        """Wait until a child is ready; for the broker, until all are."""
         with anyio.move_on_after(timeout_s):
             while True:
                 self.check_alive()
@@ -111,7 +111,7 @@ class Chaos:
         raise Late(await self.story(f"{victim} was not ready within {timeout_s:g} s"))
 
     async def readyz(self, name: str) -> dict[str, Any]:
-        """What a child says of itself; nothing when it does not answer."""
+        """A child's status; nothing when it does not answer."""
         return await self._readyz(self.cell.children[name])
 
     async def _readyz(self, child: children.Child) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Chaos:
             return {}
 
     async def wait_phase(self, child: children.Child, phase: str, timeout_s: float = 30.0) -> None:
-        """Wait until a child says that it is in a phase."""
+        """Wait until a child reports a phase."""
         with anyio.move_on_after(timeout_s):
             while (await self._readyz(child)).get("phase") != phase:  # noqa: ASYNC110 - of another process
                 await anyio.sleep(0.05)
@@ -144,7 +144,7 @@ class Chaos:
     # --- waiting, and what is told ---------------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
-        """Progress for whoever watches (`pytest -s`)."""
+        """Progress for `pytest -s`."""
         line = f"[{time.strftime('%H:%M:%S')}] {text}; {self.finished()} of {len(self.created)} jobs finished"
         self._news.append(line)
         print(line, flush=True)
@@ -218,7 +218,7 @@ class Chaos:
         self.say(f"all jobs finished, audit and replay find nothing; {commits} commits, {self.kills} kills")
 
     async def all_complete(self) -> None:
-        """The API server agrees: every Job is Complete, with as many pods succeeded as it asked for (`more_pods`)."""
+        """The API server agrees: every Job is Complete, with as many pods succeeded as it requested (`more_pods`)."""
         jobs = await self.driver.items("apis/batch/v1/jobs")
         assert len(jobs) == len(self.created)
         for each in jobs:

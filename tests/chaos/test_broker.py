@@ -1,4 +1,4 @@
-"""A full stream, a broker that is gone or frozen: processes wait, say so, lose nothing, and carry on by themselves."""
+"""A full stream, a broker that is gone or frozen: processes wait, report it, lose nothing, and then continue."""
 
 import re
 import signal
@@ -53,7 +53,7 @@ async def test_a_full_stream_is_waited_for(tmp_path: Path, chaos_seed: int) -> N
 
 
 async def full(run: Chaos, timeout_s: float) -> None:
-    """Wait until a process says in /readyz that the stream is full."""
+    """Wait until a process reports in /readyz that the stream is full."""
     with anyio.move_on_after(timeout_s):
         while True:
             for name in PROCESSES:
@@ -67,7 +67,7 @@ async def full(run: Chaos, timeout_s: float) -> None:
 
 
 async def all_miss_nats(run: Chaos, timeout_s: float) -> None:
-    """Wait until every process says in /readyz that the broker does not answer."""
+    """Wait until every process reports in /readyz that the broker does not answer."""
     missing: set[str] = set()
     with anyio.move_on_after(timeout_s):
         while missing != set(PROCESSES):

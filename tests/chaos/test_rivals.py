@@ -1,4 +1,4 @@
-"""Two schedulers at once: the log takes the cycles of one, whatever the other believes."""
+"""Two schedulers at once: the log takes the cycles of one only."""
 
 import signal
 import sys
@@ -26,7 +26,7 @@ SECOND = "scheduler-1"
 
 
 class Terms:
-    """The scheduler's terms as the log tells them: epoch -> holder, and epoch -> its cycles."""
+    """The scheduler's terms in the log: epoch -> holder, and epoch -> its cycles."""
 
     def __init__(self, run: Chaos) -> None:
         self.holders: dict[int, str] = {}

@@ -1,5 +1,5 @@
 """
-A real API server that is killed, forgets and is cut off, while processes die: all jobs finish, once.
+A real API server that is killed, compacted and cut off, while processes are killed: all jobs finish, once.
 
 The six processes reach the API server through a proxy that refuses or breaks a twentieth of their writes, before or
 after the API server has carried them out, delays some requests, and cuts their watches, also in the middle of a line.
@@ -30,7 +30,7 @@ FAULTS = Faults(writes=0.05, delays=0.05, delay_s_max=0.4, stream_s_mean=15.0)
 
 
 class Storm:
-    """A cell under load on a real control plane, and what stands between them."""
+    """A cell under load on a real control plane, and the proxy between them."""
 
     def __init__(self, run: Chaos, plane: ControlPlane, proxy: FaultProxy) -> None:
         self.run = run
@@ -48,7 +48,7 @@ class Storm:
         self.run.kills += 1
         self.run.say(f"API server killed {number}/{ROUNDS} at position {self.run.driver.state.position}")
         await anyio.sleep(random.uniform(0, 2.0))
-        # It serves long before it calls itself ready, and nobody of whom this is about waits for that.
+        # It serves long before it reports ready, and no process under test waits for that.
         with anyio.move_on_after(START_S):
             await self.plane.start(API_SERVER)
 
@@ -63,7 +63,7 @@ class Storm:
             self.run.say(f"{victim} killed")
 
     async def forget(self) -> None:
-        """Let etcd forget everything up to now."""
+        """Compact etcd up to now."""
         await anyio.sleep(self.run.random.uniform(0, 1.0))
         revision = await self.plane.compact()
         self.run.say(f"etcd compacted up to {revision}")

@@ -1,9 +1,9 @@
 """
-A cell as it lies in its stores: the log, and everything beside it that remembers the log.
+The stores of a cell: the log, and everything beside it that has a record of the log.
 
-`recorded` gives the stores of a simulated run; `Cell` is changed by the damages, a copy each. `judged` asks everybody
-who may be asked: the audit of the log alone (as from a file) and with what stands beside it, a verifying replay, and a
-process that starts.
+`recorded` gives the stores of a simulated run; `Cell` is changed by the damages, a copy each. `judged` runs every
+check: the audit of the log alone (as from a file) and with the other stores, a verifying replay, and a
+process start.
 """
 
 from collections.abc import AsyncIterator
@@ -49,10 +49,10 @@ CELL = "sim"
 """The name of the simulated cell, and the identity of its stream."""
 
 HANG_S = 20.0
-"""Whoever has not said anything by then hangs."""
+"""A check without a result by then hangs."""
 
 BROKEN = (BrokenLogError, UnreadableCommitError, IllegalTransitionError, LogDamaged)
-"""What a process or command says of a log that cannot be true."""
+"""The error of a process or command for a log that cannot be true."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class Message(msgspec.Struct, frozen=True):
 
 @dataclass
 class Cell:
-    """The stores of a cell. `blobs` are snapshots by name; `record` is what the cluster remembers."""
+    """The stores of a cell. `blobs` are snapshots by name; `record` is the cluster's record."""
 
     entries: list[Entry]
     blobs: dict[str, bytes] = field(default_factory=dict)
@@ -151,7 +151,7 @@ async def _audited(entries: list[Entry], positions: list[Seq]) -> tuple[Audit, F
 
 
 def audited(cell: Cell, *, alone: bool = False) -> Report:
-    """What `headgate audit` finds: of the log in a file, or (not `alone`) with all that stands beside it."""
+    """What `headgate audit` finds: of the log in a file, or (not `alone`) with all other stores."""
     seen = () if alone else tuple(_seen(name, blob) for name, blob in cell.blobs.items())
     auditor, feed = anyio.run(_audited, cell.entries, [each.position for each in seen])
     if alone:
@@ -193,7 +193,7 @@ def _seen(name: str, blob: bytes) -> SeenSnapshot:
 
 
 def replayed(cell: Cell) -> list[str]:
-    """What `headgate replay --verify` says of a log: each difference, or what keeps it from going on."""
+    """The result of `headgate replay --verify`: each difference, or the error that ends it."""
     try:
         return anyio.run(_replayed, _Source(cell.entries))
     except BROKEN as error:
@@ -271,7 +271,7 @@ async def start_on(log: Log, blobs: Blobs) -> State | str:
 
 @dataclass
 class Verdict:
-    """What each of them says: "" or nothing for who finds nothing wrong."""
+    """The result of each check: "" or nothing if it finds nothing wrong."""
 
     audit: list[Finding]
     alone: list[Finding]
@@ -281,7 +281,7 @@ class Verdict:
 
     @property
     def is_found(self) -> bool:
-        """Whether anybody found anything."""
+        """Whether any check found anything."""
         aside = self.state is not None and self.state.quarantine
         return bool(self.audit or self.alone or self.replay or self.start or aside)
 

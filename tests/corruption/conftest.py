@@ -79,7 +79,7 @@ def data(sound: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def headgate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
-    """`headgate ARGS...` in this process: exit code, and all that it said."""
+    """`headgate ARGS...` in this process: exit code, and all output."""
     monkeypatch.setenv("COLUMNS", "200")
 
     def call(*args: object) -> tuple[int, str]:

@@ -1,9 +1,9 @@
 """
-What may happen to the stores of a cell, by kind. Each damage draws where and how from a seed, and says what it did.
+What may happen to the stores of a cell, by kind. Each damage draws where and how from a seed, and returns what it did.
 
 They are of two sorts: those of a store that fails (bytes flip, ends are cut, entries are lost, come twice or in another
-order, an older copy comes back) and those of somebody who writes (into an entry, under another's name, with every hash
-made to match).
+order, an older copy comes back) and those of an attacker who writes (into an entry, under another's name, with every
+hash made to match).
 """
 
 import random
@@ -85,14 +85,14 @@ def duplicate(cell: Cell, rng: random.Random) -> str:
 
 
 def roll_back(cell: Cell, rng: random.Random) -> str:
-    """The log is an older copy of itself; what stands beside it is not."""
+    """The log is an older copy of itself; the other stores are not."""
     kept = rng.randrange(len(cell.entries))
     del cell.entries[kept:]
     return f"to position {kept}"
 
 
 def foreign(cell: Cell, rng: random.Random) -> str:
-    """An entry of another cell, of another log of this cell, or of nobody stands at the end or in the place of one."""
+    """An entry of another cell, of another log of this cell, or of none is at the end or in the place of one."""
     other = rng.choice(recorded(OTHER_SEED).entries)
     subject = rng.choice(
         [other.subject, rng.choice(cell.entries).subject, other.subject.replace(f".{CELL}.", ".other.")]
@@ -138,7 +138,7 @@ def _edited(payload: bytes, rng: random.Random, fields: tuple[str, ...]) -> tupl
 
 
 def edit(cell: Cell, rng: random.Random) -> str:
-    """Somebody has changed a value in an entry."""
+    """A value in an entry was changed."""
     index = rng.randrange(len(cell.entries))
     entry = cell.entries[index]
     fields = tuple(msgspec.json.decode(entry.payload))
@@ -148,7 +148,7 @@ def edit(cell: Cell, rng: random.Random) -> str:
 
 
 def rewrite(cell: Cell, rng: random.Random) -> str:
-    """Somebody has changed a value in an event, and made every hash behind it anew."""
+    """A value in an event was changed, and every hash after it recomputed."""
     index = rng.randrange(len(cell.entries))
     payload, said = _edited(cell.entries[index].payload, rng, ("events",))
     at = cell.entries[index].seq
@@ -186,7 +186,7 @@ def clock(cell: Cell, rng: random.Random) -> str:
 
 
 def snapshot(cell: Cell, rng: random.Random) -> str:
-    """A snapshot is another one: a byte of it, what it says with every hash made to match, or its position."""
+    """A snapshot was changed: a byte of it, its contents with every hash made to match, or its position."""
     name = rng.choice(sorted(cell.blobs))
     blob = bytearray(cell.blobs[name])
     how = rng.choice(["byte", "state", "cut", "moved"])
@@ -215,7 +215,7 @@ def snapshot(cell: Cell, rng: random.Random) -> str:
 
 
 def feed(cell: Cell, rng: random.Random) -> str:
-    """A message of the feed is lost, there twice, or says something else."""
+    """A message of the feed is lost, doubled, or has other contents."""
     index = rng.randrange(len(cell.feed) - 1)
     message = cell.feed[index]
     how = rng.choice(["lost", "twice", "changed", "swapped"])

@@ -2,7 +2,7 @@
 Random damage, from seeds: found, or harmless; never believed, never a hang.
 
 Harmless is what leaves the state that a process starts with as it would be without the damage, and every decision in
-the log as it was. `make corrupt N=1000` runs more of them, and says how many there were of each kind.
+the log as it was. `make corrupt N=1000` runs more of them, and prints how many there were of each kind.
 """
 
 import random
@@ -29,7 +29,7 @@ def undamaged(cell: Cell, position: int) -> State:
 
 
 def test_an_undamaged_cell_is_sound() -> None:
-    """The counterpart of all that follows: nobody finds anything."""
+    """The counterpart of all that follows: no check finds anything."""
     verdict = judged(recorded(SEED))
     assert not verdict.is_found, verdict
     assert verdict.state is not None

@@ -2,7 +2,7 @@
 Damage to the files of a broker, and what the commands and a starting process say of it.
 
 A torn tail is in `tests/cli/test_damaged_store.py`. What a broker makes of its damaged files differs; what counts is
-that nothing hangs, that nothing is believed, and that whoever reads the log says where it ends and what to do.
+that nothing hangs, that no false entry is used, and that each reader reports where the log ends and the remedy.
 """
 
 import random
@@ -71,7 +71,7 @@ def test_a_sound_store_is_sound(headgate: Headgate, data: Path) -> None:
 
 
 def test_a_log_that_was_cut_with_its_index(headgate: Headgate, data: Path) -> None:
-    """It is sound in itself. What stands beside it knows of more, and the audit names where it ends."""
+    """It is consistent in itself. The other stores have more, and the audit names where it ends."""
     cut_half(data)
     code, said = headgate("audit", "--data", data)
     assert code == FAILED, said

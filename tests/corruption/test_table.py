@@ -1,7 +1,7 @@
 """
 What can happen to the stores of a cell, one by one: who notices, and where.
 
-Each row is asked of the audit (of the log alone, and with what stands beside it), of a verifying replay, and of a
+Each row is run through the audit (of the log alone, and with the other stores), a verifying replay, and a
 process that starts from the beginning of the log. Damage that needs a real store, a torn tail above all, is in
 `test_store` and `tests/cli/test_damaged_store.py`; feeds that go on behind a restore are in `tests/recovery`.
 """
@@ -71,7 +71,7 @@ def everybody_says(verdict: Verdict, position: int, check: str) -> None:
     ids=["cut", "bytes", "value", "unknown event", "empty"],
 )
 def test_a_changed_entry(how: Callable[[bytes], bytes], check: str) -> None:
-    """Bytes that do not decode are named where they stand; others by the first commit that was appended to others."""
+    """Bytes that do not decode are named by their position; others by the first commit that attests others."""
     damaged = cell()
     payload = how(damaged.entries[MIDDLE - 1].payload)
     everybody_says(judged(replaced(damaged, MIDDLE, payload=payload)), MIDDLE, check)
@@ -111,7 +111,7 @@ def test_two_entries_in_the_other_order() -> None:
 
 
 def test_a_log_that_begins_late() -> None:
-    """What came before is missing, and nobody takes the rest for the whole."""
+    """What came before is missing, and no check takes the rest for the whole."""
     damaged = cell()
     del damaged.entries[:5]
     verdict = judged(damaged)
@@ -121,7 +121,7 @@ def test_a_log_that_begins_late() -> None:
 
 
 def test_the_last_commit_of_each_producer_edited() -> None:
-    """Also of the very last nothing can be changed: the leases know its hash, and the feed what it said."""
+    """Also the very last cannot be changed: the leases have its hash, and the feed its contents."""
     for producer in Producer:
         damaged = cell()
         of_producer = [logged for logged in decoded(damaged.entries) if logged.commit.producer is producer]
@@ -134,7 +134,7 @@ def test_the_last_commit_of_each_producer_edited() -> None:
 
 
 def test_an_entry_on_another_producers_subject() -> None:
-    """It says whose it is, and stands elsewhere."""
+    """It names its cell, and is elsewhere."""
     damaged = cell()
     entry = damaged.entries[MIDDLE - 1]
     other = next(each.subject for each in damaged.entries if each.subject != entry.subject)
@@ -144,7 +144,7 @@ def test_an_entry_on_another_producers_subject() -> None:
 
 
 def test_an_entry_on_another_cells_subject() -> None:
-    """The subject names another cell: it is refused, and misses where it stood before."""
+    """The subject names another cell: it is refused, and is missing at its old place."""
     damaged = cell()
     entry = damaged.entries[MIDDLE - 1]
     verdict = judged(replaced(damaged, MIDDLE, subject=entry.subject.replace(f".{CELL}.", ".other.")))
@@ -153,7 +153,7 @@ def test_an_entry_on_another_cells_subject() -> None:
 
 
 def test_another_cells_log_under_this_cells_name() -> None:
-    """The log itself says which cell it is the memory of."""
+    """The log itself names its cell."""
     damaged = cell()
     founded = next(
         logged for logged in decoded(damaged.entries) if any(type(e) is CellFounded for e in logged.commit.events)
@@ -198,7 +198,7 @@ def test_a_log_that_ends_too_soon_before_its_snapshot() -> None:
 
 
 def test_a_log_that_ends_too_soon_behind_its_snapshots() -> None:
-    """Where no snapshot tells, the leases and the feed do."""
+    """Where no snapshot shows it, the leases and the feed do."""
     damaged = cell()
     del damaged.entries[-10:]
     end = damaged.entries[-1].seq
@@ -225,7 +225,7 @@ def test_a_log_that_went_on_otherwise_after_it_was_rolled_back() -> None:
 
 
 def test_a_whole_store_that_is_older_than_the_cluster() -> None:
-    """The broker has come back from a backup, and all of it agrees: only the cluster knows of more."""
+    """The broker has come back from a backup, and all of it agrees: only the cluster has a later record."""
     damaged = cell()
     kept = len(damaged.entries) - 20
     state = undamaged(damaged, kept)
@@ -245,7 +245,7 @@ def test_a_broker_that_came_back_empty() -> None:
 
 
 def test_a_snapshot_with_other_content_and_matching_hashes() -> None:
-    """The log says what its hash was: the audit tells, and no process starts from it."""
+    """The log has its hash: the audit reports it, and no process starts from it."""
     damaged = cell(snapshots=True)
     for name, blob in damaged.blobs.items():
         encoded = blob.partition(b"\n")[2]
@@ -308,7 +308,7 @@ def test_a_forged_admission_over_quota() -> None:
 
 
 def test_an_entry_that_nobody_of_the_six_would_write() -> None:
-    """What anybody may publish below the log's subject is refused, told, and stops nobody."""
+    """What any user may publish below the log's subject is refused, reported, and stops no process."""
     damaged = cell()
     last = damaged.entries[-1]
     damaged.entries.append(Entry(last.seq + 1, f"headgate.{CELL}.log.foo", last.time_ms, b"hello"))

@@ -1,8 +1,8 @@
 """
 What must hold in every run of the fuzzer, as judges: at each commit, and at the end.
 
-They know the whole truth: the log as it is written, and the cluster as it is at that moment. So they can say that a
-workload was finished though its owner is there, which no process can know of itself.
+They have the log as it is written, and the cluster as it is at that moment. So they can find that a workload was
+finished though its owner exists, which no process can.
 """
 
 from tests.simulation.oracle import Oracle
@@ -32,7 +32,7 @@ def is_true(obj: dict, condition: str) -> bool:  # type: ignore[type-arg]
 
 class Quota:
     """
-    Nobody is admitted beyond the quota, judged by the independent oracle.
+    No workload is admitted beyond the quota, checked by the independent oracle.
 
     A reservation is decided on a position. What facts change behind it (a quota that was lowered, work that was taken
     over) is nothing that it could know; then the audit judges it alone.
@@ -61,7 +61,7 @@ class Quota:
                 raise Finding("quota", text, event.workload)
 
     def end(self, world: World, *, at_rest: bool) -> None:
-        """Nothing is left to be said."""
+        """No finding is left at the end."""
 
 
 _CHANGES_QUOTA = (
@@ -93,11 +93,11 @@ class Presence:
                 raise Finding("absence", text, event.workload)
 
     def end(self, world: World, *, at_rest: bool) -> None:
-        """Nothing is left to be said."""
+        """No finding is left at the end."""
 
 
 class Release:
-    """The quota of an evicted workload that somebody else runs stays charged until its owner says that it stopped."""
+    """The quota of an evicted workload of another owner stays charged until the owner reports that it stopped."""
 
     def __init__(self) -> None:
         self._evicted: set[Uid] = set()
@@ -127,7 +127,7 @@ class Release:
             raise Finding("release", text, event.workload)
 
     def end(self, world: World, *, at_rest: bool) -> None:
-        """Nothing is left to be said."""
+        """No finding is left at the end."""
 
 
 class Books:
@@ -171,7 +171,7 @@ class Books:
 
 
 class Rest:
-    """It comes to an end without a defect, in the end nobody is forgotten, and who is in the log is in the cluster."""
+    """The run ends without a defect, no workload is lost, and each workload of the log is in the cluster."""
 
     def commit(self, world: World, state: State, logged: LoggedCommit) -> None:
         for key, why in forgotten(state):

@@ -1,7 +1,7 @@
 """
 Drawn objects and operations through all six machines: every run keeps what `tests.fuzz.judges` judge.
 
-A failure is a seed. It is made small before it is told: `pytest tests/fuzz --fuzz 1 --fuzz-first SEED` plays it again,
+A failure is a seed. It is reduced before it is reported: `pytest tests/fuzz --fuzz 1 --fuzz-first SEED` plays it again,
 `make fuzz N=10000` looks for more.
 """
 
@@ -56,7 +56,7 @@ def small_failure(script: Script, kind: str, tries_max: int = TRIES_MAX) -> Scri
 
 
 def story(seed: int) -> str:
-    """What a seed finds, made small: who does what, and what the log says of it. Empty when it finds nothing."""
+    """What a seed finds, reduced: the operations, and the log about them. Empty when it finds nothing."""
     script = script_of(seed)
     found = failure(script)
     if found is None:
@@ -69,7 +69,7 @@ def story(seed: int) -> str:
 
 
 def test_a_drawn_run_keeps_every_promise(fuzz_seed: int) -> None:
-    """No machine raises, quota holds, the books are in order, nobody is forgotten, and it comes to rest."""
+    """No machine raises, quota holds, the accounts are consistent, no workload is lost, and the run settles."""
     script = script_of(fuzz_seed)
     found = failure(script)
     if found is not None:
@@ -101,7 +101,7 @@ def test_runs_are_worth_playing() -> None:
 
 
 def post(at_ms: int, api: str, kind: str, body: dict[str, Any], namespace: str = "") -> Operation:
-    """Somebody makes an object."""
+    """An actor makes an object."""
     group = f"/api/{api}" if "/" not in api else f"/apis/{api}"
     scope = f"/namespaces/{namespace}" if namespace else ""
     path, whole = f"{group}{scope}/{kind.lower()}s", {"apiVersion": api, "kind": kind, **body}
@@ -146,7 +146,7 @@ def test_a_job_with_more_pods_than_a_run_has_time_for_comes_to_rest() -> None:
 
 
 def test_an_owner_that_deletes_its_evicted_workload_gives_the_quota_back_while_a_finalizer_holds_it() -> None:
-    """Then the finalizer goes, and the workload with it: nobody deletes it again and again."""
+    """Then the finalizer goes, and the workload with it: it is not deleted again and again."""
     owner = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "owner", "uid": "uid", "controller": True}
     finalizers = ["kueue.x-k8s.io/resource-in-use"]
     workload = {
@@ -172,7 +172,7 @@ def test_a_failure_that_takes_long_is_made_small_with_fewer_tries() -> None:
 
 
 class Planted:
-    """A queue manager that raises when it is told of a Job of this name."""
+    """A queue manager that raises when it gets a Job of this name."""
 
     def __init__(self, state: State, job: str) -> None:
         self.state = state

@@ -2,9 +2,9 @@
 How a manifest defines what its pods do, for the simulated cluster's kubelets and kwok's stages.
 
 Annotations of a pod define how long its containers run (`RUN_ANNOTATION`, ms), how they end (`EXIT_ANNOTATION`, the
-exit code), how long they take to become ready (`START_ANNOTATION`, ms) and to die when they are told to
-(`STOP_ANNOTATION`, ms). One that may end (restart policy Never or OnFailure) and does not say runs for `RUN_MS`; others
-run until they are deleted.
+exit code), how long they take to become ready (`START_ANNOTATION`, ms) and to end when they are terminated
+(`STOP_ANNOTATION`, ms). One that may end (restart policy Never or OnFailure) without an annotation runs for `RUN_MS`;
+others run until they are deleted.
 """
 
 from typing import Final

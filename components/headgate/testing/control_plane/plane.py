@@ -9,7 +9,7 @@ etcd, kube-apiserver, kube-controller-manager, and kwok in place of kubelets:
 It is ready when the block begins: the API server serves, the controllers run, the nodes are Ready. It ends with the
 block, and with the process however that ends. Everything is on loopback, on ports below those that the system gives to
 clients, so that a component which is stopped finds its port free when it is started again. One folder holds its data,
-its credentials and the logs; a plane that is started in a folder with data goes on from them.
+its credentials and the logs; a plane that is started in a folder with data continues from them.
 
 Start it from the main thread: its components end with the thread that started them.
 """
@@ -169,7 +169,7 @@ class ControlPlane:
         """
         Compact etcd up to now, and let the API server see it; the revision up to which.
 
-        The API server goes on answering from its watch cache, as after each of its own compactions: a watch from an old
+        The API server still answers from its watch cache, as after each of its own compactions: a watch from an old
         version ends with 410 only when the cache does not reach back to it (or is off, by a flag).
         """
         return await etcd.compact(self._session, f"http://{HOST}:{self._ports.etcd_client}")

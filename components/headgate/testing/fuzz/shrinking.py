@@ -68,7 +68,7 @@ def shrink(script: Script, fails: Callable[[Script], bool], tries_max: int = TRI
 
 
 def told(script: Script) -> str:
-    """A script as lines: who does what to which object, when."""
+    """A script as lines: actor, operation, object, time."""
     lines = [f"faults: {script.faults}", f"rules: {script.rules}", f"configuration: {script.configuration}"]
     lines.append(f"owners of foreign workloads: {script.owners}")
     for each in script.operations:

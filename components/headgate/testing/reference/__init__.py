@@ -9,11 +9,11 @@ its machines (`headgate.core.plan.dry_run`).
 
     scenario    a recorded scenario -> facts, configuration, clock
     queues      Kueue's pending queues, by its own rules
-    scans       where its scans over flavors go on
+    scans       where its scans over flavors continue
     controllers what Kueue's controllers make of a workload between two cycles
     rhythm      heads, cycle, reactions, clock
     telling     the Kubernetes Events that Kueue would record
-    stopping    when it comes to its end
+    stopping    when it ends
     outcome     the state at the end, and what each cycle did, in the schema of the recordings
     command     a file of scenarios in, a file of outcomes out
 

@@ -176,7 +176,7 @@ class QueueOfOne:
         return self.preemptor.key if self.preemptor is not None and self.preemptor.sticky else None
 
     def head(self) -> Waiting | None:
-        """Whom `pop` would give."""
+        """The workload that `pop` would return."""
         if not self._heap:
             return None
         if self._usage is not None:

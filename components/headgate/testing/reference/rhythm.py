@@ -2,10 +2,10 @@
 Kueue's rhythm: heads, cycle, reactions of the controllers, clock.
 
 One scheduling cycle takes the head of every active ClusterQueue at once and decides them with the scheduler's own core
-(`headgate.core.cycle`). At the same instant the controllers react until nothing changes: who was evicted gives its
-quota back as if its job had stopped at once, enters its queue again if it may, and makes everything that was set aside
-in its cohort tree due. Then the clock goes on by a second, what is due goes back to the heaps, and the next cycle
-begins. Admitted workloads never finish by themselves.
+(`headgate.core.cycle`). At the same instant the controllers react until nothing changes: an evicted workload releases
+its quota as if its job had stopped at once, enters its queue again if it may, and makes everything that was set aside
+in its cohort tree due. Then the clock advances by a second, what is due goes back to the heaps, and the next cycle
+begins. Admitted workloads never finish.
 
 The pending queues are those of `queues`; the state changes by ordinary events. In it a head
 stays offered after its verdict (scope "immediate"), and each workload has a shape of its own: nothing sleeps there.
@@ -61,7 +61,7 @@ _NOTHING: Final[Mapping[WorkloadKey, str]] = {}
 
 
 class Preempted(msgspec.Struct, frozen=True):
-    """Who had to leave for whom, with reason and message of its Preempted condition."""
+    """The target and its preemptor, with reason and message of its Preempted condition."""
 
     by: WorkloadKey
     reason: str
@@ -317,7 +317,7 @@ class Rhythm:
     # --- reactions --------------------------------------------------------------------------------------------------
 
     def _react(self, touched: Iterable[WorkloadKey]) -> dict[WorkloadKey, Why]:
-        """Let the controllers look at these workloads until nothing changes. Whom they evicted, and why."""
+        """Run the controllers on these workloads until nothing changes. Those that they evicted, and why."""
         evicted: dict[WorkloadKey, Why] = {}
         look_at = self._with_families(touched)
         while look_at:
@@ -391,7 +391,7 @@ class Rhythm:
         return bool(switched or said)
 
     def _make_families(self) -> None:
-        """Who held quota before there were families, and has given it back, gets one."""
+        """A workload that held quota before there were families, and has released it, gets one."""
         made = made_of_parents(self.state)
         self._append(Producer.INFORMER_BRIDGE, made)
         known = {workload.key for workload in self.everybody}
@@ -499,7 +499,7 @@ class Rhythm:
             self._due.add(tree)
 
     def _next_second(self) -> None:
-        """The clock goes on; what was set aside in the trees concerned may be tried again."""
+        """The clock advances; what was set aside in the trees concerned may be tried again."""
         self.log.now_ms = UnixMs(self.log.now_ms + SECOND_MS)
         sampled, _ = due(self.state, self.log.now_ms)
         if sampled:

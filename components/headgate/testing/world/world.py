@@ -211,7 +211,7 @@ class World:
     The bridge founds the cell, and the others wait for that. Without a bridge among the `machines` none waits.
 
     A defect ends the run with its exception, so that it is found. With `contain` it costs one object, as in production:
-    the object is set aside, and machines are made anew.
+    the object is set aside, and new machines are made.
     """
 
     # Large: the fields of the world, one line each.
@@ -636,7 +636,7 @@ class World:
                 case Call():
                     instance.calls.append(output)
                 case TakeSnapshot():
-                    # The state goes on changing, so its bytes are taken at once.
+                    # The state keeps changing, so its bytes are taken at once.
                     now_ms = UnixMs(self.clock.now_ms)
                     meta, blob = store.pack(instance.state, log_identity=self.cell, taken_ms=now_ms)
                     instance.snapshots.append(Packed(output.call_id, meta, blob))
@@ -721,7 +721,7 @@ class World:
                 self._poll_watch(instance, resource)
 
     def _cut(self, instance: Instance, resource: str) -> None:
-        """A watch ends. It goes on from the last version that was shown, or that was forgotten meanwhile."""
+        """A watch ends. It resumes at the last version that was shown, which may have expired since."""
         if self.random.random() < 0.5:
             self._watch(instance, resource, str(instance.watches[resource].resource_version))
         else:
@@ -772,7 +772,7 @@ class World:
         """
         Run until `until` holds, or nothing will ever happen again, or virtual time passes `until_ms`.
 
-        True when it came to its end by itself or by `until`; False when time ran out.
+        True when it ended, or by `until`; False when time ran out.
         """
         while True:
             if until is not None and until(self):
