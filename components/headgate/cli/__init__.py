@@ -1,1 +1,1 @@
-"""The operator's hands: the headgate command."""
+"""The headgate command, for operators."""

@@ -51,7 +51,7 @@ def audit(
 
 async def judge(where: options.SourceOptions, kubeconfig: str = "") -> Report:
     """
-    Read the whole log, and what stands beside it on its broker, and judge them.
+    Read and check the whole log, and the data beside it on its broker.
 
     Raises CliError, and LogDamaged where the broker cannot deliver what it claims.
     """
@@ -65,13 +65,13 @@ async def judge(where: options.SourceOptions, kubeconfig: str = "") -> Report:
 
 
 async def _past_failures(source: Source, auditor: Audit) -> Treatments | None:
-    """What has to be set aside in a log for its audit to come past an event that cannot be folded; None if nothing."""
+    """What has to be quarantined for an audit to pass an event that cannot be folded; None if nothing."""
     if auditor.failed is None:
         return None
     try:
         return await treatments_of(source, Until(seq=auditor.last))
     except (fold.BrokenLogError, UnreadableCommitError):
-        # The log is broken behind it: what needs the state ends at the failure, and all else has been judged.
+        # The log is broken after it: checks that need the state end at the failure, and all others are done.
         return None
 
 
@@ -85,7 +85,7 @@ async def _judge_log(source: Source, auditor: Audit, feed: "FeedJudge | None" = 
 
 
 async def _record(source: BrokerSource, kubeconfig: str) -> "SeenRecord | None":
-    """The cluster's record of the cell, where there is a cluster to ask."""
+    """The cluster's record of the cell, where a cluster is available."""
     from headgate.adapters.kubernetes.errors import ConfigurationError, KubernetesError
     from headgate.processes.recovery.evidence import look_at_record
     from headgate.processes.runtime.settings import RecordSettings
@@ -104,7 +104,7 @@ async def _judge_cell(source: BrokerSource, kubeconfig: str) -> Report:
     from headgate.core.audit.stores import FeedJudge, judge
     from headgate.processes.recovery.evidence import gather, look_at_feed
 
-    # What stands beside the log is read first: a running cell's log then reaches at least as far.
+    # The data beside the log is read first: a running cell's log then reaches at least as far.
     evidence = await gather(source.log, source.cell)
     if (record := await _record(source, kubeconfig)) is not None:
         looked_at = (*evidence.looked_at, "the cluster's record")

@@ -1,9 +1,9 @@
 """
-How commands reach a broker: one set of `--nats-...` options for all, over HEADGATE_NATS_* and the settings file.
+The broker options of commands: one set of `--nats-...` options for all, over HEADGATE_NATS_* and the settings file.
 
-`add_options` gives them to every command that has `--nats` (the entry point does it as it loads a command), and
-`nats_settings` says what is in effect. There is no option for a password or a token itself: other users of the machine
-can read command lines. They come from a file, or from the environment.
+`add_options` adds them to every command that has `--nats` (the entry point does it as it loads a command), and
+`nats_settings` returns the settings in effect. There is no option for a password or a token itself: other users of the
+machine can read command lines. They come from a file, or from the environment.
 """
 
 from contextvars import ContextVar
@@ -18,7 +18,7 @@ _given: ContextVar[dict[str, tuple[str, str]] | None] = ContextVar("nats_options
 
 
 def _note(parameter: typer.CallbackParam, value: str | bool | None) -> str | bool | None:
-    # Each is called for each command, given or not: nothing of an earlier command stays.
+    # Each is called for each command, given or not: nothing of an earlier command remains.
     key = str(parameter.name).removeprefix(PREFIX)
     given = {known: named for known, named in (_given.get() or {}).items() if known != key}
     if value:
@@ -61,7 +61,7 @@ def _made() -> list[Any]:
     app.command()(_options)
     made = [each for each in typer.main.get_command(app).params if str(each.name).startswith(PREFIX)]
     for each in made:
-        each.expose_value = False  # the commands themselves do not ask for them
+        each.expose_value = False  # the commands themselves do not read them
     return made
 
 
@@ -75,7 +75,7 @@ def add_options(command: Any) -> None:
 
 
 def flags(url: str | None) -> list[Any]:
-    """What the command line says of the broker, for `headgate.processes.runtime.settings.load`."""
+    """The broker's settings on the command line, for `headgate.processes.runtime.settings.load`."""
     from headgate.processes.runtime.settings import Flag
 
     found = [Flag(name, ("nats", key), value) for key, (name, value) in (_given.get() or {}).items()]
@@ -84,7 +84,7 @@ def flags(url: str | None) -> list[Any]:
 
 def nats_settings(url: str | None) -> tuple[Any, bool]:
     """
-    The broker's settings in effect (`NatsSettings`), and whether anybody has named a broker.
+    The broker's settings in effect (`NatsSettings`), and whether a broker was configured.
 
     Raises SettingsError.
     """

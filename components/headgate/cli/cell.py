@@ -1,9 +1,8 @@
 """
-Where a running cell is: the file by which commands find it.
+The location of a running cell: the file by which commands find it.
 
 `headgate up` writes `cell.json` into its data directory (default `./.headgate/<cell>`) and holds a lock beside it for
-as long as it runs. Commands read it there. A cell that has stopped can still be read: its broker's store is in the same
-place.
+as long as it runs. Commands read it there. A stopped cell can still be read: its broker's store is in the same place.
 """
 
 import fcntl
@@ -17,12 +16,12 @@ from headgate.adapters.private import FOLDER_MODE, write_private
 from headgate.cli.output import CliError
 
 ROOT: Final = Path(".headgate")
-"""Where cells live unless --data says otherwise."""
+"""The parent directory of cells unless --data is given."""
 FILE: Final = "cell.json"
 LOCK: Final = "up.lock"
 NATS_STORE: Final = "nats"
 KEYS: Final = "keys"
-"""What the processes of `headgate up` sign their commits with."""
+"""The keys with which the processes of `headgate up` sign their commits."""
 NATS_USERS: Final = "nats-users"
 """The keys of the users of a broker that `headgate up` has started."""
 
@@ -36,10 +35,10 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 class CellInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
-    What one needs to talk to a cell. `server` is the simulated cluster's URL, "" for a cluster of the user's.
+    The connection data of a cell. `server` is the simulated cluster's URL, "" for an external cluster.
 
-    `nats` are the settings, beside the URL, by which `up` reaches a broker of the user's (`NatsSettings`): they and
-    the URL may hold credentials, so the file is its owner's alone.
+    `nats` are the settings, beside the URL, by which `up` reaches an external broker (`NatsSettings`): they and the URL
+    may hold credentials, so only the owner can read the file.
     """
 
     cell: str
@@ -53,7 +52,7 @@ class CellInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell's directory, what its file says, and whether it runs now."""
+    """A cell's directory, the content of its file, and whether it runs now."""
 
     data: Path
     info: CellInfo
@@ -61,14 +60,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataLock:
-    """The lock of a data directory. Held by one `headgate up`; freed by the kernel when that ends in whatever way."""
+    """The lock of a data directory. Held by one `headgate up`; the kernel frees it whenever that process ends."""
 
     def __init__(self, data: Path) -> None:
         self._path = data / LOCK
         self._file: int | None = None
 
     def take(self) -> None:
-        """Take it. Raises CliError when another holds it, or when the directory cannot be made or written."""
+        """Take it. Raises CliError when another process holds it, or the directory cannot be created or written."""
         folder = self._path.parent
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
@@ -116,7 +115,7 @@ def is_running(data: Path) -> bool:
 
 
 def write(data: Path, info: CellInfo) -> None:
-    """Tell other commands. The file is replaced as a whole: nobody reads half of it, and nobody else reads it."""
+    """Publish the cell to other commands. The file is replaced atomically, and only its owner can read it."""
     write_private(data / FILE, msgspec.json.format(msgspec.json.encode(info)).decode())
 
 
@@ -134,7 +133,7 @@ HOW = "start one with `headgate up`, or point to one with --data DIR, --nats URL
 
 def find(data: Path | None = None, cell: str | None = None) -> Found:
     """
-    The cell that is meant: by directory, by name, or the only one there is (running ones first).
+    The selected cell: by directory, by name, or the only one there is (running ones first).
 
     Raises CliError when there is none or more than one.
     """

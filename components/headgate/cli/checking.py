@@ -1,8 +1,8 @@
 """
-Checking: is an object of Kueue's what its CustomResourceDefinition prescribes, before there is an API server to ask.
+Checking: whether an object of Kueue's conforms to its CustomResourceDefinition, without an API server.
 
-Unknown and missing fields, types, enumerations and bounds of `spec`, each with its path and what would be right. The
-rules in CEL and those of Kueue's webhooks are for the API server.
+Unknown and missing fields, types, enumerations and bounds of `spec`, each with its path and the valid form. The API
+server checks the rules in CEL and those of Kueue's webhooks.
 """
 
 import difflib

@@ -1,9 +1,9 @@
 """
-Child processes that are kept alive: started, watched, started again with a growing pause when they die.
+Supervised child processes: started, watched, restarted with a growing pause when they die.
 
-Used by the supervisor (`headgate.cli.supervisor`). A child runs in a session of its own, so that a Ctrl-C in the
-terminal is the supervisor's to handle, and ends with its parent even when the parent is killed (Linux:
-PR_SET_PDEATHSIG). What it prints goes to a file.
+Used by the supervisor (`headgate.cli.supervisor`). A child runs in a separate session, so that the supervisor handles a
+Ctrl-C in the terminal, and ends with its parent even when the parent is killed (Linux: PR_SET_PDEATHSIG). Its output
+goes to a file.
 """
 
 import ctypes
@@ -24,35 +24,35 @@ POLL_S = 0.05
 BACKOFF_S_MIN = 0.1
 BACKOFF_S_MAX = 5.0
 STEADY_S = 10.0
-"""A child that has lived for so long starts again without a pause."""
+"""A child that has lived for so long is restarted without a pause."""
 REPEATS_TOLD = 3
-"""From this end with the same last words on, the words are told, and the pauses grow further."""
+"""From this repetition of the same last line on, the line is reported, and the pauses grow further."""
 BACKOFF_S_REPEATED = 60.0
 STOP_TIMEOUT_S = 15.0
-"""Longer than a process gives itself (`limits.shutdown_ms`)."""
+"""Longer than a process's own shutdown limit (`limits.shutdown_ms`)."""
 BROKER_REFUSES = 4
 HOPELESS = frozenset({WRONG_USAGE, BROKEN, BROKER_REFUSES})
-"""Exit codes of `headgate.processes.entry` after which starting again does not help."""
+"""Exit codes of `headgate.processes.entry` after which a restart does not help."""
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+Z")
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class ChildState(enum.StrEnum):
-    """How a child is doing."""
+    """The state of a child."""
 
     WAITING = "waiting"
-    """Not started yet, or about to be started again."""
+    """Not started yet, or about to be restarted."""
     RUNNING = "running"
     STOPPED = "stopped"
-    """Ended because it was told to."""
+    """Ended on request."""
     FAILED = "failed"
-    """Ended with an exit code for which starting it again cannot help: wrong configuration, or a broken invariant."""
+    """Ended with an exit code after which a restart cannot help: wrong configuration, or a broken invariant."""
 
 
 class Child:
     """
-    One child process. `changed` is told, in words, whenever something happens to it.
+    One child process. `changed` is called with a message on every change of its state.
 
     `exit_code` is that of a child that has given up.
     """
@@ -88,14 +88,14 @@ class Child:
 
     @property
     def address(self) -> str:
-        """Where it serves, once it does."""
+        """Its address, once it serves."""
         try:
             return self.address_file.read_text().strip()
         except OSError:
             return ""
 
     def replace_args(self, args: Sequence[str]) -> None:
-        """What to start from the next time on."""
+        """The arguments from the next start on."""
         self._args = list(args)
 
     def send_signal(self, number: int) -> None:
@@ -112,20 +112,20 @@ class Child:
         return next((line for line in reversed(lines) if line.strip()), "")
 
     def gave_up(self) -> CliError | None:
-        """If it has given up: why, with the exit code for the whole command."""
+        """If it has given up: the reason, with the exit code for the whole command."""
         if self.state is not ChildState.FAILED:
             return None
         code = self.exit_code if self.exit_code in (BROKEN, WRONG_USAGE) else FAILED
         return CliError(f"{self.name} gave up: {self.last_words()} ({self.log_file})", code)
 
     async def keep(self) -> None:
-        """Run it, again and again, until `stop` or until starting it again cannot help."""
+        """Run it repeatedly, until `stop` or until a restart cannot help."""
         backoff_s = BACKOFF_S_MIN
         while self._wanted():
             try:
                 self._start()
             except OSError as error:
-                # A full disk, or too many files: what is said is what helps, and the others go on meanwhile.
+                # A full disk, or too many open files: the message has the remedy, and the others continue meanwhile.
                 self._changed(f"{self.name} cannot be started ({error}); it is tried again in {BACKOFF_S_MAX:g} s")
                 await anyio.sleep(BACKOFF_S_MAX)
                 continue
@@ -149,7 +149,7 @@ class Child:
         self.state = ChildState.STOPPED
 
     def _count_repeats(self, code: int) -> int:
-        """How often in a row it has ended with the same last words: it fails over the same input each time."""
+        """How often in a row it has ended with the same last line: it fails over the same input each time."""
         words = _TIME.sub("", self.last_words()) if code > 0 else ""
         self._repeats = self._repeats + 1 if words and words == self._words else 1
         self._words = words
@@ -171,7 +171,7 @@ class Child:
             return
         if process.poll() is None:
             process.terminate()
-            process.send_signal(signal.SIGCONT)  # a stopped (SIGSTOP) child cannot hear
+            process.send_signal(signal.SIGCONT)  # a stopped (SIGSTOP) child cannot handle signals
             with anyio.move_on_after(STOP_TIMEOUT_S):
                 await self._exited()
         if process.poll() is None:
@@ -214,7 +214,7 @@ def dies_with_us(number: int) -> Callable[[], None]:
     def in_child() -> None:
         if _LIBC is not None:
             _LIBC.prctl(_PR_SET_PDEATHSIG, number)
-            if os.getppid() != parent:  # it died before we could ask
+            if os.getppid() != parent:  # it died before the request
                 os.kill(os.getpid(), number)
 
     return in_child

@@ -1,9 +1,9 @@
 """
-The cluster that `headgate apply`, `get` and `delete` talk to, and how objects are named there.
+The cluster that `headgate apply`, `get` and `delete` use, and the names of objects there.
 
-The flags decide, then the cell that runs here, then what kubectl would use. Kinds are looked up in the server's own
-discovery, so that every name it knows works (`cq`, `clusterqueue`, `ClusterQueue`), and the plural names that Headgate
-uses work without asking.
+The flags take precedence, then the cell that runs here, then what kubectl would use. Kinds are looked up in the
+server's own discovery, so that all its names work (`cq`, `clusterqueue`, `ClusterQueue`), and the plural names that
+Headgate uses work without discovery.
 """
 
 from collections.abc import AsyncIterator
@@ -22,9 +22,9 @@ from headgate.cli.output import CliError
 
 def access_of(kubeconfig: str | None, data: Path | None, cell: str | None) -> ClusterAccess:
     """
-    Which cluster is meant.
+    The selected cluster.
 
-    Raises ConfigurationError; CliError when a cell was named and is not there or does not run.
+    Raises ConfigurationError; CliError when a cell was named and does not exist or does not run.
     """
     if kubeconfig is not None:
         return resolve(kubeconfig=kubeconfig)
@@ -94,9 +94,9 @@ class ClusterObjects:
 
     async def by_name(self, name: str) -> Resource:
         """
-        The resource that a word on the command line means: plural, singular, short or kind, in any case.
+        The resource for a word on the command line: plural, singular, short or kind, in any case.
 
-        Raises CliError when the server has none like it.
+        Raises CliError when the server has no match.
         """
         word = name.lower()
         if word in RESOURCES:

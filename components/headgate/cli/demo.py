@@ -1,12 +1,12 @@
 """
-`headgate demo`: three teams, two flavors, two hundred jobs, on a machine that has nothing but this package.
+`headgate demo`: three teams, two flavors, two hundred jobs, on a machine with nothing but this package.
 
 It starts a whole cell (`headgate.cli.supervisor`), creates what a platform team would create, submits the jobs of three
 teams, and watches: not the cluster, but the log, folded in this process as every process folds it. When all jobs are
-done it shows how long who waited, audits the log, decides every cycle again, and tells the story of the job that waited
-longest.
+done it shows the waiting times, audits the log, repeats the decision of every cycle, and prints the history of the job
+that waited longest.
 
-`show` is the demo itself; it runs beside a cluster of somebody else's making too (`make demo-kube`).
+`show` is the demo itself; it also runs against an existing cluster (`make demo-kube`).
 """
 
 import shutil
@@ -42,12 +42,12 @@ app = typer.Typer(add_completion=False)
 NAME = "demo"
 SUBMIT_S_MAX = 12.0
 SUBMIT_S_EACH = 0.06
-"""The time over which the jobs are submitted: so much for each, but not more than the maximum."""
+"""The time over which the jobs are submitted: so much per job, up to the maximum."""
 IN_FLIGHT_MAX = 8
 """Requests at once while submitting."""
 REFRESH_S = 0.25
 LINE_EVERY_S = 2.0
-"""Without a terminal, progress is a line so often."""
+"""The interval of progress lines without a terminal."""
 QUIET_S = 0.5
 """The log has settled when nothing was appended for so long."""
 TIMEOUT_S = 300.0
@@ -88,9 +88,9 @@ def demo(
 
 def make_room(directory: Path, name: str) -> None:
     """
-    Remove the demo before, for each begins with an empty log; nothing else is removed.
+    Remove the previous demo, because each begins with an empty log; nothing else is removed.
 
-    Raises CliError when a cell runs in the directory, or when it holds what is not a demo of this name.
+    Raises CliError when a cell runs in the directory, or when it contains anything but a demo of this name.
     """
     found = cell.read(directory)
     if found is not None and found.running:
@@ -214,7 +214,7 @@ async def _submit(client: KubeClient, jobs: list[Manifest]) -> None:
 
 
 async def _watch(tally: Tally, jobs: int) -> None:
-    """Show how it goes until every job is finished."""
+    """Show the progress until every job is finished."""
     out = console()
     if out.is_terminal:
         from rich.live import Live
@@ -240,7 +240,7 @@ async def _at_half(tally: Tally, jobs: int, then: Callable[[], Awaitable[None]])
 
 
 async def _settle(tally: Tally) -> None:
-    """Wait until the processes have said all they have to say."""
+    """Wait until the processes have appended everything."""
     before = -1
     while before != tally.state.position:
         before = tally.state.position
@@ -300,7 +300,7 @@ def _final_table(tally: Tally) -> None:
 
 
 async def _prove(where: SourceOptions) -> bool:
-    """Audit the log and decide every cycle again; whether anything was found."""
+    """Audit the log and repeat the decision of every cycle; whether anything was found."""
     report = await audit.judge(where)
     answer = await replay.again(where, None, None, verify=True)
     console().print()
@@ -310,7 +310,7 @@ async def _prove(where: SourceOptions) -> bool:
 
 
 async def _story(where: SourceOptions, tally: Tally) -> None:
-    """The story of the job that waited longest."""
+    """The history of the job that waited longest."""
     waited_ms, key = tally.busiest
     if not key:
         return

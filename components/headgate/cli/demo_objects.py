@@ -1,8 +1,8 @@
 """
-What the demo runs: three teams that share a cohort, nodes of two flavors, and jobs of many sizes.
+The objects of the demo: three teams that share a cohort, nodes of two flavors, and jobs of many sizes.
 
 Everything is plain manifests, as a user would write them; `headgate demo --print` shows them. Jobs follow from the seed
-alone, so a demo can be run again.
+alone, so a demo can be repeated.
 """
 
 import random

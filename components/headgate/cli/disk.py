@@ -1,9 +1,9 @@
 """
-Room on the disk that a cell of `headgate up` keeps its data on.
+Free disk space for the data of a cell of `headgate up`.
 
-A NATS server that could not write goes on refusing to, also when there is room again, until it is started anew. So the
-supervisor asks from time to time how much room there is (`DiskWatch.look`), and starts the broker that it keeps again
-once the disk was full and no longer is.
+A NATS server that could not write continues to refuse writes, also when there is space again, until it is restarted. So
+the supervisor periodically checks the free space (`DiskWatch.look`), and restarts its own broker once the disk was full
+and no longer is.
 """
 
 import shutil
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Final
 
 FULL_BYTES: Final = 1 << 20
-"""With less than this nobody can be sure to write."""
+"""With less than this a write may fail."""
 ROOM_BYTES: Final = 4 << 20
-"""With as much as this there is room again."""
+"""With this much there is enough space again."""
 
 
 class DiskWatch:
-    """Whether the disk below a directory has become full, or has room again. `told` hears of either once."""
+    """Whether the disk below a directory has become full, or has space again. `told` is called once for either."""
 
     def __init__(self, folder: Path, told: Callable[[str], None], free: Callable[[Path], int] | None = None) -> None:
         self._folder = folder
@@ -27,7 +27,7 @@ class DiskWatch:
         self._was_full = False
 
     def look(self) -> bool:
-        """True when there is room again on a disk that was full when we last looked."""
+        """True when there is space again on a disk that was full at the last check."""
         free = self._free(self._folder)
         if free < FULL_BYTES and not self._was_full:
             self._was_full = True

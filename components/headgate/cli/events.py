@@ -33,14 +33,14 @@ Examples:
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events are wanted. Empty parts want all."""
+    """The event filter. Empty parts match all."""
 
     types: tuple[str, ...] = ()
     namespace: str = ""
     producer: str = ""
 
     def has(self, logged: LoggedCommit, event: Event) -> bool:
-        """Whether an event is wanted."""
+        """Whether an event matches."""
         if self.producer and logged.commit.producer.value != self.producer:
             return False
         if self.types and not any(fnmatch.fnmatchcase(tag_of(event), glob) for glob in self.types):
@@ -95,7 +95,7 @@ def events(
     try:
         anyio.run(_print, where, wanted, start, at, follow, output)
     except KeyboardInterrupt:
-        # The way to end a follow.
+        # Interrupting is the way to end a follow.
         if not follow:
             raise
 
@@ -133,7 +133,7 @@ async def _print(
 
 
 async def _gate_at(source: Source, start: int) -> Gate:
-    """What tells refused entries from a position on: it has seen whose signatures count there, and what was before."""
+    """The gate for refused entries from a position on: it has the keys valid there, and the entries before."""
     gate = Gate(source.cell)
     if start > 1:
         async for entries in source.read(1, start - 1):
@@ -196,7 +196,7 @@ def _refused(logged: LoggedCommit, why: str) -> str:
 
 
 def summary(event: Event) -> str:
-    """An event in one line: what it is about, then its fields, as far as they fit."""
+    """An event in one line: its object, then its fields, as far as they fit."""
     key = subject_key(event)
     body = msgspec.to_builtins(event)
     fields = (f"{name}={_short(value)}" for name, value in body.items() if name not in ("type", "uid") and value != key)

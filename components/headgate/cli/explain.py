@@ -1,4 +1,4 @@
-"""`headgate explain`: a workload's whole story, read back from the log."""
+"""`headgate explain`: a workload's whole history, read from the log."""
 
 from typing import Annotated
 
@@ -44,7 +44,7 @@ def explain(
 
 async def tell(where: options.SourceOptions, name: str, namespace: str, at: str | None) -> Story:
     """
-    Read the story: one pass over the log to find whom the name means, one to follow it.
+    Read the history: one pass over the log to resolve the name, one to follow the workloads.
 
     Raises UnknownWorkloadError, CliError, and what folding raises.
     """
@@ -66,7 +66,7 @@ async def tell(where: options.SourceOptions, name: str, namespace: str, at: str 
 
 
 def show(story: Story, *, verbose: bool = False) -> None:
-    """Print a story for people."""
+    """Print a history for people."""
     from rich.markup import escape
 
     out = console()

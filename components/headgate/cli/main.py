@@ -1,10 +1,9 @@
 """
-`headgate`: the operator's hands.
+`headgate`: the command line for operators.
 
-Each command is a module of its own that is imported when it is asked for, so that `headgate --help` and completion in
-the shell answer at once. `main` is the entry point: it turns every error that has a name into one line on standard
-error and an exit code (`headgate.cli.output`): 0 done, 1 the answer is no, 2 wrong usage or configuration, 3 a broken
-invariant.
+Each command is a separate module that is imported on first use, so that `headgate --help` and completion in the shell
+are fast. `main` is the entry point: it turns every named error into one line on standard error and an exit code
+(`headgate.cli.output`): 0 done, 1 the answer is no, 2 wrong usage or configuration, 3 a broken invariant.
 """
 
 import errno
@@ -54,7 +53,7 @@ COMMANDS: Final[dict[str, _Lazy]] = {
 
 class LazyGroup(TyperGroup):
     """
-    A group that knows its commands by name and imports a command's module only to run it.
+    A group with the names of its commands that imports a command's module only to run it.
 
     Listing them (help, completion, suggestions) shows stand-ins with the same name and help.
     """
@@ -65,7 +64,7 @@ class LazyGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A stand-in for listings; None for a name that is none."""
+        """A stand-in for listings; None for an unknown name."""
         del ctx
         lazy = COMMANDS.get(cmd_name)
         if lazy is None:
@@ -82,7 +81,7 @@ class LazyGroup(TyperGroup):
 
 
 def load(name: str) -> Any:
-    """A command, its module imported now."""
+    """A command, with its module imported."""
     module = importlib.import_module(f"headgate.cli.{COMMANDS[name].module}")
     command = typer.main.get_command(module.app)
     add_options(command)
@@ -136,7 +135,7 @@ def run(args: list[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
-        # Whoever read our output has read enough (`headgate events | head`).
+        # The reader of our output has closed it (`headgate events | head`).
         sys.stderr.close()
         return OK
     except Exception as error:  # noqa: BLE001 - the last place that can turn an error into words
@@ -145,7 +144,7 @@ def run(args: list[str]) -> int:
 
 
 def _tell(error: Exception) -> int:
-    """One line for an error that has a name; a traceback for one that has none, for it is a bug."""
+    """One line for a named error; a traceback for any other, because it is a bug."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     usage = getattr(error, "format_message", None)
@@ -183,7 +182,7 @@ _OUTSIDE: Final = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "raise the system's limit of open files",
 }
-"""What the system refuses us for reasons of its own, and what helps. It is no bug."""
+"""Errors of the operating system, and their remedies. They are no bugs."""
 
 _CODES: Final = {
     "UnknownWorkloadError": WRONG_USAGE,
@@ -198,7 +197,7 @@ _CODES: Final = {
     "KubernetesError": FAILED,
     "LogError": FAILED,
 }
-"""Errors by name, most special first, so that telling one does not import what defines it."""
+"""Errors by name, most special first, so that reporting one does not import the module that defines it."""
 
 
 def _code_of(error: Exception) -> int | None:

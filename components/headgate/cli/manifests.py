@@ -1,9 +1,9 @@
 """
-Manifests: YAML and JSON from files, directories and standard input, as objects that know where they came from.
+Manifests: YAML and JSON from files, directories and standard input, as objects with their origin.
 
-A `List` is taken apart, and an object of Kueue's v1beta1 is said in v1beta2, for Headgate's CRDs convert nothing. What
-is no object is refused here, with file and document; what is no valid object is for the API server to refuse, in its
-words.
+A `List` is split, and an object of Kueue's v1beta1 is converted to v1beta2, because Headgate's CRDs convert nothing.
+Documents that are not objects are refused here, with file and document; the API server refuses invalid objects, in its
+own words.
 """
 
 import sys
@@ -108,7 +108,7 @@ def _manifest(origin: str, body: Any) -> Manifest:
 
 
 def path_problem(name: str) -> str:
-    """Why a name cannot stand in the path of a request, as kubectl says it; "" when it can."""
+    """The reason why a name is invalid in the path of a request, as kubectl words it; "" when it is valid."""
     if name in (".", ".."):
         return f"may not be {name!r}"
     found = next((each for each in "/%" if each in name), "")

@@ -1,4 +1,4 @@
-"""`headgate apply`, `get` and `delete`: the cluster's objects, for when kubectl is not at hand."""
+"""`headgate apply`, `get` and `delete`: the cluster's objects, where kubectl is not available."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,7 +45,7 @@ Examples:
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one object. `error` is the server's word, "" when it agreed."""
+    """The outcome for one object. `error` is the server's message, "" on success."""
 
     object: str
     namespace: str = ""
@@ -101,7 +101,7 @@ def delete(
             within = (namespace or objects.namespace) if resource.namespaced else ""
             return [await _delete(objects, resource, name, within, "", ignore_missing) for name in names or ()]
         done = []
-        # What was made last goes first: objects before the queues and namespaces they stand in.
+        # Objects created last are deleted first: objects before their queues and namespaces.
         for manifest in reversed(manifests):
             found = await _resource_of(objects, manifest)
             if isinstance(found, Done):
@@ -154,7 +154,7 @@ async def _with_cluster(kubeconfig: str | None, data: Path | None, cell: str | N
 
 
 async def apply_one(objects: ClusterObjects, manifest: Manifest, namespace: str | None, *, force: bool = False) -> Done:
-    """Apply one object; what became of it. Raises TransportError."""
+    """Apply one object; the outcome. Raises TransportError."""
     resource = await _resource_of(objects, manifest)
     if isinstance(resource, Done):
         return resource
@@ -241,7 +241,7 @@ _SUSPEND = ".spec.suspend"
 
 
 def _remedy(error: ApiError) -> str:
-    """What to do about fields that somebody else has set since; kubectl says it in a page."""
+    """The remedy for fields that another manager has set since; kubectl prints a page for it."""
     if error.status != 409 or "conflict with" not in error.message:
         return ""
     if _SUSPEND in error.message:
@@ -256,12 +256,12 @@ def _check_names(*names: str) -> None:
 
 
 def _words(error: ApiError) -> str:
-    """The server's words; each field it complains about is in them."""
+    """The server's message, including each invalid field."""
     return " ".join(error.message.split())
 
 
 def _finish(done: list[Done], output: Output) -> None:
-    """Print what became of each object: successes as data, refusals as one line each on standard error."""
+    """Print the outcome for each object: successes as data, refusals as one line each on standard error."""
     failed = [each for each in done if each.error]
     if output is Output.TABLE:
         for each in done:
@@ -301,7 +301,7 @@ _AS_TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application
 
 
 async def _table(objects: ClusterObjects, path: str, query: dict[str, str], *, with_namespace: bool) -> None:
-    """What kubectl shows: the server makes the table."""
+    """The same table as kubectl's: the server renders it."""
     response = await objects.client.transport.request("GET", path, query=query, headers=_AS_TABLE)
     if response.status != 200:
         from headgate.adapters.kubernetes.errors import api_error

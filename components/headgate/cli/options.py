@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they are spelt and explained alike."""
+"""Options that several commands share, so that their names and help are the same."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,8 +1,8 @@
 """
-How the command line speaks: tables for people, JSON or YAML for programs, one line for a mistake.
+Output of the command line: tables for people, JSON or YAML for programs, one line for an error.
 
-Every command that prints data builds plain values first and hands them to `emit`, so that `-o json` and `-o yaml` show
-all that the table is made from. Tables go to standard output without wrapping cells away; what is not data (progress,
+Every command that prints data builds plain values first and passes them to `emit`, so that `-o json` and `-o yaml`
+contain everything in the table. Tables go to standard output without wrapping cells away; other output (progress,
 hints, errors) goes to standard error.
 """
 
@@ -20,7 +20,7 @@ OK = 0
 FAILED = 1
 """The command worked and its answer is no: a finding, a difference, a refusal."""
 WRONG_USAGE = 2
-"""A flag, a configuration key or a name is wrong, or there is nothing to talk to. Nothing was done."""
+"""A flag, a configuration key or a name is wrong, or there is nothing to connect to. Nothing was done."""
 BROKEN = 3
 """An invariant is broken: the log is damaged, or Headgate has a bug."""
 
@@ -34,7 +34,7 @@ class CliError(Exception):
 
 
 class Output(enum.StrEnum):
-    """What `-o` takes."""
+    """The values of `-o`."""
 
     TABLE = "table"
     JSON = "json"
@@ -56,14 +56,14 @@ def plain(data: Any) -> Any:
 
 
 def _part(value: object) -> object:
-    """What a state keeps in a form of its own, in a form that has an encoding."""
+    """Values of the state without a direct encoding, in an encodable form."""
     from headgate.core.state import sharing
 
     return sharing.plain(value)
 
 
 def emit(data: Any, output: Output, table: Callable[[], None]) -> None:
-    """Print data as asked for. `table` prints it for people."""
+    """Print data in the requested format. `table` prints it for people."""
     match output:
         case Output.TABLE:
             table()

@@ -1,9 +1,10 @@
 """
-`headgate plan`: what would happen to these manifests, without a cluster.
+`headgate plan`: a dry run of manifests, without a cluster.
 
-The cell's own queue manager and scheduler run over a log in memory (`headgate.core.plan`), so the plan predicts what
-this cell would do. With `--scenarios` recorded scenarios of Kueue run instead, in Kueue's own rhythm and with its wake
-policy (`headgate.testing.reference`); their outcomes are printed, one JSON document a line, in the recordings' schema.
+The cell's own queue manager and scheduler run over a log in memory (`headgate.core.plan`), so the plan predicts the
+behavior of this cell. With `--scenarios` recorded scenarios of Kueue run instead, with Kueue's own timing and wake
+policy (`headgate.testing.reference`); their outcomes are printed, one JSON document per line, in the recordings'
+schema.
 """
 
 import importlib
@@ -23,7 +24,7 @@ from headgate.events.ids import UnixMs
 app = typer.Typer(add_completion=False)
 
 CYCLES_MAX: Final = 10_000
-"""How many cycles a plan runs at most when nobody says."""
+"""The default maximum number of cycles of a plan."""
 
 _FOR_EVER_MS: Final = 100 * 365 * 86_400_000
 
@@ -75,7 +76,7 @@ def plan(
 
 
 def plan_manifests(names: list[str], namespace: str, cycles: int, config: str | None, output: Output) -> int:
-    """Plan what these files hold, and print it; the exit code. Raises CliError and SettingsError."""
+    """Plan the content of these files, and print it; the exit code. Raises CliError and SettingsError."""
     from headgate.cli.manifests import read_manifests
     from headgate.cli.plan_inputs import read_inputs
     from headgate.cli.plan_report import print_report, report_of
@@ -107,7 +108,7 @@ def plan_manifests(names: list[str], namespace: str, cycles: int, config: str | 
 
 
 def _with_ready_pods(configuration: Configuration) -> Configuration:
-    """In a plan no pod is started, so nobody waits for pods and none is late; the order of queues stays as it is."""
+    """In a plan no pod is started, so no workload waits for pods and none is late; the order of queues is unchanged."""
     waits = configuration.wait_for_pods_ready
     if waits is None:
         return configuration

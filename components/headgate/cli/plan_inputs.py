@@ -1,9 +1,9 @@
 """
-What `headgate plan -f` reads: manifests as people have them, made into what an API server would hold.
+The input of `headgate plan -f`: users' manifests, completed as by an API server.
 
 Namespaces, uids and creation times are filled in, Jobs that name a queue get their Workloads, and every mistake is one
-line with file, document, object and field. What scheduling has no use for (Deployments, ConfigMaps) is left out and
-named; a kind of Kueue's group that does not exist is a mistake.
+line with file, document, object and field. Kinds without effect on scheduling (Deployments, ConfigMaps) are left out
+and listed; an unknown kind of Kueue's group is a mistake.
 """
 
 from collections import Counter
@@ -35,11 +35,11 @@ _VERSION_OF = {
 }
 _RUN_HERE = ", ".join(f"{kind.api_version} {kind.kind}s" for kind in kinds.JOB_KINDS)
 _LEFT_OUT_OF_KUEUE = frozenset({"MultiKueueCluster", "MultiKueueConfig", "ProvisioningRequestConfig"})
-"""Kinds of Kueue's group that no plan has a use for."""
+"""Kinds of Kueue's group without effect on a plan."""
 
 
 class PlanInputs(msgspec.Struct, frozen=True):
-    """What a plan starts from. `mistakes` and `notes` are lines for people; with mistakes there are no facts."""
+    """The start of a plan. `mistakes` and `notes` are lines for people; with mistakes there are no facts."""
 
     facts: tuple[Fact, ...]
     mistakes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a plan comes to, for people and for programs: who is admitted where, who is preempted by whom, who waits."""
+"""The result of a plan, for people and for programs: admitted, preempted and waiting workloads."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -49,7 +49,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Preemption(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who had to leave. `state` is how it stands at the end."""
+    """A preempted workload. `state` is its state at the end."""
 
     workload: WorkloadKey
     job: str
@@ -65,8 +65,8 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     A workload without quota.
 
     `queue` is active (it would be tried), inadmissible (set aside until something changes) or none. `position` counts
-    from 1 in its ClusterQueue, active ones first. `needs` has what must be available at once, `preempts` whose leaving
-    it waits for.
+    from 1 in its ClusterQueue, active ones first. `needs` is what must be available at the same time, `preempts` the
+    workloads that it waits for.
     """
 
     workload: WorkloadKey
@@ -102,7 +102,7 @@ class _Place(NamedTuple):
 
 
 def report_of(dry_run: DryRun, stop: Stop) -> Report:
-    """What a plan that has stopped came to."""
+    """The report of a plan that has stopped."""
     state = dry_run.state
     admitted_in = dict(dry_run.reserved_in)
     workloads = [
@@ -144,13 +144,13 @@ def report_of(dry_run: DryRun, stop: Stop) -> Report:
 
 
 def _stands_for(state: State, key: WorkloadKey) -> Workload:
-    """The workload that people know: the parent of a variant."""
+    """The workload that users know: the parent of a variant."""
     workload = state.workloads[key]
     return state.workloads.get(parent_key(workload) or key, workload)
 
 
 def _job(workload: Workload) -> str:
-    """The Job that a workload is of, as `<namespace>/<name>`; "" when it is of none."""
+    """The Job of a workload, as `<namespace>/<name>`; "" when it has none."""
     job = job_key(workload)
     return shown_name(job) if job is not None and workload.owner is not None else ""
 
@@ -182,7 +182,7 @@ def _admitted(workload: Workload, cycle: int) -> Admitted:
 
 
 def _waits_in_each_flavor(state: State, places: Mapping[WorkloadKey, _Place], parent: Workload) -> Waits:
-    """A parent waits where its variants do: as far ahead as the first of them, and for what each of them says."""
+    """A parent waits where its variants do: at the position of the first of them, with the reasons of all."""
     family = family_of(state, parent)
     members = family.members if family is not None else ()
     its_own = _waits(state, places, parent)
@@ -222,7 +222,7 @@ def _waits(state: State, places: Mapping[WorkloadKey, _Place], workload: Workloa
 
 
 def _why(state: State, workload: Workload) -> tuple[str, str]:
-    """Reason and message: of its condition, else of what its shape or its ClusterQueue waits for."""
+    """Reason and message: of its condition, else of the wake condition of its shape or its ClusterQueue."""
     reserved = conditions.find(workload.conditions, conditions.QUOTA_RESERVED)
     if reserved is not None:
         return reserved.reason, reserved.message
@@ -233,7 +233,7 @@ def _why(state: State, workload: Workload) -> tuple[str, str]:
 
 
 def _places(state: State) -> dict[WorkloadKey, _Place]:
-    """Where each workload waits that has a place in a ClusterQueue."""
+    """The place of each workload that waits in a ClusterQueue."""
     found: dict[WorkloadKey, _Place] = {}
     for name in sorted(state.cluster_queues):
         line = line_of(state, name)
@@ -255,7 +255,7 @@ def _is_set_aside(state: State, workload: Workload) -> bool:
 
 
 def _named(state: State, workload: Workload) -> str:
-    """The ClusterQueue that a workload would go to, as far as its LocalQueue says."""
+    """The ClusterQueue of a workload according to its LocalQueue."""
     namespace, _ = split_key(workload.key)
     for key, queue in state.local_queues.items():
         if key == f"{namespace}/{workload.spec.queue_name}":

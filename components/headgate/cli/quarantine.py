@@ -1,4 +1,4 @@
-"""`headgate quarantine`: objects that are set aside because of a defect, and how to have one tried again."""
+"""`headgate quarantine`: objects in quarantine because of a defect, and how to retry them."""
 
 import uuid
 from pathlib import Path
@@ -112,7 +112,7 @@ async def _state(where: options.SourceOptions, at: str | None) -> State:
 
 
 def entries(state: State) -> tuple[Entry, ...]:
-    """What is in quarantine in a state, the oldest first."""
+    """The quarantined objects of a state, the oldest first."""
     records = sorted(state.quarantine.values(), key=lambda each: (each.position, each.index, each.kind, each.key))
     return tuple(_entry(each) for each in records)
 

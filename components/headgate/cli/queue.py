@@ -1,4 +1,4 @@
-"""`headgate queue status`: how the queues stand, from the log's own state."""
+"""`headgate queue status`: the status of the queues, from the log's own state."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -78,7 +78,7 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PendingWorkload(msgspec.Struct, frozen=True, kw_only=True):
-    """One pending workload of a ClusterQueue, at its place in line (0 for one that is set aside alone)."""
+    """One pending workload of a ClusterQueue, at its place in the queue (0 for one that is set aside alone)."""
 
     place: int
     workload: str
@@ -126,7 +126,7 @@ async def _state(where: options.SourceOptions, at: str | None) -> State:
 
 
 def queue_status(state: State) -> QueueStatus:
-    """How all queues stand in a state."""
+    """The status of all queues in a state."""
     return QueueStatus(
         position=state.position,
         cluster_queues=tuple(_cluster_queue(each) for each in summaries(state)),
@@ -174,7 +174,7 @@ def _local_queue(state: State, name: LocalQueueKey) -> LocalQueueStatus:
 
 
 def pending_in(state: State, cluster_queue: str) -> Iterator[PendingWorkload]:
-    """Who waits in a ClusterQueue, in the order of the visibility API, and then those that stand in no line."""
+    """The pending workloads of a ClusterQueue, in the order of the visibility API, and then those outside the queue."""
     for place, workload in enumerate(line_of(state, cluster_queue), 1):
         yield _pending(state, workload, place)
     for workload in aside_of(state, cluster_queue):

@@ -1,4 +1,4 @@
-"""`headgate replay`: fold the log again, decide again what every process has decided, and compare."""
+"""`headgate replay`: fold the log again, repeat the decisions of every process, and compare."""
 
 import time
 from typing import Annotated
@@ -32,7 +32,7 @@ Exit code 1 when anything differs; the first difference is shown.
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `headgate replay` prints. `live` is the snapshotter's hash of the same position, where it could be asked."""
+    """What `headgate replay` prints. `live` is the snapshotter's hash of the same position, where it is available."""
 
     replayed: Replayed
     duration_s: float
@@ -66,7 +66,7 @@ async def again(where: options.SourceOptions, start: str | None, stop: str | Non
     until = parse_at(stop)
     async with open_source(where) as source:
         if until.seq is None and until.time_ms is None:
-            # A running cell goes on; both passes must see the same log.
+            # A running cell continues; both passes must read the same log.
             until = msgspec.structs.replace(until, seq=await source.last_seq())
         decide = None
         if verify:
@@ -99,7 +99,7 @@ async def again(where: options.SourceOptions, start: str | None, stop: str | Non
 
 
 async def _plan(source: Source, stop: int | None) -> Plan:
-    """The first pass: what is to be compared where."""
+    """The first pass: what is to be compared at which position."""
     from headgate.cli.deciding_again import checks
 
     plan = Plan(checks(), Gate(source.cell))
@@ -110,7 +110,7 @@ async def _plan(source: Source, stop: int | None) -> Plan:
 
 
 async def _live_hash(source: Source, position: int) -> str:
-    """The state hash that the running snapshotter has for a position; "" when it cannot be asked."""
+    """The running snapshotter's state hash for a position; "" when it is not available."""
     info = source.info
     snapshotter = info.processes.get(Producer.SNAPSHOTTER.value) if info is not None else None
     if snapshotter is None or not snapshotter.address:
@@ -166,7 +166,7 @@ def summary(answer: Answer, *, verified: bool) -> str:
 
 
 def _not_compared(result: Replayed) -> str:
-    """The deliberate changes: what other rules have decided."""
+    """The deliberate changes: decisions made under other rules."""
     if not result.passed_over:
         return ""
     terms = ", ".join(

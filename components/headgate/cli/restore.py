@@ -75,7 +75,7 @@ async def _restore(where: options.SourceOptions, source: Path, set_aside: Path |
     directory = BackupDirectory(source)
     manifest = directory.need_manifest()
     if where.cell is None and where.nats is not None:
-        # A broker may have many cells; the backup knows of which it is.
+        # A broker may have many cells; the backup names its own.
         where = msgspec.structs.replace(where, cell=manifest.cell)
     async with open_broker(where, stopped=True, new_cell=manifest.cell) as broker:
         done = await bring_back(broker.connection, broker.cell, directory, replicas=replicas, set_aside=set_aside)

@@ -1,4 +1,4 @@
-"""`headgate run`: one process of a cell, or the simulated cluster; what `headgate up`, containers and systemd start."""
+"""`headgate run`: one process of a cell, or the simulated cluster; started by `headgate up`, containers and systemd."""
 
 import importlib
 import os
@@ -85,7 +85,7 @@ def _run_process(name: str, config: list[str], nats: str | None, verbose: int) -
         bridge = msgspec.structs.replace(settings.bridge, configuration=files.configuration)
         settings = msgspec.structs.replace(settings, bridge=bridge)
     if name == Producer.INFORMER_BRIDGE and settings.bridge.configuration:
-        load_configuration(settings.bridge.configuration)  # a mistake shows before anything starts
+        load_configuration(settings.bridge.configuration)  # report mistakes before anything starts
     if verbose:
         level = LEVELS[min(verbose, len(LEVELS) - 1)]
         settings = msgspec.structs.replace(settings, log=msgspec.structs.replace(settings.log, level=level))
@@ -93,7 +93,7 @@ def _run_process(name: str, config: list[str], nats: str | None, verbose: int) -
 
 
 def _read_side() -> Any:
-    """The snapshotter's read side; by name, for the web and the command line stand side by side and must not import."""
+    """The snapshotter's read side; by name, because the command line must not import the web: they are one layer."""
     return importlib.import_module("headgate.web.routes").add_routes
 
 

@@ -1,8 +1,7 @@
 """
-`headgate simulate`, which lives with the simulated world.
+`headgate simulate`, which is implemented in the simulated world.
 
-The command line is below `headgate.testing` and must not import it; like a plug-in, it is loaded by name when asked
-for.
+The command line is below `headgate.testing` and must not import it; like a plug-in, it is loaded by name on use.
 """
 
 import importlib

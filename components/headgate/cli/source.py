@@ -1,9 +1,9 @@
 """
-Where reading commands get a log from: a running cell, a stopped one, any broker, or a file.
+The source of the log for reading commands: a running cell, a stopped one, any broker, or a file.
 
-`open_source` finds it (see `headgate.cli.cell`) and gives a `Source`, which reads entries in order, from any position,
-as often as asked. A stopped cell's store is read by starting its broker for as long as the command runs. Readers never
-create or change a stream.
+`open_source` finds it (see `headgate.cli.cell`) and returns a `Source`, which reads entries in order, from any
+position, repeatedly. A stopped cell's store is read by starting its broker for as long as the command runs. Readers
+never create or change a stream.
 """
 
 import re
@@ -45,7 +45,7 @@ BATCH = 2000
 
 
 class Source(Protocol):
-    """A log to read. `name` is for people; `info` is known of cells of `headgate up`."""
+    """A log to read. `name` is for display; `info` is set for cells of `headgate up`."""
 
     name: str
     cell: str
@@ -60,7 +60,7 @@ class Source(Protocol):
         ...
 
     def follow(self, start: int) -> AsyncIterator[list[Entry]]:
-        """Entries from `start` on, for ever; ends only for a file."""
+        """Entries from `start` on, without end; ends only for a file."""
         ...
 
 
@@ -103,7 +103,7 @@ class FileSource:
 
 
 class BrokerSource:
-    """A log on a broker. `log` is for who looks at more of the broker than its entries."""
+    """A log on a broker. `log` is for callers that read more of the broker than its entries."""
 
     def __init__(self, log: "JetStreamLog", *, name: str, cell: str, info: CellInfo | None) -> None:
         self.log = log
@@ -129,7 +129,7 @@ class BrokerSource:
 @asynccontextmanager
 async def open_source(options: SourceOptions) -> AsyncIterator[Source]:
     """
-    The log that the options mean.
+    The log selected by the options.
 
     Raises CliError when there is none; LogFileError for a file that is no log.
     """
@@ -152,7 +152,7 @@ async def _broker_source(stack: AsyncExitStack, options: SourceOptions) -> Sourc
 
 
 class Broker(NamedTuple):
-    """A broker to talk to, and the cell on it that is meant. `info` is known of running cells of `headgate up`."""
+    """A broker, and the selected cell on it. `info` is set for running cells of `headgate up`."""
 
     connection: "Connection"
     name: str
@@ -163,7 +163,7 @@ class Broker(NamedTuple):
 @asynccontextmanager
 async def open_broker(options: SourceOptions, *, stopped: bool = False, new_cell: str = "") -> AsyncIterator[Broker]:
     """
-    The broker that the options mean, for commands that need more of it than its log. The cell need not exist.
+    The broker selected by the options, for commands that need more of it than its log. The cell need not exist.
 
     A data directory that holds no cell becomes that of `new_cell`, if one is named. With `stopped` the command is one
     that writes: it connects as the cell's admin, others as its reader.
@@ -201,7 +201,7 @@ async def _connected(stack: AsyncExitStack, options: SourceOptions, user: str) -
 
 
 def _server_in(data: Path, cell: str, *, make_users: bool = False) -> "EmbeddedServer":
-    """The broker of a stopped cell, with its users if it has any, or if they are to be made."""
+    """The broker of a stopped cell, with its users if it has any, or if they are to be created."""
     from headgate.adapters.jetstream.embedded import EmbeddedServer
     from headgate.adapters.jetstream.users import broker_configuration
 
@@ -211,7 +211,7 @@ def _server_in(data: Path, cell: str, *, make_users: bool = False) -> "EmbeddedS
 
 
 def _options_of(found: Found, settings: "NatsSettings", user: str) -> "NatsOptions":
-    """How a user connects to a cell of `headgate up`: by its key, or as `up` was told to connect."""
+    """How a user connects to a cell of `headgate up`: by its key, or with the options given to `up`."""
     from headgate.adapters.jetstream.users import options_of
 
     users = found.data / NATS_USERS
@@ -230,9 +230,9 @@ async def _dialled(stack: AsyncExitStack, url: str, options: "NatsOptions", cell
 @asynccontextmanager
 async def connected(url: str, options: "NatsOptions") -> AsyncIterator["Connection"]:
     """
-    A connection to a broker that should be there.
+    A connection to a broker that is expected to exist.
 
-    Raises CliError when it is not, with what stands in the way; BrokerError when it refuses us.
+    Raises CliError when it does not, with the reason; BrokerError when it refuses us.
     """
     from headgate.adapters.jetstream import Health, connect
     from headgate.adapters.jetstream.options import without_secrets
@@ -280,7 +280,7 @@ _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Until(msgspec.Struct, frozen=True, kw_only=True):
-    """Up to where to read: a position, a time, or (both None) the end."""
+    """The end of the range to read: a position, a time, or (both None) the end."""
 
     seq: int | None = None
     time_ms: int | None = None
@@ -294,7 +294,7 @@ class Until(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_at(text: str | None) -> Until:
     """
-    What `--at` means: `812`, `812.3`, `2026-01-31T12:00:00Z` or `-5m`.
+    The position or time of `--at`: `812`, `812.3`, `2026-01-31T12:00:00Z` or `-5m`.
 
     Raises CliError.
     """
@@ -315,7 +315,7 @@ def parse_at(text: str | None) -> Until:
 
 
 async def commits(source: Source, until: Until = Until(), start: int = 1) -> AsyncIterator[LoggedCommit]:  # noqa: B008
-    """The entries of a log, decoded, up to where they are wanted; the fold, or a `Gate`, says which are refused."""
+    """The entries of a log, decoded, up to the requested end; the fold, or a `Gate`, decides which are refused."""
     async for entries in source.read(start, until.seq):
         for logged in decoded(entries):
             if not until.includes(logged):
@@ -324,7 +324,7 @@ async def commits(source: Source, until: Until = Until(), start: int = 1) -> Asy
 
 
 def decoded(entries: list[Entry]) -> Iterator[LoggedCommit]:
-    """Entries as commits; the fold, or a `Gate`, says which are refused."""
+    """Entries as commits; the fold, or a `Gate`, decides which are refused."""
     return iter(anchored([decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries]))
 
 
@@ -338,7 +338,7 @@ async def state_at(source: Source, until: Until = Until()) -> State:  # noqa: B0
 
 
 class Folding:
-    """Folds the commits of a log, and sets aside what cannot be folded as every process does."""
+    """Folds the commits of a log, and quarantines what cannot be folded as every process does."""
 
     def __init__(self, source: Source) -> None:
         async def start(_: Seq) -> State:
@@ -351,11 +351,11 @@ class Folding:
 
     @property
     def treatments(self) -> Treatments:
-        """What has been set aside so far."""
+        """The quarantined events so far."""
         return self._refolding.treatments
 
     async def apply(self, state: State, logged: LoggedCommit) -> State:
-        """The state after a commit; another one when something of it had to be set aside. Raises BrokenLogError."""
+        """The state after a commit; another one when something of it had to be quarantined. Raises BrokenLogError."""
         try:
             fold.apply(state, logged, self.treatments)
         except EventFailedError as failed:
@@ -364,7 +364,7 @@ class Folding:
 
 
 async def _folded(source: Source, until: Until) -> tuple[State, Treatments]:
-    """The state there, and what had to be set aside on the way."""
+    """The state there, and what had to be quarantined before it."""
     folding = Folding(source)
     state = fold.new_state(source.cell)
     async for logged in commits(source, until):
@@ -374,7 +374,7 @@ async def _folded(source: Source, until: Until) -> tuple[State, Treatments]:
 
 async def contained(source: Source, until: Until, read: Callable[[Treatments], Awaitable[T]]) -> T:
     """
-    What a reader makes of a log, also where events cannot be folded: it reads again and sets the same aside as all do.
+    The result of a reader for a log, with events that cannot be folded quarantined: it then reads again.
 
     Raises what the reader raises.
     """
@@ -385,5 +385,5 @@ async def contained(source: Source, until: Until, read: Callable[[Treatments], A
 
 
 async def treatments_of(source: Source, until: Until) -> Treatments:
-    """What has to be set aside in a log, for whoever folds it from the start. Raises what the fold raises."""
+    """What has to be quarantined in a log, for a fold from the start. Raises what the fold raises."""
     return (await _folded(source, until))[1]

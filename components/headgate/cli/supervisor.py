@@ -1,10 +1,10 @@
 """
 A whole cell on one machine: broker, simulated cluster, the six processes.
 
-`Supervisor` is what `headgate up`, the demo, the chaos tests and the benchmarks hold. It owns a data directory
-(locked: one supervisor at a time), starts the broker, the cluster and the processes as processes of the operating
-system, starts again what dies, tells other commands where the cell is (`cell.json`, `kubeconfig`, `env`), and takes
-everything down at the end, the broker last.
+`Supervisor` is used by `headgate up`, the demo, the chaos tests and the benchmarks. It owns a data directory (locked:
+one supervisor at a time), starts the broker, the cluster and the processes as processes of the operating system,
+restarts those that die, publishes the cell's addresses for other commands (`cell.json`, `kubeconfig`, `env`), and stops
+everything at the end, the broker last.
 
     async with Supervisor(UpOptions(data=Path(".headgate/main"))) as cell: await cell.wait_ready()
     cell.kill("scheduler")            # it is started again
@@ -50,14 +50,14 @@ PROCESSES: Final = tuple(producer.value for producer in Producer)
 READY_TIMEOUT_S: Final = 60.0
 PUBLISH_S: Final = 0.25
 DISK_S: Final = 1.0
-"""How often the room on the disk is looked at."""
+"""The interval between two checks of free disk space."""
 _PROBE_S: Final = 0.1
 
 
 @asynccontextmanager
 async def until_signal() -> AsyncIterator[None]:
     """
-    Run the block until it ends or the user has had enough (SIGINT, SIGTERM), which cancels it.
+    Run the block until it ends or the user interrupts it (SIGINT, SIGTERM), which cancels it.
 
     Raises KeyboardInterrupt in the second case, after the block has cleaned up.
     """
@@ -102,7 +102,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How one child is doing. `phase`, `position` and `detail` are its own words (/readyz)."""
+    """The status of one child. `phase`, `position` and `detail` are from its /readyz."""
 
     name: str
     state: str
@@ -127,7 +127,7 @@ class _Ready(msgspec.Struct):
 
 
 class Supervisor:
-    """A running cell; an async context manager. `told` hears, in words, what happens to its children."""
+    """A running cell; an async context manager. `told` is called with messages about its children."""
 
     def __init__(self, options: UpOptions, told: Callable[[str], None] = lambda _: None) -> None:
         self.options = options
@@ -145,7 +145,7 @@ class Supervisor:
         self._stopping = False
         self._mark = digest(f"{socket.gethostname()}:{options.data.resolve()}".encode())[:6]
 
-    # --- life ------------------------------------------------------------------------------------------------------
+    # --- lifecycle -------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -179,7 +179,7 @@ class Supervisor:
             raise
 
     async def stop(self) -> None:
-        """Take everything down: the processes at once, then the cluster, then the broker. Safe to call twice."""
+        """Stop everything: the processes at once, then the cluster, then the broker. Safe to call twice."""
         self._stopping = True
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as stopping:
@@ -220,7 +220,7 @@ class Supervisor:
         return self.data / cells.NATS_USERS
 
     def nats_options(self, name: str) -> NatsOptions:
-        """How a user of the cell connects to the broker that was started here, or everybody to the one that was not."""
+        """Connection options of a user of the cell for the broker started here, or of all users for an external one."""
         if self.nats is not None:
             return options_of(self._users, self.options.cell, name)
         return msgspec.convert(self.options.nats, NatsSettings).options(self.options.cell, name)
@@ -236,7 +236,7 @@ class Supervisor:
             await self._restart_broker(server)
 
     async def _watch_disk(self, server: EmbeddedServer) -> None:
-        """Let a broker that has met a full disk be started again once there is room: by itself it writes no more."""
+        """Restart a broker that has met a full disk once there is free space: by itself it writes no more."""
         disk = DiskWatch(self.data, self._told)
         while True:
             await anyio.sleep(DISK_S)
@@ -244,7 +244,7 @@ class Supervisor:
                 server.send_signal(signal.SIGTERM)
 
     async def _restart_broker(self, server: EmbeddedServer) -> None:
-        """Start it again until it runs: on a full disk it cannot, and everybody waits for it as for one of yours."""
+        """Restart it until it runs: on a full disk it cannot, and the processes wait for it as for an external one."""
         while not self._stopping:
             try:
                 await server.start()
@@ -260,7 +260,7 @@ class Supervisor:
         self.kubeconfig = str((self.data / "kubeconfig").resolve())
         address = self._address_file(CLUSTER)
         address.unlink(missing_ok=True)
-        # Its objects are kept with the log: what the log knows of them has to be there again after a restart.
+        # Its objects are kept with the log: objects in the log have to exist again after a restart.
         data = str(self.data.resolve())
         args = ["run", CLUSTER, "--data", data, "--kubeconfig", self.kubeconfig, "--address-file", str(address)]
         old_port = self._old_port(CLUSTER)
@@ -271,12 +271,12 @@ class Supervisor:
             raise CliError(f"the simulated cluster did not start: {child.last_words()} ({child.log_file})", FAILED)
         port = int(child.address.rpartition(":")[2])
         self._keep_port(CLUSTER, port)
-        # It has to be found again where it was: the processes know its address.
+        # It has to keep its address: the processes are configured with it.
         child.replace_args(self._command([*args, "--port", str(port)]))
 
     @staticmethod
     async def _answering(child: Child) -> None:
-        """Wait until a child has said where it serves, or has given up."""
+        """Wait until a child has reported its address, or has given up."""
         while True:
             if child.address or child.state is ChildState.FAILED:
                 return
@@ -294,7 +294,7 @@ class Supervisor:
         tasks.start_soon(child.keep)
         return child
 
-    # --- what children are given -----------------------------------------------------------------------------------
+    # --- configuration of children ---------------------------------------------------------------------------------
 
     @staticmethod
     def _command(args: list[str]) -> list[str]:
@@ -321,12 +321,12 @@ class Supervisor:
         }
 
     def _inherited(self) -> dict[str, str]:
-        """Our environment; how to reach another broker is not for those who use the one started here."""
+        """Our environment; without the settings of another broker for users of the one started here."""
         prefix = "HEADGATE_NATS_" if self.nats is not None else None
         return {key: value for key, value in os.environ.items() if prefix is None or not key.startswith(prefix)}
 
     def _nats_env(self, name: str) -> dict[str, str]:
-        """How a child connects. Secrets go by file or environment: command lines are everybody's to read."""
+        """How a child connects. Secrets are passed by file or environment: command lines are world-readable."""
         if self.nats is None:
             return {f"HEADGATE_NATS_{key}".upper(): _text(value) for key, value in self.options.nats.items()}
         if name not in PROCESSES:
@@ -334,7 +334,7 @@ class Supervisor:
         return {"HEADGATE_NATS_NKEY_SEED_FILE": str(seed_file(self._users, name).resolve())}
 
     def _keys_env(self, name: str) -> dict[str, str]:
-        """What a process signs with: on the broker started here keys of our own, else what our settings name."""
+        """The signing keys of a process: generated ones on the broker started here, else those of our settings."""
         if self.nats is None or name not in PROCESSES or "HEADGATE_KEYS_PRIVATE" in os.environ:
             return {}
         folder = self.data / cells.KEYS
@@ -347,7 +347,7 @@ class Supervisor:
         """
         A process's name in leases. It outlives a restart: the process takes its own lease over at once.
 
-        A process of another data directory does not, should it be pointed to the same broker by mistake.
+        A process of another data directory has another name, in case it uses the same broker by mistake.
         """
         return f"{name}-{self._mark}"
 
@@ -355,7 +355,7 @@ class Supervisor:
         return (self.data / "run" / f"{name}.address").resolve()
 
     def _old_port(self, name: str) -> int | None:
-        """The port of an earlier run in this directory: kubeconfigs and shells that know it go on working."""
+        """The port of an earlier run in this directory: existing kubeconfigs and shells continue to work."""
         try:
             port = int((self.data / "run" / f"{name}.port").read_text())
         except (OSError, ValueError):
@@ -365,7 +365,7 @@ class Supervisor:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
-                return None  # somebody else has it by now
+                return None  # another process has it by now
         return port
 
     def _keep_port(self, name: str, port: int) -> None:
@@ -373,10 +373,10 @@ class Supervisor:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{port}\n")
 
-    # --- telling others --------------------------------------------------------------------------------------------
+    # --- addresses for other commands ------------------------------------------------------------------------------
 
     def info(self) -> cells.CellInfo:
-        """What other commands need to know of this cell."""
+        """The data that other commands need of this cell."""
         cluster = self.children.get(CLUSTER)
         return cells.CellInfo(
             cell=self.options.cell,
@@ -416,14 +416,14 @@ class Supervisor:
             try:
                 cells.write(self.data, now)
             except OSError as error:
-                # As on a full disk: those who run go on, and who looks for them finds them where they were.
+                # As on a full disk: running processes continue, and commands find them at their former addresses.
                 if not failed:
                     self._told(f"{self.data}: what runs cannot be noted: {error.strerror}")
                 failed = True
                 continue
             known, failed = now, False
 
-    # --- how it goes -----------------------------------------------------------------------------------------------
+    # --- status ----------------------------------------------------------------------------------------------------
 
     def pid(self, name: str) -> int | None:
         """The process id of a child (or of the broker, "nats") while it runs."""
@@ -432,7 +432,7 @@ class Supervisor:
         return self.children[name].pid
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
-        """Send a child (or the broker, "nats") a signal; SIGKILL by default. What dies is started again."""
+        """Send a child (or the broker, "nats") a signal; SIGKILL by default. A child that dies is restarted."""
         if name == NATS:
             assert self.nats is not None, "the broker is not ours"
             self.nats.send_signal(number)
@@ -441,9 +441,9 @@ class Supervisor:
 
     async def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """
-        Wait until every process is ready: leading or standing by, and all it depends on well.
+        Wait until every process is ready: leading or standing by, with healthy dependencies.
 
-        Raises CliError when one gives up, or when it takes too long; the message says which and why.
+        Raises CliError when one gives up, or when it takes too long; the message names the process and the reason.
         """
         with anyio.move_on_after(timeout_s):
             while True:
@@ -462,7 +462,7 @@ class Supervisor:
             raise max(ended, key=lambda error: error.code)
 
     async def reports(self) -> list[ProcessReport]:
-        """How each process is doing, in their own words."""
+        """The status of each process, as reported by itself."""
         answers: dict[str, ProcessReport] = {}
 
         async def ask(name: str) -> None:

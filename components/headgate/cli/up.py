@@ -24,11 +24,11 @@ app = typer.Typer(add_completion=False)
 
 REFRESH_S = 0.5
 CHECK_TIMEOUT_S = 5.0
-"""How long a cluster may take to say which resources it serves before we start without having heard it."""
+"""How long to wait for a cluster's list of served resources before starting without it."""
 _INTERVAL = re.compile(r"always|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+")
 """As nats-server reads it."""
 NEWS_SHOWN = 6
-"""Restarts and the like that stand below the table."""
+"""How many restarts and other messages are shown below the table."""
 _EPILOG = """\b
 Examples:
   headgate up                                       broker, simulated cluster and processes, in ./.headgate/main
@@ -87,7 +87,7 @@ def up(
     if manifests:
         from headgate.cli.manifests import read_manifests
 
-        read_manifests(manifests)  # a typing error shows before anything starts
+        read_manifests(manifests)  # report a typing error before anything starts
     files = _check_configs(config or [])
     options = UpOptions(
         data=data or ROOT / cell,
@@ -107,7 +107,7 @@ def up(
 
 
 def _nats(url: str | None) -> dict[str, str | bool]:
-    """How the command line and the environment say to reach a broker of the user's. Raises SettingsError."""
+    """The settings of an external broker from the command line and the environment. Raises SettingsError."""
     from headgate.cli.broker import flags
     from headgate.processes.runtime.settings import NatsSettings, load
 
@@ -119,7 +119,7 @@ def _nats(url: str | None) -> dict[str, str | bool]:
 
 
 def _check_configs(config: list[str]) -> "ConfigFiles":
-    """What `--config` names, and no mistake in it. Raises SettingsError."""
+    """The files of `--config`, checked for mistakes. Raises SettingsError."""
     from headgate.processes.runtime.configuration_files import ConfigFiles, load_configuration, sort_files
 
     if not config:
@@ -160,7 +160,7 @@ async def _check_crds(kubeconfig: str, told: Callable[[str], None]) -> None:
     """
     Nothing starts on a cluster that lacks Kueue's API: every process would only wait for it.
 
-    A cluster that does not answer is another matter, for which the processes wait by themselves.
+    If a cluster does not answer, the processes wait by themselves.
 
     Raises CliError.
     """

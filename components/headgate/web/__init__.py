@@ -1,6 +1,6 @@
 """
-The read side over HTTP: the state at any position, queues, stories, and events as they happen.
+The read side over HTTP: the state at any position, queues, histories, and live events.
 
 It runs in the snapshotter, which reads everything and decides nothing that others wait for.
-`headgate.web.routes.add_routes` adds it to that process's HTTP front.
+`headgate.web.routes.add_routes` adds it to that process's HTTP server.
 """

@@ -1,16 +1,16 @@
 """
-Who may see what on the read side.
+Authentication and authorization of the read side.
 
-On loopback everybody who is on the machine may (`open_to_all`). In a cluster a caller shows a bearer token, as to the
-API server, and the API server says whose it is (TokenReview) and what they may see (SubjectAccessReview):
+On loopback all users of the machine have access (`open_to_all`). In a cluster a caller presents a bearer token, as to
+the API server, which authenticates it (TokenReview) and authorizes its requests (SubjectAccessReview):
 
     workloads and what is about them   get or list workloads.kueue.x-k8s.io, in the namespace asked for or in all
     /queues                            list clusterqueues.kueue.x-k8s.io
     the visibility API                 get clusterqueues/pendingworkloads or localqueues/pendingworkloads of
                                        visibility.kueue.x-k8s.io, as Kueue's own roles grant it
 
-Answers are believed for `TTL_S`, so that a token or a right that is taken away counts within seconds, and are kept for
-a bounded number of callers. Tokens are kept as digests. What the API server cannot be asked is not allowed.
+Answers are cached for `TTL_S`, so that a revoked token or permission takes effect within seconds, and for a bounded
+number of callers. Tokens are kept as digests. While the API server is unreachable, access is denied.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ from headgate.adapters.kubernetes.errors import KubernetesError
 
 TTL_S: Final = 10.0
 REMEMBERED_MAX: Final = 4_096
-"""Callers, and rights of callers, that are remembered at a time."""
+"""The maximum number of cached callers, and of cached permissions."""
 REVIEWS_MAX: Final = 16
-"""Questions to the API server at a time."""
+"""The maximum number of concurrent reviews by the API server."""
 NAMESPACES_MAX: Final = 32
-"""Namespaces that one request may ask for."""
+"""The maximum number of namespaces in one request."""
 
 KUEUE: Final = "kueue.x-k8s.io"
 VISIBILITY: Final = "visibility.kueue.x-k8s.io"
@@ -42,7 +42,7 @@ V = TypeVar("V")
 
 
 class Right(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a caller must be allowed to do. `namespace` "" is all of them."""
+    """A permission that a caller needs. `namespace` "" is all of them."""
 
     verb: str
     resource: str
@@ -59,7 +59,7 @@ class Right(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, as the API server knows them."""
+    """The identity of a caller, from the API server."""
 
     username: str = ""
     uid: str = ""
@@ -68,38 +68,38 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnauthorizedError(Exception):
-    """Raised when a caller shows no token, or one that the API server does not know."""
+    """Raised when a caller presents no token, or an invalid one."""
 
 
 class ForbiddenError(Exception):
-    """Raised when a caller may not see what they ask for; the message names the right."""
+    """Raised when a caller lacks a permission; the message names it."""
 
 
 class NoAnswerError(Exception):
-    """Raised while the API server cannot be asked who somebody is. Nothing is shown meanwhile."""
+    """Raised while the API server cannot authenticate callers. Nothing is shown meanwhile."""
 
 
 class Access(Protocol):
-    """Who may see what. `None` is a caller who needs no name."""
+    """Authentication and authorization. `None` is a caller that needs no identity."""
 
     async def caller(self, request: web.Request) -> Caller | None:
-        """Who asks. Raises UnauthorizedError, NoAnswerError."""
+        """The caller's identity. Raises UnauthorizedError, NoAnswerError."""
         ...
 
     async def require(self, caller: Caller | None, right: Right) -> None:
-        """Raises ForbiddenError when the caller lacks a right, NoAnswerError."""
+        """Raises ForbiddenError when the caller lacks a permission, NoAnswerError."""
         ...
 
 
 class OpenAccess:
-    """Everybody who reaches the port may see everything. `names` are those under which it may be asked."""
+    """All clients that reach the port may see everything. `names` are the accepted host names."""
 
     def __init__(self, names: frozenset[str] | None) -> None:
         self._names = names
 
     async def caller(self, request: web.Request) -> Caller | None:
         """
-        Nobody in particular.
+        No identity.
 
         A page from elsewhere whose name resolves to this machine (DNS rebinding) is refused: browsers send the name.
         """
@@ -108,7 +108,7 @@ class OpenAccess:
         return None
 
     async def require(self, caller: Caller | None, right: Right) -> None:
-        """Nothing."""
+        """Always allowed."""
 
 
 def _is_direct(host: str, names: frozenset[str]) -> bool:
@@ -124,7 +124,7 @@ def _is_direct(host: str, names: frozenset[str]) -> bool:
 
 
 class Remembered(Generic[K, V]):
-    """Values that are good for a while, at most `most` of them: the oldest go first."""
+    """Values that are valid for a while, at most `most` of them: the oldest are removed first."""
 
     def __init__(self, ttl_s: float, most: int, now_s: Callable[[], float]) -> None:
         self._ttl_s = ttl_s
@@ -136,12 +136,12 @@ class Remembered(Generic[K, V]):
         return len(self._values)
 
     def get(self, key: K) -> V | None:
-        """The value, if it is good still."""
+        """The value, if it is still valid."""
         found = self._values.get(key)
         return found[1] if found is not None and self._now_s() < found[0] else None
 
     def put(self, key: K, value: V) -> None:
-        """Remember a value from now on."""
+        """Store a value from now on."""
         self._values.pop(key, None)
         while len(self._values) >= self._most:
             del self._values[next(iter(self._values))]
@@ -167,7 +167,7 @@ class _AccessReview(msgspec.Struct):
 
 
 class KubernetesAccess:
-    """The API server knows callers and rights."""
+    """The API server authenticates and authorizes callers."""
 
     def __init__(self, client: KubeClient, *, now_s: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -176,7 +176,7 @@ class KubernetesAccess:
         self._rights: Remembered[tuple[bytes, Right], bool] = Remembered(TTL_S, REMEMBERED_MAX, now_s)
 
     async def caller(self, request: web.Request) -> Caller | None:
-        """Whose token it is."""
+        """The identity of the token."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise UnauthorizedError("show a token of the cluster: Authorization: Bearer $(kubectl create token NAME)")
@@ -194,7 +194,7 @@ class KubernetesAccess:
         return status.user
 
     async def require(self, caller: Caller | None, right: Right) -> None:
-        """Whether they may."""
+        """Check the permission."""
         assert caller is not None, "every caller has a name here"
         key = (hashlib.sha256(msgspec.json.encode(caller, order="sorted")).digest(), right)
         allowed = self._rights.get(key)
@@ -231,7 +231,7 @@ def _question(caller: Caller, right: Right) -> Mapping[str, object]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine alone."""
+    """Whether an address to listen on is reachable from this machine only."""
     if host == "localhost":
         return True
     try:

@@ -1,7 +1,7 @@
 """
-What the read side says about a state: queues, pending workloads, tables. Pure: a state in, plain data out.
+Answers of the read side about a state: queues, pending workloads, tables. Pure: a state in, plain data out.
 
-Rows come in the order in which the scheduler would take them; everything that may be long has a limit.
+Rows are in the order in which the scheduler would take them; every list that may be long has a limit.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ PLAIN: Final = tuple(name for name in TABLES if name not in KEYED)
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One pending workload. `place` counts from 1 in its ClusterQueue; 0 when it stands aside."""
+    """One pending workload. `place` counts from 1 in its ClusterQueue; 0 when it is set aside."""
 
     workload: str
     stage: str
@@ -52,11 +52,11 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoSuchTableError(LookupError):
-    """Raised when the state has no table of this name; the message lists those it has."""
+    """Raised when the state has no table of this name; the message lists the existing ones."""
 
 
 class NoSuchQueueError(LookupError):
-    """Raised when nothing is known of the queue that is asked for."""
+    """Raised when the requested queue is unknown."""
 
 
 def overview(state: State) -> dict[str, Any]:
@@ -118,9 +118,9 @@ def pending(
     state: State, *, cluster_queue: str = "", local_queue: str = "", namespaces: tuple[str, ...] = (), limit: int
 ) -> list[Row]:
     """
-    Who waits in a ClusterQueue, or in a LocalQueue (`<namespace>/<name>`), next first, at most `limit`.
+    The pending workloads of a ClusterQueue, or of a LocalQueue (`<namespace>/<name>`), next first, at most `limit`.
 
-    With `namespaces` only those who are in one of them; places count all.
+    With `namespaces` only those in one of them; places count all.
 
     Raises NoSuchQueueError.
     """
@@ -143,7 +143,7 @@ def pending(
 
 
 def _line(state: State, cluster_queue: str, local_queue: str) -> Iterator[tuple[int, WorkloadKey]]:
-    """Places and workloads: the line, then those that stand in none."""
+    """Places and workloads: the queue, then those outside it."""
     for place, workload in enumerate(line_of(state, cluster_queue), 1):
         yield place, workload.key
     if not local_queue:

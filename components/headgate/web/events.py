@@ -1,8 +1,8 @@
 """
-Events as server-sent events: from any position, filtered, and on as they happen.
+Events as server-sent events: from any position, filtered, then live.
 
 `id` is the event's position, so a client that reconnects with `Last-Event-ID` misses nothing. `headgate.web.streams`
-says who gets them when.
+delivers them.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """One server-sent event: what it is chosen by, and its bytes as they go over the wire."""
+    """One server-sent event: the fields that filters use, and its bytes on the wire."""
 
     position: Position
     tag: str
@@ -44,7 +44,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
 
     def admits(self, told: Told) -> bool:
-        """Whether an event is asked for."""
+        """Whether an event matches."""
         if self.types and not any(fnmatchcase(told.tag, pattern) for pattern in self.types):
             return False
         return not self.namespaces or told.namespace in self.namespaces

@@ -1,13 +1,13 @@
 """
-What stands in front of every answer of the read side: headers for browsers, bounds, and errors in words.
+Middleware of the read side: headers for browsers, limits, and readable errors.
 
 - A browser may run the page's own script and nothing else, show it in no frame, and send it nowhere (`headers_of`).
-- At most `REQUESTS_MAX` answers are under way at a time, and whoever does not take one for `WRITE_TIMEOUT_S` is cut
-  off; streams of events have bounds of their own (`headgate.web.streams`).
-- Errors are JSON, `{"error": ...}`, and on the visibility API's paths a `v1` Status; they say what to do.
+- At most `REQUESTS_MAX` answers are in progress at a time, and a client that does not take one for `WRITE_TIMEOUT_S` is
+  disconnected; streams of events have separate limits (`headgate.web.streams`).
+- Errors are JSON, `{"error": ...}`, and on the visibility API's paths a `v1` Status; they contain the remedy.
 
-/healthz, /readyz and /metrics stand beside all this: they are for kubelets and Prometheus, which show no token, and say
-nothing of workloads by name.
+/healthz, /readyz and /metrics are exempt: they are for kubelets and Prometheus, which present no token, and contain no
+names of workloads.
 """
 
 import base64
@@ -33,11 +33,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class BadRequestError(ValueError):
-    """Raised when a query parameter cannot be used; the message says how to write it."""
+    """Raised when a query parameter is invalid; the message shows the valid form."""
 
 
 class NotReadyError(Exception):
-    """Raised while the process is not connected to the log, or has not folded it yet. Ask again later."""
+    """Raised while the process is not connected to the log, or has not folded it yet. Retry later."""
 
 
 def headers_of(page: str) -> dict[str, str]:
@@ -69,7 +69,7 @@ def headers_of(page: str) -> dict[str, str]:
 
 
 def install(app: web.Application, page: str) -> None:
-    """Put the guard in front of an application."""
+    """Add the middleware to an application."""
     headers = headers_of(page)
 
     async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
@@ -82,7 +82,7 @@ def install(app: web.Application, page: str) -> None:
 
 
 class Bounds:
-    """Answers under way, and how long each may take to be taken."""
+    """Answers in progress, and how long each may take to be received."""
 
     def __init__(self) -> None:
         self.busy = 0
@@ -105,7 +105,7 @@ class Bounds:
         self.busy += 1
         try:
             response = await handler(request)
-            # It is written here, where it counts, and not after it has left the bounds.
+            # Written here, within the limits, and not after the middleware.
             with anyio.move_on_after(WRITE_TIMEOUT_S) as scope:
                 await response.prepare(request)
                 await response.write_eof()
@@ -118,7 +118,7 @@ class Bounds:
 
 @web.middleware
 async def errors_in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """What handlers raise, as answers."""
+    """Turns the exceptions of handlers into answers."""
     try:
         return await handler(request)
     except visibility.StatusError as error:

@@ -1,21 +1,21 @@
 """
-The routes of the read side, and how a request becomes an answer.
+The routes of the read side, and the mapping from requests to answers.
 
     GET /                                  a page for people
     GET /queues?at=                        every ClusterQueue: waiting, holding, usage
-    GET /pending?clusterQueue=|localQueue= who waits, in order, why, and what would wake them (&at= &limit=)
+    GET /pending?clusterQueue=|localQueue= pending workloads in order, reasons, wake conditions (&at= &limit=)
     GET /state?at=&table=                  the state: an overview, or the rows of one table (&limit= &after=)
     GET /state/hash?at=                    the hash of the canonical state
-    GET /workloads/<namespace>/<name>?at=  one workload's record and standing
-    GET /explain/<namespace>/<name>?at=    its whole story
+    GET /workloads/<namespace>/<name>?at=  one workload's record and status
+    GET /explain/<namespace>/<name>?at=    its whole history
     GET /events?from=&type=&namespace=     server-sent events (&follow=false ends at the log's end; Last-Event-ID)
     GET /events/types                      every type of event
     GET /apis/visibility.kueue.x-k8s.io/   Kueue's visibility API (headgate.web.visibility)
 
 `at` is a position (`812`) or a time (RFC 3339); without it the live state answers. Live answers are computed within one
-step of the loop, so they are of one position, and are bounded; what needs folding happens in a worker thread. Who may
-ask for what is `headgate.web.access`; who may see some namespaces only adds `namespace=A,B` to /pending, /events and
-tables of /state.
+step of the loop, so they are of one position, and are bounded; answers that need folding are computed in a worker
+thread. `headgate.web.access` authorizes requests; a caller with access to some namespaces only adds `namespace=A,B` to
+/pending, /events and tables of /state.
 """
 # Over 400 lines: one handler for each route of the list above, and what they share in reading a request.
 
@@ -74,13 +74,13 @@ if TYPE_CHECKING:
 LIMIT: Final = 1_000
 LIMIT_MAX: Final = 10_000
 REVIEWS_QPS: Final = 50
-"""Questions to the API server a second, about tokens and rights that are not remembered."""
+"""Reviews by the API server per second, for tokens and permissions that are not cached."""
 
 _VISIBILITY: Final = f"/apis/{visibility.GROUP}"
 
 
 def add_routes(app: web.Application, view: View) -> None:
-    """Add the read side to a process's front."""
+    """Add the read side to a process's HTTP server."""
     side = ReadSide(view, access_of(app, view.settings))
     guard.install(app, PAGE)
     for path, handler in (
@@ -110,9 +110,9 @@ PAGE: Final = importlib.resources.files("headgate.web").joinpath("index.html").r
 
 def access_of(app: web.Application, settings: Settings) -> Access:
     """
-    Who may see what, by `http.authentication`.
+    The access rules, by `http.authentication`.
 
-    Raises SettingsError where everybody who reaches the port would see everything, and nobody has said that they may.
+    Raises SettingsError where all clients that reach the port would see everything without explicit configuration.
     """
     http = settings.http
     way = http.authentication
@@ -132,7 +132,7 @@ def access_of(app: web.Application, settings: Settings) -> Access:
 
 
 class _Opened:
-    """Access by the API server, from when the application runs."""
+    """Access by the API server, opened when the application starts."""
 
     def __init__(self) -> None:
         self.access: Access | None = None
@@ -161,7 +161,7 @@ async def _opened(opened: _Opened, settings: Settings, _: web.Application) -> As
 
 
 class ReadSide:
-    """The handlers. `view` is what the process shows of itself."""
+    """The handlers. `view` is the data of the process."""
 
     def __init__(self, view: View, access: Access) -> None:
         self.streams = Streams(self._admits)
@@ -174,7 +174,7 @@ class ReadSide:
         state = self._view.state
         return state is not None and admitted(state, logged)
 
-    # --- what is asked for -----------------------------------------------------------------------------------------
+    # --- request parameters ----------------------------------------------------------------------------------------
 
     @property
     def _log(self) -> Log:
@@ -203,7 +203,7 @@ class ReadSide:
         if re.fullmatch(r"\d+(\.\d+)?", text):
             return parse_position(text).seq
         try:
-            # A plus sign of a time zone that was not escaped arrives as a blank.
+            # An unescaped plus sign of a time zone arrives as a blank.
             moment = dt.datetime.fromisoformat(text.replace(" ", "+"))
         except ValueError:
             raise BadRequestError(f"at={text}: neither a position (812) nor a time (2026-01-31T12:00:00Z)") from None
@@ -211,7 +211,7 @@ class ReadSide:
         return await self._history().position_at(int(moment.timestamp() * 1000))
 
     async def _state(self, request: web.Request) -> State:
-        """The state that is asked for. A live one is only good until the next await."""
+        """The requested state. A live one is only valid until the next await."""
         position = await self._position(request)
         live = self._view.state
         if position is None or (live is not None and live.position == position):
@@ -225,10 +225,10 @@ class ReadSide:
             raise BadRequestError(f"limit={text}: a number from 1 to {LIMIT_MAX}")
         return int(text)
 
-    # --- who may see it --------------------------------------------------------------------------------------------
+    # --- authorization ---------------------------------------------------------------------------------------------
 
     async def _known(self, request: web.Request) -> None:
-        """Only for callers who have a name, or need none."""
+        """Only for callers with an identity, or where none is needed."""
         await self._access.caller(request)
 
     async def _may(self, request: web.Request, *rights: Right) -> None:
@@ -237,7 +237,7 @@ class ReadSide:
             await self._access.require(caller, right)
 
     async def _may_list(self, request: web.Request, namespaces: tuple[str, ...]) -> None:
-        """Workloads in some namespaces, or, when none is asked for, in all of them."""
+        """Workloads in some namespaces, or in all if none is given."""
         if len(namespaces) > NAMESPACES_MAX:
             raise BadRequestError(f"namespace: {len(namespaces)} are asked for, at most {NAMESPACES_MAX} can be")
         try:
@@ -427,7 +427,7 @@ class ReadSide:
             except (UnauthorizedError, ForbiddenError):
                 return False
             except NoAnswerError:
-                return True  # it was allowed a minute ago, and is asked again in one
+                return True  # it was allowed a minute ago, and is checked again in one
             return self._view.status.phase is not Phase.STOPPING
 
         headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
@@ -471,7 +471,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 async def _explain(log: Log, cell: str, name: str, namespace: str, last: int) -> Story:
-    """The story, told by reading the log twice: whom the name means, then what happened to them."""
+    """The history, from two passes over the log: one to resolve the name, one to follow the workloads."""
     lookup, gate = Lookup(), Gate(cell)
     await _feed(log, last, lambda logged: lookup.feed(logged) if gate.admits(logged) else None)
     target = lookup.find(name, namespace)

@@ -1,7 +1,7 @@
 """
 The snapshotter with its read side: `python -m headgate.web.serve [settings file]`.
 
-What `headgate run snapshotter` does, for those who want no command line around it.
+The same as `headgate run snapshotter`, without the command line around it.
 """
 
 import sys
@@ -13,7 +13,7 @@ from headgate.web.routes import add_routes
 
 
 def run(settings: Settings) -> int:
-    """Run the snapshotter, read side included, until it is asked to stop; its exit code."""
+    """Run the snapshotter, read side included, until it is stopped; its exit code."""
     return run_process(Producer.SNAPSHOTTER.value, settings, routes=add_routes)
 
 

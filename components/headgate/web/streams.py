@@ -1,11 +1,11 @@
 """
-Clients that follow events: how many, how far behind, and how much memory they can take together.
+Clients that follow events: limits on their number, their lag, and their total memory.
 
-What has just happened is read once, encoded once and shared by all (`Recent`, a ring of at most `RECENT_BYTES_MAX`).
-A client that wants older events, or has fallen out of the ring, reads the log itself, in slices of about
-`SLICE_BYTES`; only `READING_MAX` clients do so at a time, the others wait in line. To each at most `PIECE_BYTES` are
-handed at once, and who takes none of them for `WRITE_TIMEOUT_S` is cut off. So a client that reads slowly, or not at
-all, costs two pieces and a place, whatever the log holds; `CLIENTS_MAX` bounds the places.
+New events are read once, encoded once and shared by all (`Recent`, a ring of at most `RECENT_BYTES_MAX`). A client that
+requests older events, or has fallen out of the ring, reads the log itself, in slices of about `SLICE_BYTES`; only
+`READING_MAX` clients do so at a time, the others wait in a queue. At most `PIECE_BYTES` are passed to each at once, and
+a client that takes none of them for `WRITE_TIMEOUT_S` is disconnected. So a client that reads slowly, or not at all,
+costs two pieces and a place, whatever the log holds; `CLIENTS_MAX` bounds the places.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ PIECE_BYTES: Final = 64 * 1024
 WRITE_TIMEOUT_S: Final = 20.0
 HEARTBEAT_S: Final = 15.0
 RECHECK_S: Final = 60.0
-"""How often it is asked again whether a client may see what it follows."""
+"""The interval between two checks of whether a client may still see what it follows."""
 
 ALIVE: Final = b": alive\n\n"
 
 
 class CutOffError(Exception):
-    """Raised when a client took nothing for too long, or is gone, or may no longer see this."""
+    """Raised when a client took nothing for too long, is gone, or has lost its permission."""
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class Recent:
-    """The end of the log, encoded, for all who follow it. Runs while somebody does."""
+    """The end of the log, encoded, shared by all followers. Runs while there is one."""
 
     def __init__(self, log: Log, admits: Admits) -> None:
         self.size = 0
@@ -68,7 +68,7 @@ class Recent:
             if self._reader is None or self._reader.done():
                 self._forget()
                 self._next = await self._log.last_seq() + 1
-                if self._reader is None or self._reader.done():  # nobody else was faster
+                if self._reader is None or self._reader.done():  # no other client was faster
                     self._reader = asyncio.create_task(self._read(self._next))
             yield
         finally:
@@ -82,12 +82,12 @@ class Recent:
         return self._next
 
     def has(self, seq: int) -> bool:
-        """Whether everything from a position on is here, or is still to come."""
+        """Whether everything from a position on is here, or is still to be appended."""
         first = self._kept[0].seq if self._kept else self._next
         return first <= seq <= self._next
 
     def since(self, seq: int) -> tuple[list[Told], int]:
-        """Some of what is there from a position on, about a piece, and the position behind it."""
+        """Some of the data from a position on, about a piece, and the position after it."""
         told: list[Told] = []
         size = 0
         for kept in self._kept:
@@ -178,7 +178,7 @@ class Streams:
         after: Position | None,
         may_go_on: Callable[[], Awaitable[bool]],
     ) -> None:
-        """Tell a client of the events from `begin` on, to the position `end` or as they happen, until it leaves."""
+        """Send a client the events from `begin` on, to the position `end` or as they happen, until it disconnects."""
         self.clients += 1
         client = _Client(response, request, wanted, after, may_go_on)
         try:
@@ -204,7 +204,7 @@ class Streams:
                 with anyio.move_on_after(HEARTBEAT_S):
                     await recent.wait(seq)
                 if not recent.has(seq):
-                    continue  # more has come at once than is kept
+                    continue  # more has arrived at once than is kept
                 told, behind = recent.since(seq)
                 if behind > seq:
                     await client.tell(told)
@@ -213,7 +213,7 @@ class Streams:
                     await client.write(ALIVE)
 
     async def _from_log(self, client: "_Client", log: Log, seq: int, last: int) -> int:
-        """Read the log for one client, slice by slice; the position behind what was read."""
+        """Read the log for one client, slice by slice; the position after what was read."""
         await self._take_place(client)
         count = 16
         try:
@@ -231,7 +231,7 @@ class Streams:
         return seq
 
     async def _take_place(self, client: "_Client") -> None:
-        """Wait in line; whoever waits is told that the connection lives."""
+        """Wait in the queue; keep-alives are sent to waiting clients."""
         while True:
             with anyio.move_on_after(HEARTBEAT_S):
                 await self._places.acquire()
@@ -241,7 +241,7 @@ class Streams:
 
 
 class _Client:
-    """One client: what it wants, and its connection."""
+    """One client: its filter, and its connection."""
 
     def __init__(
         self,
@@ -259,7 +259,7 @@ class _Client:
         self._checked_at = anyio.current_time()
 
     async def tell(self, told: Sequence[Told]) -> None:
-        """Write those that it wants."""
+        """Write those that match its filter."""
         after = self._after
         data = b"".join(
             each.data for each in told if (after is None or each.position > after) and self._wanted.admits(each)
@@ -285,6 +285,6 @@ class _Client:
                 raise CutOffError(f"it took nothing for {WRITE_TIMEOUT_S:g} s")
 
     def abort(self) -> None:
-        """Drop the connection with what waits in it."""
+        """Drop the connection with its unsent data."""
         if self._request.transport is not None:
             self._request.transport.abort()

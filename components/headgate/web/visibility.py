@@ -1,14 +1,14 @@
 """
-Kueue's visibility API (`visibility.kueue.x-k8s.io`, v1beta2 and v1beta1): who is pending, at which position. Read-only.
+Kueue's visibility API (`visibility.kueue.x-k8s.io`, v1beta2 and v1beta1): pending workloads with positions. Read-only.
 
     GET /apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/<name>/pendingworkloads?offset=&limit=
     GET /apis/visibility.kueue.x-k8s.io/v1beta2/namespaces/<ns>/localqueues/<name>/pendingworkloads?offset=&limit=
-    GET /apis, /apis/<group>, /apis/<group>/<version>    what kubectl and clients ask before
+    GET /apis, /apis/<group>, /apis/<group>/<version>    discovery for kubectl and clients
 
-Bodies and errors have the form that Kueue's aggregated API server gives them, so that what reads that one reads this
-(`kubectl --server ... get --raw`, client libraries); positions count from 0. Callers show a token, as to all of the
-read side: an APIService shows a certificate instead, and needs a proxy in front of it. `/pending` beside it also says
-why each waits and what would wake it. The functions are pure; `headgate.web.routes` binds them to paths.
+Bodies and errors have the form of Kueue's aggregated API server, so that its clients work here too (`kubectl --server
+... get --raw`, client libraries); positions count from 0. Callers present a token, as to all of the read side: an
+APIService presents a certificate instead, and needs a proxy in front of it. `/pending` also returns the reason why each
+workload waits and its wake condition. The functions are pure; `headgate.web.routes` binds them to paths.
 """
 
 from collections.abc import Mapping
