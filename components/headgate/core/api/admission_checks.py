@@ -1,9 +1,9 @@
 """
-Admission checks: which of them a reservation needs, and in which states they stand.
+Admission checks: which of them a reservation needs, and their states.
 
-Kueue's AdmissionChecksForWorkload, syncAdmissionCheckConditions and resetChecksOnEviction. The scheduler's cycle asks
-when it reserves quota, the fold when the list of a ClusterQueue changes under reservations that stand, and when a
-workload is evicted.
+Kueue's AdmissionChecksForWorkload, syncAdmissionCheckConditions and resetChecksOnEviction. Used by the scheduler's
+cycle when it reserves quota, and by the fold when the list of a ClusterQueue changes under existing reservations, and
+when a workload is evicted.
 """
 
 from collections.abc import Set as AbstractSet
@@ -12,16 +12,16 @@ from typing import Final
 from headgate.events.objects import Admission, CheckState, ClusterQueueSpec
 
 RESET_MESSAGE: Final = "Reset to Pending after eviction. Previously: "
-"""How the message of a check begins that an eviction has reset."""
+"""The beginning of the message of a check that an eviction has reset."""
 
 
 def checks_for(
     spec: ClusterQueueSpec, flavors: AbstractSet[str], before: dict[str, CheckState], now: str
 ) -> tuple[CheckState, ...]:
     """
-    The admission checks of a ClusterQueue that concern these flavors, by name.
+    The admission checks of a ClusterQueue that apply to these flavors, by name.
 
-    Each stands as it did before; one that is new is Pending since `now` (RFC 3339).
+    Each keeps its state; a new one is Pending since `now` (RFC 3339).
     """
     strategy = spec.admission_checks_strategy
     if strategy is None:
@@ -42,7 +42,7 @@ def flavors_of(admission: Admission) -> frozenset[str]:
 
 
 def reset(check: CheckState, now: str) -> CheckState:
-    """A check as an eviction leaves it: Pending, and remembering how often its controller has asked for a retry."""
+    """A check after an eviction: Pending, with the number of retries that its controller has requested."""
     if check.state == "Pending":
         return check
     return CheckState(

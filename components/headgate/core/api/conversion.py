@@ -1,11 +1,11 @@
 """
-Kueue's API versions: an object of `kueue.x-k8s.io/v1beta1` said in v1beta2.
+Kueue's API versions: conversion of a `kueue.x-k8s.io/v1beta1` object to v1beta2.
 
-`to_v1beta2` is for whoever holds a manifest (`headgate plan`); `renew` is the same for `headgate.core.api.decoding`,
-which meets old fields in objects that the API server serves as v1beta2: Headgate's CRDs convert nothing, they have the
-fields of both. So the fields decide what is converted, not the version that an object says it is of. Follows
-`apis/kueue/v1beta1/*_conversion.go` of Kueue: what v1beta2 has given up (`retryDelayMinutes`, `pendingWorkloadsStatus`)
-goes, as it does there.
+`to_v1beta2` is for manifests (`headgate plan`); `renew` is the same for `headgate.core.api.decoding`, where objects
+that the API server serves as v1beta2 may have old fields: Headgate's CRDs convert nothing, they have the fields of
+both. So the fields determine what is converted, not the declared version of the object. Follows
+`apis/kueue/v1beta1/*_conversion.go` of Kueue: fields that v1beta2 has dropped (`retryDelayMinutes`,
+`pendingWorkloadsStatus`) are dropped, as there.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ OLD_FIELDS: Mapping[str, tuple[bytes, ...]] = {
     "Workload": (b'"priorityClassName"', b'"accumulatedPastExexcutionTimeSeconds"', b'"domains"'),
     "LocalQueue": (b'"flavorUsage"',),
 }
-"""What stands in the JSON of every object of a kind that has something of v1beta1, and now and then in another's."""
+"""Bytes in the JSON of every object of a kind that has v1beta1 fields, and occasionally in others."""
 
 _CLASS_SOURCES: Mapping[str, tuple[str, str]] = {
     f"{GROUP}/workloadpriorityclass": (GROUP, "WorkloadPriorityClass"),
@@ -32,7 +32,7 @@ _CLASS_SOURCES: Mapping[str, tuple[str, str]] = {
 
 class VersionError(ValueError):
     """
-    Raised when an object cannot be said in v1beta2.
+    Raised when an object cannot be expressed in v1beta2.
 
     :ivar field: its path in the object, `spec.cohort`.
     """
@@ -45,7 +45,7 @@ class VersionError(ValueError):
 
 def to_v1beta2(manifest: Mapping[str, Any]) -> JsonObject:
     """
-    An object of Kueue's v1beta1 or v1beta2 in v1beta2; one of another group as it is. The given one is left alone.
+    An object of Kueue's v1beta1 or v1beta2 in v1beta2; one of another group unchanged. The argument is not modified.
 
     Raises VersionError for another version of Kueue's, and for fields of both versions that contradict each other.
     """
@@ -62,7 +62,7 @@ def to_v1beta2(manifest: Mapping[str, Any]) -> JsonObject:
 
 
 def renew(kind: str, manifest: Mapping[str, Any]) -> JsonObject:
-    """An object with every field of v1beta1 in the words of v1beta2. Raises VersionError as `to_v1beta2`."""
+    """An object with every v1beta1 field converted to v1beta2. Raises VersionError as `to_v1beta2`."""
     convert = _CONVERSIONS.get(kind)
     renewed = dict(manifest)
     if convert is not None:
@@ -81,7 +81,7 @@ def _name(manifest: Mapping[str, Any]) -> str:
 
 
 def _part(manifest: JsonObject, part: str) -> JsonObject:
-    """A part that was copied above; something that is no object is for its reader to refuse."""
+    """A part that was copied above; a value that is no object is refused by its reader."""
     value = manifest.get(part)
     return value if isinstance(value, dict) else {}
 
@@ -158,7 +158,7 @@ def _assignment(assignment: Any) -> Any:
 
 
 def _slice(rows: list[tuple[list[str], int]]) -> JsonObject:
-    """One slice of all domains: per level a value that all share or each its own, and so the counts."""
+    """One slice of all domains: per level one common value or one per domain, and the counts in the same form."""
     per_level = [list(values) for values in zip(*(values for values, _ in rows), strict=True)]
     counts = [count for _, count in rows]
     return {

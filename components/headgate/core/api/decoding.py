@@ -1,19 +1,19 @@
 """
-From API objects to facts: what of a watched object matters, in the words of the contract.
+From API objects to facts: the relevant parts of a watched object, in the types of the contract.
 
-`read` takes the JSON of one object of one resource and gives its key, its uid and the fact that it exists and looks
-like this; no fact when the object does not concern Headgate (a Job without a queue, a pod that neither holds room nor
-waits for us). Only what a decision can depend on is decoded; labels and annotations are cut down to those of Kueue,
-except where selectors look at all of them (nodes, namespaces). Of Kueue's kinds v1beta2 and v1beta1 are read.
+`read` takes the JSON of one object of one resource and returns its key, its uid and the fact of its existence and
+content; no fact when the object is irrelevant to Headgate (a Job without a queue, a pod that neither holds capacity nor
+waits for Headgate). Only what a decision can depend on is decoded; labels and annotations are reduced to those of
+Kueue, except where selectors need all of them (nodes, namespaces). Of Kueue's kinds v1beta2 and v1beta1 are read.
 
 Each kind is read by a module of its own beside this one (`jobs`, `workloads`, `queues`, ...); what they share is in
-`watched_objects`. This module lists them, and turns what they raise into one error.
+`watched_objects`. This module lists them, and converts their exceptions into one error.
 
-Whether a fact is news is another question: `headgate.machines.informer_bridge.diff` compares it with the state. The
-informer bridge calls both; nothing here looks at the state.
+Whether a fact is news is decided elsewhere: `headgate.machines.informer_bridge.diff` compares it with the state. The
+informer bridge calls both; nothing here reads the state.
 
-An object that does not decode, or holds a quantity or time that is none, raises UnreadableObjectError. The bridge
-reports it and treats the object as absent: one bad object must not stop the cell.
+An object that does not decode, or has an invalid quantity or time, raises UnreadableObjectError. The bridge reports it
+and treats the object as absent: one bad object must not stop the cell.
 """
 
 import re
@@ -57,27 +57,28 @@ RESOURCES = (
     "pods",
 )
 """
-What is watched (plural names), in the order in which facts stand in a commit: what others refer to comes first, so
-owners come before what they own.
+The watched resources (plural names), in the order of their facts in a commit.
+
+Referenced objects come first, so owners come before what they own.
 """
 
 READING = 4
 """
-The number of the rules by which `read` makes facts. Raise it whenever the same object gives another fact than before.
+The version of the rules by which `read` makes facts. Raise it whenever the same object gives another fact than before.
 
-The log then holds facts by the old rules of objects that may never change again: a bridge with another number lists
+The log then has facts by the old rules of objects that may never change again: a bridge with another number lists
 everything and compares, instead of resuming its watches.
 """
 
 CLUSTER_NAMESPACE = "kube-system"
-"""The namespace that is as old as its cluster and cannot be deleted: it tells clusters apart."""
+"""The namespace that is as old as its cluster and cannot be deleted: it identifies the cluster."""
 
 
 class UnreadableObjectError(Exception):
     """
-    Raised when an API object does not have the form that its kind prescribes.
+    Raised when an API object does not have the form of its kind.
 
-    The object counts as absent until it changes; correct the field that is named.
+    The object counts as absent until it changes; correct the named field.
     """
 
     def __init__(self, *, resource: str, name: str, field: str, why: str) -> None:
@@ -93,7 +94,7 @@ class UnreadableObjectError(Exception):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """One object as it was read: `key` is that of `key_of`. No fact: it does not concern Headgate."""
+    """One object as it was read: `key` is that of `key_of`. Without a fact it is irrelevant to Headgate."""
 
     resource: str
     key: str
@@ -127,10 +128,10 @@ def version_of(raw: bytes) -> int:
 
 def cluster_id_of(raw: bytes) -> str:
     """
-    What tells this cluster from every other, from the JSON of its namespace CLUSTER_NAMESPACE.
+    The identity of the cluster, from the JSON of its namespace CLUSTER_NAMESPACE.
 
-    It is the namespace's uid and the time of its creation; the latter because clusters for tests may draw the same
-    uids whenever they begin anew. Raises UnreadableObjectError when it has no readable metadata.
+    It is the namespace's uid and the time of its creation; the latter because test clusters may generate the same uids
+    on every start. Raises UnreadableObjectError when it has no readable metadata.
     """
     try:
         metadata = METADATA_DECODER.decode(raw).metadata

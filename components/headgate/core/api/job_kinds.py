@@ -1,8 +1,8 @@
 """
 The kinds of jobs that Headgate starts and stops, and how a job is addressed and named.
 
-`JOB_KINDS` is the only list of them. Everybody who needs the path of a job, the key of the job that an owner reference
-names, or a job's name for people, asks here. A job of any other group or kind is somebody else's: a Workload that it
+`JOB_KINDS` is the only list of them. All code that needs the path of a job, the key of the job in an owner reference,
+or the display name of a job, uses this module. A job of any other group or kind is run elsewhere: a Workload that it
 owns is scheduled, and its owner starts and stops it (`headgate.core.status.foreign_conditions`).
 """
 
@@ -25,12 +25,12 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def api_version(self) -> str:
-        """What stands in an object's `apiVersion`."""
+        """The value of an object's `apiVersion`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def gvk(self) -> str:
-        """Group, version and kind as Kueue's annotation `job-owner-gvk` has them: `batch/v1, Kind=Job`."""
+        """Group, version and kind as in Kueue's annotation `job-owner-gvk`: `batch/v1, Kind=Job`."""
         return f"{self.group}/{self.version}, Kind={self.kind}"
 
     def ref(self, namespace: str, name: str) -> JobRef:
@@ -77,7 +77,7 @@ def of_gvk(gvk: str) -> JobKind | None:
 
 
 def owner_key(namespace: str, owner: OwnerReference) -> JobKey:
-    """The key of the object that an owner reference in a namespace names, whoever runs it."""
+    """The key of the object that an owner reference in a namespace names, regardless of what runs it."""
     return JobRef(owner.group, owner.kind, namespace, owner.name).key
 
 
@@ -105,15 +105,15 @@ def path_of(key: JobKey, subresource: str = "") -> str:
     return f"{path}/{subresource}" if subresource else path
 
 
-# --- for people ----------------------------------------------------------------------------------------------------
+# --- display names ----------------------------------------------------------------------------------------------------
 
 
 def kind_name(key: str) -> str:
     """
-    The kind of a job for people: `Job`, or `Job.batch.volcano.sh`.
+    The display name of a job's kind: `Job`, or `Job.batch.volcano.sh`.
 
-    The group is left out where the kind alone says which is meant: it is of the only group whose jobs of that kind
-    Headgate runs.
+    The group is left out where the kind alone is unambiguous: no other group has a kind of that name that Headgate
+    runs.
     """
     match key.split("/"):
         case [group, kind, _, _]:
@@ -124,10 +124,10 @@ def kind_name(key: str) -> str:
 
 
 def shown_name(key: str) -> str:
-    """Namespace and name of a job for people: `team-a/train`."""
+    """The display name of a job, with namespace: `team-a/train`."""
     return "/".join(key.split("/")[-2:])
 
 
 def title(key: str) -> str:
-    """A job for people: `Job team-a/train`."""
+    """The display name of a job, with kind: `Job team-a/train`."""
     return f"{kind_name(key)} {shown_name(key)}"

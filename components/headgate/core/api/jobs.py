@@ -1,7 +1,7 @@
 """
 Jobs (batch/v1) as facts: how they are queued, their pod template and their counters.
 
-A Job without a queue name does not concern Headgate and gives no fact. Reading a further kind of job takes a module
+A Job without a queue name is irrelevant to Headgate and gives no fact. Reading a further kind of job takes a module
 like this one and a line in `headgate.core.api.decoding`.
 """
 
@@ -108,7 +108,7 @@ def _done_indexes(spec: _JobSpec, status: _JobStatus) -> int | None:
     """
     How many indexes of an Indexed Job are completed or have failed for good (Kueue's terminalIndexesCount).
 
-    Those beyond the completions, and those of intervals that make no sense, are none.
+    Those beyond the completions, and those of invalid intervals, do not count.
     """
     if spec.completion_mode != "Indexed":
         return None
@@ -118,7 +118,7 @@ def _done_indexes(spec: _JobSpec, status: _JobStatus) -> int | None:
         first, dash, last = interval.partition("-")
         if first.isdecimal() and (last.isdecimal() or not dash):
             intervals.append((int(first), min(int(last or first), completions - 1)))
-    # They may overlap, and be too long to be spelt out.
+    # They may overlap, and be too long to be expanded.
     done, counted = 0, -1
     for start, end in sorted(intervals):
         done += max(0, end - max(start, counted + 1) + 1)
@@ -137,5 +137,5 @@ def _finish(status: _JobStatus) -> tuple[Literal["Complete", "Failed"] | None, s
 
 
 def _whole(text: str | None) -> int | None:
-    """A positive number in a label or annotation. What is none counts as not given, as with Kueue."""
+    """A positive number in a label or annotation. Any other value counts as missing, as in Kueue."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and int(text) > 0 else None

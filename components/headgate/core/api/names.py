@@ -1,5 +1,5 @@
 """
-Labels, annotations, finalizers and other names by which objects on the API server concern Headgate.
+Labels, annotations, finalizers and other names that make API objects relevant to Headgate.
 
 They are Kueue's, so that what is written for Kueue works here; only the scheduler's name is our own.
 """
@@ -13,7 +13,7 @@ COMPLETIONS_EQUAL_PARALLELISM = KUEUE + "job-completions-equal-parallelism"
 WORKLOAD_ANNOTATION = KUEUE + "workload"
 ELASTIC_JOB = KUEUE + "elastic-job"
 GATED_BY = KUEUE + "admission-gated-by"
-"""The annotation that holds a job, and with it its Workload, back until whoever set it takes it away."""
+"""The annotation that holds a job, and with it its Workload, back until its author removes it."""
 FINALIZER = KUEUE + "resource-in-use"
 """Kueue's finalizer: of Workloads until their job has stopped, of ClusterQueues and flavors while they are in use."""
 SCHEDULER_NAME = "headgate"

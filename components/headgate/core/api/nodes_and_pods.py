@@ -1,7 +1,7 @@
 """
-Nodes and pods as facts: the capacity that there is, and the pods that use it.
+Nodes and pods as facts: the existing capacity, and the pods that use it.
 
-A pod concerns Headgate while it holds capacity of a node, or is one that Headgate starts. Others give no fact.
+A pod is relevant to Headgate while it holds capacity of a node, or is one that Headgate starts. Others give no fact.
 """
 
 from msgspec.structs import replace
@@ -76,7 +76,7 @@ def read_pod(raw: bytes) -> tuple[Metadata, Fact | None]:
     if seen.status.phase in {"Succeeded", "Failed"} or not (spec.node_name or ours):
         return meta, None
     check_requests("spec", spec)
-    # Pending and Running hold the same room; that a bound pod has started is told by its job's counters.
+    # Pending and Running hold the same capacity; the start of a bound pod is shown by its job's counters.
     pod = Pod(
         uid=meta.uid,
         created_ms=created_ms(meta),

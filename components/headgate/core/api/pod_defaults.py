@@ -1,7 +1,7 @@
 """
 PriorityClasses, LimitRanges and RuntimeClasses as facts.
 
-From these the API server's admission fills in pods, so the requests and the priority of a job's pods depend on them.
+The API server's admission completes pods from these, so the requests and the priority of a job's pods depend on them.
 """
 
 from headgate.core.api.watched_objects import Metadata, WatchedObject, check_quantities, decode, key_in

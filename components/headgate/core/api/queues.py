@@ -1,5 +1,5 @@
 """
-The objects of administrators that queueing goes by, as facts.
+The administrators' objects that control queueing, as facts.
 
 These are ResourceFlavors, Topologies, Cohorts, ClusterQueues, LocalQueues, AdmissionChecks and WorkloadPriorityClasses.
 """

@@ -2,8 +2,8 @@
 What the readers of all kinds of API objects share: metadata, decoding, and the checks of quantities and times.
 
 `headgate.core.api.decoding` lists the readers. Each kind's Struct extends WatchedObject by the fields that a decision
-can depend on, and its reader gives the metadata and the fact. A reader raises WrongFieldError, or msgspec's errors, for
-an object that does not have the form of its kind; `decoding.read` names the object in what it raises then.
+can depend on, and its reader returns the metadata and the fact. A reader raises WrongFieldError, or msgspec's errors,
+for an object that does not have the form of its kind; `decoding.read` adds the name of the object to the error.
 """
 
 from typing import TypeVar
@@ -28,7 +28,7 @@ class _Owner(ApiObject, frozen=True):
 
 
 class Metadata(ApiBranch, frozen=True):
-    """What is read of the metadata of every object."""
+    """The decoded metadata of every object."""
 
     name: str = ""
     namespace: str = ""
@@ -50,7 +50,7 @@ class WatchedObject(ApiBranch, frozen=True):
 
 
 class WrongFieldError(ValueError):
-    """A value that decodes and yet makes no sense, with the field it stands in."""
+    """An invalid value that decodes, with its field."""
 
     def __init__(self, field: str, why: str) -> None:
         super().__init__(why)
@@ -73,7 +73,7 @@ def decode(kind: type[_Kind], raw: bytes) -> _Kind:
 
 
 def renewed(kind: str, raw: bytes) -> bytes:
-    """An object in the words of v1beta2. Most are, and are not looked at twice."""
+    """An object in the form of v1beta2. Most are, and are decoded only once."""
     if not any(field in raw for field in OLD_FIELDS[kind]):
         return raw
     manifest = msgspec.json.decode(raw)
@@ -91,7 +91,7 @@ def key_in(metadata: Metadata) -> str:
 
 
 def created_ms(meta: Metadata) -> UnixMs:
-    """When an object was created; 0 when it does not say. Raises WrongFieldError."""
+    """When an object was created; 0 when it has no creation time. Raises WrongFieldError."""
     if meta.creation_timestamp is None:
         return UnixMs(0)
     try:
@@ -128,7 +128,7 @@ def trimmed(template: PodTemplate) -> PodTemplate:
 
 
 def check_requests(where: str, spec: PodSpec) -> None:
-    """Check every quantity in a pod's spec, which stands at the path `where`. Raises WrongFieldError."""
+    """Check every quantity in a pod's spec at the path `where`. Raises WrongFieldError."""
     for number, container in enumerate((*spec.containers, *spec.init_containers)):
         check_quantities(f"{where}.containers[{number}].resources.requests", container.resources.requests)
         check_quantities(f"{where}.containers[{number}].resources.limits", container.resources.limits)

@@ -1,8 +1,8 @@
 """
-Workloads as facts: what others say in them.
+Workloads as facts: what others write in them.
 
-The conditions that Headgate writes itself follow from the log. They are read where somebody else may have set them, and
-to take over Workloads that were admitted before Headgate was there.
+The conditions that Headgate writes itself follow from the log. They are read where another controller may have set
+them, and to take over Workloads that were admitted before Headgate was installed.
 """
 
 from msgspec.structs import replace
@@ -69,7 +69,7 @@ def read_workload(raw: bytes) -> tuple[Metadata, Fact | None]:
 
 
 def _shown(meta: Metadata, status: WorkloadStatus) -> ShownConditions | None:
-    """The conditions in which others may say something that Headgate says too; what of it is news is asked later."""
+    """The conditions that others may write as well as Headgate; whether they are news is decided later."""
     if not status.conditions:
         return None
     version = meta.resource_version
@@ -82,12 +82,12 @@ def _shown(meta: Metadata, status: WorkloadStatus) -> ShownConditions | None:
 
 
 def _is_answer(check: CheckState) -> bool:
-    """Whether a check's controller has written this: a state, or why it is still pending; not how it is reset."""
+    """Whether a check's controller has written this: a state, or why it is pending; not an eviction's reset."""
     return check.state != "Pending" or (check.message != "" and not check.message.startswith(RESET_MESSAGE))
 
 
 def _is_pods_ready_ours(owner: OwnerReference | None) -> bool:
-    """Whether Headgate writes the PodsReady condition of what this owns: a Job, or the parent of variants."""
+    """Whether Headgate writes the PodsReady condition for this owner: a Job, or the parent of variants."""
     if owner is None:
         return False
     return of_owner(owner) is not None or (owner.group, owner.kind) == (KUEUE.rstrip("/"), "Workload")

@@ -1,13 +1,13 @@
 """
-Feature gates, by Kueue's names: what each defaults to, and what a configuration makes of it.
+Feature gates, by Kueue's names: their defaults, and their values under a configuration.
 
-Pure code asks `enabled(state.configuration, gates.X)`; nothing else in the core reads `Configuration.feature_gates`.
-`effective` is what a configuration's gates go through on their way into the log: every gate that a decision can read
-is recorded with its value, so a default that changes later changes no replay. `UNRECORDED` has the values that count
-in logs of the versions that recorded only gates with another value than their default; it never changes.
+Pure code calls `enabled(state.configuration, gates.X)`; nothing else in the core reads `Configuration.feature_gates`.
+`effective` is applied to a configuration's gates before they are written into the log: every gate that a decision can
+read is recorded with its value, so a later change of a default changes no replay. `UNRECORDED` has the values that
+apply in logs of the versions that recorded only gates that differed from their default; it never changes.
 
-`DEFAULTS` has the gates that Headgate reads and what they are where a configuration does not set them; `KNOWN` has
-every gate of Kueue, so that a gate that Headgate does not have is distinguished from one that does not exist.
+`DEFAULTS` has the gates that Headgate reads and their values where a configuration does not set them; `KNOWN` has every
+gate of Kueue, so that an unsupported gate is distinguished from one that does not exist.
 """
 
 from collections.abc import Mapping
@@ -78,9 +78,9 @@ UNRECORDED: Mapping[str, bool] = {
     UNADMITTED_OBSERVABILITY: True,
 }
 """
-What a gate is where the log does not record it: the defaults of the versions that did not record them all.
+The value of a gate that the log does not record: the defaults of the versions that did not record them all.
 
-A gate that is added to `DEFAULTS` is added here with the value that stands for how earlier versions decided.
+A gate that is added to `DEFAULTS` is added here with the value by which earlier versions decided.
 """
 
 UNRECORDED_REQUIREMENTS: Mapping[str, str] = {
@@ -93,7 +93,7 @@ PREEMPTION_WAITS = "HeadgatePreemptionWaits"
 """
 A gate that only Headgate has: on unless a configuration file turns it off (`Configuration.preemption_waits`).
 
-Whether it is on stands in the log by itself, so that older logs, which say nothing of it, are decided without.
+Its value is recorded in the log separately, so that older logs, which do not have it, are decided without.
 """
 
 ALWAYS_ON = frozenset(
@@ -105,7 +105,7 @@ ALWAYS_ON = frozenset(
         "WorkloadIdentifierAnnotations",
     }
 )
-"""The gates whose behaviour Headgate has, and cannot do without."""
+"""The gates whose behaviour is always on in Headgate."""
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ class Gate(msgspec.Struct, frozen=True):
     is_locked: bool = False
 
 
-# Name, default (a locked one is on for good) and the gates that it requires.
+# Name, default (a locked one cannot be changed) and the gates that it requires.
 _TABLE = """
 PartialAdmission on
 FlavorFungibility on
@@ -212,7 +212,7 @@ KNOWN: Mapping[str, Gate] = {gate.name: gate for gate in map(_read, _TABLE.strip
 
 
 def enabled(configuration: Configuration, gate: str) -> bool:
-    """Whether a gate is on in this log. Raises KeyError when Headgate does not have it."""
+    """Whether a gate is on in this log. Raises KeyError for a gate that Headgate does not support."""
     recorded = configuration.feature_gates.get(gate)
     if recorded is not None:
         return recorded
@@ -231,8 +231,8 @@ def effective(given: Mapping[str, bool]) -> dict[str, bool]:
 
     A gate that is off switches off those that require it; it is an error to set one of them to true.
 
-    :raises ConfigurationError: a gate that nobody knows, that is locked, that Headgate does not have or always has on,
-        or that requires one that is off.
+    :raises ConfigurationError: a gate that does not exist, that is locked, that Headgate does not support or always has
+        on, or that requires one that is off.
     """
     for name in sorted(given):
         _check_gate(name, given)

@@ -1,7 +1,7 @@
 """
-A configuration document, field by field: what is read is of the right type, and what is left over is an error.
+A configuration document, field by field: what is read has the right type, and unread fields are an error.
 
-`headgate.core.config.reader` reads each section of Kueue's Configuration with a `Fields`: it takes the fields it knows
+`headgate.core.config.reader` reads each section of Kueue's Configuration with a `Fields`: it reads the supported fields
 and calls `done`, which refuses the rest by name. Every error is a ConfigurationError that names the field as Kueue
 writes its path (`waitForPodsReady.requeuingStrategy.timestamp`) and what to write instead.
 """
@@ -29,11 +29,11 @@ _PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _DURATION = re.compile(rf"([+-]?)(?:0|((?:{_PART.pattern})+))")
 
 DURATION_MS_MAX = (2**63 - 1) // 1_000_000
-"""The longest duration that Go knows: its nanoseconds are 64-bit integers."""
+"""Go's longest duration: its nanoseconds are 64-bit integers."""
 
 
 class ConfigurationError(ValueError):
-    """Raised when a configuration asks for what cannot be had: the field by its path, what is wrong, what to do."""
+    """Raised when a configuration is invalid or not supported: the path of the field, the problem and the remedy."""
 
     def __init__(self, field: str, problem: str, remedy: str) -> None:
         super().__init__(f"{field}: {problem}: {remedy}" if field else f"{problem}: {remedy}")
@@ -43,7 +43,7 @@ class ConfigurationError(ValueError):
 
 
 def nearest(word: str, known: list[str]) -> str:
-    """What to write instead of an unknown name: the one of the known names that is most like it, else all of them."""
+    """What to write instead of an unknown name: the most similar of the known names, else all of them."""
     folded = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower(), sorted(folded), n=1, cutoff=0.6)
     return f"did you mean {folded[close[0]]!r}?" if close else f"write one of {', '.join(sorted(known))}"
@@ -65,10 +65,10 @@ def duration_ms(field: str, value: Any) -> int:
 
 class Fields:
     """
-    One mapping of a configuration, and where it stands.
+    One mapping of a configuration, and its path.
 
-    A getter returns its default when the field is absent or null, as Kueue reads them. Raises ConfigurationError
-    when what stands there is of another type.
+    A getter returns its default when the field is absent or null, as Kueue reads them. Raises ConfigurationError when
+    the value is of another type.
     """
 
     def __init__(self, document: Any, path: str = "") -> None:
@@ -86,16 +86,16 @@ class Fields:
         return f"{self.path}.{name}" if self.path else name
 
     def names(self) -> list[str]:
-        """The names of what is written here, in order."""
+        """The names of the fields that are set, in order."""
         return sorted(self._document)
 
     def raw(self, name: str) -> Any:
-        """What stands there, or None."""
+        """The value of a field, or None."""
         self._known.append(name)
         return self._document.get(name)
 
     def has(self, name: str) -> bool:
-        """Whether the field is written, be it as null."""
+        """Whether the field is set, even to null."""
         self._known.append(name)
         return name in self._document
 
@@ -194,11 +194,11 @@ class Fields:
         return {} if section is None else {key: section.flag(key) for key in section.names()}
 
     def ignore(self, *names: str) -> None:
-        """Fields that have no bearing on what Headgate does: anything may stand there."""
+        """Fields without effect in Headgate: any value is allowed."""
         self._known.extend(names)
 
     def done(self) -> None:
-        """Refuse every field that nobody asked for."""
+        """Refuse every field that was not read."""
         for name in sorted(self._document):
             if name not in self._known:
                 raise ConfigurationError(self.at(name), "Kueue has no such field", nearest(name, self._known))

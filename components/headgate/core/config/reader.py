@@ -1,11 +1,11 @@
 """
-Kueue's Configuration, read: `config.kueue.x-k8s.io` v1beta1 and v1beta2 into `headgate.events.configuration`.
+The reader of Kueue's Configuration: `config.kueue.x-k8s.io` v1beta1 and v1beta2 into `headgate.events.configuration`.
 
-The informer bridge and `headgate plan` read a file with `read_configuration` before anything starts. Three kinds of
-fields are told apart (`components/README.md` lists them): those that decide something become part of the result; those
-that have no bearing on Headgate's behaviour (ports, leader election, webhooks, certificates, client limits) are read
-over; those that ask for something Headgate does not do are errors, for it would silently not happen. Defaults and rules
-are those of `apis/config/*/defaults.go` and `pkg/config/validation.go` of Kueue 0.19; v1beta1 is converted as there.
+The informer bridge and `headgate plan` read a file with `read_configuration` before anything starts. There are three
+kinds of fields (`components/README.md` lists them): those that affect decisions become part of the result; those
+without effect on Headgate (ports, leader election, webhooks, certificates, client limits) are skipped; those that
+request a feature that Headgate does not have are errors, because they would be ignored silently. Defaults and rules are
+those of `apis/config/*/defaults.go` and `pkg/config/validation.go` of Kueue 0.19; v1beta1 is converted as there.
 """
 
 from collections.abc import Mapping
@@ -41,9 +41,9 @@ _STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 
 class Defaults(msgspec.Struct, frozen=True):
     """
-    What a file that leaves a field out means, as it is Kueue's default. One that is read with them is recorded whole.
+    The values of fields that a file leaves out: Kueue's defaults. A file that is read with them is recorded completely.
 
-    `..._v1beta1` are those of that version, where they differ. None is no limit, or for ever.
+    `..._v1beta1` are those of that version, where they differ. None means no limit, or forever.
     """
 
     preemption_waits: bool = True
@@ -107,7 +107,7 @@ WITHOUT_EFFECT = (
 
 def read_configuration(document: Mapping[str, Any]) -> Configuration:
     """
-    The configuration that a file of either version means, with Kueue's defaults. Raises ConfigurationError.
+    The configuration in a file of either version, with Kueue's defaults. Raises ConfigurationError.
 
     :param document: the file as parsed from YAML or JSON, with its apiVersion and kind.
     """
@@ -130,7 +130,7 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
 
 def read_document(document: Mapping[str, Any]) -> ConfigurationObserved:
     """
-    The fact that a file is the configuration, with what decides of the file itself. Raises ConfigurationError.
+    The configuration fact for a file, with all that decisions need from the file. Raises ConfigurationError.
 
     A later version reads the recorded file again with its own defaults.
     """
@@ -141,9 +141,9 @@ def read_document(document: Mapping[str, Any]) -> ConfigurationObserved:
 
 def read_parts(config: Mapping[str, Any] | None, features: Mapping[str, bool] | None) -> Configuration:
     """
-    The parts of a v1beta2 Configuration that a scenario gives, and gates beside them. Raises ConfigurationError.
+    The parts of a v1beta2 Configuration in a scenario, with separate gates. Raises ConfigurationError.
 
-    What it does not name is off: no pods are waited for, and Jobs of every namespace are managed.
+    What it does not name is off: no waiting for pods, and Jobs of every namespace are managed.
     """
     parts = {**(config or {}), **({"featureGates": dict(features)} if features else {})}
     root = Fields(parts)
@@ -184,7 +184,7 @@ def _wake_policy(section: Fields | None) -> WakePolicyName:
 
 
 def _by_gates(read: Configuration) -> Configuration:
-    """Without the sections whose gate is off, which Kueue reads over."""
+    """Without the sections whose gate is off, which Kueue ignores."""
     if not feature_gates.enabled(read, feature_gates.ADMISSION_FAIR_SHARING):
         read = msgspec.structs.replace(read, admission_fair_sharing=None)
     if feature_gates.enabled(read, feature_gates.DISABLE_WAIT_FOR_PODS_READY):
@@ -218,7 +218,7 @@ def _all_but(*namespaces: str) -> LabelSelector:
 
 
 def _integrations(section: Fields | None, *, is_old: bool) -> None:
-    """Headgate makes the Workloads of batch/v1 Jobs, and takes those that others make (`externalFrameworks`)."""
+    """Headgate creates the Workloads of batch/v1 Jobs, and accepts those of other creators (`externalFrameworks`)."""
     if section is None:
         return
     frameworks = section.texts("frameworks")
@@ -242,7 +242,7 @@ def _integrations(section: Fields | None, *, is_old: bool) -> None:
 
 
 def _multi_kueue(section: Fields | None) -> None:
-    """Headgate has no MultiKueue: what says the defaults asks for nothing, everything else would not happen."""
+    """Headgate has no MultiKueue: the defaults are accepted, everything else would have no effect."""
     if section is None:
         return
     defaults = {

@@ -1,5 +1,5 @@
 """
-How Kubernetes counts and matches, without any state: quantities, conditions, selectors and tolerations.
+Counting and matching by Kubernetes' rules, without any state: quantities, conditions, selectors and tolerations.
 
 Used by: Everything in `core` and the machines call it.
 May import: events.

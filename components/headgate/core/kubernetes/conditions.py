@@ -1,5 +1,5 @@
 """
-Conditions, as `k8s.io/apimachinery` sets them and as Kueue words them.
+Conditions, as `k8s.io/apimachinery` sets them, with Kueue's wording.
 
 A condition's transition time changes only with its status. Order is that of first appearance.
 """
@@ -32,10 +32,10 @@ DEACTIVATED = "Deactivated"
 """The reason of evictions after which a workload is to stay out."""
 
 MESSAGE_BYTES_MAX = 32 * 1024
-"""What the API takes as a condition's message, and Kueue therefore cuts it to."""
+"""The API's limit for a condition's message, to which Kueue cuts it."""
 
 KEPT_OUT = frozenset({"Misconfigured", "Suspended", "AdmissionGated", "Deactivated"})
-"""Reasons of QuotaReserved=False that a workload has while it stands in no queue."""
+"""Reasons of QuotaReserved=False of a workload that is in no queue."""
 
 
 @lru_cache(maxsize=4096)
@@ -62,7 +62,7 @@ def find(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
 
 
 def is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
-    """Whether the condition of a type is there and True."""
+    """Whether the condition of a type exists and is True."""
     condition = find(conditions, kind)
     return condition is not None and condition.status == "True"
 
@@ -73,12 +73,12 @@ def eviction_reason(reason: str, underlying_cause: str) -> str:
 
 
 def is_deactivation(evicted: Condition | None) -> bool:
-    """Whether an Evicted condition says that the workload was switched off (Kueue's IsEvictedByDeactivation)."""
+    """Whether an Evicted condition is a deactivation (Kueue's IsEvictedByDeactivation)."""
     return evicted is not None and evicted.status == "True" and evicted.reason.startswith(DEACTIVATED)
 
 
 def truncated(message: str, bytes_max: int = MESSAGE_BYTES_MAX) -> str:
-    """A message cut to what the API takes."""
+    """A message cut to the API's limit."""
     if len(message) * 4 <= bytes_max:  # no character takes more than four bytes
         return message
     encoded = message.encode()
@@ -97,9 +97,9 @@ def put(
     anew: bool = False,
 ) -> tuple[Condition, ...]:
     """
-    The conditions with one set (meta.SetStatusCondition): the transition time moves only when the status does.
+    The conditions with one set (meta.SetStatusCondition): the transition time changes only when the status does.
 
-    With `anew` it moves in any case: what the condition says has happened once more.
+    With `anew` it changes in any case: the event of the condition has happened once more.
     """
     message, observed = truncated(message), generation or None
     since: str | None = None
@@ -126,7 +126,7 @@ def put(
 def lifted(
     conditions: tuple[Condition, ...], kinds: Container[str], at_ms: UnixMs, generation: int | None = None
 ) -> tuple[Condition, ...]:
-    """The conditions with those of some types that were True over, now that quota is reserved; messages are kept."""
+    """The conditions with those of some types that were True ended, now that quota is reserved; messages are kept."""
     for old in conditions:
         if old.status == "True" and old.type in kinds:
             message = f"Previously: {old.message}"

@@ -2,11 +2,11 @@
 Amounts: Kubernetes quantities as integers.
 
 CPU is counted in milli-units, everything else in whole units, rounded up as Kubernetes does. Quantities appear in facts
-as the manifest has them; all arithmetic is on these integers, and `canonical` writes them back for people to read.
+as the manifest has them; all arithmetic is on these integers, and `canonical` writes them back in readable form.
 
-Kueue computes with 64-bit integers that saturate, and its largest one means "unlimited". Python's integers know no end,
-so `add`, `subtract` and `multiply` saturate on purpose: a quota of 10 E cores stays unlimited here as it does there
-(`kueue-semantics` section 1).
+Kueue computes with 64-bit integers that saturate, and its largest one means "unlimited". Python's integers are
+unbounded, so `add`, `subtract` and `multiply` saturate on purpose: a quota of 10 E cores stays unlimited here as it
+does there (`kueue-semantics` section 1).
 """
 
 import re
@@ -14,10 +14,10 @@ from fractions import Fraction
 from functools import lru_cache
 
 UNLIMITED = 2**63 - 1
-"""The largest amount. As a quota: no end to it."""
+"""The largest amount. As a quota it means unlimited."""
 
 LOWEST = -(2**63)
-"""The smallest amount: what is left of a bounded amount when an unlimited one is taken away."""
+"""The smallest amount: what is left when an unlimited amount is subtracted from a bounded one."""
 
 _SUFFIX = {
     "n": Fraction(1, 10**9),
@@ -66,7 +66,7 @@ def amount(resource: str, quantity: str | int | float) -> int:
 
 
 def to_amount(resource: str, value: Fraction) -> int:
-    """As `amount`, of an exact value."""
+    """`amount` of an exact value."""
     if resource == "cpu":
         value = value * 1000
     return _saturate(-((-value.numerator) // value.denominator))
@@ -88,7 +88,7 @@ def add(left: int, right: int) -> int:
 
 
 def subtract(left: int, right: int) -> int:
-    """The difference. Unlimited less unlimited is 0; a bounded amount less unlimited is the lowest there is."""
+    """The difference. Unlimited minus unlimited is 0; a bounded amount minus unlimited is the lowest amount."""
     if left == UNLIMITED:
         return 0 if right == UNLIMITED else UNLIMITED
     if right == UNLIMITED:
@@ -123,7 +123,7 @@ def canonical(resource: str, value: int) -> str:
 
 
 def limit_text(resource: str, value: int) -> str:
-    """As `canonical`, of an amount that may be without limit: Kueue's messages then say `<unlimited>`."""
+    """`canonical` of an amount that may be unlimited: Kueue's messages then have `<unlimited>`."""
     return "<unlimited>" if value == UNLIMITED else canonical(resource, value)
 
 

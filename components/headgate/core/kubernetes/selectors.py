@@ -1,8 +1,8 @@
 """
 Selectors, taints and tolerations, as Kubernetes evaluates them.
 
-Shared by all who ask whether something may go somewhere: quota admission matches pods against flavors, the binder pods
-against nodes, ClusterQueues their namespaces. Everything here is a question with a yes or no; nothing is looked up.
+Shared by all placement checks: quota admission matches pods against flavors, the binder pods against nodes,
+ClusterQueues their namespaces. Everything here is a pure predicate; nothing is looked up.
 """
 
 import re
@@ -15,7 +15,7 @@ HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 def matches_requirement(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Whether labels meet one requirement. An operator that Kubernetes does not know is never met."""
+    """Whether labels meet one requirement. An operator that Kubernetes does not define is never met."""
     present = requirement.key in labels
     match requirement.operator:
         case "In":
@@ -33,14 +33,14 @@ def matches_requirement(requirement: Requirement, labels: Mapping[str, str]) -> 
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,64}")
-"""What Go's ParseInt takes, but for the range; Python's int takes more."""
+"""What Go's ParseInt accepts, except for the range; Python's int accepts more."""
 
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,63}")
-"""As a person would write it: what numeric tolerations and their taints have to be."""
+"""The canonical form of an integer: numeric tolerations and their taints require it."""
 
 
 def _compares(value: str, requirement: Requirement) -> bool:
-    """Gt and Lt compare integers; what is none never compares."""
+    """Gt and Lt compare integers; any other value never compares."""
     if not requirement.values or not _INTEGER.fullmatch(value) or not _INTEGER.fullmatch(requirement.values[0]):
         return False
     have, bound = int(value), int(requirement.values[0])
@@ -86,7 +86,7 @@ def matches_flavor(spec: PodSpec, labels: Mapping[str, str]) -> bool:
     """
     Whether a pod's node selector and required node affinity allow a flavor of these node labels.
 
-    Only keys that the flavor defines count, since it says nothing of the others. A term without any such key is met by
+    Only keys that the flavor defines count, since it does not define the others. A term without any such key is met by
     every flavor, and terms are alternatives, so it makes the whole affinity void (`kueue-semantics` section 4).
     """
     for key, value in spec.node_selector.items():
@@ -139,5 +139,5 @@ def untolerated_taint(
 
 
 def taint_text(taint: Taint) -> str:
-    """A taint as Kueue's messages have it: `{key value NoSchedule <nil>}`."""
+    """A taint as in Kueue's messages: `{key value NoSchedule <nil>}`."""
     return f"{{{taint.key} {taint.value} {taint.effect} <nil>}}"

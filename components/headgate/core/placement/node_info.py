@@ -1,14 +1,14 @@
 """
-Room: what is free on each node, and the first node that a pod fits on.
+Room: the free capacity of each node, and the first node that a pod fits on.
 
 The binder's index of the state's nodes and pods. Nodes are tried in the order of their names (first fit): a pod fits
 where its node selector, required node affinity and the node's taints allow it, the node is ready and schedulable, and
-every resource that it asks for is free, one of `pods` included.
+every requested resource is free, one of `pods` included.
 
-Pods of one kind (`Ask`) need the same and may go to the same nodes, and room only shrinks while pods are placed. So for
-each kind the index remembers how far it has looked in vain, and goes back only to those nodes that have gained room or
-have changed: placing n pods of k kinds on m nodes costs O(n + k·m), not O(n·m), a pod that fits nowhere costs nothing
-until something changes, and a change of one node costs one look at it a kind.
+Pods of one kind (`Ask`) need the same and may go to the same nodes, and capacity only shrinks while pods are placed. So
+for each kind the index keeps a scan cursor, and returns only to those nodes that have gained capacity or have changed:
+placing n pods of k kinds on m nodes costs O(n + k·m), not O(n·m), a pod that fits nowhere costs nothing until something
+changes, and a change of one node costs one check of it per kind.
 """
 
 from bisect import bisect_left
@@ -24,11 +24,11 @@ from headgate.events.ids import PodKey
 from headgate.events.objects import Affinity, Node, PodSpec, Toleration
 
 KINDS_MAX: Final = 10_000
-"""The most kinds of pods that are remembered. Beyond it all are forgotten, which costs time and nothing else."""
+"""The most kinds of pods that are cached. Beyond it the cache is cleared, which costs time and nothing else."""
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A kind of pod: what it needs of a node."""
+    """A kind of pod: its requirements on a node."""
 
     requests: tuple[tuple[str, int], ...]
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -40,7 +40,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 def ask_of(spec: PodSpec) -> Ask:
-    """What a pod needs of a node; equal for pods that can go to the same nodes."""
+    """The requirements of a pod on a node; equal for pods that can go to the same nodes."""
     requests = {resource: value for resource, value in pod_requests(spec).items() if value > 0}
     requests["pods"] = requests.get("pods", 0) + 1
     affinity = spec.affinity if spec.affinity is not None else Affinity()
@@ -58,14 +58,18 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class _Looked(msgspec.Struct):
-    """How far was looked for a kind: nowhere before `place` does it fit, save perhaps at the places `again`, sorted."""
+    """The scan cursor of a kind: nodes before `place` do not fit, unless listed in `again` (sorted)."""
 
     place: int = 0
     again: list[int] = []
 
 
 class Room:
-    """Free room by node. `observe_node` and `observe_pod` bring it up to the state; `first_fit` asks it."""
+    """
+    Free capacity by node.
+
+    `observe_node` and `observe_pod` keep it current with the state; `first_fit` queries it.
+    """
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -76,13 +80,13 @@ class Room:
         self._tried: dict[Ask, _Looked] = {}
 
     def observe_node(self, name: str, node: Node | None) -> None:
-        """A node is there, has changed, or (None) is gone."""
+        """A node exists, has changed, or (None) is gone."""
         known = name in self._nodes
         if node is None:
             if known:
                 del self._nodes[name], self._free[name]
                 del self._names[bisect_left(self._names, name)]
-                # Places have shifted: what was tried is no longer known.
+                # Places have shifted: the cursors are invalid.
                 self._tried.clear()
             return
         if not known:
@@ -97,9 +101,9 @@ class Room:
 
     def observe_pod(self, key: PodKey, record: PodRecord | None) -> bool:
         """
-        A pod holds room on the node that was chosen for it, or (None, or no node) holds none any more.
+        A pod holds capacity on the node that was chosen for it, or (None, or no node) holds none any more.
 
-        True when room has become free.
+        True when capacity was freed.
         """
         node = record.placed if record is not None else ""
         held = self._held.get(key)
@@ -116,7 +120,7 @@ class Room:
         return held is not None
 
     def first_fit(self, spec: PodSpec, ask: Ask) -> str:
-        """The first node that a pod fits on; "" when there is none. It holds no room there until it is observed."""
+        """The first node that a pod fits on; "" when there is none. It holds no capacity there until it is observed."""
         looked = self._tried.get(ask)
         if looked is None:
             if len(self._tried) >= KINDS_MAX:
@@ -135,7 +139,7 @@ class Room:
         return ""
 
     def hold(self, key: PodKey, node: str, ask: Ask) -> None:
-        """Hold room for a pod that is being placed, ahead of the state."""
+        """Hold capacity for a pod that is being placed, ahead of the state."""
         self._held[key] = _Held(node, ask.requests)
         self._charge(node, ask.requests, 1)
 
@@ -163,7 +167,7 @@ class Room:
                 free[resource] = free.get(resource, 0) - sign * value
 
     def _look_again(self, name: str) -> None:
-        """A node may have gained room: kinds that had passed it by look at it again."""
+        """A node may have gained capacity: kinds whose cursor has passed it check it again."""
         place = bisect_left(self._names, name)
         for looked in self._tried.values():
             if looked.place > place:
