@@ -10,7 +10,7 @@ containers' worth of requests, a node selector, a toleration, labels.
 from collections.abc import Iterator
 
 from headgate.core.state.tables import State, Workload
-from headgate.core.status.rendering import status_digest, workload_status
+from headgate.core.status.workload_status import status_digest, workload_status
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import Commit, LoggedCommit, commit_id, digest, encode_commit

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from headgate.core.state.tables import State, Workload
-from headgate.core.status.rendering import status_digest, workload_status
+from headgate.core.status.workload_status import status_digest, workload_status
 from headgate.core.workload.last_fact import last_fact
 from headgate.events.effects import StatusApplied
 from headgate.events.facts import WorkloadObserved

@@ -18,7 +18,7 @@ from headgate.core.flavors.catalog import Catalog
 from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.conditions import parse_rfc3339
 from headgate.core.state.tables import PENDING, Workload
-from headgate.core.status.rendering import workload_status
+from headgate.core.status.workload_status import workload_status
 from headgate.events.base import Producer
 from headgate.events.facts import ConfigurationObserved, WorkloadDeleted
 from headgate.events.ids import UnixMs, WorkloadKey

@@ -11,7 +11,7 @@ from headgate.core import fold
 from headgate.core.log import reconciliation
 from headgate.core.log.branches import EventId, number_at, parse_event_id, token_of
 from headgate.core.state.tables import Stage
-from headgate.core.status.rendering import is_settled, status_digest, workload_status
+from headgate.core.status.workload_status import is_settled, status_digest, workload_status
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import Position
 from headgate.events.decisions import CycleDecided

@@ -8,7 +8,7 @@ from tests.support.owning import applied, gives_back, shows
 from tests.support.queueing import QueueCell
 
 from headgate.core.state.tables import Stage
-from headgate.core.status.rendering import is_settled
+from headgate.core.status.workload_status import is_settled
 from headgate.core.workload.last_fact import last_fact
 from headgate.events.base import Producer
 from headgate.events.effects import StatusApplied

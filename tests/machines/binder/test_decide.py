@@ -11,7 +11,7 @@ from tests.support.logs import TestLog
 from tests.support.playing import cluster_queue, local_queue, node
 
 from headgate.core.machine.contract import Append, Call, Committed, Completed, Settled, WakeAt
-from headgate.core.status.rendering import count_cluster_queue, count_local_queue
+from headgate.core.status.queue_status import count_cluster_queue, count_local_queue
 from headgate.events import effects, facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.decisions import PodPlaced, QuotaReserved, WorkloadAdmitted

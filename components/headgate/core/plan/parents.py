@@ -8,7 +8,7 @@ Their later interaction is simulated by `headgate.core.plan.dry_run`.
 import msgspec
 
 from headgate.core.state.tables import PENDING, State, Workload
-from headgate.core.status.rendering import API_VERSION
+from headgate.core.status.server_side_apply import API_VERSION
 from headgate.core.workload import concurrent_admission, variants
 from headgate.core.workload.last_fact import last_fact
 from headgate.events.facts import WorkloadObserved

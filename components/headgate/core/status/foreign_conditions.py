@@ -18,7 +18,7 @@ defined in `headgate.core.workload.shown_conditions`.
 
 from headgate.core.kubernetes import conditions
 from headgate.core.state.tables import PENDING, Stage, State, Workload
-from headgate.core.status.rendering import is_settled
+from headgate.core.status.workload_status import is_settled
 from headgate.core.workload.shown_conditions import differing, evicts, gave_back, requeues
 from headgate.events.objects import Condition, ShownConditions
 

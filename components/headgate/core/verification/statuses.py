@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from headgate.core.log.rules_version import STATUSES_SINCE, decides_alike
 from headgate.core.state.tables import State, Workload
-from headgate.core.status.rendering import status_digest, without_reservation, workload_status
+from headgate.core.status.workload_status import status_digest, without_reservation, workload_status
 from headgate.core.verification.check import NOTHING, Difference, opens_term
 from headgate.core.verification.marks import Marks
 from headgate.core.workload.concurrent_admission import relatives

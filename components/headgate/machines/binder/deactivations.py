@@ -23,7 +23,7 @@ from headgate.core.machine.contract import MERGE_PATCH, Call, Command, Completed
 from headgate.core.queueing.eviction import is_target
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import PENDING, Stage, State, Workload
-from headgate.core.status.rendering import workload_path
+from headgate.core.status.workload_status import workload_path
 from headgate.events import facts, queueing
 from headgate.events.ids import Uid, UnixMs, WorkloadKey
 from headgate.events.registry import Event

@@ -34,7 +34,7 @@ from headgate.core.preemption import preempted_event_message, preemptor_event_me
 from headgate.core.state.tables import PENDING, Stage, State, Workload
 from headgate.core.status import event_messages
 from headgate.core.status.event_messages import JOB_KEPT, WORKLOAD_KEPT
-from headgate.core.status.rendering import API_VERSION, Json
+from headgate.core.status.server_side_apply import API_VERSION, Json
 from headgate.core.workload.concurrent_admission import NO_VARIANT, VARIANT_EVICTED
 from headgate.core.workload.owners import is_job, job_key, owner_uid
 from headgate.core.workload.slices import SLICE_REPLACED

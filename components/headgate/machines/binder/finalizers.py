@@ -25,7 +25,8 @@ from headgate.core.machine.api_results import INVALID, NOT_FOUND, is_success
 from headgate.core.machine.contract import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Call, Command, Completed
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import HOLDS_QUOTA, ClusterQueueRecord, FlavorRecord, Stage, State, Workload
-from headgate.core.status.rendering import API_VERSION, FIELD_MANAGER, Json, apply_query, workload_path
+from headgate.core.status.server_side_apply import API_VERSION, FIELD_MANAGER, Json, apply_query
+from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import owners
 from headgate.core.workload.injection import needs_restoring
 from headgate.events import effects, facts, queueing

@@ -36,10 +36,8 @@ from headgate.core.quota.fair_shares import Share
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import State, local_queue_of
 from headgate.core.status.queue_shares import QueueShares
-from headgate.core.status.rendering import (
+from headgate.core.status.queue_status import (
     Counts,
-    Json,
-    apply_query,
     cluster_queue_status,
     count_holders,
     holds_in_queue,
@@ -48,6 +46,7 @@ from headgate.core.status.rendering import (
     queue_patch,
     queue_status_path,
 )
+from headgate.core.status.server_side_apply import Json, apply_query
 from headgate.events import facts, queueing
 from headgate.events.base import Producer
 from headgate.events.ids import LocalQueueKey, UnixMs, WorkloadKey

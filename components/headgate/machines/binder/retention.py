@@ -15,7 +15,7 @@ from headgate.core.machine.api_results import CONFLICT, NOT_FOUND, is_success
 from headgate.core.machine.contract import Call, Command, Completed
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import State, Workload
-from headgate.core.status.rendering import workload_path
+from headgate.core.status.workload_status import workload_path
 from headgate.core.workload.owners import job_key, job_of
 from headgate.core.workload.retention import Due, due_of
 from headgate.events import decisions, facts, queueing

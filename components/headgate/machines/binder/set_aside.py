@@ -18,7 +18,8 @@ from headgate.core.fold.quarantine import QUARANTINED, owner_of, shown_object
 from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.machine.contract import APPLY_PATCH, Call, Command, Completed
 from headgate.core.state.tables import QuarantineRecord, State
-from headgate.core.status.rendering import API_VERSION, Json, apply_query, status_path
+from headgate.core.status.server_side_apply import API_VERSION, Json, apply_query
+from headgate.core.status.workload_status import status_path
 from headgate.events import facts
 from headgate.events.commit import Position
 from headgate.events.ids import WorkloadKey, split_key

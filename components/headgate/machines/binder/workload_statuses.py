@@ -45,12 +45,11 @@ from headgate.core.machine.api_results import CONFLICT, INVALID, field_conflicts
 from headgate.core.machine.contract import APPLY_PATCH, MERGE_PATCH, Call, Command, Completed
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import PENDING, State, Workload
-from headgate.core.status.rendering import (
+from headgate.core.status.server_side_apply import Json, apply_query
+from headgate.core.status.workload_status import (
     ADMISSION_MANAGER,
-    Json,
     answered_checks,
     applied_digest,
-    apply_query,
     forces,
     is_empty,
     left_behind,

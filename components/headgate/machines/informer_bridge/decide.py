@@ -67,7 +67,7 @@ from headgate.core.machine.contract import (
 )
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import JobRecord, Stage, State
-from headgate.core.status.rendering import workload_path
+from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import owners
 from headgate.core.workload.job_workload import (
     NoSuchPriorityClassError,

@@ -30,7 +30,7 @@ from headgate.core.state.tables import (
     State,
     Workload,
 )
-from headgate.core.status.rendering import is_known
+from headgate.core.status.workload_status import is_known
 from headgate.core.workload import owners
 from headgate.core.workload.last_fact import last_fact
 from headgate.core.workload.shown_conditions import differing

@@ -21,7 +21,8 @@ from headgate.core.machine.api_results import is_success
 from headgate.core.machine.contract import MERGE_PATCH, Call, Command, Completed
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import PENDING, Stage, State, Workload
-from headgate.core.status.rendering import API_VERSION, workload_path
+from headgate.core.status.server_side_apply import API_VERSION
+from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import concurrent_admission, variants
 from headgate.events import effects, facts
 from headgate.events.ids import Uid, WorkloadKey, split_key

@@ -17,7 +17,7 @@ from headgate.core.quota.activeness import cluster_queue_active
 from headgate.core.quota.admission_fair_sharing import local_queue_usage, orders_by_usage
 from headgate.core.state.tables import Stage, State, local_queue_of
 from headgate.core.status.queue_shares import QueueShares
-from headgate.core.status.rendering import is_pending_in_queue
+from headgate.core.status.queue_status import is_pending_in_queue
 from headgate.core.workload.concurrent_admission import NO_VARIANT, VARIANT_EVICTED
 from headgate.core.workload.unadmitted_reasons import is_granular
 from headgate.events.commit import Commit, LoggedCommit

@@ -16,7 +16,7 @@ from headgate.core.quota.cohorts import root_of
 from headgate.core.quota.fair_shares import share_of
 from headgate.core.quota.tree import Ledger
 from headgate.core.state.tables import HOLDS_QUOTA, Workload
-from headgate.core.status.rendering import cluster_queue_status
+from headgate.core.status.queue_status import cluster_queue_status
 from headgate.events.ids import WorkloadKey
 from headgate.testing.reference.rhythm import Ran, Rhythm
 from headgate.testing.reference.stopping import Stop

@@ -12,16 +12,8 @@ from tests.support.logs import TestLog
 
 from headgate.core.kubernetes.quantities import amount
 from headgate.core.state.tables import State, Workload
-from headgate.core.status.rendering import (
-    cluster_queue_status,
-    count_local_queue,
-    is_empty,
-    local_queue_status,
-    status_digest,
-    status_json,
-    status_patch,
-    workload_status,
-)
+from headgate.core.status.queue_status import cluster_queue_status, count_local_queue, local_queue_status
+from headgate.core.status.workload_status import is_empty, status_digest, status_json, status_patch, workload_status
 from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.decisions import QuotaReserved, WorkloadAdmitted
