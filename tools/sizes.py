@@ -7,8 +7,8 @@ In `components/headgate` and `tools`,
 - a function over `MAX_FUNCTION_LINES` lines, not counting its docstring, or with a McCabe complexity over
   `MAX_COMPLEXITY` has `# Large: <reason>` directly above its `def`, or above its decorators.
 
-A reason may go on in the comment lines below it. One that is not needed, or stands anywhere else, is a violation too:
-so reasons go away with what they were for. Complexity is measured by ruff (C901), with every `noqa` ignored.
+A reason may continue in the comment lines below it. One that is not needed, or stands anywhere else, is a violation
+too: so reasons go away with what they were for. Complexity is measured by ruff (C901), with every `noqa` ignored.
 """
 
 import ast

@@ -128,7 +128,7 @@ class Cell:
         self.events: Counter[str] = Counter()
         self.heads = self.cycles = self.vain = self.commits = 0
         self.admitted: list[WorkloadKey] = []
-        """Whom the last commits admitted."""
+        """The workloads that the last commits admitted."""
         self._evicted: dict[WorkloadKey, None] = {}
 
     def append(self, producer: Producer, events: Sequence[EventBase], decided_at: Seq = Seq(0)) -> None:  # noqa: B008

@@ -71,7 +71,7 @@ class Api:
             return said
 
     async def lines(self, path: str) -> AsyncIterator[bytes]:
-        """The lines of an answer that goes on, such as a watch."""
+        """The lines of an answer that continues, such as a watch."""
         timeout = aiohttp.ClientTimeout(total=None)
         url = self._server + path
         async with self._session.get(url, headers=self._headers, ssl=self.tls, timeout=timeout) as answer:

@@ -89,7 +89,7 @@ class Bench:
         return Snapshot(self.log.state, self.catalog, self.log.state.index.trees["own"])
 
     def search(self, snapshot: Snapshot, cpus: int) -> tuple[Target, ...]:
-        """Whom to preempt for so many CPUs."""
+        """The targets for so many CPUs."""
         queue = self.catalog.queue("own")
         assert queue is not None
         incoming = self.log.state.workloads[WorkloadKey(f"{NAMESPACE}/incoming")]

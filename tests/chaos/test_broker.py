@@ -32,7 +32,7 @@ async def limit(run: Chaos, max_bytes: int | None) -> None:
 
 
 async def test_a_full_stream_is_waited_for(tmp_path: Path, chaos_seed: int) -> None:
-    """When the stream takes no more, /readyz and the logs say so and nothing moves; with room again all goes on."""
+    """When the stream takes no more, /readyz and the logs report it and nothing proceeds; with room, it continues."""
     async with chaos(tmp_path, chaos_seed) as run:
         await run.progress(10)
         await limit(run, ROOM_BYTES)
@@ -83,7 +83,7 @@ async def all_miss_nats(run: Chaos, timeout_s: float) -> None:
 
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 async def test_a_lost_broker_is_waited_for(how: str, tmp_path: Path, chaos_seed: int) -> None:
-    """While the broker is away all six live on, not ready, and say what they wait for; when it is back all goes on."""
+    """While the broker is away all six run on, not ready, and report the reason; when it is back they continue."""
     async with (
         EmbeddedServer(tmp_path / "nats") as server,
         chaos(tmp_path / "cell", chaos_seed, nats_url=server.url) as run,

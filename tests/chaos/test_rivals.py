@@ -92,7 +92,7 @@ def is_stopped(pid: int) -> bool:
 
 
 async def test_only_one_of_two_decides(tmp_path: Path, chaos_seed: int) -> None:
-    """While both run, all cycles are of one; when it is killed, the log goes on with a newer epoch."""
+    """While both run, all cycles are of one; when it is killed, the log continues with a newer epoch."""
     async with chaos(tmp_path, chaos_seed, env=ENV) as run:
         terms = Terms(run)
         async with second_scheduler(run) as second:

@@ -1,4 +1,4 @@
-"""`headgate plan`: manifests in, who is admitted and who waits out; scenarios in, outcomes out."""
+"""`headgate plan`: manifests in, admitted and waiting workloads out; scenarios in, outcomes out."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""A defect in the code of six real processes: it costs one job, and is mended by another version of them."""
+"""A defect in the code of six real processes: it costs one job, and is corrected by another version of them."""
 
 import json
 import signal

@@ -156,7 +156,7 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_being_told_to_stop_takes_everything_down(tmp_path: Path, number: signal.Signals) -> None:
-    """Ctrl-C or SIGTERM: exit code 0, and a word on how to go on."""
+    """Ctrl-C or SIGTERM: exit code 0, and a word on how to continue."""
     data = tmp_path / "cell"
     with started(data, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as parent:
         pids = children_of(data)

@@ -1,4 +1,4 @@
-"""The simulated cluster of a cell goes on from its objects: killed under load, stopped and started again, damaged."""
+"""The simulated cluster of a cell continues from its objects: killed under load, stopped and started again, damaged."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whatever a client sends, it gets an answer in the API's own words, and the controllers go on."""
+"""Whatever a client sends, it gets an answer in the API's own words, and the controllers continue."""
 
 import copy
 

@@ -245,7 +245,7 @@ def test_a_job_has_a_deadline_and_a_time_to_live(nodes, job):
 
 
 def test_failures_are_counted_per_index(nodes, job):
-    """backoffLimitPerIndex: the Job goes on with the other indexes and fails at the end."""
+    """backoffLimitPerIndex: the Job continues with the other indexes and fails at the end."""
     job["spec"] |= {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "backoffLimitPerIndex": 0}
     nodes.create(job)
     nodes.settle(until_ms=0)

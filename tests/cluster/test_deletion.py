@@ -150,7 +150,7 @@ def test_a_namespace_that_somebody_holds_is_finalized_once(client):
 
 
 def test_an_object_that_may_not_be_written_stays(client, workload, job):
-    """Its rules ask for a spec, and it has none: who collects garbage cannot take its finalizer away, and goes on."""
+    """Its rules ask for a spec, and it has none: who collects garbage cannot take its finalizer away, and continues."""
     owner = client.create(job)["metadata"]
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": owner["uid"], "blockOwnerDeletion": True}
     bare = {**workload, "metadata": {"name": "w", "namespace": "default", "ownerReferences": [reference]}, "spec": None}

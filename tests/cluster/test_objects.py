@@ -107,7 +107,7 @@ def test_put_without_a_revision_replaces_core_kinds_and_is_refused_for_custom_on
 
 
 def test_put_of_another_uid_is_refused(client, config_map):
-    """The object was deleted and made anew: the writer meant another one."""
+    """The object was deleted and recreated: the writer meant another one."""
     seen = client.create(config_map)
     client.delete(config_map)
     client.create(config_map)

@@ -1,4 +1,4 @@
-"""A cluster with a journal: killed at any moment, another goes on from its objects."""
+"""A cluster with a journal: killed at any moment, another continues from its objects."""
 
 import errno
 import os
@@ -196,7 +196,7 @@ def test_a_page_token_from_before_the_restart_is_expired(life: Life, config_map:
 
 
 def test_uids_and_generated_names_do_not_come_again(life: Life, config_map: dict) -> None:
-    """Not those of deleted objects either: the seed stays, and the counter goes on."""
+    """Not those of deleted objects either: the seed stays, and the counter continues."""
     seen: set[str] = set()
     generated = {**config_map, "metadata": {"generateName": "x-", "namespace": "default"}}
     for _ in range(4):

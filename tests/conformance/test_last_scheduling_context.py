@@ -1,4 +1,4 @@
-"""Two cycles in a row: where the scan over flavors goes on, and when it begins anew."""
+"""Two cycles in a row: where the scan over flavors continues, and when it starts again."""
 
 from typing import Any
 

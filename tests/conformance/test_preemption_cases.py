@@ -1,4 +1,4 @@
-"""Whom Kueue's preemptor chose in its own tests, and whom ours chooses for the same workload and assignment."""
+"""The targets of Kueue's preemptor in its own tests, and of ours for the same workload and assignment."""
 
 from typing import Any
 

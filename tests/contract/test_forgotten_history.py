@@ -144,7 +144,7 @@ async def test_a_forgotten_version_cannot_be_listed(server, forgotten, page):
 
 
 async def test_a_list_whose_version_is_forgotten_can_be_finished_inconsistently(server, forgotten, page):
-    """The 410 offers another token, which goes on after the same key with what is there now, at a new version."""
+    """The 410 offers another token, which continues after the same key with what is there now, at a new version."""
     sample, meta = page
     path = sample.path(forgotten.namespace)
     expired = await server.call("GET", path, limit="2", **{"continue": meta["continue"]})
@@ -173,7 +173,7 @@ async def test_a_watch_from_a_forgotten_version_ends_with_an_error_event(server,
 
 
 async def test_a_streaming_list_needs_no_history(server, forgotten, page):
-    """From a forgotten version it is answered with what is there; from its bookmark a watch goes on."""
+    """From a forgotten version it is answered with what is there; from its bookmark a watch continues."""
     sample, meta = page
     path = sample.path(forgotten.namespace)
     async with watching(server, path, resourceVersion=meta["resourceVersion"], **STREAM) as events:

@@ -201,7 +201,7 @@ async def test_a_job_tells_what_it_did(lives, title):
 
 
 async def test_a_job_is_suspended_and_resumed(server, namespace):
-    """Its pods go without being counted, its start is forgotten and comes anew; the Events say both."""
+    """Its pods are deleted without being counted, its startTime is cleared and set again; Events record both."""
     since = (await server.call("GET", batch(namespace))).json["metadata"]["resourceVersion"]
     path = batch(namespace, "j")
     async with watching(server, batch(namespace), resourceVersion=since) as events:

@@ -60,7 +60,7 @@ async def test_a_list_is_in_the_order_of_the_names(server, namespace, sample):
 
 
 async def test_a_list_over_all_namespaces_is_in_the_order_of_namespace_slash_name(server, sample):
-    """The keys sort as one text, so a namespace whose name goes on with a dash comes before the shorter one."""
+    """The keys sort as one text, so a namespace whose name continues with a dash comes before the shorter one."""
     first = await server.fresh_namespace()
     longer = f"{first}-b"
     assert (await server.call("POST", "/api/v1/namespaces", {"metadata": {"name": longer}})).status == 201

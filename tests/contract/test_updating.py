@@ -69,7 +69,7 @@ async def test_a_version_that_is_no_number_is_500(server, namespace, stored):
 
 
 async def test_another_uid_conflicts(server, namespace, stored):
-    """The object was deleted and made anew: 409, with both uids."""
+    """The object was deleted and recreated: 409, with both uids."""
     answer = await server.call("PUT", core(namespace, "configmaps", "a"), config_map("a", uid="abc"))
     message = (
         'Operation cannot be fulfilled on configmaps "a": StorageError: invalid object, Code: 4, Key: '

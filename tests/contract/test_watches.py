@@ -347,7 +347,7 @@ async def test_watch_options_that_do_not_go_together_are_refused(server, namespa
 
 
 async def test_a_version_that_is_none_is_an_error_without_a_reason(server, namespace, sample):
-    """500, in the server's words; a client can do nothing but begin anew."""
+    """500, in the server's words; a client can do nothing but start again."""
     with pytest.raises(ApiError) as caught:
         async with watching(server, sample.path(namespace), resourceVersion="x"):
             pass

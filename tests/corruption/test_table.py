@@ -1,9 +1,9 @@
 """
-What can happen to the stores of a cell, one by one: who notices, and where.
+What can happen to the stores of a cell, one by one: which check finds it, and where.
 
 Each row is run through the audit (of the log alone, and with the other stores), a verifying replay, and a
 process that starts from the beginning of the log. Damage that needs a real store, a torn tail above all, is in
-`test_store` and `tests/cli/test_damaged_store.py`; feeds that go on behind a restore are in `tests/recovery`.
+`test_store` and `tests/cli/test_damaged_store.py`; feeds that continue behind a restore are in `tests/recovery`.
 """
 
 import re
@@ -274,7 +274,7 @@ def test_leases_of_an_older_store() -> None:
 
 
 def appended(producer: Producer, *events: object) -> tuple[Verdict, int]:
-    """A commit that its producer has not made, put at the end of an honest log."""
+    """A commit that its producer has not made, put at the end of a genuine log."""
     entries, state, _, _ = waiting_and_running(SEED)
     log = forged(entries, state, producer, *events)  # type: ignore[arg-type]
     return judged(Cell([*log])), log[-1].seq

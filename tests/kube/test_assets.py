@@ -85,7 +85,7 @@ def test_a_build_does_nothing_when_all_is_there(go: Path) -> None:
 
 
 def test_a_build_makes_only_what_is_missing(go: Path, cache: Path) -> None:
-    """One that was interrupted goes on, and what it left half-done is gone."""
+    """One that was interrupted continues, and what it left half-done is gone."""
     command.main(["build"])
     go.unlink()
     (cache / "kwok").unlink()

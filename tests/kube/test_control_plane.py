@@ -132,7 +132,7 @@ async def test_a_pod_does_what_it_says(
 
 
 async def test_containers_that_fail_are_started_again_after_a_pause(plane: ControlPlane) -> None:
-    """Restart policy OnFailure: the pod goes on, and its containers wait in CrashLoopBackOff."""
+    """Restart policy OnFailure: the pod continues, and its containers wait in CrashLoopBackOff."""
     await create(plane, pod("crashes", "OnFailure", run_ms="10", exit_code="1"))
     reason = "{.status.containerStatuses[0].state.waiting.reason}"
     await plane.kubectl("wait", "pod/crashes", f"--for=jsonpath={reason}=CrashLoopBackOff", WAIT)

@@ -244,7 +244,7 @@ async def test_a_restored_storage_is_listed_again(own: ControlPlane, tmp_path: P
 async def test_a_missing_definition_is_named_with_what_installs_it(
     own: ControlPlane, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The line and the health say `headgate crds install`; a call to such a resource waits; afterwards both go on."""
+    """Line and health name `headgate crds install`; a call to such a resource waits; afterwards both continue."""
     with caplog.at_level(logging.WARNING):
         async with following(own.access(), WORKLOADS) as follower, open_transport(own.access()) as transport:
             await follower.until(lambda each: not each.reflector.health.ok)
@@ -269,7 +269,7 @@ async def test_a_missing_definition_is_named_with_what_installs_it(
 
 
 async def test_a_missing_right_names_user_verb_and_resource_and_is_waited_for(own: ControlPlane) -> None:
-    """A service account without rights; once it has them, all goes on."""
+    """A service account without rights; once it has them, all continues."""
     await own.kubectl("create", "serviceaccount", "poor", "-n", "default")
     access = resolve(kubeconfig=str(await own.service_account_kubeconfig("default", "poor")))
     async with following(access, namespace="default") as follower, open_transport(access) as transport:

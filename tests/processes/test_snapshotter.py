@@ -72,7 +72,7 @@ def test_marks_of_the_watches_do_not_disturb_the_quiet() -> None:
 
 
 def test_a_snapshot_is_due_after_so_many_commits() -> None:
-    """One is taken when the count is full, and the count begins anew."""
+    """One is taken when the count is full, and the count starts again."""
     machine = Machine()
     machine.commit(4)
     assert machine.settle() == [WakeAt(UnixMs(START_MS + RULES.idle_ms))]

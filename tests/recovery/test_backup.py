@@ -69,7 +69,7 @@ async def test_a_backup_has_the_newest_snapshots_that_the_log_vouches_for(
 async def test_backups_in_steps_hold_what_one_at_the_end_holds_and_rewrite_nothing(
     seed: int, recorded: Recorded, stored: Callable[[], Stored], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each adds only what is new; files of before stay as they are; the chain goes on."""
+    """Each adds only what is new; files of before stay as they are; the chain continues."""
     monkeypatch.setattr(backup, "SEGMENT_ENTRIES_MAX", 100)
     log, last = stored(), len(recorded.entries)
     steps = sorted({*random.Random(seed).sample(range(1, last), 5), last})
@@ -231,7 +231,7 @@ def _is_same_manifest(whole: bytes, path: Path) -> bool:
 async def test_a_trimmed_log_is_backed_up_from_its_snapshot_on(
     recorded: Recorded, stored: Callable[[], Stored], tmp_path: Path
 ) -> None:
-    """Its hash is known from the snapshot on; the backup can be folded, and goes on like any other."""
+    """Its hash is known from the snapshot on; the backup can be folded, and continues like any other."""
     log = stored()
     newest = recorded.world.state.snapshot
     assert newest is not None

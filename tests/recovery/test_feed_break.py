@@ -1,4 +1,4 @@
-"""The feed across a restore: it marks the break, repeats nothing, and never goes on from a log that lost its end."""
+"""The feed across a restore: it marks the break, repeats nothing, and never continues from a log that lost its end."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -75,7 +75,7 @@ def test_strict_fifo_sets_aside_nothing_but_a_namespace_that_does_not_match() ->
 
 
 def test_untried_flavors_are_tried_at_once() -> None:
-    """The scan over flavors goes on in the next cycle."""
+    """The scan over flavors continues in the next cycle."""
     queue = queue_of(waiting(A))
     fail(queue, "NoFit", untried=True)
     assert queue.active_in_order() == [A]

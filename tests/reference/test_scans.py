@@ -1,5 +1,5 @@
 """
-Scans over flavors in a plan: what goes on and what begins anew.
+Scans over flavors in a plan: which continue and which start again.
 
 The rules are Kueue's: `lastAssignmentOutdated` (pkg/scheduler/scheduler.go), and what advances
 `AllocatableResourceGeneration` of a ClusterQueue (pkg/cache/scheduler/clusterqueue.go).
@@ -20,7 +20,7 @@ def scans(*, preserves: bool = True, told: bool = True) -> Scans:
 
 
 def test_a_scan_of_the_last_cycle_goes_on_whatever_has_changed() -> None:
-    """One of the ClusterQueue's own was admitted or has left: the scan goes on in the next cycle all the same."""
+    """One of the ClusterQueue's own was admitted or has left: the scan continues in the next cycle all the same."""
     made = scans()
     made.changed("cq")
     assert made.resume(HEAD, "cq", 2) == TRIED

@@ -1,5 +1,5 @@
 """
-Work that arrives over time, as in Kueue's scheduler benchmark, under virtual time: who goes first.
+Work that arrives over time, as in Kueue's scheduler benchmark, under virtual time: the order of admission.
 
 One cohort of it: six ClusterQueues of 20 cpu that borrow, small, medium and large workloads of rising priority, more
 than there is room for. An admission takes two and a half seconds more than the work, so that it lasts as long as on a

@@ -179,7 +179,7 @@ def test_a_defect_with_a_cluster_queue_costs_that_one(place: str, monkeypatch: p
 
 
 def test_a_defect_with_a_cohort_costs_what_it_says_of_quota(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ClusterQueues below it go on with what they have themselves."""
+    """The ClusterQueues below it continue with what they have themselves."""
     world = cell()
     with_weight(world, "Cohort", COHORT)
     with QUEUE_PLANTS["quota tree: what a spec says"]():
@@ -237,7 +237,7 @@ WORKLOAD_PLANTS: dict[str, tuple[Callable[[], Any], Configuration]] = {
 
 @pytest.mark.parametrize("place", WORKLOAD_PLANTS)
 def test_a_defect_with_a_workload_costs_that_one(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All others end, through a restart; a mended version takes it up."""
+    """All others end, through a restart; a corrected version takes it up."""
     plant, configuration = WORKLOAD_PLANTS[place]
     world = cell(configuration)
     with plant():

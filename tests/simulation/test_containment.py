@@ -157,7 +157,7 @@ def test_a_mended_version_takes_the_object_up(name: str, monkeypatch: pytest.Mon
 
 
 def test_four_of_a_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the fold, a machine, a status and a call, through restarts: 996 end, and the four when it is mended."""
+    """In the fold, a machine, a status and a call, through restarts: 996 end, and the four when it is corrected."""
     bad = {"fold: queued": "j7", "machine of the scheduler": "j100", "status": "j500", "call of the ungater": "j900"}
     every = {f"j{number}" for number in range(1000)}
     world = cell(1000, faults=Faults(crash=0.001, until_ms=START_MS + 60_000), seed=3)

@@ -180,7 +180,7 @@ def test_a_better_flavor_that_becomes_free_is_moved_to() -> None:
     ids=["retain the first", "down to the last acceptable", "all better ones"],
 )
 def test_the_policy_says_which_variants_stay_in_line(migration: dict[str, Any], stays: set[str]) -> None:
-    """Which flavors better than its own a job goes on trying, and that none worse are tried."""
+    """Which flavors better than its own a job continues trying, and that none worse are tried."""
     world = cell(migration=migration)
     order = ["best", "good", "poor"]
     for name in ("first", "second", "third"):

@@ -159,7 +159,7 @@ def test_a_workload_that_others_keep_out_waits_until_they_let_it_in() -> None:
 
 
 def test_a_deactivated_workload_keeps_its_quota_until_its_owner_gives_it_back() -> None:
-    """Switched off, it is evicted; switched on again after its owner has stopped, it queues anew."""
+    """Switched off, it is evicted; switched on again after its owner has stopped, it queues again."""
     world = cell()
     submit(world, "a")
     patch(world, path_of(shown(world, "a")), {"spec": {"active": False}})

@@ -1,5 +1,5 @@
 """
-A log that is older than its cluster: what ran keeps running, and the rest goes on as if nothing had been lost.
+A log that is older than its cluster: what ran keeps running, and the rest continues as if nothing had been lost.
 
 The world loses its log back to a backup, at any moment, and starts again from there beside a cluster that has gone on.
 """

@@ -1,7 +1,7 @@
 """
 What every process has recorded is decided again as it was; what none of them would have recorded is found.
 
-Honest logs are those of whole simulated runs, with faults and without. Forged ones are such a log up to some position,
+Genuine logs are those of whole simulated runs, with faults and without. Forged ones are such a log up to some position,
 with one commit more that the producer whose name it bears would not have made.
 """
 

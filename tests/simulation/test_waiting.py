@@ -1,4 +1,4 @@
-"""The whole system under load that does not fit: who waits for much is not tried each time that a little is freed."""
+"""The whole system under load that does not fit: large workloads are not tried each time that a little is freed."""
 
 import random
 from collections import Counter

@@ -96,7 +96,7 @@ def _goes_round(scenario: Scenario) -> bool:
 
 
 def _from_here(scenario: Scenario, state: State) -> Scenario:
-    """The scenario that begins with what is now: who holds quota has it, the others wait."""
+    """The scenario that begins with the present state: admitted workloads hold quota, the others wait."""
     facts = []
     for fact in scenario.facts:
         if isinstance(fact, WorkloadObserved):

@@ -68,7 +68,7 @@ class QueueCell:
     """
     A log, its state and a queue manager over it.
 
-    With `crashes`, the queue manager is made anew from the encoded state before each of its decisions.
+    With `crashes`, the queue manager is recreated from the encoded state before each of its decisions.
     """
 
     def __init__(self, *, crashes: bool = False) -> None:

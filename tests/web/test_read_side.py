@@ -250,7 +250,7 @@ async def test_events_are_told_from_any_position_and_filtered(side: Side) -> Non
 
 
 async def test_a_client_that_reconnects_misses_and_repeats_nothing(side: Side) -> None:
-    """`Last-Event-ID` goes on in the middle of a commit."""
+    """`Last-Event-ID` continues in the middle of a commit."""
     with_workloads(side)
     resumed = await sse(side, "/events?follow=false", headers={"Last-Event-ID": "3.3"})
     assert [event[0] for event in resumed] == ["3.4", "4.0", "4.1", "4.2"]

@@ -1,4 +1,4 @@
-"""The read side answers Kueue's visibility API: who is pending, in queue order, in Kueue's form."""
+"""The read side answers Kueue's visibility API: the pending workloads, in queue order, in Kueue's form."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -242,7 +242,7 @@ async def trouble(url: str, options: NatsOptions) -> str:
 async def test_a_certificate_that_is_refused_is_told_by_its_fault(
     tmp_path: Path, pki: Path, certificate: str, authority: str, words: str
 ) -> None:
-    """In one line, once, while attempts go on: it may be renewed."""
+    """In one line, once, while attempts continue: it may be renewed."""
     async with EmbeddedServer(tmp_path, extra_config=tls(pki, certificate)) as server:
         said = await trouble(server.url, NatsOptions(tls_ca_file=str(pki / f"{authority}.crt")))
         assert said.startswith("TLS: the server's certificate is refused")

@@ -99,7 +99,7 @@ async def test_readers_and_writers_do_not_disturb_each_other(connection: Connect
 
 
 async def test_a_blob_is_stored_and_read_over_kills_of_the_server(server: EmbeddedServer) -> None:
-    """Chunks that were under way are sent again; a reader goes on where it was."""
+    """Chunks that were under way are sent again; a reader continues where it was."""
     options = NatsOptions(request_timeout_s=0.5, reconnect_wait_s=0.02)
     data = noise(3_000_000)
     async with connect(server.url, name="test", options=options) as connection:

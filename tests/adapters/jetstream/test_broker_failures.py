@@ -280,7 +280,7 @@ async def test_a_stream_that_lost_its_end_is_not_read_on(server: EmbeddedServer,
 
 async def test_another_stream_of_the_same_name_is_not_read_on(server: EmbeddedServer) -> None:
     """
-    The store was wiped and the stream made anew, and it is even longer than before.
+    The store was wiped and the stream recreated, and it is even longer than before.
 
     It is another log all the same.
     """

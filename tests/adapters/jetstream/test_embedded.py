@@ -47,7 +47,7 @@ async def test_a_server_listens_on_loopback_only(server: EmbeddedServer) -> None
 
 
 async def test_a_store_belongs_to_one_server(server: EmbeddedServer) -> None:
-    """A second server on the same directory is refused with one clear error, and the first goes on."""
+    """A second server on the same directory is refused with one clear error, and the first continues."""
     with pytest.raises(BrokerError, match="in use by another Headgate"):
         await EmbeddedServer(server.store_dir).start()
     assert server.pid is not None

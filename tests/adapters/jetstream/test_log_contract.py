@@ -132,7 +132,7 @@ async def test_the_same_append_again_is_the_same_append(log: Log) -> None:
 
 @both
 async def test_an_append_beyond_the_end_is_refused(log: Log) -> None:
-    """Who expects more than there is has seen entries which the broker lost; the outcome shows it."""
+    """A reader that expects more than there is has seen entries which the broker lost; the outcome shows it."""
     await append(log, "scheduler", b"a")
     assert await log.append("scheduler", b"b", expected_last=9, commit_id="b") == Conflict(9, 1)
 
@@ -195,7 +195,7 @@ async def test_a_tail_of_an_empty_log_waits_for_the_first_entry(log: Log) -> Non
 
 @both
 async def test_a_tail_can_be_cancelled_while_it_waits(log: Log) -> None:
-    """Cancellation loses nothing: the next receive goes on where the last entry was."""
+    """Cancellation loses nothing: the next receive continues where the last entry was."""
     async with log.tail(1) as tail:
         with anyio.move_on_after(0.05) as scope:
             await tail.receive()

@@ -53,7 +53,7 @@ def test_an_observer_counts_from_its_own_first_look() -> None:
     """
     However old the record is, it is valid until this observer has watched it for a term.
 
-    A renewal starts that anew.
+    A renewal starts that again.
     """
     record = LeaseRecord(holder="a", epoch=3, term_ms=1000)
     rules = LeaseRules("b", "i", 1000)

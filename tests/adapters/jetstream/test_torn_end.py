@@ -76,7 +76,7 @@ async def test_a_torn_tail_is_read_as_far_as_it_goes_and_then_named(server: Embe
         assert "headgate restore" in str(error)
         with pytest.raises(LogTorn):
             await log.verify()
-        # What there is can be read without complaint by who does not ask for more.
+        # The present entries can be read without an error.
         assert (await what_is_read(log, stop=len(found))) == (found, None)
         with anyio.fail_after(PATIENCE_S):
             async with log.tail(ENTRIES + 1) as tail:
@@ -130,7 +130,7 @@ async def test_a_reader_that_was_running_is_told_when_the_broker_comes_back_torn
 
 
 async def test_a_block_missing_in_the_middle_is_found_before_it_is_reached(server: EmbeddedServer) -> None:
-    """Who starts after the gap, from a snapshot, learns of it all the same."""
+    """A reader that starts after the gap, from a snapshot, still gets the error."""
     async with connect(server.url, name="writer") as connection:
         log = await open_log(connection, "main")
         async with anyio.create_task_group() as tasks:

@@ -111,7 +111,7 @@ async def test_lists_in_pages_then_watches_from_the_version_of_the_list(fake, tr
 
 
 async def test_a_stored_version_spares_the_list(fake, transport, sleeps, make):
-    """After a restart the watch goes on from what the owner has processed."""
+    """After a restart the watch continues from what the owner has processed."""
     fake.script = [fake.lines(make.event("DELETED", "a", 43), end="hang")]
     async with following(transport, sleeps, resume_rv="42") as owner:
         assert await owner.changes(1) == [("DELETED", "a", 43)]

@@ -64,7 +64,7 @@ def test_a_limit_that_lets_nothing_through_is_refused():
 
 
 def test_a_kind_of_failure_is_news_once_in_a_while():
-    """One line for what fails together; again when it goes on, when it is of another kind, and after all was well."""
+    """One line for what fails together; again when it continues, when it is of another kind, and after all was well."""
     now = 0.0
     repeats = Repeats(quiet_s=30, clock=lambda: now)
     assert [repeats.is_news(kind) for kind in ("503", "503", "TransportError", "503")] == [True, False, True, False]

@@ -136,7 +136,7 @@ async def test_a_refused_stream_raises_what_the_server_said(fake, transport):
 
 
 async def test_leaving_a_stream_early_leaves_nothing_behind(fake, transport):
-    """A reader may stop in the middle of a stream that would go on."""
+    """A reader may stop in the middle of a stream that would continue."""
     fake.script = [fake.chunks(b"one\ntwo\n", end="hang"), fake.answer(200, {})]
     async with transport.stream("/watch") as lines:
         assert await anext(lines) == b"one"

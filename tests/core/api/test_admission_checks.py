@@ -121,7 +121,7 @@ def test_a_reservation_follows_the_list_of_its_cluster_queue() -> None:
 
 
 def test_the_time_of_all_admissions_adds_up() -> None:
-    """SyncAdmittedCondition: whole seconds, added when an admission ends; a time that is over begins anew."""
+    """SyncAdmittedCondition: whole seconds, added when an admission ends; a time that is over starts again."""
     log = held(())
     (workload,) = log.state.workloads.values()
     for seconds, cause, past in ((7, "", 7), (5, "", 12), (90, "MaximumExecutionTimeExceeded", None)):

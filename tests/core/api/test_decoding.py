@@ -339,7 +339,7 @@ def test_the_end_that_we_wrote_ourselves_is_no_news() -> None:
 
 
 def test_a_status_is_taken_over_at_first_sight_only() -> None:
-    """What we know is not taken from the API server again; a Workload made anew under its name is."""
+    """What we know is not taken from the API server again; a Workload recreated under its name is."""
     log = TestLog()
     held = workload(conditions=[{"type": "QuotaReserved", "status": "False", "reason": "Pending"}])
     first = diff.news(log.state, observed("workloads", held))

@@ -124,7 +124,7 @@ def test_who_stands_behind_a_head_that_nobody_may_pass_waits_whatever_comes(cell
 
 
 def test_a_head_that_nobody_may_pass_waits_by_its_own_verdict(cell: QueueCell) -> None:
-    """Others of its shape sleep since before; what came meanwhile has woken it once, and it waits anew."""
+    """Others of its shape sleep since before; what came meanwhile has woken it once, and it waits again."""
     cell.cluster_queue(strategy="StrictFIFO")
     cell.settle()
     cell.skip(A, "queue")

@@ -1,4 +1,4 @@
-"""The cycle: who is admitted, in which order, and what becomes of the others."""
+"""The cycle: which workloads are admitted, in which order, and the verdicts on the others."""
 
 from typing import Any
 
@@ -236,7 +236,7 @@ def rejection(cell: Cell, **requests: Any) -> Any:
 
 
 def test_a_namespace_that_the_queue_does_not_want_is_turned_away() -> None:
-    """Set aside alone, also from a StrictFIFO queue, which goes on."""
+    """Set aside alone, also from a StrictFIFO queue, which continues."""
     for strategy in ("BestEffortFIFO", "StrictFIFO"):
         cell = lone(namespace_selector=LabelSelector(match_labels={"dep": "eng"}), queueing_strategy=strategy)
         event = rejection(cell)
@@ -323,7 +323,7 @@ def two_groups(**spec: Any) -> Cell:
 
 @pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
 def test_flavors_that_are_left_are_tried_at_once_and_then_no_more(strategy: str) -> None:
-    """The scan goes on from flavor to flavor in the next cycles; at the end the workload is set aside."""
+    """The scan continues from flavor to flavor in the next cycles; at the end the workload is set aside."""
     cell = two_groups(queueing_strategy=strategy)
     cell.submit("cq", "w", pod_set({"cpu": 1}, name="x"), pod_set({"gpu": 1}, name="y"))
     scopes: list[str] = []
@@ -483,7 +483,7 @@ def test_an_answer_from_before_an_eviction_is_not_taken_for_the_next_reservation
 
 @pytest.mark.parametrize("freed", [True, False])
 def test_an_old_scan_begins_anew_only_once_quota_was_freed(freed: bool) -> None:
-    """The flavor that was passed over may be the free one now; otherwise the scan goes on, whoever leads."""
+    """The flavor that was passed over may be the free one now; otherwise the scan continues, whoever leads."""
     cell = Cell(cluster_queue("cq", {"a": {"cpu": 4}, "b": {"cpu": 1}}, {"g": {"gpu": 1}}))
     for name, pods in (("cpus", pod_set({"cpu": 1})), ("running", pod_set({"gpu": 1}))):
         cell.submit("cq", name, pods)

@@ -1,4 +1,4 @@
-"""The cycle with preemption: victims, those who wait for them, and what the others see of it."""
+"""The cycle with preemption: victims, the workloads that wait for them, and the effect on others."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def gated(**on: bool) -> ConfigurationObserved:
 
 
 def victims(events: tuple[Event, ...]) -> dict[str, str]:
-    """Who is preempted in a cycle, by name, and for whom."""
+    """The targets of a cycle, by name, and their preemptors."""
     return {
         event.workload.partition("/")[2]: event.preemptor.partition("/")[2]
         for event in events
@@ -117,7 +117,7 @@ def test_when_its_victims_have_left_the_preemptor_is_admitted() -> None:
 
 
 def test_nobody_is_admitted_on_quota_that_victims_still_hold() -> None:
-    """Who fits only without the victims of another waits for them; where these leave at once, it is admitted too."""
+    """A workload that fits only without another's victims waits; where these leave at once, it is admitted, too."""
     lower = Preemption(within_cluster_queue="LowerPriority")
     cell = Cell(
         cohort("co"),

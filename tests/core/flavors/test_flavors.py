@@ -33,7 +33,7 @@ def test_the_first_flavor_that_fits_is_taken() -> None:
 
 
 def test_borrowing_stops_the_scan_unless_told_otherwise() -> None:
-    """whenCanBorrow: MayStopSearch borrows in the first flavor, TryNextFlavor goes on to one without borrowing."""
+    """whenCanBorrow: MayStopSearch borrows in the first flavor, TryNextFlavor continues to one without borrowing."""
     held = {"cq": {("one", "gpu"): 4}}
     stay = assign(two_flavors(), pod_set({"gpu": 3}), held=held)
     go_on = FlavorFungibility(when_can_borrow="TryNextFlavor")

@@ -73,7 +73,7 @@ def contained(log: TestLog) -> State:
 
 
 class ContainedLog(TestLog):
-    """A log that goes on after an event that could not be folded."""
+    """A log that continues after an event that could not be folded."""
 
     def append(self, producer: Any, *events: EventBase, decided_at: int = 0, epoch: int = 1) -> Any:
         logged = self.encode(producer, *events, decided_at=decided_at, epoch=epoch)
@@ -99,7 +99,7 @@ def over(key: str) -> queueing.WorkloadFinished:
 
 
 def test_a_failed_event_costs_its_workload_and_no_other() -> None:
-    """The one leaves the tables, with the story of the failure; the others are as without it."""
+    """The one leaves the tables, with the record of the failure; the others are as without it."""
     log = a_life()
     with defect(queueing.WorkloadQueued, of(X)):
         state = contained(log)
@@ -136,7 +136,7 @@ def test_a_failed_event_gives_the_same_state_wherever_a_reader_started() -> None
 
 
 def test_without_a_defect_nothing_is_set_aside() -> None:
-    """A mended version that folds the same log again has the state of a log without any trouble."""
+    """A corrected version that folds the same log again has the state of a log without any trouble."""
     log = a_life()
     with defect(queueing.WorkloadQueued, of(X)):
         assert contained(log).quarantine
@@ -291,7 +291,7 @@ def test_an_end_that_cannot_be_folded_gives_the_quota_back() -> None:
 
 
 def test_a_transition_that_cannot_be_costs_its_workload() -> None:
-    """The rules are broken for one, and the others go on."""
+    """The rules are broken for one, and the others continue."""
     log = running(W, X)
     log.append(MANAGER, over(W))
     log.append(MANAGER, over(W), over(X))
@@ -330,7 +330,7 @@ def test_whoever_waited_behind_a_head_in_quarantine_goes_on() -> None:
 
 
 def test_of_another_kind_the_object_keeps_its_form_until_a_fact_can_be_folded() -> None:
-    """The next fact is tried anew, and ends the quarantine when it can be folded."""
+    """The next fact is tried again, and ends the quarantine when it can be folded."""
     log = ContainedLog()
     log.append(BRIDGE, ClusterQueueObserved(name="cq", spec=ClusterQueueSpec()), observed(W))
     with defect(ClusterQueueObserved, lambda event: event.generation in (2, 3)):
@@ -348,7 +348,7 @@ def test_of_another_kind_the_object_keeps_its_form_until_a_fact_can_be_folded() 
 
 
 def test_what_fails_over_an_index_only_leaves_no_trace() -> None:
-    """An index that history has spoiled is made anew from the tables, and the event is folded."""
+    """A wrong index is rebuilt from the tables, and the event is folded."""
     log = running(W, X)
     log.state.index.usage.clear()
     log.append(MANAGER, over(W))

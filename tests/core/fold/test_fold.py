@@ -216,7 +216,7 @@ def test_an_owner_that_changes_is_followed() -> None:
 
 @given(st.dictionaries(st.sampled_from("abcde"), st.sampled_from(["", "0", "2", "-1"]), min_size=1), st.data())
 def test_what_a_local_queue_uses_follows_from_who_is_admitted(cpus: dict[str, str], data: st.DataObject) -> None:
-    """Whatever they hold, also nothing, and in whatever order they end: as in a state made anew from the tables."""
+    """Whatever they hold, also nothing, and in whatever order they end: as in a state rebuilt from the tables."""
     keys = {f"team-a/{name}": cpu for name, cpu in cpus.items()}
     log = with_queue(*keys)
     log.append(MANAGER, offered(*keys))
@@ -309,7 +309,7 @@ def test_the_gate_of_reclaimable_pods_recharges_what_is_held() -> None:
 
 
 def test_a_check_state_from_before_an_eviction_admits_nobody_after_it() -> None:
-    """Until its controller has spoken anew, a check of a workload that was evicted is Pending again."""
+    """Until its controller has answered again, a check of a workload that was evicted is Pending again."""
     ready = CheckState(name="gate", state="Ready", last_transition_time="2026-01-01T00:00:00Z")
     again = CheckState(name="gate", state="Ready", last_transition_time="2026-01-01T00:01:00Z")
     pending = CheckState(name="gate", state="Pending")

@@ -55,7 +55,7 @@ def test_what_runs_by_the_dozen_is_no_news() -> None:
 
 
 def test_every_patch_is_for_this_object_only() -> None:
-    """The uid in a patch keeps it from a job that was made anew under the name."""
+    """The uid in a patch keeps it from a job that was recreated under the name."""
     for each in INTEGRATIONS:
         patches = (
             each.start_patch(job(), [NOTHING], ""),

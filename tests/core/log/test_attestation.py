@@ -46,7 +46,7 @@ def audited(entries: list[Entry]) -> Report:
 
 
 def edited(entries: list[Entry], at: int, change: Callable[[Commit], Commit]) -> list[Entry]:
-    """The log with one commit changed, and the chain of its producer made anew behind it: a careful forgery."""
+    """The log with one commit changed, and the chain of its producer recomputed after it: a careful forgery."""
     last: dict[Producer, str] = {}
     written = []
     for entry in entries:

@@ -170,7 +170,7 @@ def test_what_the_log_has_decided_and_not_written_yet_stays_decided() -> None:
 
 
 def test_who_waits_as_the_log_says_keeps_its_place() -> None:
-    """Nothing begins anew for which nothing has changed."""
+    """Nothing starts again for which nothing has changed."""
     log = restored(with_queue(W, "team-a/x"))
     before = log.state.workloads[W].queued_at_ms
     say(log, observed(), observed("team-a/x"), SYNCED)

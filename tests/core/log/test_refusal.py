@@ -49,7 +49,7 @@ def log_with_strangers() -> Written:
 
 
 def test_foreign_entries_change_nothing_but_where_the_log_stands() -> None:
-    """Position and log hash go on over their bytes; the tables are those of the log without them."""
+    """Position and log hash continue over their bytes; the tables are those of the log without them."""
     written = log_with_strangers()
     state, applied = folded(written.entries)
     assert applied == [True, True, False, True, False, False, True, True]
@@ -104,7 +104,7 @@ def test_every_reader_passes_them_over() -> None:
 
 
 def test_the_audit_tells_each_of_them() -> None:
-    """Position, subject and what is wrong; the other checks go on behind it."""
+    """Position, subject and what is wrong; the other checks continue behind it."""
     judge = Audit("main")
     for entry in log_with_strangers().entries:
         judge.feed_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)

@@ -1,4 +1,4 @@
-"""The preemption search: who is a candidate, in which order they go, and what the oracle makes of it."""
+"""The preemption search: the candidates, their order, and the oracle's result."""
 
 import random
 
@@ -79,7 +79,7 @@ def test_workloads_of_an_inactive_cluster_queue_keep_what_they_borrowed() -> Non
 
 
 def test_only_who_was_assigned_something_contested_goes() -> None:
-    """Someone of the lowest priority stays who uses other quota only."""
+    """A workload of the lowest priority stays if it uses other quota only."""
     memory = Holding("memory", "a", {"gpu": 4}, 0, 0, 1)
     assert names(
         Asked(world(cluster_queue("a", QUOTA, preemption=OWN), holdings=(memory, holding("cpu", "a", 4))))

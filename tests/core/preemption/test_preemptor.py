@@ -136,7 +136,7 @@ def test_it_wakes_when_there_is_enough_or_when_its_last_victim_is_gone() -> None
 
 
 def test_it_wakes_though_another_has_taken_what_its_last_victim_gave_back() -> None:
-    """What it waited for cannot come any more: it is to be decided anew, and may preempt others."""
+    """What it waited for cannot come any more: it is to be decided again, and may preempt others."""
     cell, _, running = preempting(victims=1)
     taker = cell.submit("taker", priority=20)
     cell.settle()
@@ -185,7 +185,7 @@ def test_a_changed_spec_or_another_preemptor_ends_its_part() -> None:
 
 
 def test_a_standing_heads_new_verdict_counts_though_it_is_not_offered() -> None:
-    """The cycle decides it each time; when it no longer preempts, its shape sleeps and its ClusterQueue goes on."""
+    """The cycle decides it each time; when it no longer preempts, its shape sleeps and its ClusterQueue continues."""
     cell, big, _ = preempting()
     cell.settle()
     assert cell.stage(big) is Stage.QUEUED

@@ -36,7 +36,7 @@ def test_who_is_taken_out_is_gone_until_put_back(world: World, seed: int) -> Non
 
 @given(worlds(), st.integers(0, 2**32))
 def test_a_kept_catalog_knows_who_holds_quota_and_who_goes_first(world: World, seed: int) -> None:
-    """After evictions, releases and finished jobs it ranks as one that is made anew."""
+    """After evictions, releases and finished jobs it ranks as a newly built one."""
     asked = Asked(world)
     kept, rng = asked.snapshot.catalog, random.Random(seed)
     for _ in range(6):

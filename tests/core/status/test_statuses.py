@@ -190,7 +190,7 @@ def test_a_requeue_state_that_says_nothing_is_not_written() -> None:
 
 
 def test_a_patch_names_the_very_object() -> None:
-    """Name, namespace and uid, so that a Workload made anew under the name is not given another's status."""
+    """Name, namespace and uid, so that a Workload recreated under the name is not given another's status."""
     log = TestLog()
     log.append(BRIDGE, observed())
     patch = status_patch(log.state.workloads[W], status_of(log))

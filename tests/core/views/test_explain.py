@@ -1,4 +1,4 @@
-"""The story of a workload, on logs written by hand."""
+"""Explanations of a workload, on logs written by hand."""
 
 import pytest
 from tests.support.history import History
@@ -240,7 +240,7 @@ def test_the_same_verdict_again_and_again_is_one_line() -> None:
 
 
 def test_an_event_that_came_too_late_is_told_as_such() -> None:
-    """A park that crossed a reservation changed nothing, and the story does not claim that it did."""
+    """A park that crossed a reservation changed nothing, and the explanation does not report that it did."""
     history = a_cell()
     history.put(BRIDGE, workload_of("w"))
     history.put(QUEUES, queued("w"), offered("w"))
@@ -271,7 +271,7 @@ def test_pods_of_the_job_are_in_its_story() -> None:
 
 
 def test_a_story_ends_where_reading_ends() -> None:
-    """Read up to a position, the story and the standing are those of that position."""
+    """Read up to a position, history and present state are those of that position."""
     history = life_of_two()
     at = next(line.position.seq for line in explain(history.commits, "second").lines if line.event == "workload.parked")
     story = explain([each for each in history.commits if each.seq <= at], "second")
@@ -427,7 +427,7 @@ def test_what_becomes_of_a_variant_is_told_to_it_and_to_its_parent() -> None:
 
 
 def test_a_configuration_that_changes_under_a_workload_is_in_its_story() -> None:
-    """And the story ends with the effective one; a workload created later has no lines of earlier changes."""
+    """And the explanation ends with the effective one; a workload created later has no lines of earlier changes."""
     history = a_preemption()
     story = explain(history.commits, "job-one")
     texts = [line.text for line in story.lines if line.event == "configuration.observed"]

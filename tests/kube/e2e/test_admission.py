@@ -1,5 +1,5 @@
 """
-Who may run, on a real control plane: preemption, reclaim, fair shares, fewer pods, checks, pods that do not get ready.
+Admission on a real control plane: preemption, reclaim, fair shares, fewer pods, checks, pods that do not get ready.
 
 Jobs ask for a tenth of a CPU, so that the nodes have room for all of them beside those of other tests.
 """

@@ -96,7 +96,7 @@ async def test_a_stopped_cluster_queue_drains_and_goes_on(deployment: Deployment
 
 
 async def test_an_admission_check_is_waited_for_retried_and_final(deployment: Deployment) -> None:
-    """Retry evicts and the check starts anew, Ready admits, Rejected deactivates."""
+    """Retry evicts and the check starts again, Ready admits, Rejected deactivates."""
     team = deployment.fresh("team")
     queue = furnished(team, admissionChecksStrategy={"admissionChecks": [{"name": team}]})
     async with deployment.cell(team):
@@ -180,7 +180,7 @@ async def test_a_deleted_job_takes_its_workload_along_and_its_quota_is_free(depl
 
 
 async def test_a_deleted_workload_of_a_waiting_job_is_made_anew_after_a_restart(deployment: Deployment) -> None:
-    """A Headgate that goes on from its log has not read the Job itself; the new Workload is whole all the same."""
+    """A Headgate that continues from its log has not read the Job itself; the new Workload is whole all the same."""
     team = deployment.fresh("team")
     async with deployment.cell(team) as cell:
         await deployment.apply(*furnished(team, stopPolicy="Hold"), job(team, "train"))

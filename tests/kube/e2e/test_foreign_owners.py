@@ -130,7 +130,7 @@ async def test_preempted_workloads_hold_their_quota_until_their_owner_finishes_t
 
 
 async def test_a_workload_switched_off_and_on_again_by_its_owner(deployment: Deployment) -> None:
-    """Evicted as Deactivated, released by its owner, out of the queues; Reactivated, and admitted anew."""
+    """Evicted as Deactivated, released by its owner, out of the queues; Reactivated, and admitted again."""
     team = deployment.fresh("team")
     async with deployment.cell(team) as cell:
         await deployment.apply(*furnished(team), workload(team, "w"))

@@ -1,4 +1,4 @@
-"""An empty log on a cluster with objects in every state: what runs goes on, what waits keeps its order."""
+"""An empty log on a cluster with objects in every state: what runs continues, what waits keeps its order."""
 
 from datetime import UTC, datetime
 from typing import Any

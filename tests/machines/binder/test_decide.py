@@ -220,7 +220,7 @@ def test_a_reservation_that_is_refused_with_and_without_is_left() -> None:
 
 
 def test_a_conflict_is_tried_again_later_and_later() -> None:
-    """With a wake-up instead of a busy loop; a workload made anew under its name ends it."""
+    """With a wake-up instead of a busy loop; a workload recreated under its name ends it."""
     bound, call = with_status()
     for wait in (1000, 2000, 4000):
         bound.answer(call, 409, reason="Conflict")
@@ -329,7 +329,7 @@ def test_other_evictions_leave_the_spec_alone(reason: str) -> None:
 
 
 def test_a_workload_that_was_switched_on_again_stays_on() -> None:
-    """Its generation is another one than that which the eviction saw; a new eviction switches it off anew."""
+    """Its generation is another one than that which the eviction saw; a new eviction switches it off again."""
     bound, call = switched_off()
     bound.answer(call)
     bound.say(BRIDGE, version(2, active=False))

@@ -339,7 +339,7 @@ def test_eight_preemptions_of_one_kind_are_one_event_and_its_series() -> None:
 
 
 def test_a_series_counts_at_intervals_and_ends_after_a_while() -> None:
-    """The second time is counted at once, later ones together; after the end, or where the Event is gone, anew."""
+    """The second time is counted at once, later ones together; after the end, or where the Event is gone, again."""
     teller = Teller()
     teller.say(BRIDGE, observed("high"))
     preempting(teller, "v0")

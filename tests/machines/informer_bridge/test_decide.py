@@ -85,7 +85,7 @@ def synced(**objects: list[bytes]) -> Bridge:
 
 
 def resumed(log: TestLog) -> Bridge:
-    """A bridge of a later term, that goes on where the one before it has ended."""
+    """A bridge of a later term, that continues where the one before it has ended."""
     bridge = Bridge(log)
     for resource in RESOURCES:
         bridge.machine.decide(Resumed(resource, "1"))
@@ -287,7 +287,7 @@ def test_what_follows_a_list_is_newer_than_the_list() -> None:
 
 
 def test_an_unreadable_object_counts_as_absent_and_is_reported() -> None:
-    """It is removed if it was known, the rest goes on, and the process finds the problem to log."""
+    """It is removed if it was known, the rest continues, and the process finds the problem to log."""
     bridge = synced(nodes=[raw(node("n1"))])
     bridge.change("nodes", node("n1", cpu="two"))
     bridge.change("nodes", node("n2"))
@@ -438,7 +438,7 @@ def test_a_job_that_may_not_be_read_is_recorded() -> None:
 
 
 def test_a_workload_that_was_made_is_not_made_again_after_a_restart() -> None:
-    """It is in the log as created; only when a whole list lacks it is it made anew."""
+    """It is in the log as created; only when a whole list lacks it is it recreated."""
     bridge = synced(jobs=[raw(job())])
     (call,) = bridge.all_calls()
     answer(bridge, call, 201)

@@ -32,7 +32,7 @@ JOB = JobKey("batch/Job/team/j")
 
 @pytest.fixture(params=[False, True], ids=["steady", "crashing"])
 def cell(request: pytest.FixtureRequest) -> QueueCell:
-    """With one queue manager, and with one that is made anew from the state before each decision."""
+    """With one queue manager, and with one that is recreated from the state before each decision."""
     return QueueCell(crashes=request.param)
 
 
@@ -166,7 +166,7 @@ def test_a_reservation_that_lands_on_a_stopped_queue_is_taken_back(cell: QueueCe
 
 
 def test_draining_a_cluster_queue_reaches_those_whose_local_queue_has_moved_on(cell: QueueCell) -> None:
-    """The LocalQueue was made anew for another ClusterQueue; the quota is held in the old one."""
+    """The LocalQueue was recreated for another ClusterQueue; the quota is held in the old one."""
     admitted(cell.ready())
     cell.cluster_queue("cq2")
     cell.local_queue("main", "cq2")
@@ -487,7 +487,7 @@ def test_a_check_that_wants_the_impossible_finishes_the_workload(cell: QueueCell
 
 
 def test_a_running_workload_of_another_priority_wakes_its_tree(cell: QueueCell) -> None:
-    """Who could not preempt it before may now; its quota stays charged."""
+    """A workload that could not preempt it before may now; its quota stays charged."""
     admitted(cell.ready())
     before = dict(cell.state.freed["ClusterQueue/cq"])
     cell.submit("a", job="j")

@@ -16,7 +16,7 @@ A = WorkloadKey("team/a")
 
 @pytest.fixture(params=[False, True], ids=["steady", "crashing"])
 def cell(request: pytest.FixtureRequest) -> QueueCell:
-    """With one queue manager, and with one that is made anew from the state before each decision."""
+    """With one queue manager, and with one that is recreated from the state before each decision."""
     return QueueCell(crashes=request.param)
 
 
@@ -83,7 +83,7 @@ def test_what_is_missing_is_said_as_kueue_does_and_its_coming_wakes(
 
 @pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
 def test_a_stopped_local_queue_holds_its_pending_workloads(cell: QueueCell, policy: str) -> None:
-    """Those of other LocalQueues of the same ClusterQueue go on."""
+    """Those of other LocalQueues of the same ClusterQueue continue."""
     cell.ready()
     cell.local_queue("other")
     cell.submit("a")

@@ -47,7 +47,7 @@ each_scope = pytest.mark.parametrize("scope", ["shape", "queue", "workload"])
 
 @each_scope
 def test_claims_that_end_again_and_again_wake_a_sleeper_once(scope: str) -> None:
-    """Else what it claims when it is woken, and what that does to the head, could go on without end."""
+    """Else what it claims when it is woken, and what that does to the head, could continue without end."""
     cell = claiming(scope)
     woken = []
     for _ in range(5):
@@ -58,7 +58,7 @@ def test_claims_that_end_again_and_again_wake_a_sleeper_once(scope: str) -> None
 
 @each_scope
 def test_who_was_held_back_is_due_when_something_happens_in_the_tree(scope: str) -> None:
-    """Freed quota wakes whom the end of a claim did not, and what ends after that counts anew."""
+    """Freed quota wakes whom the end of a claim did not, and what ends after that counts again."""
     cell = claiming(scope)
     for _ in range(2):
         end_claim(cell)

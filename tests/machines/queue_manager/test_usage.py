@@ -71,7 +71,7 @@ def queue(name: str) -> LocalQueueKey:
 
 @pytest.fixture(params=[False, True], ids=["steady", "crashing"])
 def fair(request: pytest.FixtureRequest) -> FairCell:
-    """With one queue manager, and with one that is made anew from the state before each decision."""
+    """With one queue manager, and with one that is recreated from the state before each decision."""
     return FairCell(QueueCell(crashes=request.param))
 
 
@@ -226,7 +226,7 @@ def test_a_sample_reorders_the_offer(fair: FairCell) -> None:
 
 
 def test_a_local_queue_goes_on_from_the_usage_in_its_status(fair: FairCell) -> None:
-    """A log that begins anew in a cluster where admission fair sharing has run."""
+    """A new log in a cluster where admission fair sharing has run."""
     fair.ready(b="1")
     fair.local_queue("a", cpu="4")
     fair.cell.submit("of-a", queue="a", created_s=1)
@@ -275,7 +275,7 @@ def test_a_local_queue_that_is_made_anew_begins_with_nothing(fair: FairCell) -> 
 
 
 def test_a_restored_state_remembers_the_same_local_queues(fair: FairCell) -> None:
-    """Also while workloads run in the name of one that is deleted, and after it was made anew."""
+    """Also while workloads run in the name of one that is deleted, and after it was recreated."""
     fair.ready(a="1", b="2")
     key = fair.cell.submit("w", queue="a")
     fair.cell.settle()

@@ -34,7 +34,7 @@ A, B, C = WorkloadKey("team/a"), WorkloadKey("team/b"), WorkloadKey("team/c")
 
 @pytest.fixture(params=[False, True], ids=["steady", "crashing"])
 def cell(request: pytest.FixtureRequest) -> QueueCell:
-    """With one queue manager, and with one that is made anew from the state before each decision."""
+    """With one queue manager, and with one that is recreated from the state before each decision."""
     return QueueCell(crashes=request.param)
 
 
@@ -52,7 +52,7 @@ def finish(cell: QueueCell, key: WorkloadKey) -> None:
 
 
 def test_a_shape_that_does_not_fit_sleeps_as_one(cell: QueueCell) -> None:
-    """One verdict, one event: its like go to sleep with it, offered or not, now or later; another shape goes on."""
+    """One verdict, one event: its like go to sleep with it, offered or not, now or later; another shape continues."""
     cell.ready()
     running(cell)
     for number in range(30):
@@ -156,7 +156,7 @@ def test_what_was_freed_after_the_cycle_looked_is_not_missed(cell: QueueCell) ->
 
 
 def test_what_was_freed_between_the_retries_of_one_scan_is_not_missed(cell: QueueCell) -> None:
-    """A scan over flavors goes on after what it tried; quota freed behind its back wakes when the scan has ended."""
+    """A scan over flavors continues after what it tried; quota freed behind its back wakes when the scan has ended."""
     cell.ready()
     held = running(cell)
     cell.submit("a")
@@ -186,7 +186,7 @@ def test_what_was_freed_before_the_cycle_looked_does_not_wake(cell: QueueCell) -
 
 
 def test_what_sleeps_over_a_restart_is_still_awaited(cell: QueueCell) -> None:
-    """A new queue manager finds that nothing has come true yet, and goes on waiting."""
+    """A new queue manager finds that nothing has come true yet, and continues waiting."""
     cell.ready()
     finish(cell, running(cell, "before"))
     cell.settle()
@@ -685,7 +685,7 @@ def test_a_verdict_without_needs_wakes_by_any_freed_amount(cell: QueueCell) -> N
 
 
 def test_only_as_many_wake_as_there_is_enough_for(cell: QueueCell) -> None:
-    """Two cpu come free, three shapes need one or two: those who go first wake; the next when they are decided."""
+    """Two cpu come free, three shapes need one or two: the first in order wake; the next when they are decided."""
     cell.ready()
     held = [running(cell, f"r{number}") for number in range(4)]
     for number, name in enumerate(("a", "b", "c")):

@@ -133,7 +133,7 @@ jobs = st.lists(st.tuples(st.integers(0, 1), st.integers(1, 5)), min_size=1, max
 
 @given(jobs, st.lists(st.booleans(), min_size=8, max_size=8))
 def test_a_crash_changes_nothing(jobs: list[tuple[int, int]], crashes: list[bool]) -> None:
-    """A machine made anew from the folded state goes on exactly as the one before would have."""
+    """A machine recreated from the folded state continues exactly as the one before would have."""
     logs: list[list[LoggedCommit]] = []
     for crashing in (False, True):
         quota = {"f": {"gpu": 3}, "g": {"gpu": 2}}

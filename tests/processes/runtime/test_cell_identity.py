@@ -294,7 +294,7 @@ LOSSES: dict[Callable[[Place], None], str] = {
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
 async def test_a_broker_that_has_lost_what_the_cluster_remembers_is_not_believed(loss: Callable[[Place], None]) -> None:
-    """The bridge neither founds nor goes on; it names what is missing, the record, and what to do."""
+    """The bridge neither founds nor continues; it names what is missing, the record, and what to do."""
     place = Place()
     place.append(LeaderElected(holder="h"))
     await place.founded(commits=4)

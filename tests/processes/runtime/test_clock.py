@@ -97,7 +97,7 @@ async def test_a_process_that_starts_with_a_wrong_clock_moves_nothing(around, un
 
 @pytest.mark.parametrize("whose", ["broker", "others"])
 async def test_a_wrong_clock_of_somebody_else_is_no_reason_to_stop(around, until, running, whose: str) -> None:
-    """A leader whose own clock is right goes on, and the time of its commits is its own."""
+    """A leader whose own clock is right continues, and the time of its commits is its own."""
     times = Times(around)
     host, status = times.host(lambda state: Recorder(state, [[]] * 1000))
     async with running(host):

@@ -58,7 +58,7 @@ async def test_a_term_opens_with_leader_elected_and_decides_until_nothing_is_lef
 
 
 async def test_a_standby_folds_along_and_takes_over_when_the_leader_stops(around, until, running) -> None:
-    """The standby decides nothing before; then a term with the next epoch goes on where the first one stopped."""
+    """The standby decides nothing before; then a term with the next epoch continues where the first one stopped."""
     first, _, _ = around.host(lambda state: Counter(state, 5), holder="one")
     second, status, _ = around.host(lambda state: Counter(state, 9), holder="two")
     async with anyio.create_task_group() as tasks:
@@ -531,7 +531,7 @@ async def test_what_names_no_object_stops_the_process(around) -> None:
 
 
 async def test_what_cannot_be_folded_is_set_aside_by_every_process(around, until, running, monkeypatch) -> None:
-    """By the leader, by a standby, and by one that begins later at the start of the log; then a mended one folds it."""
+    """By leader, standby, and one that folds from the start of the log later; then a corrected one folds it."""
     handler = fold.APPLY[NamespaceObserved]
 
     def broken(state: State, event: Any, *rest: Any) -> None:

@@ -119,7 +119,7 @@ async def test_two_writers_at_once_store_everything_once_and_in_order(
 async def test_a_crash_of_the_broker_in_mid_batch_loses_and_repeats_nothing(
     server: EmbeddedServer, connection: Connection
 ) -> None:
-    """The writer finds out what the broker took and goes on behind it."""
+    """The writer finds out what the broker took and continues behind it."""
     feed = await open_feed(connection, "main")
     messages = made(1_000)
     writer = FeedWriter(connection, feed.name)

@@ -309,7 +309,7 @@ def _invalid(what: str, details: JsonObject, errors: Sequence[FieldError]) -> Ap
 
 
 def expired(message: str, *, token: str = "") -> ApiError:
-    """410: the version or continue token is older than the history; list again, or go on with `token`."""
+    """410: the version or continue token is older than the history; list again, or continue with `token`."""
     return ApiError(410, "Expired", message, token=token)
 
 

@@ -1,7 +1,7 @@
 """
 Who may talk to the control plane: tokens for the operator and the components, a key for those of service accounts.
 
-All of it is made anew in each plane's folder and worth nothing outside it.
+All of it is created in each plane's folder and valid only there.
 """
 
 import base64

@@ -4,7 +4,7 @@ How kwok plays the kubelets: its Stage objects.
 Pods behave as `testing.pod_scripts` defines, as with the simulated cluster's kubelet, so the same manifests run on
 both; that a failed container is started again where the restart policy says so is part of it. A node becomes Ready, and
 has another Ready status for as long as its annotation `READY_ANNOTATION` is set: taints and evictions are then the real
-node controllers' work, and its pods go on, as on a node that is only cut off.
+node controllers' work, and its pods continue, as on a node that is only cut off.
 
 A pod's time is counted from its status, which is cut to seconds: of a pod that is written while it runs, and of all
 when kwok starts again, what remains is right to the second. kwok refuses no pod, as a kubelet would for want of room or

@@ -36,7 +36,7 @@ SLICE_MS: Final = 500
 REACT_MS: Final = 10_000
 """The same once all operations are done: nothing waits for them but those controllers."""
 REST_MS: Final = 1_200_000
-"""For how long a run may go on after its last operation: longer than any backoff that scripts configure."""
+"""For how long a run may continue after its last operation: longer than any backoff that scripts configure."""
 QUIET_MS: Final = 200_000
 """Nothing new for so long is rest: it is more than any time that scripts configure, but for hostile ones."""
 QUIET_PODS_MAX: Final = 300

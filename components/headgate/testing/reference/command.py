@@ -63,7 +63,7 @@ def _run_line(number: int, line: bytes) -> int:
 def _opened(name: str) -> Iterator[Iterable[bytes]]:
     """The lines of a file or of standard input, unzipped when they are zipped."""
     try:
-        # Standard input is opened anew, so that closing this leaves the interpreter's own alone.
+        # Standard input is opened again, so that closing this leaves the interpreter's own alone.
         source = os.fdopen(os.dup(sys.stdin.fileno()), "rb") if name == "-" else Path(name).open("rb")  # noqa: SIM115
     except OSError as error:
         raise CliError(f"--scenarios {name}: cannot be read: {error.strerror or error}") from error

@@ -1,9 +1,9 @@
 """
-Where scans over flavors go on, as Kueue keeps it: in the pending queues, beside the workloads (`LastAssignment`).
+Where scans over flavors continue, as Kueue keeps it: in the pending queues, beside the workloads (`LastAssignment`).
 
-A scan goes on after the flavor that it stopped at in the cycle before. An older one is begun anew once the generation
-of its ClusterQueue has advanced, that is, once one of the ClusterQueue's own workloads was admitted or has left: what
-others of the cohort give back does not count (`lastAssignmentOutdated`, pkg/scheduler/scheduler.go;
+A scan continues after the flavor that it stopped at in the cycle before. An older one is started again once the
+generation of its ClusterQueue has advanced, that is, once one of the ClusterQueue's own workloads was admitted or has
+left: what others of the cohort give back does not count (`lastAssignmentOutdated`, pkg/scheduler/scheduler.go;
 `addOrUpdateWorkload` and `deleteWorkload`, pkg/cache/scheduler/clusterqueue.go). The rhythm of a plan calls it.
 """
 
@@ -22,7 +22,7 @@ class _Scan(msgspec.Struct, frozen=True):
 
 
 class Scans:
-    """The scans of one plan. `preserves`: whether those of the last cycle go on whatever has changed (the gate)."""
+    """The scans of one plan. `preserves`: whether those of the last cycle continue whatever has changed (the gate)."""
 
     def __init__(self, *, preserves: bool) -> None:
         self._preserves = preserves
@@ -38,7 +38,7 @@ class Scans:
         return self._generations.get(cluster_queue, 0)
 
     def resume(self, key: WorkloadKey, cluster_queue: str, cycle: int) -> Tried:
-        """Where the scan of a head goes on in this cycle; nothing when it begins anew."""
+        """Where the scan of a head continues in this cycle; nothing when it starts again."""
         scan = self._scans.get(key)
         if scan is None:
             return ()

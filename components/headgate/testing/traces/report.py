@@ -68,7 +68,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recorder:
-    """Keeps what a report needs while a run goes on. `observe` is the world's `check`."""
+    """Keeps what a report needs while a run continues. `observe` is the world's `check`."""
 
     def __init__(self, resource: str, start_ms: int) -> None:
         self.resource = resource

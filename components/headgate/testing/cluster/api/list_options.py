@@ -19,7 +19,7 @@ JsonObject = dict[str, Any]
 Key = tuple[str, str]
 
 INCONSISTENT: Final = -1
-"""The version in a token that goes on with whatever is there now."""
+"""The version in a token that continues with whatever is there now."""
 
 _FORM: Final = "meta.k8s.io/v1"
 _FALSE: Final = frozenset({"false", "0"})
@@ -141,13 +141,13 @@ def list_version(text: str) -> int:
 
 
 def token_after(rv: int, key: Key, namespace: str) -> str:
-    """The continue token that goes on behind an object; its key is relative to the collection that was listed."""
+    """The continue token that continues behind an object; its key is relative to the collection that was listed."""
     space, name = key
     return _token(rv, "/" + name if namespace else f"/{space}/{name}" if space else name, "\0")
 
 
 def token_now(token: str) -> str:
-    """The token that goes on where an expired one would have, with what is there now."""
+    """The token that continues where an expired one would have, with what is there now."""
     held = _held(token)
     return _token(INCONSISTENT, held.start.rstrip("\0").removeprefix("/"), "\0")
 
@@ -158,7 +158,7 @@ def _token(rv: int, start: str, end: str) -> str:
 
 
 def continuation(token: str, namespace: str) -> tuple[int, Key]:
-    """The version of a continue token and the key it goes on behind. Raises ApiError 400 if it is not one of ours."""
+    """The version of a continue token and the key it continues behind. Raises ApiError 400 if it is not one of ours."""
     held = _held(token)
     start = held.start.rstrip("\0").removeprefix("/")
     if namespace:

@@ -59,7 +59,7 @@ def list_collection(store: Store, target: Target, query: Mapping[str, str], view
 
 
 def _start(store: Store, options: ListOptions, namespace: str) -> tuple[int, Key | None, int]:
-    """The version to list at, the key to go on behind, and the limit that counts."""
+    """The version to list at, the key to continue behind, and the limit that counts."""
     limit = max(0, options.limit)
     if options.token:
         rv, after = list_options.continuation(options.token, namespace)

@@ -38,7 +38,7 @@ from headgate.testing.cluster.times import rfc3339, unix_ms
 JsonObject = dict[str, Any]
 
 PODS_MAX: Final = 500
-"""Pods that one look creates or deletes at most; the next look goes on."""
+"""Pods that one look creates or deletes at most; the next look continues."""
 
 _NEXT: Final = {"SuccessCriteriaMet": "Complete", "FailureTarget": "Failed"}
 

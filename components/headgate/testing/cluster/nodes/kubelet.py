@@ -141,7 +141,7 @@ class Kubelet:
         self._set_ready(name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.", now_ms)
 
     def start_node(self, name: str, now_ms: int) -> None:
-        """Let a stopped node go on: what was due meanwhile happens at the next step."""
+        """Let a stopped node continue: what was due meanwhile happens at the next step."""
         self._stopped.pop(name, None)
         self._set_ready(name, "True", "KubeletReady", "kubelet is posting ready status", now_ms)
         frozen, self._frozen = self._frozen, {}

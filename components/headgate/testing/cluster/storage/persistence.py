@@ -53,7 +53,7 @@ class JournalInUseError(JournalError):
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The first line. `seed` is that of uids and generated names, which have to go on from it."""
+    """The first line. `seed` is that of uids and generated names, which have to continue from it."""
 
     format: int
     seed: str
