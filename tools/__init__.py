@@ -1,6 +1,7 @@
 """
-Tools for developers, run by `make`: what is generated from the code, and checks that no linter has.
+Tools for developers, run by `make`. Not a part of the package.
 
-Used by: the Makefile. Not a part of the package.
-May import: everything.
+Owns: generated files (schemas, reference pages), and checks that no linter has.
+Called by: the Makefile.
+May import: headgate.
 """

@@ -13,18 +13,19 @@ Graph = Mapping[str, frozenset[str]]
 """The modules that each module imports, by their dotted names."""
 
 
-def modules(root: Path) -> dict[str, Path]:
-    """The modules below a folder, by dotted name; a package is the module of its `__init__.py`."""
+def modules(*folders: Path) -> dict[str, Path]:
+    """The modules of top-level packages, by dotted name; a package is the module of its `__init__.py`."""
     found = {}
-    for path in sorted(root.rglob("*.py")):
-        parts = path.relative_to(root).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            parts = path.relative_to(folder.parent).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
-def import_graph(root: Path) -> Graph:
-    """Which modules below a folder import which others below it."""
-    known = modules(root)
+def import_graph(*folders: Path) -> Graph:
+    """Which modules of top-level packages import which others of them."""
+    known = modules(*folders)
     return {name: frozenset(_imported(path, known)) - {name} for name, path in known.items()}
 
 

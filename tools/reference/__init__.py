@@ -1,6 +1,9 @@
 """
-The generated pages of the documentation: `docs/reference/`, each from the code that it describes.
+The generated pages of the documentation, each from the code that it describes.
 
-`make schemas` writes them. `make check` runs `python -m tools.reference --check`, which names every page that
-differs. One module makes one page and may import anything of `headgate`. `tools.reference.__main__` is the command.
+`make check` names every page that differs. `tools.reference.__main__` is the command.
+
+Owns: `docs/reference/`: one module makes one page.
+Called by: `make schemas`, which writes the pages; `make check`, by `python -m tools.reference --check`.
+May import: headgate.
 """

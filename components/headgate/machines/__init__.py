@@ -1,6 +1,7 @@
 """
 The six machines: each decides for one process, and is pure. `headgate.processes` runs them.
 
-Used by: the process of the same name, plans, verification, the simulated world. May import: core, events; never each
-other.
+Owns: the decisions of each process, one package for each.
+Called by: the process of the same name, the simulated world; some modules also by plans and commands.
+May import: core, events. A machine never imports another machine.
 """

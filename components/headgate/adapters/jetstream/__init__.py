@@ -16,6 +16,10 @@ ordered consumer drops silently and resumes late. The modules here, from the bot
 - `tail`        the reader that misses and repeats nothing over broker crashes.
 - `jetstream_log`, `feed`, `lease`, `blobs`  what processes hold.
 - `embedded`    a NATS server, or a cluster of three, as child processes.
+
+Owns: the connection to NATS, the streams of a cell, appending, reading, leases, blobs, the feed.
+Called by: the processes, and the commands that read a log on a broker.
+May import: core, events.
 """
 
 from headgate.adapters.jetstream.connection import Connection, connect

@@ -16,4 +16,8 @@ so the adapter never builds full models (decoding a pod into one costs a hundred
 
 Nothing here gives up on a failing API server. An operating error (network, 5xx, 429, an expired credential) is retried
 with back-off for as long as the process runs, and is visible meanwhile: in counters, in health, in the logs.
+
+Owns: requests, lists, watches and writes to an API server, with their credentials and retries.
+Called by: the processes, the commands that read or change a cluster, the simulated world.
+May import: core, events.
 """

@@ -6,6 +6,10 @@ Telemetry: logs, metrics, traces. No decision depends on it, and nothing here bl
   are plain integers, which the metrics read on request.
 - `traces`   one span per commit that a process appends, its `traceparent` written into the commit's envelope, linked to
   the commits that caused it. None unless an exporter is configured.
+
+Owns: the formats of logs, the metrics endpoint, the export of spans.
+Called by: `headgate.processes.entry`, the telemetry of the processes, the generated reference pages.
+May import: core, events.
 """
 
 from headgate.adapters.telemetry.logs import configure_logs

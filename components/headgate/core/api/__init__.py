@@ -1,6 +1,7 @@
 """
-API objects of other authors: conversion between API versions, and decoding into facts.
+API objects of other authors.
 
-Used by: The informer bridge decodes what the API server shows; plans decode manifests.
-May import: kubernetes.
+Owns: the kinds of objects and jobs that are read, conversion between API versions, decoding into facts.
+Called by: the informer bridge, plans, and everything that addresses objects of the API server.
+May import: kubernetes, config, events.
 """

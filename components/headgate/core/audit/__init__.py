@@ -1,6 +1,7 @@
 """
 The audit: whether a log, and its related data on the broker, satisfies the invariants of the design.
 
-Used by: `headgate audit`; tests and simulations check the invariants on every state.
-May import: everything in `core`.
+Owns: the invariants of a log and of what is stored beside it on the broker, and their checks.
+Called by: `headgate audit`; tests and simulations, which check the invariants of every state.
+May import: views, queueing, machine, fold, quota, workload, log, api, state, kubernetes, events.
 """

@@ -1,6 +1,7 @@
 """
-Kueue's Configuration and its feature gates: reading a document, and which gates are on.
+Kueue's Configuration and its feature gates.
 
-Used by: The command line reads documents with it; every decision reads gates from it.
-May import: kubernetes.
+Owns: reading a Configuration, checking it, and which of Kueue's feature gates are on.
+Called by: the command line, which reads documents; every decision that depends on a feature gate.
+May import: kubernetes, events.
 """

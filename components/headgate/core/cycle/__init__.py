@@ -38,6 +38,10 @@ standing. If it is standing, the next cycle decides the same heads in the same o
 nothing new it does not cause immediate retries: only a head after it is offered now, which may cause retries of heads
 after that one. Every other head is parked until something changes: quota is freed, for example by a victim, or a spec
 is changed.
+
+Owns: one scheduling cycle, from the heads to the events of its commit.
+Called by: the scheduler's machine, `headgate replay`, the emulation of Kueue in `headgate.testing.reference`.
+May import: preemption, flavors, quota, workload, api, state, config, kubernetes, events.
 """
 
 from headgate.core.cycle.deciding import ADMISSIONS_MAX, EVENTS_MAX, HEADS_MAX, decide_cycle, is_ready

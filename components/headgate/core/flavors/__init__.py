@@ -19,6 +19,10 @@ does since it vectorized requests: which resource group fails first, and so the 
 
 A `PreemptionOracle` determines whether preemption is possible. `NobodyToPreempt` is the answer where it is not: a
 workload that lacks unused quota, but would fit if others left, is in mode PREEMPT without candidates.
+
+Owns: the flavor of each resource of a workload, the catalog of specs, partial admission.
+Called by: the cycle, preemption, the machines of the queue manager and of the scheduler.
+May import: quota, workload, state, config, kubernetes, events.
 """
 
 from headgate.core.flavors.assigner import WAYS_MAX, Assigner, NobodyToPreempt, PreemptionOracle, allowed_flavors

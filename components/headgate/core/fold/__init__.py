@@ -1,8 +1,9 @@
 """
-The fold: state(n) = apply(state(n-1), commit(n)), one handler per type of event, and handling of failed events.
+The fold: state(n) = apply(state(n-1), commit(n)).
 
-Used by: every process, replay, and every command that reads a log.
-May import: state, log, workload, quota, status.
+Owns: what each kind of event changes in the state, the containment of events that fail, and quarantine.
+Called by: every process, replay, and every command that reads a log.
+May import: quota, workload, log, api, state, config, kubernetes, events.
 """
 
 from headgate.core.fold.applying import (

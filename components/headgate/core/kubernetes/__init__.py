@@ -1,6 +1,7 @@
 """
-Counting and matching by Kubernetes' rules, without any state: quantities, conditions, selectors and tolerations.
+Counting and matching by Kubernetes' rules, without any state.
 
-Used by: Everything in `core` and the machines call it.
+Owns: quantities, conditions, selectors, taints and tolerations.
+Called by: everything in `core` and the machines.
 May import: events.
 """

@@ -1,9 +1,8 @@
 """
 What makes the log a trustworthy record.
 
-Which process may append what, which entries are refused, the chain over all producers, the log's time, and which cell
-and which branch of history an event belongs to.
-
-Used by: The fold checks commits with it; processes and the audit use the same rules.
-May import: state, api.
+Owns: which process may append what, which entries are refused, the chain over all producers, the log's time, and which
+    cell and which branch of history an event belongs to.
+Called by: the fold, which checks commits with it; the processes; the audit.
+May import: api, state, events.
 """

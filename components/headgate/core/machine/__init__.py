@@ -1,6 +1,7 @@
 """
-The contract between a process and its machine: stimuli, commands, commits, answers of the API server.
+The contract between a process and its machine.
 
-Used by: The machines implement it; the process host, plans and the simulated world drive it.
-May import: state, log.
+Owns: stimuli, commands, commits, and the answers of the API server.
+Called by: the machines, which implement it; the process host, plans and the simulated world, which drive it.
+May import: fold, log, api, state, events.
 """

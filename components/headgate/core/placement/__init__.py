@@ -1,6 +1,7 @@
 """
-Placement of pods: what is free on each node, and the first node that a pod fits on.
+Placement of pods on nodes.
 
-Used by: The binder, for pods whose scheduler is `headgate`; verification, again.
-May import: state, workload.
+Owns: what is free on each node, and the first node that a pod fits on.
+Called by: the binder, for pods whose scheduler is `headgate`; verification.
+May import: workload, state, kubernetes, events.
 """

@@ -13,4 +13,8 @@ A plan runs the cell's own queue manager and scheduler on an in-memory log, so i
     dry_run     the machines, the loop and the clock
 
 Pure: the clock is an argument, and two runs of one input are equal byte for byte.
+
+Owns: the dry run and its result: what becomes of each workload, and why.
+Called by: `headgate plan`, the emulation of Kueue in `headgate.testing.reference`.
+May import: queueing, engine, machine, fold, status, workload, jobs, api, state, kubernetes, events.
 """

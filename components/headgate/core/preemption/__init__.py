@@ -8,6 +8,10 @@ Kueue's (`kueue-semantics` section 6; KEP-1337, KEP-1714, KEP-79), and answer in
 
 The answer follows from the state alone: every order ends with the workload's uid and key, every choice among equal
 ClusterQueues and cohorts with their names.
+
+Owns: the search for preemption targets, and the messages about preemption.
+Called by: the cycle, flavor assignment by its oracle, queueing, the binder.
+May import: flavors, quota, workload, state, config, kubernetes, events.
 """
 
 from headgate.core.preemption.messages import (

@@ -1,6 +1,7 @@
 """
-Queueing: where a pending workload belongs, when it is evicted, what wakes it, and its scheduling hash.
+Queueing: when a workload enters a queue, leaves it, and is tried again.
 
-Used by: The queue manager's machine, and plans.
-May import: fold, quota, flavors, preemption, workload, jobs.
+Owns: where a pending workload stands, when it is evicted, what wakes it, and its scheduling hash.
+Called by: the queue manager, the binder, plans, views, the audit.
+May import: preemption, flavors, fold, status, quota, workload, jobs, api, state, config, kubernetes, events.
 """

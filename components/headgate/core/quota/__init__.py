@@ -1,6 +1,7 @@
 """
-Quota: cohort trees, the ledger of what is used and borrowed, fair shares, usage of LocalQueues, and who holds quota.
+Quota: what may be used, what is used, and by which workloads.
 
-Used by: The cycle, preemption, and everything that shows usage.
-May import: state, workload.
+Owns: cohort trees, the ledger of what is used and borrowed, fair shares, usage of LocalQueues, and who holds quota.
+Called by: the cycle, preemption, the fold, and everything that shows usage.
+May import: workload, state, config, kubernetes, events.
 """

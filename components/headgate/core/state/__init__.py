@@ -1,6 +1,7 @@
 """
-The state of a cell at one position of its log: its tables and indexes, the pending queues, the lifecycle of a workload.
+The state of a cell at one position of its log.
 
-Used by: The fold writes it; everything else only reads it.
+Owns: tables and indexes, the pending queues, the lifecycle of a workload.
+Called by: the fold, which writes it; everything else only reads it.
 May import: events.
 """

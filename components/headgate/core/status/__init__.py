@@ -1,6 +1,7 @@
 """
-What Kueue's objects show of the state: statuses of Workloads and queues, and the texts of Kubernetes Events.
+What Kueue's objects show of the state.
 
-Used by: The binder writes them; verification renders them again.
-May import: state, workload, quota.
+Owns: the statuses of Workloads and queues, and the texts of Kubernetes Events.
+Called by: the binder, which writes them; verification, which renders them again.
+May import: quota, workload, jobs, state, config, kubernetes, events.
 """

@@ -1,6 +1,7 @@
 """
-Queries on a state or a log: the history of a workload, why it is pending, the pending order, run metrics.
+Queries on a state or a log.
 
-Used by: The command line and the HTTP read side.
-May import: everything in `core` but verification and audit.
+Owns: the history of a workload, why it is pending, the pending order, run metrics.
+Called by: the command line, the HTTP read side, the process host, the audit.
+May import: queueing, fold, quota, workload, api, state, config, kubernetes, events.
 """

@@ -1,6 +1,7 @@
 """
-The properties of a Workload: its priority and order, owners, pod requests, slices, variants, gates and deadlines.
+The properties of a Workload.
 
-Used by: The fold, the cycle, the queue manager, the binder.
-May import: state, config, api.
+Owns: its priority and order, owners, pod requests, slices, variants, gates and deadlines.
+Called by: the fold, the cycle, the machines of the queue manager, the binder and the ungater.
+May import: jobs, api, state, config, kubernetes, events.
 """

@@ -1,6 +1,7 @@
 """
-The binder's machine: Workload and queue statuses, deactivations, finalizers, pod placement, Kubernetes Events.
+The binder's machine: what Headgate writes to Workloads, queues and pods.
 
-Used by: the process `binder`, the simulated world.
+Owns: Workload and queue statuses, deactivations, finalizers, pod placement, Kubernetes Events.
+Called by: the process `binder`, the simulated world.
 May import: core, events.
 """

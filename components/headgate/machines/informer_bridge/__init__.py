@@ -1,5 +1,7 @@
 """
-The informer bridge's machine: turns objects of the API server into facts, and creates Workloads for queued Jobs.
+The informer bridge's machine: what the API server shows becomes facts; Jobs with a queue get a Workload.
 
-Used by: the process `informer_bridge`, the simulated world. May import: core, events.
+Owns: which observations become facts, and the Workloads of Jobs with a queue.
+Called by: the process `informer_bridge`, the simulated world, the fuzzer.
+May import: core, events.
 """

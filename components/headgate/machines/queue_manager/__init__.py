@@ -1,6 +1,7 @@
 """
-The queue manager's machine: where each pending workload stands, what it waits for, and which come next.
+The queue manager's machine: the order of pending workloads.
 
-Used by: the process `queue_manager`, the simulated world.
+Owns: the position of each pending workload, the event that it waits for, and the next heads.
+Called by: the process `queue_manager`, `headgate plan`, `headgate replay`, the simulated world.
 May import: core, events.
 """

@@ -1,6 +1,7 @@
 """
 The scheduler's machine: decides which offered workloads get quota.
 
-Used by: the process `scheduler`, the simulated world.
+Owns: the offered heads, and the decisions on them in each cycle.
+Called by: the process `scheduler`, `headgate plan`, the simulated world.
 May import: core, events.
 """

@@ -1,5 +1,7 @@
 """
-The snapshotter's machine: when a snapshot is taken, and which events record it.
+The snapshotter's machine: when a snapshot is taken.
 
-Used by: the process `snapshotter`, the simulated world. May import: core, events.
+Owns: the schedule of snapshots, and the events that record them.
+Called by: the process `snapshotter`, the simulated world, the fuzzer.
+May import: core, events.
 """

@@ -1,6 +1,7 @@
 """
 The ungater's machine: a Job runs exactly while its workload is admitted.
 
-Used by: the process `ungater`, the simulated world.
+Owns: resuming and suspending Jobs, their node selectors and tolerations.
+Called by: the process `ungater`, the simulated world.
 May import: core, events.
 """

@@ -1,5 +1,7 @@
 """
-The binder as a process: it makes the machine's writes.
+The binder as a process.
 
-Used by: `headgate.processes.entry`. May import: its machine, runtime, adapters, core, events.
+Owns: the writes to the API server that its machine decides.
+Called by: `headgate.processes.entry`.
+May import: runtime, adapters, machines.binder, core, events.
 """

@@ -1,5 +1,7 @@
 """
-The informer bridge as a process: lists and watches the API server, and makes the machine's calls.
+The informer bridge as a process.
 
-Used by: `headgate.processes.entry`. May import: its machine, runtime, adapters, core, events.
+Owns: the lists and watches of the API server, and the calls that its machine decides.
+Called by: `headgate.processes.entry`.
+May import: runtime, adapters, machines.informer_bridge, core, events.
 """

@@ -1,6 +1,7 @@
 """
 The queue manager as a process.
 
-Used by: `headgate.processes.entry`.
-May import: its machine, runtime, adapters, core, events.
+Owns: which machine the process runs. It has no effects outside the log.
+Called by: `headgate.processes.entry`.
+May import: runtime, adapters, machines.queue_manager, core, events.
 """

@@ -1,6 +1,7 @@
 """
-Backup, restore and rebuild of a cell's log, and the evidence that an audit reads from a broker.
+Recovery of a cell from a backup or from its cluster.
 
-Used by: the commands `backup`, `restore`, `rebuild` and `audit`.
+Owns: backup, restore and rebuild of a cell's log, and the evidence that an audit reads from a broker.
+Called by: the commands `backup`, `restore`, `rebuild` and `audit`.
 May import: runtime, snapshots, adapters, core, events.
 """

@@ -1,5 +1,7 @@
 """
-Shared parts for running a machine: the host, leadership, pacing, settings, identity, HTTP, the API executor.
+Shared parts for running a machine.
 
-Used by: `headgate.processes.entry` and each process's `process.py`. May import: adapters, core, events, snapshots.
+Owns: the host, leadership, pacing, settings, identity, HTTP, the API executor.
+Called by: `headgate.processes.entry`, each process's `process.py`, recovery, the command line, the read side.
+May import: snapshots, adapters, core, events.
 """

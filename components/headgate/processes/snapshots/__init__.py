@@ -1,5 +1,7 @@
 """
-Stored snapshots, starting from one, and the state at an earlier position.
+Stored snapshots.
 
-Used by: the host, the snapshotter, recovery, the read side. May import: adapters, core, events.
+Owns: storing and reading snapshots, starting from one, and the state at an earlier position.
+Called by: the host, the snapshotter, recovery, the read side.
+May import: adapters, core, events.
 """

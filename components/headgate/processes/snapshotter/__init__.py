@@ -1,6 +1,7 @@
 """
-The snapshotter as a process: it stores and verifies snapshots, and writes the feed.
+The snapshotter as a process.
 
-Used by: `headgate.processes.entry`.
-May import: its machine, runtime, adapters, core, events.
+Owns: storing and verifying snapshots, and the feed.
+Called by: `headgate.processes.entry`.
+May import: runtime, snapshots, adapters, machines.snapshotter, core, events.
 """

@@ -1,6 +1,7 @@
 """
-Metrics and spans of a process: its own, and Kueue's under Kueue's names.
+Metrics and spans of a process.
 
-Used by: `headgate.processes.entry`.
+Owns: the metrics and spans of a process: its own, and Kueue's under Kueue's names.
+Called by: `headgate.processes.entry`.
 May import: runtime, adapters, core, events.
 """

@@ -1,6 +1,7 @@
 """
-The ungater as a process: it resumes and suspends Jobs.
+The ungater as a process.
 
-Used by: `headgate.processes.entry`.
-May import: its machine, runtime, adapters, core, events.
+Owns: the writes that resume and suspend Jobs.
+Called by: `headgate.processes.entry`.
+May import: runtime, adapters, machines.ungater, core, events.
 """

@@ -5,6 +5,10 @@ Used in two ways. In-process: `Cluster(clock)` and its synchronous `request` and
 by a virtual clock and a seeded `FaultPlan`, for simulations whose failure is a seed. Behind HTTP: `serve(cluster)`,
 for kubectl, for the adapters, and as the embedded cluster of `headgate up`, which gives it a `Journal`
 (`persistence.py`) so that its objects outlive its process.
+
+Owns: the API server's resources, rules and watches, the controllers, the nodes, the journal on disk.
+Called by: the simulated world, the fuzzer, `headgate up` and `headgate run cluster`.
+May import: adapters.kubernetes, core, events.
 """
 
 from headgate.testing.cluster.api.routing import object_path, parse_path

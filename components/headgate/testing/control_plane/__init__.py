@@ -4,6 +4,10 @@ A real Kubernetes control plane for tests: built from pinned Go modules (`make k
     async with control_plane(find_assets(), folder) as plane: ...
 
 By hand: `python -m headgate.testing.control_plane build|run|demo`.
+
+Owns: the programs of a control plane, their start, certificates and faults.
+Called by: tests marked `kube`, `make kube`, `make demo-kube`.
+May import: cli, processes, adapters, machines, core, events.
 """
 
 from headgate.testing.control_plane.assets import (

@@ -18,4 +18,8 @@ its machines (`headgate.core.plan.dry_run`).
     command     a file of scenarios in, a file of outcomes out
 
 Pure, except `command`: the clock is an argument, and two runs of one input are equal byte for byte.
+
+Owns: Kueue's queues, wake policy, scan cursors and conditions, and the schema of the recorded scenarios.
+Called by: `headgate plan --scenarios`, the conformance tests.
+May import: cli, core, events.
 """

@@ -1,1 +1,7 @@
-"""Simulation of whole clusters on recorded traces, under a virtual clock."""
+"""
+Simulation of whole clusters on recorded traces, under a virtual clock.
+
+Owns: reading a trace, running it, and the report.
+Called by: `headgate simulate`.
+May import: world, cli, adapters, core, events.
+"""

@@ -1,7 +1,8 @@
 """
 The Kueue API as CustomResourceDefinitions.
 
-Owns what Kueue's kinds are (`kinds`; `fields` and `rules`, in the language of `schema`), their rendering (`render`),
-what differs between two definitions (`compare`), and putting ours into a cluster (`install`). Used by `headgate crds`
-and `headgate up`, by the simulated API server, and by the generation of `schemas/crds`.
+Owns: Kueue's kinds (`kinds`; `fields` and `rules`, in the language of `schema`), their rendering (`render`), the
+    differences between two definitions (`compare`), and the installation of ours (`install`).
+Called by: `headgate crds`, `headgate up`, the simulated API server, the generation of `schemas/crds`.
+May import: core, events.
 """

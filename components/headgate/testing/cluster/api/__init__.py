@@ -1,6 +1,7 @@
 """
-The simulated API server's HTTP side: routing, bodies, patches, lists, watches, tables.
+The simulated API server's requests and answers.
 
-Used by: the simulated cluster.
-May import: storage, validation.
+Owns: routing, bodies, patches, lists, watches, tables.
+Called by: the simulated cluster and its parts.
+May import: storage, controllers, nodes, adapters.kubernetes.
 """

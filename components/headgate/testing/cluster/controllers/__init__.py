@@ -1,6 +1,7 @@
 """
-The controllers of the simulated cluster: Jobs, garbage collection, namespaces, disruption, Events.
+The controllers of the simulated cluster.
 
-Used by: the simulated cluster.
-May import: api, storage, nodes.
+Owns: the Job controller, garbage collection, namespaces, disruption, Events.
+Called by: the simulated cluster.
+May import: api, storage, nodes, validation.
 """

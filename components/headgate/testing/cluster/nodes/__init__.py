@@ -1,6 +1,7 @@
 """
-The nodes of the simulated cluster: what is used on each, a first-fit scheduler, kubelets.
+The nodes of the simulated cluster.
 
-Used by: the simulated cluster's controllers.
+Owns: what is used on each node, a first-fit scheduler, kubelets.
+Called by: the simulated cluster's controllers and the API.
 May import: api, storage.
 """

@@ -1,6 +1,7 @@
 """
-What the simulated API server stores: objects, their metadata and versions, kept on disk if configured.
+What the simulated API server stores.
 
-Used by: the simulated cluster and its controllers.
-May import: validation.
+Owns: objects, their metadata and versions, kept on disk if configured.
+Called by: the simulated cluster, its API and its controllers.
+May import: api, validation, adapters.kubernetes.
 """

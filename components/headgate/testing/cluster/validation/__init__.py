@@ -1,6 +1,7 @@
 """
-What the simulated API server refuses: schemas, CEL rules, the built-in rules of pods and Jobs, admission.
+What the simulated API server refuses.
 
-Used by: the simulated cluster's storage.
-May import: nothing of the other parts.
+Owns: schemas, CEL rules, the built-in rules of pods and Jobs, admission.
+Called by: the simulated cluster's storage and controllers.
+May import: api, storage, adapters.kubernetes.
 """
