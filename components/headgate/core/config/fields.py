@@ -127,7 +127,7 @@ class Fields:
         return value
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        """One of several words."""
+        """One of several permitted strings."""
         value = self.text(name, default) or default
         if value not in {*choices, default}:
             raise ConfigurationError(self.at(name), f"{value!r} is not supported", f"write {' or '.join(choices)}")

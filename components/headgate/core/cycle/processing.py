@@ -80,7 +80,7 @@ def evaluate(
 
     `standing` are those of them that are not offered but decided in every cycle. With `events_max` the cycle stops
     after that number of events; the rest is not in it, and of more victims only the first are preempted. The other two
-    are for the emulation of Kueue: `resumes` says where each scan over flavors resumes, which Kueue stores beside the
+    are for the emulation of Kueue: `resumes` has where each scan over flavors resumes, which Kueue stores beside the
     workloads; with `victims_leave_at_once` a workload that fits without the victims is admitted together with their
     preemption. Nothing is changed but the answer.
     """
@@ -368,7 +368,7 @@ class _Process:
         return UnixMs(0) if expected_ms is None or expected_ms > patience_ms else UnixMs(now_ms + patience_ms)
 
     def _stay(self, entry: Entry) -> bool:
-        """Whether no workload has been evicted for it yet."""
+        """Whether none of its targets has been evicted yet."""
         workloads = self._state.workloads
         return all(workloads[target.workload].stage is not Stage.EVICTED for target in entry.targets)
 

@@ -87,7 +87,7 @@ class _Matcher:
         return ""
 
     def _topology_mismatch(self, flavor: Flavor, group: Group, index: int) -> str:
-        """Whether a pod set placed within a Topology is combined with one that is not, or lacks a level it names."""
+        """Why a flavor does not match the topology request of a pod set, in Kueue's wording; "" when it does."""
         levels = levels_requested(self._pod_sets[index].topology_request)
         if levels is None:
             if flavor.is_topology_aware and not self._queue.is_topology_aware:

@@ -366,7 +366,7 @@ def to_retry(state: State, producer: Producer) -> tuple[Event, ...]:
 
 
 def shown_again(resource: str) -> facts.InformersSynced:
-    """The resources to list again: a resumed watch does not repeat objects that the bridge could not read."""
+    """A request to list a resource again: a resumed watch does not repeat objects that the bridge could not read."""
     return facts.InformersSynced(resource_versions={resource: ""})
 
 

@@ -329,7 +329,7 @@ def end_claim(state: State, workload: Workload) -> None:
 
     A head that blocks its ClusterQueue reserves quota in every cycle, but uses none: for the workloads behind it, the
     end of the reservation has the effect of freed quota. A verdict that no quota can satisfy reserves nothing, nor does
-    one that says so. Kueue does not retry any workload for it, nor does the policy that retries as Kueue does.
+    one without `claims`. Kueue does not retry any workload for it, nor does the policy that retries as Kueue does.
     """
     if state.configuration.wake_policy != "Bounded":
         return
