@@ -18,6 +18,7 @@ from tests.kube.e2e.test_admission import configured
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import PatchType
+from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.resources import WORKLOADS
 from headgate.core.state.tables import State
 
@@ -58,10 +59,17 @@ async def patch_admission_status(deployment: Deployment, found: Json, *condition
 
 async def finish_eviction(deployment: Deployment, team: str, name: str) -> None:
     """Kueue's `FinishEvictionForWorkloads`: wait for Evicted, and unset the reservation."""
-    found = await becomes(deployment, WORKLOADS, name, team, has("Evicted"), has("QuotaReserved"))
     reserved = said("QuotaReserved", "False", "Pending")
     lost = said("Admitted", "False", "NoReservation", "The workload has no reservation")
-    await patch_admission_status(deployment, found, reserved, lost, keeps_admission=False)
+    while True:
+        found = await becomes(deployment, WORKLOADS, name, team, has("Evicted"), has("QuotaReserved"))
+        try:
+            await patch_admission_status(deployment, found, reserved, lost, keeps_admission=False)
+            return
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            # A write came between the read and the patch. Kueue's helper reads again, too.
 
 
 async def finish(deployment: Deployment, team: str, name: str) -> None:

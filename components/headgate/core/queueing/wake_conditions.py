@@ -167,25 +167,12 @@ class Unused:
         way = self._unused_way(cluster_queue, needs)
         if way is None:
             return False
-        self._use(ledger, cluster_queue, way)
-        return True
-
-    def claim(self, cluster_queue: str, needs: Needs) -> None:
-        """
-        Take the first of these alternatives, until `give_back`, even if there is not enough.
-
-        A cycle reserves it in the same way.
-        """
-        ledger = self._ledger(cluster_queue) if needs else None
-        if ledger is not None:
-            self._use(ledger, cluster_queue, self._unused_way(cluster_queue, needs) or needs[0])
-
-    def _use(self, ledger: Ledger, cluster_queue: str, way: dict[str, str]) -> None:
         self._known.clear()
         node = ledger.tree.cluster_queues[cluster_queue]
         for fr, value in self._amounts(way).items():
             ledger.add(node, fr, value)
             self._taken.append((ledger, node, fr, value))
+        return True
 
     def _unused_way(self, cluster_queue: str, needs: Needs) -> dict[str, str] | None:
         for way in needs:

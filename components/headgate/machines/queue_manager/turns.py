@@ -53,13 +53,12 @@ Whether its quota may be reclaimed, how many of its ClusterQueue come before it,
 
 
 class _Offered(NamedTuple):
-    """A head of the next cycles, and its needs; with `claims` it sleeps, and cycles reserve quota for it."""
+    """A head of the next cycles, and its needs."""
 
     place: Place
     cluster_queue: str
     rank: Rank
     needs: Needs
-    claims: bool = False
 
 
 class Turns:
@@ -280,7 +279,7 @@ class Turns:
             offered = self._offers[self._next]
             self._next += 1
             if offered.cluster_queue != cluster_queue or offered.rank < rank:
-                self._try(offered)
+                self._try(offered.cluster_queue, offered.needs)
         if self._left.take(cluster_queue, woken.needs):
             return True
         if not woken.preempts or cluster_queue in self._preempts:
@@ -288,12 +287,10 @@ class Turns:
         self._preempts[cluster_queue] = None
         return True
 
-    def _try(self, ahead: _Offered) -> None:
-        """A head that is decided earlier takes or claims what it needs, or will search for preemption targets."""
-        if ahead.claims:
-            self._left.claim(ahead.cluster_queue, ahead.needs)
-        elif not self._left.take(ahead.cluster_queue, ahead.needs):
-            self._preempts[ahead.cluster_queue] = None
+    def _try(self, cluster_queue: str, needs: Needs) -> None:
+        """A head that is decided earlier takes what it needs, or will look for others to preempt."""
+        if not self._left.take(cluster_queue, needs):
+            self._preempts[cluster_queue] = None
 
     def _on_offer(self, cluster_queue: str) -> list[_Offered]:
         heads: list[tuple[Rank, Workload, Needs]] = []
@@ -308,20 +305,7 @@ class Turns:
         for nth, (rank, workload, needs) in enumerate(heads):
             place = self._place(nth, cluster_queue, workload, needs)
             found.append(_Offered(place, cluster_queue, rank, needs))
-        claim = self._claim_in(cluster_queue)
-        return found if claim is None else [*found, claim]
-
-    def _claim_in(self, cluster_queue: str) -> _Offered | None:
-        """The head that blocks a ClusterQueue, where each cycle of its tree reserves quota for it while it waits."""
-        sleep = self._state.sleeps.get(cluster_queue)
-        head = self._state.workloads.get(sleep.blocked_by) if sleep is not None else None
-        if head is None or head.verdict is None or not self._state.configuration.preemption_waits:
-            return None
-        verdict = head.verdict
-        if not verdict.needs or not (verdict.until_ms or verdict.targets):
-            return None
-        place = self._place(0, cluster_queue, head, verdict.needs)
-        return _Offered(place, cluster_queue, rank_of(self._state, head), verdict.needs, claims=True)
+        return found
 
     def _needed_by(self, workload: Workload) -> Needs:
         """The needs of its last verdict, or of the verdict on its shape, which sleeps while it is offered alone."""
