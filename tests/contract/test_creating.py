@@ -17,7 +17,7 @@ CANNOT = 'ConfigMap in version "v1" cannot be handled as a ConfigMap: '
 
 
 async def test_a_new_object_gets_identity_and_time(server, namespace):
-    """Uid, version and creation time are the server's, whatever the body says; there is no selfLink."""
+    """Uid, version and creation time are the server's, whatever the body has; there is no selfLink."""
     claimed = {"uid": "abc", "creationTimestamp": "2020-01-01T00:00:00Z", "selfLink": "/x"}
     made = (await server.call("POST", core(namespace, "configmaps"), config_map("a", {"k": "v"}, **claimed))).json
     metadata = made["metadata"]
@@ -276,7 +276,7 @@ async def test_a_content_type_that_is_not_read_is_415(server, namespace):
 
 
 async def test_a_charset_does_not_matter(server, namespace):
-    """JSON is UTF-8, whatever the content type says behind it."""
+    """JSON is UTF-8, whatever charset the content type names."""
     answer = await server.call(
         "POST", core(namespace, "configmaps"), config_map("a"), content_type="application/json; charset=utf-8"
     )

@@ -81,7 +81,7 @@ def preempted() -> World:
 
 
 def test_a_preempted_workload_keeps_its_quota_until_its_owner_gives_it_back() -> None:
-    """Its status says that it is evicted, and still has its reservation; its preemptor waits for the owner."""
+    """Its status has Evicted=True, and still its reservation; its preemptor waits for the owner."""
     world = preempted()
     rest(world, 600_000)
     assert condition(shown(world, "low"), "QuotaReserved") == "True"

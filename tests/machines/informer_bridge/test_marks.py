@@ -238,7 +238,7 @@ def test_a_crash_between_facts_and_mark_repeats_no_fact() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[str, int]]:
-    """What happens, step by step: a write, something is shown, a decision, a crash, the server forgets."""
+    """What happens, step by step: a write, something is shown, a decision, a crash, a compaction."""
     step = st.sampled_from(["write", "write", "delete", "show", "show", "settle", "lose", "crash", "forget"])
     return draw(st.lists(st.tuples(step, st.integers(0, 2)), max_size=60))
 

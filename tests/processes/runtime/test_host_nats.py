@@ -147,7 +147,7 @@ async def test_a_process_waits_for_its_broker_and_can_be_stopped_meanwhile(serve
 
 
 async def test_an_unreadable_log_ends_with_its_own_exit_code(server: EmbeddedServer, toys: Toys) -> None:
-    """Position, subject, reason and what to do are on stderr; the exit code says that a restart does not help."""
+    """Position, subject, reason and remedy are on stderr; the exit code means that a restart does not help."""
     async with connect(server.url, name="test") as connection:
         log = await open_log(connection, "main")
         await log.append("scheduler", b'{"events":[{"type":"no.such"}]}', expected_last=0, commit_id="x")

@@ -185,7 +185,7 @@ class JobSync:
 
     # --- deciding
 
-    # Large: one case for each way in which a Job ends, in the order in which the Job controller asks.
+    # Large: one case for each way in which a Job ends, in the order in which the Job controller checks.
     def _decide(self) -> None:
         """Find out whether it is certain how the Job ends: (condition, reason, message)."""
         for first, final in (("SuccessCriteriaMet", ""), ("FailureTarget", "Failed")):

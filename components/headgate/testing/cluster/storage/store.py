@@ -95,7 +95,7 @@ class Table:
             self.compact(len(self._history) - self._history_max)
 
     def compact(self, count: int | None = None) -> None:
-        """Forget the oldest `count` changes (all, if not given): watches and lists from before them get 410."""
+        """Drop the oldest `count` changes (all, if not given): watches and lists from before them get 410."""
         dropped = len(self._history) if count is None else min(count, len(self._history))
         if dropped:
             self.compacted_rv = self._history[dropped - 1].rv

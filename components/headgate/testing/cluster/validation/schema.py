@@ -6,7 +6,7 @@ input; a part that *is* the same object as in the stored version was checked bef
 costs little, and what an earlier schema admitted stays valid until it is changed.
 
 Kubernetes' own kinds are decoded into structs and then judged by rules of their own (`rules`), custom resources by
-their schema. So the first wrong type of the former is `undecodable`, in the words of Go's decoder, and `errors` says
+their schema. So the first wrong type of the former is `undecodable`, with the message of Go's decoder, and `errors` has
 only what is missing; of the latter each mistake is one of `errors`.
 """
 # Over 400 lines: one recursive walk; each type of node descends into the others and reports in the same lists.
