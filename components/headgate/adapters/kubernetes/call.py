@@ -1,26 +1,25 @@
 """
-Calls as data: pure code writes down what shall happen, and this carries it out.
+Calls as data: pure code returns them, and this module carries them out.
 
-A process's `decide` returns `KubeCall`s. Its loop, once the commit that decided them is acknowledged, hands them to a
-`CallExecutor` and turns each `CallOutcome` into an event. Between the two lies everything that may go wrong with a
-network, and the executor keeps it from both sides:
+A process's `decide` returns `KubeCall`s. Its loop, once the commit that decided them is acknowledged, passes them to a
+`CallExecutor` and turns each `CallOutcome` into an event. The executor hides network failures from both sides:
 
 * Operating errors (no answer, 5xx, 429, an expired credential, a missing RBAC rule, a resource that is not installed)
   are retried with back-off and jitter, for as long as the executor runs; a `Retry-After` is honoured. Only final
-  outcomes come back: success, or the server's definite no.
-* Calls with the same non-empty `key` run one after the other, in the order in which they were handed in. A call that
-  is being retried holds back the later ones of its key, and nobody else's: while it waits it has no slot.
+  outcomes are returned: success, or the server's definite refusal.
+* Calls with the same non-empty `key` run one after the other, in the order in which they were passed in. A call that
+  is being retried delays the later ones of its key, and no others: while it waits it has no slot.
 * At most `in_flight_max` requests are under way, at most `qps` (with bursts) are begun in a second.
-* Every retry is counted, and `health` says since when something has not got through, and why. The log says it once for
-  each kind of trouble (and again every half minute): a server that is away fails hundreds of calls at once.
+* Every retry is counted, and `health` reports since when a call has been failing, and why. It is logged once for
+  each kind of failure (and again every half minute): an unreachable server fails hundreds of calls at once.
 
-A request whose answer was lost may have been carried out, so what is repeated must bear repetition. `maybe_repeated` in
-the outcome says when a definite no may be the echo of our own success (`AlreadyExists` after a create, `Conflict` after
-a binding): the process reads the object, or waits for the watch to show it, before it believes the no.
+A request whose answer was lost may have been carried out, so repeated calls must be idempotent. `maybe_repeated` in the
+outcome is set when a definite refusal may be caused by our own success (`AlreadyExists` after a create, `Conflict`
+after a binding): the process reads the object, or waits for the watch to show it, before it accepts the refusal.
 
-The 429 with which a PodDisruptionBudget forbids an eviction is no sign of load and may stay for ever, so it is a final
-outcome: `is_budget_exhausted` of its `error()` tells it apart, and the process decides when to ask again. A 429 of
-priority and fairness, or of a server that has no room, is retried like every operating error.
+The 429 with which a PodDisruptionBudget forbids an eviction is no sign of load and may stay forever, so it is a final
+outcome: `is_budget_exhausted` of its `error()` identifies it, and the process decides when to retry. A 429 of priority
+and fairness, or of an overloaded server, is retried like every operating error.
 """
 
 import logging
@@ -43,9 +42,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class KubeCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to the API server, written down."""
+    """A request to the API server, as data."""
 
-    #: Chosen by the caller, and found again in the outcome.
+    #: Chosen by the caller, and returned in the outcome.
     id: str
     method: str
     #: Percent-encoded, without the query.
@@ -70,11 +69,11 @@ class CallOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """The server did what the call asked."""
+        """The call succeeded."""
         return 200 <= self.status < 300
 
     def error(self) -> ApiError:
-        """The refusal as the error it stands for. Only for outcomes that are not `ok`."""
+        """The refusal as an error. Only for outcomes that are not `ok`."""
         return api_error(self.status, {}, self.body, request=self.id)
 
 
@@ -145,7 +144,7 @@ class CallExecutor:
         wall_clock: Callable[[], float] = time.time,
         limiter: RateLimiter | None = None,
     ) -> None:
-        """`limiter` is one that is shared with whoever else asks the same server; without it, `settings` make one."""
+        """`limiter` is one that is shared with other users of the same server; without it, `settings` make one."""
         self.settings = settings
         self.counters = CallCounters()
         self.limiter = limiter or RateLimiter(qps=settings.qps, burst=settings.burst, clock=clock, sleep=sleep)
@@ -157,14 +156,14 @@ class CallExecutor:
         self._slots = anyio.Semaphore(settings.in_flight_max, fast_acquire=True)
         # One per key with unfinished calls: those that wait for the first of them, in the order of arrival.
         self._turns: dict[str, deque[anyio.Event]] = {}
-        # Calls under retry, by a number of their own: ids are the caller's and need not be unique.
+        # Calls under retry, by internal numbers: ids are the caller's and need not be unique.
         self._failing: dict[int, _Failing] = {}
         self._started = 0
         self._repeats = Repeats()
 
     @property
     def health(self) -> Health:
-        """Whether calls get through: since when the oldest of those under retry fails, and the newest error."""
+        """Whether calls succeed: since when the oldest of those under retry fails, and the newest error."""
         if not self._failing:
             return Health()
         newest = next(reversed(self._failing.values()))
@@ -204,10 +203,10 @@ class CallExecutor:
         self, calls: MemoryObjectReceiveStream[KubeCall], outcomes: MemoryObjectSendStream[CallOutcome]
     ) -> None:
         """
-        Carry out every call of a stream and send each outcome as it comes; return when the stream has ended.
+        Carry out every call of a stream and send each outcome when it is final; return when the stream has ended.
 
-        Takes at most `accepted_max` unfinished calls at a time, so a slow server holds up the sender and not the
-        memory. Outcomes of the same key come in order.
+        Takes at most `accepted_max` unfinished calls at a time, so a slow server blocks the sender and does not fill
+        the memory. Outcomes of the same key are in order.
         """
         room = anyio.Semaphore(self.settings.accepted_max)
 
@@ -241,7 +240,7 @@ class CallExecutor:
             raise
 
     def _pass_turn(self, key: str) -> None:
-        """Hand the key to whoever has waited for it longest; without anybody it is forgotten."""
+        """Pass the key to the call that has waited for it longest; without one it is forgotten."""
         waiting = self._turns[key]
         if waiting:
             waiting.popleft().set()
@@ -309,7 +308,7 @@ class CallExecutor:
                 assert_never(error)
         known = self._failing.pop(number, None)
         since = self._wall_clock() if known is None else known.since
-        # Put back at the end: the dictionary's order is that of the newest failure.
+        # Moved to the end: the dictionary's order is that of the newest failure.
         self._failing[number] = _Failing(since=since, error=str(error), attempts=attempts)
         _LOG.log(
             logging.WARNING if self._repeats.is_news(kind_of(error)) else logging.DEBUG,
@@ -332,17 +331,18 @@ def _as_error(call: KubeCall, result: Response | TransportError) -> ApiError | T
 
 
 def _is_final(call: KubeCall, error: ApiError) -> bool:
-    """Whether another try would not change the answer."""
+    """Whether a retry would not change the answer."""
     if error.is_conflict and call.method == "POST":
-        # An object that is not there yet has nothing to conflict with (AlreadyExists is another reason): the server
-        # got into its own way, as when a quota changes meanwhile. A subresource, such as a binding, is about an object.
+        # An object that does not exist yet has nothing to conflict with (AlreadyExists is another reason): the conflict
+        # is internal to the server, as when a quota changes meanwhile. A subresource, such as a binding, is about an
+        # object.
         asked = asked_for(f"{call.method} {call.path}")
         return asked is None or asked.name != ""
     return not is_operating_error(error)
 
 
 def _maybe_applied(error: ApiError | TransportError) -> bool:
-    """Whether a failed attempt may have been carried out. A server that says 5xx may have stored before it stumbled."""
+    """Whether a failed attempt may have been carried out. A server that answers 5xx may have stored it before."""
     if isinstance(error, TransportError):
         return error.maybe_applied
     return error.status >= 500

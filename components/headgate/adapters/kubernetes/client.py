@@ -1,10 +1,10 @@
 """
 One request, one answer: the verbs of the Kubernetes API for any resource.
 
-`KubeClient` is for code that makes a request and looks at the answer: set-up, leases, tools, tests, the list half of
-the reflector. It does not retry; effects that must happen go through `call.CallExecutor`. Bodies are bytes or anything
-msgspec can encode; answers are bytes, decoded by the caller into as much of the object as it needs. With a `limiter`,
-requests and streams begin no faster than it lets them.
+`KubeClient` is for code that makes a request and reads the answer: set-up, leases, tools, tests, the list half of the
+reflector. It does not retry; effects that must happen go through `call.CallExecutor`. Bodies are bytes or anything
+msgspec can encode; answers are bytes, of which the caller decodes the parts it needs. With a `limiter`, the rate of new
+requests and streams is limited.
 
 Every method raises `ApiError` when the server answers with something other than success and `TransportError` when no
 answer arrives.
@@ -29,7 +29,7 @@ PAGE_ITEMS: Final = 500
 
 
 class PatchType(enum.Enum):
-    """The patch formats in use, by content type. Strategic merge is none: custom resources do not have it."""
+    """The patch formats in use, by content type. Strategic merge is not used: custom resources do not support it."""
 
     MERGE = "application/merge-patch+json"
     JSON = "application/json-patch+json"
@@ -38,7 +38,7 @@ class PatchType(enum.Enum):
 
 
 class Propagation(enum.Enum):
-    """What becomes of the objects that the deleted one owns."""
+    """The deletion policy for dependents of the deleted object."""
 
     BACKGROUND = "Background"
     FOREGROUND = "Foreground"
@@ -60,12 +60,12 @@ class _ListMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class _List(msgspec.Struct, frozen=True, kw_only=True):
     metadata: _ListMeta
-    # Go encodes an empty list that was never made as null.
+    # Go encodes a nil slice as null.
     items: list[msgspec.Raw] | None = None
 
 
 class AnswerUndecodableError(KubernetesError):
-    """A successful answer has a body that is not what the API promises. Look at what is in between."""
+    """A successful answer has an invalid body. Check proxies in between."""
 
 
 _LIST: Final = msgspec.json.Decoder(_List)

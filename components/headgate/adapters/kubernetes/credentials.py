@@ -1,16 +1,16 @@
 """
-Who we are to the API server: TLS material and the Authorization header, kept fresh.
+The client's credentials for the API server: TLS material and the Authorization header, kept fresh.
 
-kubernetes-asyncio knows every way a kubeconfig or a pod can hold a credential, and importing it brings in 850 modules
-of models: 40 to 110 MB in each process, and up to 1.5 seconds. Its `config` package, which is all that is used here,
-needs none of them, so it is imported alone (2 MB), and only when an access needs it: a plain URL, which is what the
-embedded cluster has, never does.
+kubernetes-asyncio supports every way a kubeconfig or a pod can hold a credential, and importing it loads 850 modules of
+models: 40 to 110 MB in each process, and up to 1.5 seconds. Its `config` package, which is all that is used here, needs
+none of them, so it is imported alone (2 MB), and only when an access needs it: a plain URL, which is what the embedded
+cluster has, never does.
 
-A credential is renewed in three ways: files with a token or a certificate are looked at every second and loaded again
-when they have changed, and every minute at the latest; an exec plugin that told when its credential expires is run
-again a minute before; and any credential is loaded anew after the server refused it with 401. Renewal never makes a
-request fail that the old credential could still carry: if the plugin fails, or a file is gone, the old one stays, and
-the failure is logged and tried again.
+A credential is renewed in three ways: files with a token or a certificate are checked every second and loaded again
+when they have changed, and every minute at the latest; an exec plugin that returned an expiry is run again a minute
+before; and any credential is loaded anew after the server refused it with 401. Renewal never makes a request fail that
+the old credential could still authenticate: if the plugin fails, or a file is gone, the old one stays, and the failure
+is logged and the renewal retried.
 """
 
 import base64
@@ -38,23 +38,23 @@ _LOG: Final = logging.getLogger(__name__)
 
 #: Kubelets rotate projected tokens well before they expire; a minute is what Kubernetes' own clients use.
 FILE_REREAD_S: Final = 60.0
-#: Between two looks at whether a file has changed.
+#: The interval between two checks of whether a file has changed.
 FILE_LOOK_S: Final = 1.0
 #: A plugin's credential is renewed this long before it expires.
 EXPIRY_MARGIN_S: Final = 60.0
-#: Between two renewals that were asked for by 401, or that failed. A plugin may cost a login; a storm must not.
+#: Between two renewals that were triggered by 401, or that failed. A plugin may cost a login; a storm must not.
 RENEWAL_INTERVAL_S: Final = 10.0
 
 
 class Credentials:
     """
-    What one transport presents to its server.
+    The credentials of one transport.
 
     Attributes:
         ssl_context: for TLS connections; None for plain HTTP.
         tls_server_name: the name the server's certificate must carry, if it is not that of the URL.
         proxy: URL of an HTTP proxy, if the kubeconfig names one.
-        user: whom the credential stands for, in words, as far as it says; for messages.
+        user: the identity of the credential, as far as known; for messages.
         renewals, renewals_failed: how often the credential was loaded anew, and how often that failed.
 
     """
@@ -104,25 +104,25 @@ class Credentials:
         if not self._files or now < self._looked_at + FILE_LOOK_S:
             return False
         stamps = _stamps(self._files)
-        # A file that is gone for the moment is being replaced; the old credential is as good as ever.
+        # A missing file is being replaced; the old credential is still valid.
         if stamps == self._stamps or None in stamps:
             self._looked_at = now
             return False
         return True
 
     async def refused(self, header: str | None) -> bool:
-        """The server answered 401 to `header`. Says whether there is another one now, worth a repetition."""
+        """The server answered 401 to `header`. Returns whether there is another one now, worth a repetition."""
         if self._load is not None and header == self._header:
             await self._renew(lambda: header == self._header and self._clock() - self._renewed_at >= RENEWAL_INTERVAL_S)
         return header != self._header
 
     async def _renew(self, is_due: Callable[[], bool]) -> None:
         async with self._lock:
-            # Many requests find the credential stale at once; the first renews it for all.
+            # Many requests see the stale credential at once; the first renews it for all.
             if self._load is None or not is_due():
                 return
             self._renewed_at = self._looked_at = self._clock()
-            # Before they are read: what changes meanwhile is found to have changed.
+            # Before they are read: later changes are detected.
             self._stamps = _stamps(self._files)
             try:
                 self.adopt(await self._load())
@@ -170,11 +170,11 @@ class Loaded:
 
 
 def _stamps(files: Sequence[Path]) -> tuple[tuple[int, int, int] | None, ...]:
-    """What changes with the content of each file; None for one that is not there."""
+    """A value per file that changes with its content; None for a missing file."""
     found: list[tuple[int, int, int] | None] = []
     for file in files:
         try:
-            # Kubelets exchange a symbolic link above the file, which shows in the inode.
+            # Kubelets replace a symbolic link above the file, which changes the inode.
             status = file.stat()
         except OSError:
             found.append(None)
@@ -229,7 +229,7 @@ def _import_alone(folders: list[str]) -> tuple[Any, Any]:
         vars(client).update(Configuration=configuration, ApiClient=None)
         return configuration, importlib.import_module(f"{_LIBRARY}.config")
     finally:
-        # Whoever imports the library later gets the whole of it.
+        # A later import of the library gets the whole of it.
         for name in [each for each in sys.modules if each == _LIBRARY or each.startswith(f"{_LIBRARY}.")]:
             del sys.modules[name]
 

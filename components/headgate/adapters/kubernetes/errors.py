@@ -1,13 +1,14 @@
 """
-What can go wrong with an API server, translated once.
+Errors of an API server, classified once.
 
-Two things can happen to a request. The server answers with something other than success: that is an `ApiError`, and it
+A request fails in one of two ways. The server answers with something other than success: that is an `ApiError`, and it
 carries the parts of the `Status` object that callers decide by. Or no answer arrives: that is a `TransportError`, and
-it says whether the request may have been carried out all the same. Both are `KubernetesError`s, both keep their cause.
+it records whether the request may have been carried out all the same. Both are `KubernetesError`s, both keep their
+cause.
 
-`is_operating_error` draws the line that the rest of the package retries by: an operating error says nothing about the
-request and goes away by itself or by an operator's hand; everything else is the server's considered answer. What needs
-an operator's hand says so: a refused credential names whom we present ourselves as, a missing right the verb and the
+The rest of the package retries by `is_operating_error`: an operating error does not concern the request itself and is
+resolved without a change of it, possibly by an operator; everything else is the server's final answer. Errors that need
+an operator contain the remedy: a refused credential names the presented identity, a missing permission the verb and the
 resource, a resource that is not served what to install.
 """
 
@@ -21,11 +22,11 @@ from headgate.adapters.kubernetes.resources import KUEUE_GROUP, asked_for
 
 
 class KubernetesError(Exception):
-    """Anything that kept a request to the API server from succeeding."""
+    """Any error that kept a request to the API server from succeeding."""
 
 
 class ConfigurationError(KubernetesError, ValueError):
-    """The flags, the environment or a kubeconfig file do not say which cluster to use. The operator must correct it."""
+    """The flags, the environment or a kubeconfig file do not identify a cluster. The operator must correct it."""
 
 
 class TransportError(KubernetesError):
@@ -42,22 +43,22 @@ class TransportError(KubernetesError):
 
 
 class StreamSilent(TransportError):  # noqa: N818  (the name states what was seen, and TransportError says it is an error)
-    """A watch sent nothing for longer than it may: the connection is taken for half-open. Watch again."""
+    """A watch sent nothing for longer than allowed: the connection is considered half-open. Watch again."""
 
 
 class StreamGarbled(TransportError):  # noqa: N818  (the same)
-    """A line of a watch is no watch event, so nothing after it can be trusted either. Watch again."""
+    """A line of a watch is no watch event, so the lines after it cannot be trusted either. Watch again."""
 
 
 def kind_of(error: KubernetesError) -> str:
-    """What kind of trouble it is: of failures of one kind, one says it all. A missing right or resource is its own."""
+    """The kind of a failure, logged once per kind. Each missing permission or resource is a separate kind."""
     if not isinstance(error, ApiError):
         return type(error).__name__
     return str(error) if error.status in {403, 404} else str(error.status)
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of `Status.details.causes`: which field, and what is wrong with it."""
+    """One entry of `Status.details.causes`: the field, and its error."""
 
     reason: str = ""
     message: str = ""
@@ -114,7 +115,7 @@ class ApiError(KubernetesError):
 
     @property
     def is_access_denied(self) -> bool:
-        """The authorizer said no: we lack a right. An admission plugin, whose 403 is final, never says it like this."""
+        """The authorizer refused: a permission is missing. An admission plugin words its (final) 403 differently."""
         return self.status == 403 and _DENIED.search(self.message) is not None
 
     @property
@@ -165,7 +166,7 @@ class _Status(msgspec.Struct, frozen=True, kw_only=True):
 
 _STATUS: Final = msgspec.json.Decoder(_Status)
 
-# The reasons Kubernetes itself gives where a proxy in between answered without a Status body.
+# The reasons of Kubernetes itself, for answers of a proxy in between without a Status body.
 _REASONS: Final[Mapping[int, str]] = {
     400: "BadRequest",
     401: "Unauthorized",
@@ -184,10 +185,10 @@ _REASONS: Final[Mapping[int, str]] = {
     504: "Timeout",
 }
 
-# What every authorizer's refusal reads like, whatever the authorizer's own reason behind it.
+# The form of every authorizer's refusal, whatever the authorizer's own reason behind it.
 _DENIED: Final = re.compile(r'(?:^|is forbidden: )User "[^"]*" cannot ')
 
-# How the API server begins when the body of an apply does not fit its type. It sends that with a 500 and no reason.
+# The API server's message when the body of an apply does not match its type. It sends that with a 500 and no reason.
 _UNTYPED: Final = "failed to create typed patch object"
 
 _CAUSELESS: Final = "the answer has no body"
@@ -204,14 +205,14 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
 
 def api_error(status: int, headers: Mapping[str, str], body: bytes, *, request: str = "", user: str = "") -> ApiError:
     """
-    The error that a non-success answer stands for.
+    The error for a non-success answer.
 
     Args:
         status: HTTP status code of the answer.
         headers: its headers, names in lower case.
         body: its body: a `Status` object, or whatever a proxy in between wrote.
         request: method and path, to be named in the message.
-        user: whom the request presented itself as, to be named where that was refused.
+        user: the identity that the request presented, to be named where that was refused.
 
     """
     try:
@@ -238,7 +239,7 @@ def api_error(status: int, headers: Mapping[str, str], body: bytes, *, request: 
 
 
 def _next_move(status: int, request: str, user: str, *, is_from_api: bool, is_denied: bool) -> str:
-    """What an operator does about an answer that waiting alone does not change; "" for all others."""
+    """The operator's remedy for an answer that waiting alone does not change; "" for all others."""
     asked = asked_for(request)
     match status:
         case 401:
@@ -254,7 +255,7 @@ def _next_move(status: int, request: str, user: str, *, is_from_api: bool, is_de
 
 
 def watch_error(body: bytes, *, request: str = "") -> ApiError:
-    """The error that an `ERROR` watch event stands for. Its code is in the Status, for the HTTP answer was 200."""
+    """The error for an `ERROR` watch event. Its code is in the Status, because the HTTP answer was 200."""
     try:
         code = _STATUS.decode(body).code
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -264,13 +265,13 @@ def watch_error(body: bytes, *, request: str = "") -> ApiError:
 
 def is_operating_error(error: ApiError) -> bool:
     """
-    Whether an answer says nothing about the request itself and is worth another try later.
+    Whether an answer does not concern the request itself and is worth a later retry.
 
-    401 is one of them: the credential expired or the server's authenticator is unwell, and either is repaired without
-    touching the request. So is an authorizer's 403, which an RBAC rule repairs; that of an admission plugin is meant
-    for good. So is the 404 of a resource that is not installed: to take it for the absence of an object would be to
-    forget the object. So is a redirect, for no API server sends one: something between us and it does. A budget's 429
-    to an eviction is not: it is about the pod, and may last for ever. Nor is the 500 to an apply that makes no sense.
+    401 is one of them: the credential expired or the server's authenticator is failing, and either is repaired without
+    changing the request. So is an authorizer's 403, which an RBAC rule repairs; that of an admission plugin is final.
+    So is the 404 of a resource that is not installed: treating it as the absence of an object would lose the object. So
+    is a redirect, because no API server sends one: a proxy in between does. A budget's 429 to an eviction is not: it is
+    about the pod, and may last forever. Nor is the 500 to an invalid apply.
     """
     if error.is_unappliable:
         return False

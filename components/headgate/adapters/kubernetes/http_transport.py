@@ -44,7 +44,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout_s: float = 5.0
     #: From the first byte sent to the last byte received of a request that is no stream.
     request_timeout_s: float = 30.0
-    #: Added to it at random, as a share: what hung together does not come back together.
+    #: Added to it at random, as a share: requests that timed out together are not repeated together.
     timeout_jitter: float = 0.2
     unacknowledged_max_s: float = 20.0
     read_buffer_bytes: int = 2**21
@@ -52,14 +52,14 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _socket_factory(unacknowledged_max_s: float) -> Callable[[aiohttp.AddrInfoType], socket.socket]:
-    """Sockets on which the kernel notices that the other side is gone."""
+    """Sockets on which the kernel detects that the peer is gone."""
 
     def make(address: aiohttp.AddrInfoType) -> socket.socket:
         family, kind, protocol, _, _ = address
         made = socket.socket(family, kind, protocol)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         seconds = max(1, int(unacknowledged_max_s))
-        # Absent where the system has none (macOS has no user time-out): then only our own time-outs notice.
+        # Missing on some systems (macOS has no user time-out): then only our own time-outs detect it.
         for name, value in (
             ("TCP_USER_TIMEOUT", 1000 * seconds),
             ("TCP_KEEPIDLE", seconds),
@@ -74,7 +74,7 @@ def _socket_factory(unacknowledged_max_s: float) -> Callable[[aiohttp.AddrInfoTy
 
 
 class LineSplitter:
-    """Lines out of chunks. `rest` is the beginning of a line whose end has not arrived."""
+    """Splits chunks into lines. `rest` is the beginning of an incomplete line."""
 
     def __init__(self) -> None:
         self.rest = b""
@@ -112,7 +112,7 @@ class HttpTransport:
                 ssl=credentials.ssl_context or True,
                 socket_factory=_socket_factory(settings.unacknowledged_max_s),
             ),
-            # API servers set no cookies, and looking for some costs every request.
+            # API servers set no cookies, and looking them up costs time in every request.
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=settings.read_buffer_bytes,
             headers={
@@ -170,7 +170,7 @@ class HttpTransport:
             try:
                 return await self._exchange(method, path, query, body, headers, authorization, timeout)
             except aiohttp.ServerDisconnectedError:
-                # Most likely the server closed an idle connection just as we took it up. Reading again is harmless.
+                # Most likely the server closed an idle connection just as it was reused. Reading again is harmless.
                 if method != "GET":
                     raise
                 return await self._exchange(method, path, query, body, headers, authorization, timeout)
@@ -188,7 +188,7 @@ class HttpTransport:
         authorization: str | None,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  (a setting that aiohttp applies)
     ) -> Response:
-        # Reading to the end gives the connection back, and an end before that closes it: nothing is left to release.
+        # Reading to the end returns the connection, and an earlier end closes it: nothing is left to release.
         answer = await self._begin(method, path, query, body, headers, authorization, timeout)
         return Response(status=answer.status, headers=_lower(answer), body=await answer.read())
 
@@ -299,7 +299,7 @@ def _lower(answer: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 def _transport_error(error: Exception, request: str, server: str) -> TransportError:
-    """Say what happened in one line. Only a connection that never came about rules out that the request was applied."""
+    """The error in one line. Only a connection that was never established rules out that the request was applied."""
     never_sent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
     text = str(error) or ("timed out" if isinstance(error, TimeoutError) else type(error).__name__)
     return TransportError(f"{request} at {server}: {text}", maybe_applied=not never_sent)

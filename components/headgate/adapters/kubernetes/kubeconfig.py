@@ -1,13 +1,13 @@
 """
-Which cluster, and how to prove who we are: flags and environment become a `ClusterAccess`.
+Selecting the cluster and the credentials: flags and environment become a `ClusterAccess`.
 
 Resolution happens once, at start, before any connection. It reads the files that are named, so that a missing file, an
 unknown context or a cluster without a server is one clear line (exit code 2 at the command line) and not a traceback
 minutes later. It reads no secret: credentials are loaded by `credentials.load_credentials` when a transport opens.
 
 The order is that of the Kubernetes controllers: `--server`, then `--kubeconfig`, then `$KUBECONFIG`, then the service
-account of the pod we run in, then `~/.kube/config`. Several files in `$KUBECONFIG` are merged as kubectl merges them:
-the first to define a name, or the current context, wins.
+account of the current pod, then `~/.kube/config`. Several files in `$KUBECONFIG` are merged as kubectl merges them: the
+first to define a name, or the current context, wins.
 """
 
 import enum
@@ -26,19 +26,19 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class Authentication(enum.Enum):
-    """How the client proves who it is, as far as the adapter must treat the ways differently."""
+    """The client's authentication method, as far as the adapter must distinguish them."""
 
     NONE = "none"
-    #: A token, a password or a client certificate that stands in the configuration and does not change by itself.
+    #: A token, a password or a client certificate in the configuration that does not change by itself.
     STATIC = "static"
-    #: A token in a file that somebody else renews, as kubelets do for pods.
+    #: A token in a file that another program renews, as kubelets do for pods.
     FILE = "file"
-    #: An exec plugin or an auth provider: asked again when the credential expires or is refused.
+    #: An exec plugin or an auth provider: called again when the credential expires or is refused.
     PLUGIN = "plugin"
 
 
 class ClusterAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster to talk to. Holds no secret, so it may be logged."""
+    """The selected cluster. Holds no secret, so it may be logged."""
 
     #: Base URL without a trailing slash.
     server: str
@@ -50,11 +50,11 @@ class ClusterAccess(msgspec.Struct, frozen=True, kw_only=True):
     service_account: str = ""
     #: Files whose change means a new credential: a token, a client certificate and its key.
     files: tuple[str, ...] = ()
-    #: Whom the configuration says we are, for people; a token may know better.
+    #: The user in the configuration, for display; a token may be more precise.
     user: str = ""
     #: The namespace a user of this context works in.
     namespace: str = "default"
-    #: Where the answer came from, for people.
+    #: The source of the selection, for display.
     origin: str = ""
 
     @property
@@ -119,7 +119,7 @@ def resolve(
     service_account: Path = SERVICE_ACCOUNT,
 ) -> ClusterAccess:
     """
-    The cluster that flags and environment name.
+    The cluster selected by flags and environment.
 
     Args:
         server: `--server`: a URL, used without credentials.
@@ -130,7 +130,7 @@ def resolve(
         service_account: where a pod's service account is mounted.
 
     Raises:
-        ConfigurationError: nothing is configured, or what is configured does not hold together.
+        ConfigurationError: nothing is configured, or the configuration is inconsistent.
 
     """
     environ = os.environ if environ is None else environ
@@ -141,7 +141,7 @@ def resolve(
     if kubeconfig is not None:
         return _from_files((Path(kubeconfig),), context, "--kubeconfig")
     if environ.get("KUBECONFIG"):
-        # A path in the list that does not exist is passed over, as kubectl does, but not all of them.
+        # A path in the list that does not exist is skipped, as in kubectl, but not all of them.
         paths = tuple(Path(part).expanduser() for part in environ["KUBECONFIG"].split(os.pathsep) if part)
         return _from_files(tuple(path for path in paths if path.exists()) or paths[:1], context, "$KUBECONFIG")
     in_cluster = _in_cluster(environ, service_account)
@@ -226,7 +226,7 @@ def _authentication(user: _User | None) -> Authentication:
         return Authentication.NONE
     if user.exec is not None or user.auth_provider is not None:
         return Authentication.PLUGIN
-    # A token that stands in the file wins over a token file, as in client-go's loader of this library.
+    # A token in the file takes precedence over a token file, as in client-go's loader of this library.
     if user.token_file and not user.token:
         return Authentication.FILE
     if user.token or user.username or user.client_certificate or user.client_certificate_data:

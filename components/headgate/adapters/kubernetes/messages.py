@@ -1,9 +1,9 @@
 """
-What a reflector tells its owner: states of a list, where it resumed, changes, and how far nothing happened.
+The messages of a reflector to its owner: pages of a list, the point of resumption, changes, and bookmarks.
 
-Objects stay `msgspec.Raw`. A Raw is a view into the bytes it was decoded from, so whoever keeps one for long takes a
-`copy()`; else the whole page or line stays in memory with it. Items of a list carry no `kind` and no `apiVersion`,
-because API servers leave them out there.
+Objects stay `msgspec.Raw`. A Raw is a view into the bytes it was decoded from, so a long-lived one must be a `copy()`;
+otherwise the whole page or line stays in memory with it. Items of a list carry no `kind` and no `apiVersion`, because
+API servers leave them out there.
 """
 
 import enum
@@ -15,7 +15,7 @@ from headgate.adapters.kubernetes.resources import Resource
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """The metadata by which an object is told from others. `resource_version` is what a watch resumes from."""
+    """The metadata that identifies an object. `resource_version` is the version that a watch resumes from."""
 
     resource_version: str
     name: str = ""
@@ -24,7 +24,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=F
 
 
 class ChangeType(enum.Enum):
-    """What happened to an object, in the words of the watch protocol."""
+    """The type of a change, as in the watch protocol."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -33,7 +33,7 @@ class ChangeType(enum.Enum):
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """One object changed. After a resume, `ADDED` may name an object that the owner knows from before a restart."""
+    """One object changed. After a resume, `ADDED` may name an object that the owner has from before a restart."""
 
     resource: Resource
     type: ChangeType
@@ -47,7 +47,7 @@ class Changed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes that had piled up, in the order in which they happened. Never empty."""
+    """Pending changes, in the order in which they happened. Never empty."""
 
     resource: Resource
     changes: list[Changed]
@@ -59,7 +59,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of a consistent list. Page 0 begins anew; `complete` ends it, and what no page named does not exist."""
+    """A page of a consistent list. Page 0 begins anew; `complete` ends it; objects on no page do not exist."""
 
     resource: Resource
     items: list[msgspec.Raw]
@@ -70,7 +70,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resumed(msgspec.Struct, frozen=True, kw_only=True):
-    """The server has accepted a watch from the version that the owner handed in; changes since then follow."""
+    """The server has accepted a watch from the version that the owner passed; changes since then follow."""
 
     resource: Resource
     resource_version: str
@@ -86,5 +86,5 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
 #: What the owner receives.
 Message: TypeAlias = Listed | Resumed | Changes | Bookmark
 
-#: What the reflector puts in, change by change.
+#: The reflector's entries, change by change.
 Entry: TypeAlias = Listed | Resumed | Changed | Bookmark

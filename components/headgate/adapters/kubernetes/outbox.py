@@ -1,9 +1,9 @@
 """
-The bounded buffer between a reflector that reads the wire and an owner that is busy with something else.
+The bounded buffer between a reflector that reads the connection and a busy owner.
 
-The reflector puts in entries one by one without a stream hop each (a hop costs as much as decoding the event). A pump
-sends on what has piled up: adjacent changes become one `Changes`, and of adjacent bookmarks only the newest is worth
-sending. So an idle owner hears of a change at once, and a busy one gets the burst in one piece.
+The reflector adds entries one by one without a stream hop each (a hop costs as much as decoding the event). A pump
+forwards the pending entries: adjacent changes become one `Changes`, and of adjacent bookmarks only the newest is sent.
+So an idle owner receives a change at once, and a busy one gets the burst in one message.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether whoever puts something in should wait for room first."""
+        """Whether a producer should wait for room first."""
         return self.pending >= self._pending_max
 
     async def wait_for_room(self) -> None:
@@ -50,7 +50,7 @@ class Outbox:
         self._arrived.set()
 
     async def pump(self, sink: MemoryObjectSendStream[Message]) -> None:
-        """Send everything on, in order, for ever."""
+        """Send everything on, in order, without end."""
         while True:
             if not self._entries:
                 self._arrived = anyio.Event()
@@ -59,7 +59,7 @@ class Outbox:
             if not self.is_full:
                 self._room.set()
             try:
-                # Where there is room that is all; `send` would let the event loop go round first.
+                # With room this is enough; `send` would yield to the event loop first.
                 sink.send_nowait(message)
             except anyio.WouldBlock:
                 await sink.send(message)

@@ -1,40 +1,40 @@
 """
 Following one resource: everything that exists, then every change, without a gap, for as long as the process runs.
 
-A `Reflector` lists its resource page by page, watches from the version of the list, and goes on watching from the last
-version it handed over whenever a watch ends: because its time is up, because the connection broke, because a line did
-not decode, because nothing came for too long. Only when the server no longer knows that version (410) does it list
-again. An owner that remembers the version of what it has processed can hand it in after a restart and skip the list.
+A `Reflector` lists its resource page by page, watches from the version of the list, and continues from the last version
+it delivered whenever a watch ends: because its time is up, because the connection broke, because a line did not decode,
+because nothing arrived for too long. Only when the server has dropped that version (410) does it list again. An owner
+that stores the version of what it has processed can pass it after a restart and skip the list.
 
-A server that was restored from a backup has gone back behind versions it once gave out. Until it comes past them again
-a watch from such a version waits in silence; after that it is accepted, and what happened in between is missing. So a
-watch that broke, or ended before its time, is resumed with an overlap: from just before the last change that was heard.
-If the history is still ours, that very change comes first, byte for byte, and is passed over; anything else, or no
-such change to ask for, leads to a list. (It is cheap: the server has the change at hand, or answers 410.) After a
-restart of the process there is no such change; then the newest version is asked for, and if it is older than ours, we
-list. (Versions of one resource compare as numbers: KEP-5504.) A different cluster with higher versions cannot be told
-from its versions; that is for the owner to notice.
+A server that was restored from a backup is behind versions it once gave out. Until it passes them again a watch from
+such a version waits in silence; after that it is accepted, and the changes in between are missing. So a watch that
+broke, or ended before its time, is resumed with an overlap: from just before the last received change. If the history
+is still ours, that very change arrives first, byte for byte, and is skipped; anything else, or no such change to
+request, leads to a list. (It is cheap: the server has the change in its cache, or answers 410.) After a restart of the
+process there is no such change; then the newest version is requested, and if it is older than ours, the reflector
+lists. (Versions of one resource compare as numbers: KEP-5504.) A different cluster with higher versions cannot be
+detected by its versions; the owner has to detect that.
 
 Lists are consistent reads (no resourceVersion is sent), in pages. A list "from version 0", which client-go begins with,
-may come from a server that lags, and would take the owner back in time after a restart; since Kubernetes 1.31 the cache
+may come from a server that lags, and would set the owner back in time after a restart; since Kubernetes 1.31 the cache
 answers consistent reads too. A streaming list would save the server the memory of a list without pages, which ours are
-not, and does not tell a page from the next, which is what keeps the memory here within bounds.
+not, and does not separate pages, which bound the memory here.
 
-What the owner receives, in order, through a bounded stream:
+The messages to the owner, in order, through a bounded stream:
 
 * `Listed`: a page of the list. Page 0 begins a list, also after an unfinished one; the page with `complete` ends it. An
-  object that the owner knows and that no page of a complete list named is gone. Pages, and not the whole list, because
+  object that the owner has and that no page of a complete list named is gone. Pages, and not the whole list, because
   100,000 pods are 600 MB.
-* `Resumed`: the server accepted a watch from the version handed in. If that turns out to be forgotten, a list follows.
-* `Changes`: changes in the order in which they happened, as many as had piled up when the owner was ready for more.
-* `Bookmark`: nothing of interest happened up to this version.
+* `Resumed`: the server accepted a watch from the version passed. If that version was dropped after all, a list follows.
+* `Changes`: changes in the order in which they happened, as many as were pending when the owner was ready for more.
+* `Bookmark`: nothing relevant happened up to this version.
 
 The versions of `Changes`, `Bookmark` and the complete `Listed` may be stored to resume from; the version of an
-incomplete list may not, for its missing pages would never be seen.
+incomplete list may not, because its missing pages would never be seen.
 
 Back-pressure reaches the server: when the owner is slow, at most `pending_max` objects wait here, then the connection
-is no longer read. Decoding is partial: an object stays `msgspec.Raw` and only its metadata is looked at. An object
-without usable metadata is reported through `on_undecodable` and passed over; the objects around it still arrive.
+is no longer read. Decoding is partial: an object stays `msgspec.Raw` and only its metadata is decoded. An object
+without usable metadata is reported through `on_undecodable` and skipped; the objects around it still arrive.
 """
 # Over 400 lines: one loop; list, watch, resumption and each way in which they fail lead into one another.
 
@@ -96,24 +96,24 @@ class ReflectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     silence_max_s: float = 150.0
     #: Where no bookmark has been seen, a watch is half-open if the server has not ended it this long after its time.
     grace_s: float = 30.0
-    #: A watch that says nothing and ends sooner than this counts as a failure, or the reflector would spin.
+    #: A watch that sends nothing and ends sooner than this counts as a failure, to prevent a busy loop.
     short_watch_s: float = 1.0
     backoff_first_s: float = 0.5
     backoff_max_s: float = 10.0
-    #: Before resuming after a restart, a failure or an early end, make sure that the server's history is still ours.
+    #: Before resuming after a restart, a failure or an early end, verify that the server's history is still ours.
     verify_resume: bool = True
-    #: How long the overlap of a resumed watch is waited for, before the list is asked instead.
+    #: How long to wait for the overlap of a resumed watch before listing instead.
     overlap_s_max: float = 10.0
-    #: A page that is refused or lost is asked for so often, so that a list does not begin anew with each.
+    #: How often a page that is refused or lost is requested, so that a list does not begin anew with each.
     page_tries_max: int = 5
-    #: After so many lines in a row, at one version, that are no watch events, the list is asked instead.
+    #: After so many lines in a row, at one version, that are no watch events, the resource is listed instead.
     garbled_max: int = 3
-    #: After so many lists in a row that expired before their last page, the whole list is asked for at once.
+    #: After so many lists in a row that expired before their last page, the whole list is requested at once.
     paged_lists_max: int = 2
 
 
 class ReflectorCounters(msgspec.Struct, kw_only=True):
-    """What a reflector has seen since it was made."""
+    """What a reflector has counted since it was made."""
 
     lists: int = 0
     pages: int = 0
@@ -121,11 +121,11 @@ class ReflectorCounters(msgspec.Struct, kw_only=True):
     watches: int = 0
     changes: int = 0
     bookmarks: int = 0
-    #: 410: versions and continue tokens that the server had forgotten.
+    #: 410: versions and continue tokens that the server had dropped.
     expired: int = 0
-    #: The server had gone back behind our version, or its history was another.
+    #: The server was behind our version, or its history was another.
     rewound: int = 0
-    #: Nothing had been heard by which to recognise the history.
+    #: No change had been received by which to recognise the history.
     unproven: int = 0
     #: Failed lists and broken watches of any other cause, and what two causes contributed.
     failures: int = 0
@@ -156,18 +156,18 @@ def _ignore(resource: Resource, found: bytes, error: Exception) -> None:
 
 
 def _is_older(version: str, than: str) -> bool:
-    """Whether a version is certainly the older one; versions that are no numbers do not compare."""
+    """Whether a version is certainly the older one; versions that are not numeric do not compare."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 class Reflector:
     """
-    Follows one resource and tells one owner.
+    Follows one resource and reports to one owner.
 
     Attributes:
         counters: what has happened so far.
-        health: whether the server is being heard.
-        resource_version: the version up to which the owner has been told (or will be, by what waits in the outbox).
+        health: whether the server responds.
+        resource_version: the version up to which the owner has received changes (or will, from the outbox).
         synced: whether a list was completed, or a resumed watch accepted, since the start.
 
     """
@@ -191,7 +191,7 @@ class Reflector:
         """
         `selectors` are query parameters (`labelSelector`, `fieldSelector`) of both list and watch.
 
-        Reflectors of one server share `repeats`, so that a server that is away is told of once and not by each.
+        Reflectors of one server share `repeats`, so that an unreachable server is logged once and not by each.
         """
         self.resource = resource
         self.counters = ReflectorCounters()
@@ -210,14 +210,14 @@ class Reflector:
         self._wall_clock = wall_clock
         self._repeats = repeats or Repeats(clock=clock)
         self._backoff = Backoff(first_s=settings.backoff_first_s, max_s=settings.backoff_max_s, random=self._random)
-        # Failures in a row without a line of progress in between.
+        # Failures in a row without progress in between.
         self._stuck = 0
         self._expired_in_row = 0
         self._lists_expired = 0
         self._garbled = 0
         self._bookmarks_seen = False
         self._must_verify = True
-        # The last change told since the list, by which the server's history is recognised.
+        # The last change received since the list, by which the server's history is recognised.
         self._anchor: Changed | None = None
         self._outbox = Outbox(pending_max=settings.pending_max, burst_max=settings.burst_max)
 
@@ -254,7 +254,7 @@ class Reflector:
                     await self._recover(error)
 
     async def _verify(self) -> None:
-        """Forget the version if the server has never reached it, or if nothing can prove that its history is ours."""
+        """Drop the version if the server has never reached it, or if nothing can prove that its history is ours."""
         if self._anchor is not None:
             # The watch itself shows it.
             return
@@ -269,14 +269,14 @@ class Reflector:
         self._must_verify = False
 
     def _forget(self, why: str) -> None:
-        """The server's history is not the one we know: begin anew."""
+        """The server's history is not ours: begin anew."""
         self.counters.rewound += 1
         _LOG.warning("%s: %s: it was restored or replaced; listing again", self.resource.plural, why)
         self.resource_version = ""
         self._anchor = None
 
     async def _list(self) -> None:
-        """Tell the whole list, page by page. Sets the version once the last page is on its way."""
+        """Send the whole list, page by page. Sets the version once the last page is on its way."""
         self.counters.lists += 1
         self._anchor = None
         limit = 0 if self._lists_expired >= self._settings.paged_lists_max else self._settings.page_items
@@ -308,7 +308,7 @@ class Reflector:
         self._must_verify = False
 
     async def _page(self, limit: int, token: str) -> Page:
-        """A page. One that is not the first is worth some tries: the list it belongs to would begin anew."""
+        """A page. One that is not the first is retried: the list it belongs to would begin anew."""
         tries = 1
         while True:
             try:
@@ -324,7 +324,7 @@ class Reflector:
                 await self._pause(error, "asking for the page again")
 
     async def _watch(self) -> None:
-        """Tell every change since the version, until the server ends the watch as it was asked to."""
+        """Send every change since the version, until the server ends the watch as requested."""
         self.counters.watches += 1
         anchor = self._anchor if self._must_verify and self._settings.verify_resume else None
         seconds = self._settings.watch_s + self._random.randint(0, self._settings.watch_jitter_s)
@@ -355,9 +355,9 @@ class Reflector:
         self._end_watch(path, lines_heard, self._clock() - begun_s, seconds)
 
     async def _is_ours(self, lines: AsyncIterator[bytes], anchor: Changed) -> bool:
-        """Whether the overlap is what it was when we heard it."""
+        """Whether the overlap is the change that was received before."""
         line = None
-        # It is there at once or not at all: a server that is behind our version has nothing to say.
+        # It arrives at once or never: a server that is behind our version sends nothing.
         with anyio.move_on_after(self._settings.overlap_s_max):
             line = await anext(lines, None)
         if line is None or self._read(line) != anchor:
@@ -370,7 +370,7 @@ class Reflector:
     def _end_watch(self, path: str, lines_heard: int, lasted_s: float, seconds: int) -> None:
         """The server has ended a watch in an orderly way."""
         if lasted_s < seconds:
-            # It shuts down, most likely, and whatever answers next may have another history.
+            # It is most likely shutting down, and the server that answers next may have another history.
             self._must_verify = True
         if not lines_heard and lasted_s < self._settings.short_watch_s:
             raise TransportError(f"watch {path}: it ended at once and said nothing", maybe_applied=False)
@@ -389,11 +389,11 @@ class Reflector:
 
     def _read(self, line: bytes) -> Changed | Bookmark | None:
         """
-        The entry that a line of a watch is; None for an object that had to be passed over.
+        The entry of a watch line; None for an object that had to be skipped.
 
         Raises:
             ApiError: the line is an ERROR event.
-            StreamGarbled: the line is no watch event, so nothing after it can be trusted either.
+            StreamGarbled: the line is no watch event, so the lines after it cannot be trusted either.
 
         """
         try:
@@ -434,7 +434,7 @@ class Reflector:
         self._on_undecodable(self.resource, found, error)
 
     def _heard(self) -> None:
-        """The server answers. That makes us healthy, but only progress makes us stop backing off."""
+        """The server answers. That makes the health good, but only progress resets the back-off."""
         if not self.health.ok:
             since_s = self._wall_clock() - (self.health.failing_since or 0.0)
             _LOG.info("%s: the API server answers again, after %.1f s", self.resource.plural, since_s)
@@ -447,12 +447,12 @@ class Reflector:
             self._backoff.reset()
 
     async def _recover(self, error: KubernetesError) -> None:
-        """Note what went wrong and wait as long as it takes to try again."""
+        """Record the failure and wait before the next attempt."""
         self._stuck += 1
         self._must_verify = True
         if isinstance(error, ApiError) and error.is_expired:
             self._note_expired()
-            # The list that follows is the remedy; only what expires again and again has to be slowed down.
+            # The list that follows is the remedy; only repeated expiry has to be slowed down.
             if self._expired_in_row == 1:
                 return
         else:
@@ -461,7 +461,7 @@ class Reflector:
         await self._pause(error, then)
 
     async def _pause(self, error: KubernetesError, then: str) -> None:
-        """Say what is wrong, and wait as long as it takes to try again."""
+        """Report the failure, and wait before the next attempt."""
         delay_s = self._backoff.next_s(error.retry_after if isinstance(error, ApiError) else None)
         since = self._wall_clock() if self.health.failing_since is None else self.health.failing_since
         self.health = Health(failing_since=since, error=str(error), attempts=self.health.attempts + 1)
@@ -488,7 +488,7 @@ class Reflector:
 
     def _note_failure(self, error: KubernetesError) -> None:
         self.counters.failures += 1
-        # A whole list that is too large to arrive in time must not be the only thing that is ever tried again.
+        # A whole list that is too large to arrive in time must not be the only kind that is retried.
         self._lists_expired = 0
         if isinstance(error, StreamSilent):
             self.counters.silences += 1

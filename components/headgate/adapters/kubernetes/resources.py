@@ -1,9 +1,9 @@
 """
-The resources Headgate reads and writes, and the paths they live under.
+The resources Headgate reads and writes, and their paths.
 
-A `Resource` is the little that is needed to address a kind of object. `RESOURCES` is the table of those in use, by
-plural name; the named constants below are the same structs for code that wants the checker's help. The module depends
-on the list of job kinds only, and does no I/O.
+A `Resource` has the data that is needed to address a kind of object. `RESOURCES` is the table of those in use, by
+plural name; the named constants below are the same structs for code that is to be type-checked. The module depends on
+the list of job kinds only, and does no I/O.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ import msgspec
 
 from headgate.core.api.job_kinds import BATCH_JOB, JOB_KINDS
 
-#: The API group of Kueue, which Headgate speaks.
+#: The API group of Kueue, which Headgate implements.
 KUEUE_GROUP: Final = "kueue.x-k8s.io"
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource as discovery knows it. `group` is empty for the core group."""
+    """A resource as in discovery. `group` is empty for the core group."""
 
     group: str
     version: str
@@ -29,7 +29,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def api_version(self) -> str:
-        """What stands in an object's `apiVersion`."""
+        """The value of an object's `apiVersion`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, *, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
@@ -96,7 +96,7 @@ TOPOLOGIES: Final = _kueue("topologies", "Topology")
 ADMISSION_CHECKS: Final = _kueue("admissionchecks", "AdmissionCheck")
 WORKLOAD_PRIORITY_CLASSES: Final = _kueue("workloadpriorityclasses", "WorkloadPriorityClass")
 
-#: Every resource in use, by plural name; those of jobs by the name that tells them apart from others of that plural.
+#: Every resource in use, by plural name; those of jobs by a name that is unique among resources of that plural.
 RESOURCES: Final[Mapping[str, Resource]] = OF_JOBS | {
     resource.plural: resource
     for resource in (
@@ -122,7 +122,7 @@ RESOURCES: Final[Mapping[str, Resource]] = OF_JOBS | {
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A request in the words of RBAC. `resource` is `plural[/subresource][.group]`; `str` is made for people."""
+    """A request in RBAC's terms. `resource` is `plural[/subresource][.group]`; `str` is for display."""
 
     verb: str
     resource: str
@@ -138,7 +138,7 @@ _VERBS: Final[Mapping[str, str]] = {"POST": "create", "PUT": "update", "PATCH": 
 
 
 def asked_for(request: str) -> Asked | None:
-    """What `METHOD PATH`, or `watch PATH`, asks for; None if the path is none of a resource."""
+    """The RBAC request of `METHOD PATH`, or `watch PATH`; None if the path is none of a resource."""
     method, _, path = request.partition(" ")
     parts = [unquote(part) for part in path.partition("?")[0].split("/")]
     match parts:

@@ -1,8 +1,7 @@
 """
-How long to wait before trying again, and how fast to go at all.
+Back-off between attempts, and rate limits.
 
-Everything here takes its randomness and its clock from outside, so a simulation with a seed and a virtual clock waits
-the same times in every run.
+Randomness and clock are parameters, so a simulation with a seed and a virtual clock waits the same times in every run.
 """
 
 import time
@@ -32,15 +31,15 @@ class Backoff:
         """
         The delay before the next attempt, in seconds.
 
-        `at_least_s` is what the server asked for (`Retry-After`). It is never undercut, and the jitter comes on top
-        of it, so that all the clients which were told the same number do not come back in the same instant.
+        `at_least_s` is the server's request (`Retry-After`). It is never undercut, and the jitter is added to it, so
+        that the clients with the same number do not return at the same instant.
         """
         delay_s = self._step_s * self._random.uniform(0.5, 1.0)
         self._step_s = min(self._step_s * 2, self._max_s)
         return delay_s if at_least_s is None else max(delay_s, at_least_s * self._random.uniform(1.0, 1.25))
 
     def reset(self) -> None:
-        """Begin again with the first step: the last attempt got somewhere."""
+        """Begin again with the first step: the last attempt made progress."""
         self._step_s = self._first_s
 
 
@@ -48,8 +47,8 @@ class RateLimiter:
     """
     A token bucket: `burst` at once, then `qps` a second, in order of arrival.
 
-    It is the generic cell rate algorithm (ITU-T I.371): one number, the theoretical time of the next arrival, stands
-    for the bucket, and each caller reserves its place before it sleeps, so nobody overtakes.
+    It is the generic cell rate algorithm (ITU-T I.371): one number, the theoretical time of the next arrival,
+    represents the bucket, and each caller reserves its place before it sleeps, so no caller overtakes another.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class RateLimiter:
         self.delayed_s = 0.0
 
     async def acquire(self) -> None:
-        """Return when the caller may go."""
+        """Return when the caller may proceed."""
         now_s = self._clock()
         arrival_s = max(self._next_s, now_s)
         self._next_s = arrival_s + self._interval_s
@@ -80,9 +79,9 @@ class RateLimiter:
 
 class Repeats:
     """
-    Which failures are news. An API server that is away fails everything at once, and one line says it best.
+    Suppresses repeated failures. An unreachable API server fails everything at once, and one log line is enough.
 
-    A kind of failure is news when it was not heard of for `quiet_s`. Kinds are few: a class of error, a status code.
+    A kind of failure is news when it did not occur for `quiet_s`. Kinds are few: a class of error, a status code.
     """
 
     def __init__(self, *, quiet_s: float = 30.0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -91,7 +90,7 @@ class Repeats:
         self._said_at: dict[str, float] = {}
 
     def is_news(self, kind: str) -> bool:
-        """Whether this failure is to be told of. Telling of it makes the next ones of its kind no news for a while."""
+        """Whether this failure is to be logged. After that, further ones of its kind are suppressed for a while."""
         now_s = self._clock()
         if now_s - self._said_at.get(kind, float("-inf")) < self._quiet_s:
             return False
@@ -99,13 +98,13 @@ class Repeats:
         return True
 
     def clear(self) -> None:
-        """All is well again: whatever fails next is news."""
+        """Everything works again: the next failure is news."""
         self._said_at.clear()
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """
-    Whether something that talks to the API server gets through at the moment.
+    Whether requests to the API server currently succeed.
 
     `failing_since` is unix time in seconds, None when nothing is failing; `error` is the newest failure; `attempts`
     counts the failed attempts since then.

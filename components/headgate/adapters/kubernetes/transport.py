@@ -1,18 +1,18 @@
 """
-How bytes get to an API server and back: the seam between this adapter and the wire.
+How bytes get to an API server and back: the interface between this adapter and the network.
 
-A `Transport` makes requests and opens line streams. It knows nothing about resources, retries or objects. Two exist:
-`http_transport.HttpTransport` over aiohttp, and `InProcessTransport` here, which calls an API server that lives in the
-same process (the simulated cluster) without sockets, so that a whole system can run under a virtual clock.
+A `Transport` makes requests and opens line streams. It does not depend on resources, retries or objects. Two exist:
+`http_transport.HttpTransport` over aiohttp, and `InProcessTransport` here, which calls an API server in the same
+process (the simulated cluster) without sockets, so that a whole system can run under a virtual clock.
 
-Promises of every transport:
+The contract of every transport:
 
 * `request` returns whatever the server answered, of any status; it raises `TransportError` when no answer came.
 * `stream` raises `ApiError` if the server does not answer 200; else it yields complete lines only. A stream that ends
   in the middle of a line raises `TransportError`; one that is silent for too long raises `StreamSilent`.
 * Paths are already percent-encoded. Header names in answers are in lower case.
 * It does not retry. Two repetitions are no retries: after renewing a credential that was refused with 401, and of a GET
-  whose reused connection turned out to be closed already.
+  whose reused connection was closed already.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     #: Names in lower case.
     headers: Mapping[str, str]
     body: bytes
-    #: Whom the request presented itself as, where that was refused (401, 403); for people.
+    #: The identity that the request presented, where that was refused (401, 403); for messages.
     user: str = ""
 
 

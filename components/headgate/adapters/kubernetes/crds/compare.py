@@ -1,9 +1,9 @@
 """
-What differs in meaning between two CustomResourceDefinitions.
+Differences in meaning between two CustomResourceDefinitions.
 
-Called by `headgate crds` with ours and the server's, and by the test that holds ours against Kueue's. Descriptions of
-fields say nothing about which objects are accepted and are left out, as is everything that a server fills in; orders
-matter only where the API server keeps them (columns).
+Called by `headgate crds` with ours and the server's, and by the test that compares ours with Kueue's. Descriptions of
+fields do not affect which objects are accepted and are left out, as is everything that a server fills in; orders matter
+only where the API server keeps them (columns).
 """
 
 import re
@@ -16,16 +16,16 @@ JsonObject = dict[str, Any]
 
 _ABSENT: Final = "-"
 _IMPLIED: Final = {("x-kubernetes-list-type", "atomic"), ("x-kubernetes-map-type", "granular")}
-"""What a schema means when it does not say it."""
+"""The implied values of a schema."""
 
 _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
-"""Where this is said, every field is kept unchecked: that the other side names fields there is the same difference."""
+"""Where this is set, every field is kept unchecked: named fields on the other side are the same difference."""
 
 _WALKED: Final = {"properties", "items", "additionalProperties", "required", "description", "x-kubernetes-validations"}
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One place where two definitions differ: what the one says there and what the other; `-` where it says nothing."""
+    """One place where two definitions differ: the value of either; `-` where it has none."""
 
     path: str
     ours: str
@@ -117,7 +117,7 @@ def _schemas(version: str, path: str, ours: JsonObject, theirs: JsonObject) -> I
 
 
 def _kind(schema: object) -> str:
-    """What is said of a field that only one side has."""
+    """The description of a field that only one side has."""
     if not isinstance(schema, Mapping):
         return _ABSENT
     rules = schema.get("x-kubernetes-validations") or ()

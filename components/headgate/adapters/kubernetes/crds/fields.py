@@ -4,9 +4,9 @@ The fields, defaults, enumerations, patterns and bounds of Kueue's kinds (`kueue
 The text, in the language of `schema`, is the schema of Kueue 0.19.2's CustomResourceDefinitions with the fields that
 0.20 adds; their CEL rules are in `rules`. Fields marked `~` are those of v1beta1 that v1beta2 spells otherwise.
 
-A Workload's pod template is checked where scheduling reads it (names, resources, placement); what else stands in it is
-kept as it was written. The Job that the template belongs to was checked whole when it was created, and checking its
-copy at each status write costs the API server more than the rest of the write.
+A Workload's pod template is checked where scheduling reads it (names, resources, placement); its other fields are kept
+as written. The Job that the template belongs to was checked whole when it was created, and checking its copy at each
+status write costs the API server more than the rest of the write.
 """
 
 from typing import Final

@@ -1,9 +1,9 @@
 """
-Putting Kueue's CustomResourceDefinitions into a cluster, and looking at those that are there.
+Installing Kueue's CustomResourceDefinitions into a cluster, and inspecting existing ones.
 
-Called by `headgate crds install` and `diff`, and by `headgate up` before it starts anything (`missing_crds`). Promises:
-definitions that others installed (Kueue itself, a Helm chart) are looked at and left alone unless `force` is given;
-whatever is done is reported the moment it is done, so that a failure half-way hides nothing; running it again is safe.
+Called by `headgate crds install` and `diff`, and by `headgate up` before it starts anything (`missing_crds`). Contract:
+definitions that others installed (Kueue itself, a Helm chart) are inspected and left unchanged unless `force` is given;
+every step is reported when it is done, so that a later failure hides nothing; running it again is safe.
 """
 
 import enum
@@ -37,11 +37,11 @@ _STORED: Final = KUEUE_KINDS[0].version
 
 
 class CrdError(KubernetesError):
-    """A definition that is there keeps ours from being installed. The message says what to do first."""
+    """An existing definition keeps ours from being installed. The message has the remedy."""
 
 
 class State(enum.Enum):
-    """What became of a definition, or with a dry run would have."""
+    """The outcome for a definition, or with a dry run the expected one."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -51,7 +51,11 @@ class State(enum.Enum):
 
 
 class Installed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one definition. `detail` says why; `usable` is whether Headgate can work with what is there."""
+    """
+    The outcome for one definition.
+
+    `detail` is the reason; `usable` is whether Headgate can work with the installed one.
+    """
 
     name: str
     state: State
@@ -146,7 +150,7 @@ def _left_alone(name: str, definition: JsonObject, found: JsonObject) -> Install
     lacking = sorted(missing_fields(_stored_schema(definition), served[_STORED]["schema"]["openAPIV3Schema"]))
     if not lacking:
         return Installed(name=name, state=State.LEFT, detail=f"{by}, serves {_STORED} with every field we use")
-    # A status field that the server drops would be written again and again; a spec field is one that nobody can use.
+    # A status field that the server drops would be written repeatedly; a spec field that it drops is unusable.
     usable = not any(field.startswith("status") for field in lacking)
     then = "objects cannot use them" if usable else "upgrade it, or replace it with --force"
     detail = f"{by}, serves {_STORED} without {', '.join(lacking)}: {then}"
@@ -170,7 +174,7 @@ def _managers(metadata: JsonObject) -> Iterator[str]:
 
 
 def _installer(found: JsonObject) -> str:
-    """Who installed a definition, as far as it tells."""
+    """The installer of a definition, as far as it is recorded."""
     metadata = found["metadata"]
     release = (metadata.get("annotations") or {}).get("meta.helm.sh/release-name")
     by = (metadata.get("labels") or {}).get(MANAGED_BY)
@@ -199,7 +203,7 @@ async def _apply(client: KubeClient, definition: JsonObject, *, dry_run: bool) -
 
 
 async def _replace(client: KubeClient, definition: JsonObject, found: JsonObject, *, dry_run: bool) -> None:
-    """Put our spec in the place of another's. An apply could not take away the conversion that another has set."""
+    """Replace another's spec with ours. An apply could not remove the conversion that another has set."""
     name = definition["metadata"]["name"]
     others = [each for each in found.get("status", {}).get("storedVersions") or () if each != _STORED]
     if others:
@@ -223,7 +227,7 @@ def _dry(dry_run: bool) -> dict[str, str]:
 
 
 async def _wait_served(client: KubeClient, definition: JsonObject, timeout_s: float) -> None:
-    """Until the API server has established the definition, discovery lists it and its objects can be asked for."""
+    """Wait until the API server has established the definition, discovery lists it and its objects can be read."""
     name, plural = definition["metadata"]["name"], definition["spec"]["names"]["plural"]
     with anyio.move_on_after(timeout_s):
         while True:

@@ -1,5 +1,5 @@
 """
-What a kind is to an API server, and Kueue's kinds.
+The definition of a kind for an API server, and Kueue's kinds.
 
 `KUEUE_KINDS` is the one list of them: names, scope, versions, subresources, printer columns and the compiled schema.
 The CustomResourceDefinitions are rendered from it, and the simulated API server serves it beside Kubernetes' own kinds.

@@ -1,8 +1,8 @@
 """
-Kinds and compiled schemas as the API server reads them: OpenAPI v3 schemas and CustomResourceDefinitions.
+Kinds and compiled schemas in the API server's form: OpenAPI v3 schemas and CustomResourceDefinitions.
 
 Every version of a kind has all fields of the storage version, so that nothing is lost between them without a
-conversion. A former version knows its own spellings besides, only to refuse them with the name of the field to use.
+conversion. A former version also has its own spellings, only to refuse them with the name of the field to use.
 """
 
 from typing import Any, Final
@@ -13,7 +13,7 @@ from headgate.adapters.kubernetes.crds.schema import QUANTITY, Node
 JsonObject = dict[str, Any]
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-"""The label by which `headgate crds` knows the definitions that it installed."""
+"""The label by which `headgate crds` recognises the definitions that it installed."""
 
 MANAGER: Final = "headgate"
 """The value of that label, and the field manager of the definitions."""
@@ -63,7 +63,7 @@ def _version(kind: Kind, version: str) -> JsonObject:
         shown["additionalPrinterColumns"] = [_column(column) for column in kind.columns]
     if kind.status_subresource:
         shown["subresources"] = {"status": {}}
-    # On every version they would be one list of the definition to the API server, which it then refuses to take.
+    # On every version the API server would count them as one list of the definition, and refuse it.
     if kind.selectable and stored:
         shown["selectableFields"] = [{"jsonPath": path} for path in kind.selectable]
     return shown
@@ -170,7 +170,7 @@ def _object(node: Node, *, former: bool) -> JsonObject:
 
 
 def _refused(node: Node, message: str) -> JsonObject:
-    """A field that is known only to be refused, unless it is empty and says nothing."""
+    """A field that is always refused unless it is empty."""
     shown = node_schema(node)
     match node.type:
         case "list":

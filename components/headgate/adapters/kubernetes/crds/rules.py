@@ -1,10 +1,10 @@
 """
-The CEL rules of Kueue's kinds, by the place in the schema that they stand at.
+The CEL rules of Kueue's kinds, by their place in the schema.
 
-Rules and messages are those of Kueue 0.19.2's CustomResourceDefinitions; the rules of whole Workloads mean the same in
-other words. What Kueue's webhooks refuse besides (negative quotas, a flavor in two resource groups) is not here: on a
-cluster with Kueue's definitions such objects exist too.
-The simulated API server evaluates the same rules (`headgate.testing.cluster.validation.cel`), in what CEL they use.
+Rules and messages are those of Kueue 0.19.2's CustomResourceDefinitions; the rules of whole Workloads are equivalent
+but worded differently. Further refusals of Kueue's webhooks (negative quotas, a flavor in two resource groups) are not
+here: on a cluster with Kueue's definitions such objects exist too. The simulated API server evaluates the same rules
+(`headgate.testing.cluster.validation.cel`), as far as they use CEL.
 """
 
 from typing import Final
@@ -34,8 +34,8 @@ def _seconds(whose: str) -> str:
     return f"(has({field}) ? {field} : 0)"
 
 
-# Of every operand that can settle a rule the cheapest comes first: `||` stops there, and a search through the
-# conditions in each of the rules would cost the API server a quarter of every write to an admitted Workload.
+# The cheapest operand that can decide a rule comes first: `||` stops there, and a search through the conditions in each
+# of the rules would cost the API server a quarter of every write to an admitted Workload.
 _WORKLOAD: Final = (
     Rule(
         rule="!has(self.status) || !has(self.status.admission) || "

@@ -57,7 +57,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Rules = Mapping[str, tuple[Rule, ...]]
-"""Rules by the place that they stand at: `Workload.spec`, `Workload.spec.podSets[]` for each item of a list."""
+"""Rules by their place: `Workload.spec`, `Workload.spec.podSets[]` for each item of a list."""
 
 
 class Node:
@@ -128,7 +128,7 @@ class Node:
         self.open = False
 
     def child(self, name: str) -> "Node | None":
-        """The schema below a key: a field of an object, the values of a map, or nothing known."""
+        """The schema below a key: a field of an object, the values of a map, or an empty one."""
         if self.type == "object":
             return self.fields.get(name)
         return self.item if self.type == "map" else None
