@@ -122,7 +122,7 @@ class WorkloadMigrated(EventBase, frozen=True, tag="workload.migrated"):
 
 class WorkloadReplaced(EventBase, frozen=True, tag="workload.replaced"):
     """
-    Appended by the scheduler directly after a larger workload slice reserves quota: names the slice that it replaces.
+    Appended by the scheduler when a larger workload slice reserves quota, right behind that: names the slice replaced.
 
     It is finished with reason WorkloadSliceReplaced, and its quota is free, if `by` has its reservation.
     """
