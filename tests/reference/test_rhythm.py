@@ -5,15 +5,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.plan_manifests import LOWER, running, scenario, workload
+from tests.support.plan_manifests import LOWER, read_again, running, scenario, workload
 
 from headgate.core import fold
-from headgate.core.fold import new_state
 from headgate.core.kubernetes import conditions
 from headgate.core.plan.reading import PlanInputError
 from headgate.core.queueing.scheduling_hash import shape_of
-from headgate.core.views.explain import Explainer
-from headgate.core.views.lookup import Lookup
 from headgate.events.ids import WorkloadKey
 from headgate.testing.reference.outcome import outcome_of
 from headgate.testing.reference.rhythm import Rhythm
@@ -169,15 +166,8 @@ def test_admitted_quota_is_never_more_than_there_is() -> None:
 def test_the_log_of_a_plan_is_a_log() -> None:
     """It folds to the same state again, and explains each workload."""
     rhythm, _ = play(scenario(running("old", "4"), workload("new", "3", priority=9), preemption=LOWER))
-    state, lookup = new_state("plan"), Lookup()
-    for logged in rhythm.log.commits:
-        fold.apply(state, logged)
-        lookup.feed(logged)
+    state, told = read_again(rhythm.log.commits, "old")
     assert fold.encode(state) == fold.encode(rhythm.state)
-    explainer = Explainer(new_state("plan"), lookup.find("old", "team"))
-    for logged in rhythm.log.commits:
-        explainer.feed(logged)
-    told = [line.event for line in explainer.story().lines]
     assert "workload.preempted" in told
     assert "workload.released" in told
 

@@ -1,8 +1,16 @@
-"""Manifests for plans: one ClusterQueue, and Workloads that wait or run."""
+"""Manifests for plans: one ClusterQueue, and Workloads that wait or run; and what the log of a plan gives again."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
+
+from headgate.core import fold
+from headgate.core.fold import new_state
+from headgate.core.state.tables import State
+from headgate.core.views.explain import Explainer
+from headgate.core.views.lookup import Lookup
+from headgate.events.commit import LoggedCommit
 
 NOW = "2026-01-15T10:00:00Z"
 
@@ -71,3 +79,15 @@ def scenario(
 
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
+
+
+def read_again(commits: Sequence[LoggedCommit], name: str) -> tuple[State, list[str]]:
+    """The state that the log of a plan folds to, and the types of the events in the story of one of its workloads."""
+    state, lookup = new_state("plan"), Lookup()
+    for logged in commits:
+        fold.apply(state, logged)
+        lookup.feed(logged)
+    explainer = Explainer(new_state("plan"), lookup.find(name, "team"))
+    for logged in commits:
+        explainer.feed(logged)
+    return state, [line.event for line in explainer.story().lines]

@@ -232,8 +232,7 @@ class JetStreamTail:
             await self._make_consumer()
         await self._top_up()
 
-    # --- what the broker sends
-    # -------------------------------------------------------------------------------------------------
+    # --- what the broker sends ---------------------------------------------------------------------------------------
 
     async def _on_message(
         self, generation: int, subject: bytes, reply: bytes, payload: bytes, status: dict[str, str] | None
@@ -306,8 +305,7 @@ class JetStreamTail:
         self._broken = why
         self._wake.set()
 
-    # --- what we ask of the broker
-    # -----------------------------------------------------------------------------------------------
+    # --- what we ask of the broker -----------------------------------------------------------------------------------
 
     @property
     def _next_verb(self) -> str:

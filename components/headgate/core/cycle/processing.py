@@ -274,7 +274,11 @@ class _Process:
         entry.reason, entry.message = reason, message
         entry.contested = tree.has_moved
         entry.short = _needed(entry) if self._configuration.preemption_waits else ()
-        if not entry.standing and self._would_preempt(entry) and self._comes_soon(entry, tree):
+        if (
+            not entry.standing
+            and self._would_preempt(entry)
+            and self._comes_within(entry, tree, turnover.RECLAIM_MS_MAX)
+        ):
             # A workload that took what is left would be preempted for it in one of the next cycles.
             left = {fr: max(0, tree.snapshot.ledger.available(_node(entry), fr)) for fr in entry.usage}
             self._charge(entry, tree, {fr: min(value, left[fr]) for fr, value in entry.usage.items() if left[fr]})
@@ -355,17 +359,17 @@ class _Process:
         """Whether it waits for quota whose next user it could preempt in a later cycle."""
         return self._may_wait(entry) and may_preempt(self._state, entry.queue.name)
 
-    def _comes_soon(self, entry: Entry, tree: _Tree) -> bool:
+    def _comes_within(self, entry: Entry, tree: _Tree, ms: int) -> bool:
+        """Whether finishing workloads will probably free enough quota for it in this time."""
         expected_ms = turnover.expected_ms(self._state, tree.snapshot.tree.name, tree.short_of(entry))
-        return expected_ms is not None and expected_ms <= turnover.RECLAIM_MS_MAX
+        return expected_ms is not None and expected_ms <= ms
 
     def _until_ms(self, entry: Entry, tree: _Tree, patience_ms: int) -> UnixMs:
         """Until when enough quota will probably be free for it, with this patience; 0 where it does not wait."""
         before, now_ms = entry.workload.verdict, self._state.now_ms
         if before is not None and before.until_ms:
             return before.until_ms if before.until_ms > now_ms else UnixMs(0)
-        expected_ms = turnover.expected_ms(self._state, tree.snapshot.tree.name, tree.short_of(entry))
-        return UnixMs(0) if expected_ms is None or expected_ms > patience_ms else UnixMs(now_ms + patience_ms)
+        return UnixMs(now_ms + patience_ms) if self._comes_within(entry, tree, patience_ms) else UnixMs(0)
 
     def _stay(self, entry: Entry) -> bool:
         """Whether none of its targets has been evicted yet."""

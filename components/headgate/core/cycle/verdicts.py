@@ -88,8 +88,7 @@ def _is_another(verdict: WorkloadSkipped, before: Verdict | None) -> bool:
     )
 
 
-# --- reservations
-# ------------------------------------------------------------------------------------------------------
+# --- reservations ----------------------------------------------------------------------------------------------------
 
 
 def _reserved(state: State, entry: Entry) -> list[Event]:
@@ -172,8 +171,7 @@ def admission_of(workload: Workload, cluster_queue: str = "") -> WorkloadAdmitte
     )
 
 
-# --- preemptions
-# -------------------------------------------------------------------------------------------------------
+# --- preemptions -----------------------------------------------------------------------------------------------------
 
 
 def _preempted(entry: Entry) -> list[Event]:

@@ -316,11 +316,6 @@ class Driver:
         return bool(self._deposed)
 
     @property
-    def is_dirty(self) -> bool:
-        """Whether the machine got a stimulus since its last decision."""
-        return self._dirty
-
-    @property
     def is_at_election(self) -> bool:
         """
         Whether the commit that opens the term is the last one folded, and the machine is not made yet.

@@ -85,7 +85,7 @@ class WorkQueue(Generic[Key]):
 
     def add_at(self, key: Key, at_ms: UnixMs) -> None:
         """A write for a key may be needed at this time. Of several times the earliest counts."""
-        if self._is_backing_off(key) or at_ms >= self._not_before.get(key, _NEVER):
+        if self.is_backing_off(key) or at_ms >= self._not_before.get(key, _NEVER):
             return
         self._wait(key, at_ms)
 
@@ -105,7 +105,7 @@ class WorkQueue(Generic[Key]):
         self._pass(now_ms)
         while self._ready and self._has_room(now_ms):
             key = self._ready.popitem(last=False)[0]
-            if not self._is_backing_off(key):
+            if not self.is_backing_off(key):
                 self._not_before.pop(key, None)
                 yield key
 
@@ -142,7 +142,7 @@ class WorkQueue(Generic[Key]):
 
     def is_backing_off(self, key: Key) -> bool:
         """Whether a key waits after a failure."""
-        return self._is_backing_off(key)
+        return key in self._failed or (key in self._failures and key in self._not_before)
 
     @property
     def in_flight(self) -> int:
@@ -161,9 +161,6 @@ class WorkQueue(Generic[Key]):
 
     def _has_room(self, now_ms: UnixMs) -> bool:
         return self.has_room() and (self._budget is None or self._budget.ready_at(now_ms) <= now_ms)
-
-    def _is_backing_off(self, key: Key) -> bool:
-        return key in self._failed or (key in self._failures and key in self._not_before)
 
     def _land(self, key: Key) -> None:
         if self._in_flight.pop(key, False):

@@ -36,7 +36,6 @@ class StatusCheck:
         self._marks = Marks()
         self._due: dict[Seq, list[WorkloadKey]] = {}
         """Position of the recorded write -> the workloads, for changes by other events than their own."""
-        self._owned: dict[str, WorkloadKey] = {}
 
     def plan(self, logged: LoggedCommit) -> None:
         """See `Check`."""
