@@ -10,7 +10,7 @@ from headgate.core.config.reader import read_parts
 from headgate.core.flavors import Assigner, Assignment, Attempt, Grade, allowed_flavors
 from headgate.core.flavors.catalog import Catalog
 from headgate.core.kubernetes.quantities import amount, canonical
-from headgate.core.quota.tree import Ledger, Node
+from headgate.core.quota.tree import Ledger, QuotaNode
 from headgate.core.state.tables import FlavorResource
 from headgate.core.workload.pod_requests import pod_set_requests
 from headgate.events.facts import WorkloadObserved
@@ -50,7 +50,7 @@ class Recorded:
             (each["flavor"], each["resource"]): (_GRADES[each["possibility"]], each["borrowing"]) for each in simulation
         }
 
-    def simulate(self, node: Node, fr: FlavorResource, value: int) -> tuple[Grade, int]:
+    def simulate(self, node: QuotaNode, fr: FlavorResource, value: int) -> tuple[Grade, int]:
         """The recorded answer."""
         return self._answers.get(fr, (Grade.PREEMPT, 0))
 

@@ -10,7 +10,7 @@ from tests.support.logs import TestLog
 
 from headgate.core.config.reader import read_parts
 from headgate.core.flavors.catalog import Catalog
-from headgate.core.flavors.cluster_queue import Queue
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.kubernetes import conditions
 from headgate.core.preemption import (
     Target,
@@ -51,7 +51,7 @@ class Answer:
         catalog = Catalog(self.state)
         queue = catalog.queue(request["targetClusterQueue"])
         assert queue is not None
-        self.queue: Queue = queue
+        self.queue: ClusterQueueFlavors = queue
         self.snapshot = Snapshot(self.state, catalog, self.state.index.trees[queue.name])
         usage, contested = self._asked(request["assignment"], catalog)
         self.targets: tuple[Target, ...] = find_targets(self.snapshot, queue, self.incoming, usage, contested)

@@ -23,12 +23,12 @@ from headgate.adapters.log import Blobs, Entry, Log, LogDamaged
 from headgate.cli import audit, source
 from headgate.cli.deciding_again import checks
 from headgate.core import fold
-from headgate.core.audit.log import Audit, Finding, Report
+from headgate.core.audit.log import Audit, AuditFinding, AuditReport
 from headgate.core.audit.stores import Evidence, FeedJudge, SeenLease, SeenRecord, SeenSnapshot, SeenStream, judge
 from headgate.core.cycle import decide_cycle
 from headgate.core.fold import BrokenLogError
 from headgate.core.fold.quarantine import Treatments
-from headgate.core.log.refusal import Gate
+from headgate.core.log.refusal import CommitFilter
 from headgate.core.state.lifecycle import IllegalTransitionError
 from headgate.core.state.tables import State
 from headgate.core.verification.replay import Plan, Replay
@@ -150,7 +150,7 @@ async def _audited(entries: list[Entry], positions: list[Seq]) -> tuple[Audit, F
     return auditor, feed
 
 
-def audited(cell: Cell, *, alone: bool = False) -> Report:
+def audited(cell: Cell, *, alone: bool = False) -> AuditReport:
     """What `headgate audit` finds: of the log in a file, or (not `alone`) with all other stores."""
     seen = () if alone else tuple(_seen(name, blob) for name, blob in cell.blobs.items())
     auditor, feed = anyio.run(_audited, cell.entries, [each.position for each in seen])
@@ -165,7 +165,7 @@ def audited(cell: Cell, *, alone: bool = False) -> Report:
     return auditor.report([*judge(auditor, evidence), *_fed(cell, auditor, feed)])
 
 
-def _fed(cell: Cell, auditor: Audit, feed: FeedJudge) -> list[Finding]:
+def _fed(cell: Cell, auditor: Audit, feed: FeedJudge) -> list[AuditFinding]:
     if not auditor.folds or not cell.feed:
         return []
     feed.begin(cell.feed[0].id)
@@ -204,7 +204,7 @@ async def _replayed(log: _Source) -> list[str]:
     commits = [logged async for logged in source.commits(log)]
 
     async def read(treatments: Treatments) -> list[str]:
-        plan = Plan(checks(), Gate(CELL))
+        plan = Plan(checks(), CommitFilter(CELL))
         for logged in commits:
             plan.feed(logged)
         replay = Replay(fold.new_state(CELL), plan, decide_cycle, treatments)
@@ -273,8 +273,8 @@ async def start_on(log: Log, blobs: Blobs) -> State | str:
 class Verdict:
     """The result of each check: "" or nothing if it finds nothing wrong."""
 
-    audit: list[Finding]
-    alone: list[Finding]
+    audit: list[AuditFinding]
+    alone: list[AuditFinding]
     replay: list[str]
     start: str
     state: State | None

@@ -16,7 +16,7 @@ from tests.corruption.test_random import SEED, undamaged
 from tests.support.forging import forged, waiting_and_running
 
 from headgate.adapters.log import Entry
-from headgate.core.audit.log import Audit, Finding
+from headgate.core.audit.log import Audit, AuditFinding
 from headgate.core.state.tables import Stage
 from headgate.events import decisions, queueing
 from headgate.events.base import Producer
@@ -37,7 +37,7 @@ def cell(*, snapshots: bool = False) -> Cell:
     return found
 
 
-def checks(findings: list[Finding]) -> set[str]:
+def checks(findings: list[AuditFinding]) -> set[str]:
     return {finding.check for finding in findings}
 
 

@@ -10,7 +10,7 @@ from tests.support.history import History
 
 from headgate.core import fold
 from headgate.core.log.authority import author_of
-from headgate.core.log.refusal import Gate, admitted
+from headgate.core.log.refusal import CommitFilter, admitted
 from headgate.core.machine.commits import next_commit
 from headgate.core.machine.contract import Append
 from headgate.events.base import EventBase, Producer
@@ -209,7 +209,7 @@ def forged_log(seed: int) -> list[LoggedCommit]:
 def test_commits_that_come_many_at_once_are_judged_as_one_by_one(draw: int) -> None:
     """Anchors, gates and who reads beside a state agree with the fold, entry for entry."""
     log = forged_log(draw)
-    state, gate, together = fold.new_state("main"), Gate("main"), fold.new_state("main")
+    state, gate, together = fold.new_state("main"), CommitFilter("main"), fold.new_state("main")
     taken = [fold.apply(state, logged) for logged in log]
     assert [gate.admits(logged) for logged in log] == taken
     assert [fold.apply(together, logged) for logged in anchored(log)] == taken

@@ -16,7 +16,7 @@ from headgate.events.base import Producer
 from headgate.events.effects import DivergenceFound, LeaderElected, SnapshotTaken
 from headgate.events.facts import InformersSynced, NamespaceObserved
 from headgate.events.ids import Seq, UnixMs
-from headgate.machines.snapshotter.decide import VERIFY, Rules, Snapshotter, Stored, Verified
+from headgate.machines.snapshotter.decide import VERIFY, Rules, Snapshotter, SnapshotVerification, StoredSnapshot
 from headgate.processes.snapshots import store
 from headgate.processes.snapshots.point_in_time import fold_on, refolding
 from headgate.processes.snapshotter.storing import SnapshotCarrier
@@ -44,7 +44,7 @@ class Machine:
 
     def stored(self) -> None:
         position = self.log.state.position
-        body = Stored(name="s", position=position, state_hash="h", log_hash="l", size_bytes=7)
+        body = StoredSnapshot(name="s", position=position, state_hash="h", log_hash="l", size_bytes=7)
         self.machine.decide(Completed(self.asked[-1], 200, msgspec.json.encode(body)))
 
 
@@ -118,7 +118,7 @@ def test_a_divergence_is_told_to_the_log_once() -> None:
     """Equal hashes say nothing; different ones are appended."""
     machine = Machine()
     for live, refolded in (("a", "a"), ("a", "b"), ("a", "b")):
-        body = Verified(position=Seq(9), live_hash=live, refolded_hash=refolded)
+        body = SnapshotVerification(position=Seq(9), live_hash=live, refolded_hash=refolded)
         machine.machine.decide(Completed(f"{VERIFY}9", 200, msgspec.json.encode(body)))
     (append,) = machine.settle()
     assert isinstance(append, Append)

@@ -16,7 +16,7 @@ from tests.simulation.scenarios import GATE, Scenario, scenario
 from headgate.core import fold
 from headgate.core.audit.invariants import forgotten
 from headgate.core.cycle import decide_cycle
-from headgate.core.engine.driver import ATOMIC, Bounds
+from headgate.core.engine.driver import ATOMIC, DriverLimits
 from headgate.core.state.tables import PENDING, Stage, State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
@@ -70,7 +70,7 @@ class Run:
         *,
         round_ms: int = 0,
         signers: Mapping[Producer, Signer] = NO_SIGNERS,
-        bounds: Bounds = Bounds(),  # noqa: B008  (frozen)
+        bounds: DriverLimits = DriverLimits(),  # noqa: B008  (frozen)
     ) -> None:
         self.plan = plan
         configuration = ConfigurationObserved(configuration=plan.configuration)
@@ -194,7 +194,7 @@ def test_a_run_with_faults_ends_as_its_run_without(world_seed: int) -> None:
     verify_replay(wild)
 
 
-TIGHT = Bounds(commit_bytes_max=1_500, calls_max=2, stimuli_max=3)
+TIGHT = DriverLimits(commit_bytes_max=1_500, calls_max=2, stimuli_max=3)
 """Bounds that every run meets all the time: most commits are split, and calls and watches wait for each other."""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tests.support.logs import TestLog
 
 from headgate.core.engine.driver import Driver
-from headgate.core.engine.outputs import MachineMade, Output, Send, Stored
+from headgate.core.engine.outputs import CommitStored, MachineMade, Output, Send
 from headgate.core.machine.contract import Machine, Stimulus
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
@@ -44,7 +44,7 @@ class Driven:
         """One turn: what is requested now."""
         self.driver.advance(self._log.now_ms)
         self.driver.settle(self._log.now_ms)
-        return [output for output in self.driver.take() if not isinstance(output, Stored | MachineMade)]
+        return [output for output in self.driver.take() if not isinstance(output, CommitStored | MachineMade)]
 
     def store(self, send: Send) -> LoggedCommit:
         """The log takes a commit, also of a machine that was killed since it sent it."""

@@ -15,7 +15,7 @@ from headgate.adapters.log import Entry
 from headgate.cli.deciding_again import checks
 from headgate.core import fold
 from headgate.core.cycle import decide_cycle
-from headgate.core.log.refusal import Gate
+from headgate.core.log.refusal import CommitFilter
 from headgate.core.machine.commits import next_commit
 from headgate.core.machine.contract import Append
 from headgate.core.state.tables import Stage, State, Workload
@@ -90,7 +90,7 @@ def waiting_and_running(seed: int) -> tuple[tuple[Entry, ...], State, Workload, 
 def verified(entries: tuple[Entry, ...]) -> Replayed:
     """What `headgate replay --verify` makes of a log."""
     commits = decoded(entries)
-    plan = Plan(checks(), Gate(CELL))
+    plan = Plan(checks(), CommitFilter(CELL))
     for logged in commits:
         plan.feed(logged)
     replay = Replay(fold.new_state(CELL), plan, decide_cycle)

@@ -9,7 +9,7 @@ from tests.support.driven import Driven
 from tests.support.logs import TestLog
 from tests.support.owning import applied, gives_back
 
-from headgate.core.cycle import Entry, evaluate
+from headgate.core.cycle import CycleEntry, evaluate
 from headgate.core.engine.outputs import Send
 from headgate.core.flavors.catalog import Catalog
 from headgate.core.plan.dry_run import MakeMachine
@@ -178,7 +178,7 @@ def _admitted_since(state: State, tree: str, position: Seq) -> bool:
     )
 
 
-def _decided(state: State, catalog: Catalog, workload: Workload, heads: dict[str, Workload]) -> Entry:
+def _decided(state: State, catalog: Catalog, workload: Workload, heads: dict[str, Workload]) -> CycleEntry:
     """A workload as a cycle decides it beside these heads, also one that it turns away without looking at quota."""
     asked = []
     for name, head in heads.items():

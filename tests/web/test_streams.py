@@ -12,7 +12,7 @@ import pytest
 from tests.support.read_side import ReadSide
 from tests.support.waiting import until
 
-from headgate.core.log.refusal import Gate
+from headgate.core.log.refusal import CommitFilter
 from headgate.events.base import Producer
 from headgate.events.commit import encode_commit
 from headgate.events.facts import NamespaceObserved
@@ -33,7 +33,7 @@ class Side(ReadSide):
         super().__init__()
         self.memory = MemoryLog("main")
         self.view.log = AsyncMemoryLog(self.memory)
-        self.streams = Streams(Gate("main").admits)
+        self.streams = Streams(CommitFilter("main").admits)
         monkeypatch.setattr(routes, "Streams", lambda _: self.streams)
 
     def append(self, mib: int) -> None:

@@ -10,7 +10,7 @@ from headgate.cli import options
 from headgate.cli.output import FAILED, OK, Output, console, emit, say
 from headgate.cli.source import BrokerSource, Source, Until, open_source, treatments_of
 from headgate.core import fold
-from headgate.core.audit.log import CHECKS, Audit, Report
+from headgate.core.audit.log import CHECKS, Audit, AuditReport
 from headgate.core.fold.quarantine import Treatments
 from headgate.events.commit import UnreadableCommitError
 
@@ -49,7 +49,7 @@ def audit(
     raise typer.Exit(FAILED if report.findings else OK)
 
 
-async def judge(where: options.SourceOptions, kubeconfig: str = "") -> Report:
+async def judge(where: options.SourceOptions, kubeconfig: str = "") -> AuditReport:
     """
     Read and check the whole log, and the data beside it on its broker.
 
@@ -100,7 +100,7 @@ async def _record(source: BrokerSource, kubeconfig: str) -> "SeenRecord | None":
         return None
 
 
-async def _judge_cell(source: BrokerSource, kubeconfig: str) -> Report:
+async def _judge_cell(source: BrokerSource, kubeconfig: str) -> AuditReport:
     from headgate.core.audit.stores import FeedJudge, judge
     from headgate.processes.recovery.evidence import gather, look_at_feed
 
@@ -124,7 +124,7 @@ async def _judge_cell(source: BrokerSource, kubeconfig: str) -> Report:
     return auditor.report(found, looked_at)
 
 
-def show(report: Report) -> None:
+def show(report: AuditReport) -> None:
     """One line a finding, and a summary."""
     from rich.markup import escape
 
@@ -134,7 +134,7 @@ def show(report: Report) -> None:
     out.print(summary(report))
 
 
-def summary(report: Report) -> str:
+def summary(report: AuditReport) -> str:
     """The audit in one line."""
     read = f"{report.commits} commits, {report.events} events, {report.reservations} reservations"
     span = f"positions {report.first} to {report.last}"

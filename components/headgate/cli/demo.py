@@ -32,7 +32,7 @@ from headgate.cli.up import greet
 from headgate.core import fold
 from headgate.core.api.job_kinds import shown_name
 from headgate.core.views.descriptions import format_amount, format_span
-from headgate.core.views.run_metrics import Tally, percentile
+from headgate.core.views.run_metrics import RunTally, percentile
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -154,9 +154,9 @@ async def _run(
     seed: int,
     half_way: Callable[[], Awaitable[None]] | None,
     timeout_s: float,
-) -> Tally:
+) -> RunTally:
     """Create everything, submit the jobs, and follow the log until all of them are finished and it is quiet."""
-    tally = Tally(fold.new_state(source.cell))
+    tally = RunTally(fold.new_state(source.cell))
     with anyio.move_on_after(timeout_s) as limit:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_follow, source, tally)
@@ -179,7 +179,7 @@ async def _run(
     return tally
 
 
-async def _follow(source: Source, tally: Tally) -> None:
+async def _follow(source: Source, tally: RunTally) -> None:
     folding = Folding(source)
     async for entries in source.follow(1):
         for logged in decoded(entries):
@@ -213,7 +213,7 @@ async def _submit(client: KubeClient, jobs: list[Manifest]) -> None:
             tasks.start_soon(submit, job)
 
 
-async def _watch(tally: Tally, jobs: int) -> None:
+async def _watch(tally: RunTally, jobs: int) -> None:
     """Show the progress until every job is finished."""
     out = console()
     if out.is_terminal:
@@ -232,14 +232,14 @@ async def _watch(tally: Tally, jobs: int) -> None:
         await anyio.sleep(REFRESH_S)
 
 
-async def _at_half(tally: Tally, jobs: int, then: Callable[[], Awaitable[None]]) -> None:
+async def _at_half(tally: RunTally, jobs: int, then: Callable[[], Awaitable[None]]) -> None:
     while True:
         if 2 * len(tally.jobs_finished) >= jobs:
             return await then()
         await anyio.sleep(REFRESH_S)
 
 
-async def _settle(tally: Tally) -> None:
+async def _settle(tally: RunTally) -> None:
     """Wait until the processes have appended everything."""
     before = -1
     while before != tally.state.position:
@@ -247,7 +247,7 @@ async def _settle(tally: Tally) -> None:
         await anyio.sleep(QUIET_S)
 
 
-def _progress(tally: Tally, jobs: int) -> "RenderableType":
+def _progress(tally: RunTally, jobs: int) -> "RenderableType":
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -264,7 +264,7 @@ def _progress(tally: Tally, jobs: int) -> "RenderableType":
     return Group(table, bars)
 
 
-def _line(tally: Tally, jobs: int) -> str:
+def _line(tally: RunTally, jobs: int) -> str:
     used, quota = tally.in_use()
     teams = "; ".join(
         f"{team} {each.pending} pending, {each.admitted} admitted, {each.running} running, {each.finished} finished"
@@ -280,7 +280,7 @@ def _cpu(used: dict[str, int], quota: dict[str, int]) -> str:
 # --- the end -------------------------------------------------------------------------------------------------------
 
 
-def _final_table(tally: Tally) -> None:
+def _final_table(tally: RunTally) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
@@ -309,7 +309,7 @@ async def _prove(where: SourceOptions) -> bool:
     return bool(report.findings or answer.replayed.differences)
 
 
-async def _story(where: SourceOptions, tally: Tally) -> None:
+async def _story(where: SourceOptions, tally: RunTally) -> None:
     """The history of the job that waited longest."""
     waited_ms, key = tally.busiest
     if not key:

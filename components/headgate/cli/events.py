@@ -12,7 +12,7 @@ import typer
 from headgate.cli import options
 from headgate.cli.output import CliError, Output, console, emit_one, say
 from headgate.cli.source import Source, commits, decoded, open_source, parse_at
-from headgate.core.log.refusal import Gate
+from headgate.core.log.refusal import CommitFilter
 from headgate.core.views.descriptions import format_time
 from headgate.events.base import Producer, tag_of
 from headgate.events.commit import LoggedCommit, Position
@@ -132,9 +132,9 @@ async def _print(
             _show(logged, gate, wanted, output, out)
 
 
-async def _gate_at(source: Source, start: int) -> Gate:
+async def _gate_at(source: Source, start: int) -> CommitFilter:
     """The gate for refused entries from a position on: it has the keys valid there, and the entries before."""
-    gate = Gate(source.cell)
+    gate = CommitFilter(source.cell)
     if start > 1:
         async for entries in source.read(1, start - 1):
             for logged in decoded(entries):
@@ -151,7 +151,7 @@ async def _follow(source: Source, wanted: Wanted, start: int | None, output: Out
             _show(logged, gate, wanted, output, out)
 
 
-def _show(logged: LoggedCommit, gate: Gate, wanted: Wanted, output: Output, out: Any) -> None:
+def _show(logged: LoggedCommit, gate: CommitFilter, wanted: Wanted, output: Output, out: Any) -> None:
     if why := gate.objection(logged):
         if out is not None and wanted == Wanted():
             out.print(_refused(logged, why))

@@ -10,7 +10,7 @@ from headgate.cli.output import Output, console, emit
 from headgate.cli.source import commits, contained, open_source, parse_at
 from headgate.core import fold
 from headgate.core.fold.quarantine import Treatments
-from headgate.core.log.refusal import Gate
+from headgate.core.log.refusal import CommitFilter
 from headgate.core.views.descriptions import format_span, format_time
 from headgate.core.views.explain import Explainer, Line, Lookup, Story, condensed
 
@@ -50,7 +50,7 @@ async def tell(where: options.SourceOptions, name: str, namespace: str, at: str 
     """
     until = parse_at(at)
     async with open_source(where) as source:
-        lookup, gate = Lookup(), Gate(source.cell)
+        lookup, gate = Lookup(), CommitFilter(source.cell)
         async for logged in commits(source, until):
             if gate.admits(logged):
                 lookup.feed(logged)

@@ -12,8 +12,8 @@ from headgate.cli.output import FAILED, OK, Output, console, emit, say
 from headgate.cli.source import Source, commits, contained, decoded, open_source, parse_at
 from headgate.core import fold
 from headgate.core.fold.quarantine import Treatments
-from headgate.core.log.refusal import Gate
-from headgate.core.verification.check import Difference
+from headgate.core.log.refusal import CommitFilter
+from headgate.core.verification.check import ReplayDifference
 from headgate.core.verification.replay import Plan, Replay, Replayed
 from headgate.events.base import Producer
 from headgate.events.commit import Position
@@ -87,7 +87,7 @@ async def again(where: options.SourceOptions, start: str | None, stop: str | Non
         duration_s = time.perf_counter() - begun
         live = await _live_hash(source, result.position) if verify and result.snapshots_alike else ""
     if live and live != result.state_hash:
-        difference = Difference(
+        difference = ReplayDifference(
             what="the live state of the snapshotter",
             position=Position(Seq(result.position)),
             recorded=live,
@@ -102,7 +102,7 @@ async def _plan(source: Source, stop: int | None) -> Plan:
     """The first pass: what is to be compared at which position."""
     from headgate.cli.deciding_again import checks
 
-    plan = Plan(checks(), Gate(source.cell))
+    plan = Plan(checks(), CommitFilter(source.cell))
     async for entries in source.read(1, stop):
         for logged in decoded(entries):
             plan.feed(logged)

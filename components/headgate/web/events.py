@@ -66,7 +66,7 @@ def parse_position(text: str) -> Position:
 
 
 Admits = Callable[[LoggedCommit], bool]
-"""Whether an entry is a commit of its log, or refused (`headgate.core.log.refusal.Gate.admits`)."""
+"""Whether an entry is a commit of its log, or refused (`headgate.core.log.refusal.CommitFilter.admits`)."""
 
 
 def told_by(entry: Entry, admits: Admits) -> Iterator[Told]:

@@ -38,7 +38,7 @@ from headgate.adapters.kubernetes.retry import RateLimiter
 from headgate.adapters.log import Entry, Log
 from headgate.core import fold
 from headgate.core.fold.quarantine import EventFailedError
-from headgate.core.log.refusal import Gate, admitted
+from headgate.core.log.refusal import CommitFilter, admitted
 from headgate.core.state.tables import State
 from headgate.core.views.diagnosis import standing
 from headgate.core.views.explain import Explainer, Lookup, Story
@@ -472,7 +472,7 @@ def _listed(text: str) -> tuple[str, ...]:
 
 async def _explain(log: Log, cell: str, name: str, namespace: str, last: int) -> Story:
     """The history, from two passes over the log: one to resolve the name, one to follow the workloads."""
-    lookup, gate = Lookup(), Gate(cell)
+    lookup, gate = Lookup(), CommitFilter(cell)
     await _feed(log, last, lambda logged: lookup.feed(logged) if gate.admits(logged) else None)
     target = lookup.find(name, namespace)
     explainer = Explainer(fold.new_state(cell), target)

@@ -5,7 +5,7 @@ import pytest
 from tests.support.history import History
 
 from headgate.adapters.log import Entry
-from headgate.core.audit.log import Audit, Report
+from headgate.core.audit.log import Audit, AuditReport
 from headgate.core.audit.quotas import Quotas
 from headgate.core.fold import new_state, transitions
 from headgate.core.log.authority import author_of
@@ -93,7 +93,7 @@ def cycle(history: History, *events: EventBase, decided_at: int = 0) -> int:
     return history.put(SCHEDULER, decisions.CycleDecided(cycle=number, decided_at=at), *events, decided_at=at).seq
 
 
-def audited(entries: list[Entry]) -> Report:
+def audited(entries: list[Entry]) -> AuditReport:
     judge = Audit()
     for entry in entries:
         judge.feed_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)

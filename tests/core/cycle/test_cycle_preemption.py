@@ -9,7 +9,7 @@ from tests.support.cells import NAMESPACE, Cell, cluster_queue, cohort, pod_set,
 
 from headgate.core import fold
 from headgate.core.config import feature_gates
-from headgate.core.cycle import Entry, decide_cycle, deciding, evaluate, events_of
+from headgate.core.cycle import CycleEntry, decide_cycle, deciding, evaluate, events_of
 from headgate.core.flavors.catalog import Catalog
 from headgate.core.quota.cache import Forest
 from headgate.core.quota.tree import Ledger
@@ -484,7 +484,7 @@ def test_an_entry_says_how_a_head_was_decided() -> None:
     queue = catalog.queue("cq")
     assert queue is not None
     (entry,) = evaluate(cell.state, catalog, [(cell.state.workloads[f"{NAMESPACE}/urgent"], queue)]).entries
-    assert isinstance(entry, Entry)
+    assert isinstance(entry, CycleEntry)
     assert (entry.mode, entry.borrowing, entry.status) == ("Preempt", 0, "")
     assert entry.flavors == {"main": {"gpu": "f"}}
     assert [target.reason for target in entry.targets] == ["InClusterQueue", "InClusterQueue"]

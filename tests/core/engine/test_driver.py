@@ -11,16 +11,16 @@ from tests.support.toys import Counter, Recorder
 
 from headgate.core import fold
 from headgate.core.engine.appends import LogRolledBackError, OwnCommitRefusedError
-from headgate.core.engine.driver import FAILURES_MAX, Bounds, Driver, TermPhase
+from headgate.core.engine.driver import FAILURES_MAX, Driver, DriverLimits, TermPhase
 from headgate.core.engine.outputs import (
+    CommitRefused,
+    CommitStored,
     MachineDropped,
     MachineMade,
+    ObjectSetAside,
     Output,
-    Refused,
     Send,
-    SetAside,
     SteppedDown,
-    Stored,
 )
 from headgate.core.fold.quarantine import Treatments
 from headgate.core.machine.commits import next_commit
@@ -107,7 +107,7 @@ class Shell:
     def rest(self) -> "Shell":
         """Turn by turn, until nothing more is requested."""
         for _ in range(1000):
-            asked = self.do(Send, Call, MachineMade, SetAside)
+            asked = self.do(Send, Call, MachineMade, ObjectSetAside)
             if self.sent is not None:
                 self.answer()
                 self.fold()
@@ -136,7 +136,7 @@ def scripted(*script: list[Command]) -> tuple[Shell, list[Recorder]]:
         made.append(Recorder(state, list(script)))
         return made[-1]
 
-    return Shell(make, bounds=Bounds(calls_max=2, commit_bytes_max=2_000, stimuli_max=3)), made
+    return Shell(make, bounds=DriverLimits(calls_max=2, commit_bytes_max=2_000, stimuli_max=3)), made
 
 
 def names(count: int) -> tuple[NamespaceObserved, ...]:
@@ -157,7 +157,7 @@ def test_a_term_opens_in_the_log_before_there_is_a_machine() -> None:
     shell.store(encode_commit(_by_binder(shell)), Producer.BINDER)
     shell.fold()
     assert (shell.driver.state.position, shell.driver.machine) == (1, None)
-    assert [type(each) for each in shell.do()][:2] == [Stored, MachineMade]
+    assert [type(each) for each in shell.do()][:2] == [CommitStored, MachineMade]
     shell.rest()
     assert sorted(shell.driver.state.namespaces) == ["n1", "n2", "n3"]
 
@@ -187,8 +187,8 @@ def test_a_refused_append_ends_the_term_and_the_next_one_goes_on() -> None:
     shell.answer()
     assert shell.do() == [], "nothing is known before the log is folded up to the conflict"
     shell.fold()
-    outputs = shell.do(Refused, SteppedDown)
-    assert [type(each) for each in outputs] == [Refused, SteppedDown]
+    outputs = shell.do(CommitRefused, SteppedDown)
+    assert [type(each) for each in outputs] == [CommitRefused, SteppedDown]
     assert "the log refused commit" in outputs[1].why
     shell.elect(epoch=3).rest()
     assert sorted(shell.driver.state.namespaces) == ["n1", "n2", "n3"]
@@ -214,7 +214,7 @@ def test_a_lease_that_is_lost_does_not_leave_an_append_behind() -> None:
     assert shell.do(SteppedDown) == []
     shell.answer()
     shell.fold()
-    assert [type(each) for each in shell.do(Stored, SteppedDown)] == [Stored, SteppedDown]
+    assert [type(each) for each in shell.do(CommitStored, SteppedDown)] == [CommitStored, SteppedDown]
 
 
 def test_a_stop_takes_no_further_decision_and_awaits_the_append() -> None:
@@ -248,7 +248,7 @@ def test_a_cycle_is_never_split() -> None:
     shell = Shell(
         lambda state: Recorder(state, [[Append(events=names(40))]]),
         producer=Producer.SCHEDULER,
-        bounds=Bounds(commit_bytes_max=2_000),
+        bounds=DriverLimits(commit_bytes_max=2_000),
     )
     shell.elect().rest()
     assert [len(entry.commit.events) for entry in shell.entries] == [1, 40]
@@ -271,7 +271,7 @@ def test_an_append_whose_answer_was_lost_is_sent_again_and_counts_once() -> None
     shell.take()
     shell.answer()
     shell.fold()
-    assert [type(each) for each in shell.do(Stored, Refused)] == [Stored]
+    assert [type(each) for each in shell.do(CommitStored, CommitRefused)] == [CommitStored]
     shell.answer()
     shell.fold()
     shell.rest()
@@ -378,8 +378,8 @@ def test_a_defect_costs_its_object_and_the_term_goes_on() -> None:
     assert sorted(shell.driver.state.namespaces) == ["n1", "n2", "n4", "n5"]
     assert [event.name for event in shell.events() if isinstance(event, ObjectQuarantined)] == ["n3"]
     assert {entry.commit.epoch for entry in shell.entries} == {1}
-    kinds = [type(each) for each in shell.done if isinstance(each, MachineDropped | MachineMade | SetAside)]
-    assert kinds == [MachineMade, MachineDropped, SetAside, MachineMade]
+    kinds = [type(each) for each in shell.done if isinstance(each, MachineDropped | MachineMade | ObjectSetAside)]
+    assert kinds == [MachineMade, MachineDropped, ObjectSetAside, MachineMade]
 
 
 def test_a_defect_that_setting_aside_does_not_help_is_raised() -> None:
@@ -438,7 +438,7 @@ STEPS = ("turn", "answer", "answer lost", "fold", "fold one", "lose", "rival", "
 @given(st.lists(st.sampled_from(STEPS), max_size=120))
 def test_in_whatever_order_things_happen_the_goal_is_reached_once(steps: list[str]) -> None:
     """Answers lost or late, leases lost, rivals: every event is in the log once, and the machine's promises hold."""
-    shell = Shell(lambda state: Fickle(state, GOAL), bounds=Bounds(calls_max=2))
+    shell = Shell(lambda state: Fickle(state, GOAL), bounds=DriverLimits(calls_max=2))
     running: list[str] = []
     epoch = 0
 

@@ -7,7 +7,7 @@ from tests.support.assigning import assign, assigner, flavors, two_flavors
 from tests.support.cells import Cell, cluster_queue, pod_set
 
 from headgate.core.flavors import WAYS_MAX, Assignment, Grade, Mode, PodSetResult, reduced, visit_rank
-from headgate.core.quota.tree import Node
+from headgate.core.quota.tree import QuotaNode
 from headgate.core.state.tables import FlavorResource
 from headgate.events.configuration import Configuration, FairSharingConfiguration
 from headgate.events.objects import (
@@ -56,7 +56,7 @@ class Oracle:
     def __init__(self, **grades: tuple[Grade, int]) -> None:
         self.grades = grades
 
-    def simulate(self, node: Node, fr: FlavorResource, value: int) -> tuple[Grade, int]:
+    def simulate(self, node: QuotaNode, fr: FlavorResource, value: int) -> tuple[Grade, int]:
         """The answer for the flavor."""
         return self.grades[fr[0]]
 

@@ -8,7 +8,7 @@ from tests.support.history import History
 
 from headgate.adapters.log import Entry
 from headgate.core import fold
-from headgate.core.audit.log import Audit, Report
+from headgate.core.audit.log import Audit, AuditReport
 from headgate.core.fold import BrokenLogError
 from headgate.core.log.attestation import WINDOW
 from headgate.core.state.tables import State
@@ -38,7 +38,7 @@ def refold(entries: list[Entry], state: State | None = None) -> State:
     return state
 
 
-def audited(entries: list[Entry]) -> Report:
+def audited(entries: list[Entry]) -> AuditReport:
     judge = Audit("main")
     for entry in entries:
         judge.feed_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)

@@ -6,11 +6,11 @@ from tests.support.history import History
 from headgate.adapters.log import Entry
 from headgate.core import fold
 from headgate.core.audit.log import Audit
-from headgate.core.log.refusal import NEWEST_MAX, TEXT_MAX, Gate
+from headgate.core.log.refusal import NEWEST_MAX, TEXT_MAX, CommitFilter
 from headgate.core.state.tables import State
 from headgate.core.verification.replay import Plan, Replay
 from headgate.core.views.explain import Explainer
-from headgate.core.views.lookup import Target
+from headgate.core.views.lookup import HistorySubject
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, UnreadableCommitError, decode_entry
 from headgate.events.facts import NamespaceObserved
@@ -92,9 +92,11 @@ def test_what_cannot_be_read_on_a_producers_own_subject_stops_the_reader() -> No
 def test_every_reader_passes_them_over() -> None:
     """Explanation, replay and who only reads see the commits, and nothing of what others wrote."""
     log = decoded(log_with_strangers().entries)
-    gate = Gate("main")
+    gate = CommitFilter("main")
     assert [gate.admits(logged) for logged in log] == [True, True, False, True, False, False, True, True]
-    explainer = Explainer(fold.new_state("main"), Target(workload=WorkloadKey("ns/w"), job=JobKey("batch/Job/ns/j")))
+    explainer = Explainer(
+        fold.new_state("main"), HistorySubject(workload=WorkloadKey("ns/w"), job=JobKey("batch/Job/ns/j"))
+    )
     replay = Replay(fold.new_state("main"), Plan(), None)
     for logged in log:
         explainer.feed(logged)

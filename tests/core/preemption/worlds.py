@@ -10,7 +10,7 @@ from tests.support.cells import NAMESPACE, Cell, cluster_queue, cohort, pod_set
 from tests.support.logs import START_MS
 
 from headgate.core.flavors.catalog import Catalog
-from headgate.core.flavors.cluster_queue import Queue
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.kubernetes.quantities import canonical
 from headgate.core.preemption import Target, find_targets
 from headgate.core.preemption.what_if import Snapshot
@@ -97,7 +97,7 @@ class Asked:
         return [target.workload for target in found]
 
     @property
-    def queue(self) -> Queue:
+    def queue(self) -> ClusterQueueFlavors:
         """The ClusterQueue of the incoming workload."""
         queue = self.snapshot.catalog.queue(self.world.queue)
         assert queue is not None

@@ -10,7 +10,7 @@ from tests.support.cells import NAMESPACE, Cell, cluster_queue, cohort, pod_set
 from headgate.core.flavors.catalog import Catalog
 from headgate.core.kubernetes.quantities import UNLIMITED
 from headgate.core.quota.cache import Forest
-from headgate.core.quota.tree import Ledger, Level, Node, Quota, QuotaTree
+from headgate.core.quota.tree import Ledger, Level, Quota, QuotaNode, QuotaTree
 from headgate.events.base import Producer
 from headgate.events.decisions import QuotaReserved
 from headgate.events.facts import (
@@ -55,19 +55,19 @@ class Naive:
     def __init__(self, tree: QuotaTree, held: dict[str, int]) -> None:
         self.tree, self.held = tree, held
 
-    def subtree(self, node: Node) -> int:
+    def subtree(self, node: QuotaNode) -> int:
         return node.quota(FR).nominal + sum(self.subtree(child) - self.local(child) for child in node.children)
 
-    def local(self, node: Node) -> int:
+    def local(self, node: QuotaNode) -> int:
         lending = node.quota(FR).lending_limit
         return 0 if lending is None else max(0, self.subtree(node) - lending)
 
-    def usage(self, node: Node) -> int:
+    def usage(self, node: QuotaNode) -> int:
         if not node.is_cohort:
             return self.held.get(node.name, 0)
         return sum(max(0, self.usage(child) - self.local(child)) for child in node.children)
 
-    def available(self, node: Node) -> int:
+    def available(self, node: QuotaNode) -> int:
         if node.parent is None:
             return self.subtree(node) - self.usage(node)
         above = self.available(node.parent)
@@ -77,7 +77,7 @@ class Naive:
             above = min(above, self.subtree(node) - self.local(node) - stored + borrowing)
         return max(0, self.local(node) - self.usage(node)) + above
 
-    def potential(self, node: Node) -> int:
+    def potential(self, node: QuotaNode) -> int:
         if node.parent is None:
             return self.subtree(node)
         most = self.local(node) + self.potential(node.parent)

@@ -4,7 +4,15 @@ import pytest
 from tests.support.history import History
 
 from headgate.core import fold
-from headgate.core.views.explain import Explainer, Lookup, Story, Target, UnknownWorkloadError, condensed, explain
+from headgate.core.views.explain import (
+    Explainer,
+    HistorySubject,
+    Lookup,
+    Story,
+    UnknownWorkloadError,
+    condensed,
+    explain,
+)
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
@@ -297,7 +305,7 @@ def test_a_name_in_two_namespaces_asks_which() -> None:
         lookup.feed(logged)
     with pytest.raises(UnknownWorkloadError, match="several namespaces \\(a, b\\)"):
         lookup.find("w")
-    assert lookup.find("w", "b") == Target(workload="b/w")
+    assert lookup.find("w", "b") == HistorySubject(workload="b/w")
 
 
 def test_a_job_without_workload_has_a_story_too() -> None:
@@ -312,7 +320,7 @@ def test_a_job_without_workload_has_a_story_too() -> None:
         reason="Invalid",
         message="spec.podSets: too many",
     )
-    explainer = Explainer(fold.new_state("main"), Target(workload="a/job-w", job="batch/Job/a/w"))
+    explainer = Explainer(fold.new_state("main"), HistorySubject(workload="a/job-w", job="batch/Job/a/w"))
     history.put(BRIDGE, refused)
     for logged in history.commits:
         explainer.feed(logged)

@@ -42,11 +42,11 @@ from headgate.core import fold
 from headgate.core.api.job_kinds import shown_name, title
 from headgate.core.audit.invariants import forgotten
 from headgate.core.audit.quotas import QuotaAudit, took_effect
-from headgate.core.fold.quarantine import At, EventFailedError, Failure, Treatments
+from headgate.core.fold.quarantine import EventFailedError, EventPart, Failure, Treatments
 from headgate.core.log.attestation import Attestations
 from headgate.core.log.authority import author_of
 from headgate.core.log.log_time import CLOCK_SKEW_MS_MAX
-from headgate.core.log.refusal import Gate
+from headgate.core.log.refusal import CommitFilter
 from headgate.core.machine.commits import election_of
 from headgate.core.state.lifecycle import IllegalTransitionError
 from headgate.core.state.tables import HOLDS_QUOTA, Stage
@@ -93,7 +93,7 @@ CHECKS = (
 """Those from stream to feed concern data beside the log: `headgate.core.audit.stores`."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AuditFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A violation: which check, where in the log, which object, and a description."""
 
     check: str
@@ -102,7 +102,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     about: str = ""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AuditReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
     The result of an audit.
 
@@ -118,7 +118,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     folded_to: int
     overtaken: int
     reservations: int
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[AuditFinding, ...] = ()
     looked_at: tuple[str, ...] = ()
 
 
@@ -149,7 +149,7 @@ class Audit:
         Audit again with `treatments` so that the fold can continue past it.
         """
         self._treatments = treatments
-        self.findings: list[Finding] = []
+        self.findings: list[AuditFinding] = []
         self.folds = True
         """Whether the log could be folded up to here."""
         self.last = 0
@@ -166,7 +166,7 @@ class Audit:
         self._reservations = 0
         self._cycle = 0
         self._terms: dict[Producer, _Term] = {}
-        self._gate = Gate(cell)
+        self._gate = CommitFilter(cell)
         self._attestations = Attestations()
         self._quota = QuotaAudit(self.state)
         self._reserved: dict[Uid, Position] = {}
@@ -226,24 +226,24 @@ class Audit:
                 self._find("quota", each.at, each.text, each.workload)
             self._keep_raises(logged)
 
-    def report(self, beside: Iterable[Finding] = (), looked_at: tuple[str, ...] = ()) -> Report:
+    def report(self, beside: Iterable[AuditFinding] = (), looked_at: tuple[str, ...] = ()) -> AuditReport:
         """
         The findings so far; the end of what was fed counts as the end of the log.
 
         `beside` are findings about data beside the log; `looked_at` names that data.
         """
-        lost: list[Finding] = [*beside]
+        lost: list[AuditFinding] = [*beside]
         identity = self.state.identity
         if identity is not None and identity.cell != self.state.cell:
             text = f"the log was founded for the cell {identity.cell}, and is read as that of {self.state.cell}"
-            lost.append(Finding(check="stream", position=Position(identity.founded_at), text=text))
+            lost.append(AuditFinding(check="stream", position=Position(identity.founded_at), text=text))
         if self.folds:
             at = Position(self.state.position)
             lost += (
-                Finding(check="forgotten", position=at, text=f"{workload} is forgotten: {why}", about=workload)
+                AuditFinding(check="forgotten", position=at, text=f"{workload} is forgotten: {why}", about=workload)
                 for workload, why in forgotten(self.state)
             )
-        return Report(
+        return AuditReport(
             first=self._first,
             last=self.last,
             commits=self._commits,
@@ -257,7 +257,7 @@ class Audit:
 
     def _find(self, check: str, position: Position, text: str, about: str = "") -> None:
         assert check in CHECKS
-        self.findings.append(Finding(check=check, position=position, text=text, about=about))
+        self.findings.append(AuditFinding(check=check, position=position, text=text, about=about))
 
     def log_hash_at(self, position: Seq) -> str:
         """The hash of the log up to a position; "" where it is unknown."""
@@ -431,7 +431,7 @@ class Audit:
         for at, failure in self._treatments.all_of(logged.seq):
             self._set_aside(at, failure)
 
-    def _set_aside(self, at: At, failure: Failure) -> None:
+    def _set_aside(self, at: EventPart, failure: Failure) -> None:
         check = "lifecycle" if failure.error.startswith(IllegalTransitionError.__name__) else "folds"
         text = f"{failure.object.kind} {failure.object.key} is set aside: {failure.error} in {failure.where}"
         self._find(check, Position(at.seq, at.nth), text, failure.object.key)
@@ -531,7 +531,7 @@ class Audit:
                 self._reserved.setdefault(event.uid, Position(logged.seq))
 
 
-def audit(entries: Iterable[LoggedCommit], cell: str = "main") -> Report:
+def audit(entries: Iterable[LoggedCommit], cell: str = "main") -> AuditReport:
     """The report on a log that is completely available, from its first commit."""
     judge = Audit(cell)
     for logged in entries:

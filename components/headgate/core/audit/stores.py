@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.core.audit.log import Audit, Finding
+from headgate.core.audit.log import Audit, AuditFinding
 from headgate.core.log.branches import number_at, parse_event_id, token_of
 from headgate.core.state.tables import Branch
 from headgate.events.base import Producer
@@ -76,7 +76,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     looked_at: tuple[str, ...] = ()
 
 
-def judge(audit: Audit, evidence: Evidence) -> list[Finding]:
+def judge(audit: Audit, evidence: Evidence) -> list[AuditFinding]:
     """The contradictions between the log and the data beside it."""
     return [
         *_stream(audit, evidence.stream),
@@ -86,24 +86,24 @@ def judge(audit: Audit, evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _stream(audit: Audit, seen: SeenStream) -> Iterator[Finding]:
+def _stream(audit: Audit, seen: SeenStream) -> Iterator[AuditFinding]:
     at = Position(Seq(audit.last))
     for peril in seen.perils:
-        yield Finding(check="stream", position=at, text=peril, about=seen.name)
+        yield AuditFinding(check="stream", position=at, text=peril, about=seen.name)
     identity = audit.state.identity
     if identity is not None and identity.stream != seen.identity:
         text = (
             f"the log was written to the stream created {identity.stream}, and {seen.name} was created "
             f"{seen.identity}: it is a copy. Run one cell on one stream; if the other one is lost, {RESTORE}"
         )
-        yield Finding(check="stream", position=Position(identity.founded_at), text=text, about=seen.name)
+        yield AuditFinding(check="stream", position=Position(identity.founded_at), text=text, about=seen.name)
 
 
-def _snapshot(audit: Audit, seen: SeenSnapshot, stream: SeenStream) -> Iterator[Finding]:
+def _snapshot(audit: Audit, seen: SeenSnapshot, stream: SeenStream) -> Iterator[AuditFinding]:
     at = Position(seen.position)
 
-    def found(text: str) -> Finding:
-        return Finding(check="snapshots", position=at, text=f"snapshot {seen.name} {text}", about=seen.name)
+    def found(text: str) -> AuditFinding:
+        return AuditFinding(check="snapshots", position=at, text=f"snapshot {seen.name} {text}", about=seen.name)
 
     remove = "No process starts from it; the snapshotter replaces it with its next ones"
     if seen.why:
@@ -141,27 +141,29 @@ def _snapshot(audit: Audit, seen: SeenSnapshot, stream: SeenStream) -> Iterator[
         )
 
 
-def _lease(audit: Audit, seen: SeenLease) -> Iterator[Finding]:
+def _lease(audit: Audit, seen: SeenLease) -> Iterator[AuditFinding]:
     record = audit.state.producers.get(seen.producer)
     epoch = record.epoch if record is not None else 0
     at = Position(record.last_seq if record is not None else Seq(0))
     name = f"the lease of the {seen.producer.value}"
     if seen.why:
         text = f"{name} cannot be read: {seen.why}. Stop that process and start it again: it writes a new one"
-        yield Finding(check="leases", position=at, text=text, about=seen.producer.value)
+        yield AuditFinding(check="leases", position=at, text=text, about=seen.producer.value)
         return
     if audit.folds and seen.epoch < epoch:
         text = (
             f"{name} is of epoch {seen.epoch}, and the log has epoch {epoch}: the leases are older than the "
             "log. Restart the processes: each begins an epoch behind that of the log"
         )
-        yield Finding(check="leases", position=at, text=text, about=seen.producer.value)
+        yield AuditFinding(check="leases", position=at, text=text, about=seen.producer.value)
     if seen.position > audit.last:
         text = (
             f"its holder had folded the log up to position {seen.position}, and it ends at {audit.last}: commits are "
             f"lost; {RESTORE}"
         )
-        yield Finding(check="leases", position=Position(seen.position), text=f"{name}: {text}", about=seen.producer)
+        yield AuditFinding(
+            check="leases", position=Position(seen.position), text=f"{name}: {text}", about=seen.producer
+        )
         return
     log_hash = audit.log_hash_at(seen.position)
     if seen.log_hash and log_hash and log_hash != seen.log_hash:
@@ -169,10 +171,12 @@ def _lease(audit: Audit, seen: SeenLease) -> Iterator[Finding]:
             f"its holder had folded a log with the hash {seen.log_hash} up to position {seen.position}; this one has "
             f"{log_hash}: it is another log; {RESTORE}"
         )
-        yield Finding(check="leases", position=Position(seen.position), text=f"{name}: {text}", about=seen.producer)
+        yield AuditFinding(
+            check="leases", position=Position(seen.position), text=f"{name}: {text}", about=seen.producer
+        )
 
 
-def _record(audit: Audit, seen: SeenRecord) -> Iterator[Finding]:
+def _record(audit: Audit, seen: SeenRecord) -> Iterator[AuditFinding]:
     identity = audit.state.identity
     why = ""
     if identity is None or identity.log_id != seen.log_id:
@@ -189,7 +193,7 @@ def _record(audit: Audit, seen: SeenRecord) -> Iterator[Finding]:
     if why:
         at = Position(min(seen.position, Seq(audit.last)))
         text = f"the cluster's record of its cell ({seen.where}) {why}; {RESTORE}"
-        yield Finding(check="cluster", position=at, text=text, about=seen.where)
+        yield AuditFinding(check="cluster", position=at, text=text, about=seen.where)
 
 
 # --- the feed ------------------------------------------------------------------------------------------------------
@@ -212,7 +216,7 @@ class FeedJudge:
         """At each position, the number of the first event there."""
         self._digests = array("Q")
         self._next = 0
-        self.findings: list[Finding] = []
+        self.findings: list[AuditFinding] = []
         self.more = 0
         """Findings beyond `FEED_FINDINGS_MAX`."""
         self.messages = 0
@@ -286,7 +290,7 @@ class FeedJudge:
         if len(self.findings) >= FEED_FINDINGS_MAX:
             self.more += 1
             return
-        self.findings.append(Finding(check="feed", position=Position(position), text=text))
+        self.findings.append(AuditFinding(check="feed", position=Position(position), text=text))
 
     def _place(self, message_id: str) -> int | None:
         """The number of the event that an id names, as if the log continued forever; None when the id is invalid."""

@@ -108,7 +108,7 @@ ALWAYS_ON = frozenset(
 """The gates whose behaviour is always on in Headgate."""
 
 
-class Gate(msgspec.Struct, frozen=True):
+class FeatureGate(msgspec.Struct, frozen=True):
     """A gate of Kueue: its default, the gates without which it is off, and whether it can be set at all."""
 
     name: str
@@ -202,12 +202,12 @@ ValidateRayAndSparkJobUpdates on
 """
 
 
-def _read(line: str) -> Gate:
+def _read(line: str) -> FeatureGate:
     name, default, *requires = line.split()
-    return Gate(name, default != "off", tuple(requires), default == "locked")
+    return FeatureGate(name, default != "off", tuple(requires), default == "locked")
 
 
-KNOWN: Mapping[str, Gate] = {gate.name: gate for gate in map(_read, _TABLE.strip().splitlines())}
+KNOWN: Mapping[str, FeatureGate] = {gate.name: gate for gate in map(_read, _TABLE.strip().splitlines())}
 """Every gate of Kueue by its name."""
 
 

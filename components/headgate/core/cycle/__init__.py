@@ -4,7 +4,7 @@ The cycle: which heads are admitted, which workloads they preempt, and the verdi
 A function of the state alone: `decide_cycle` returns the events of the scheduler's next commit, and returns the same
 events for the same state. It is Kueue's cycle (`kueue-semantics` section 3):
 
-    entries      the data of a cycle: `Entry`, `Cycle`
+    entries      the data of a cycle: `CycleEntry`, `Cycle`
     nominating   each head against the quota at the start: rejected outright, or flavors and preemption targets
     order        the processing order: by borrowing, priority and time, or by a tournament of dominant resource shares
     processing   one by one, each on the quota that those before it have left (`evaluate`)
@@ -55,7 +55,7 @@ from headgate.core.cycle.entries import (
     PREEMPTION_GATED,
     PREEMPTS,
     Cycle,
-    Entry,
+    CycleEntry,
 )
 from headgate.core.cycle.nominating import ANY_CHANGE
 from headgate.core.cycle.processing import evaluate
@@ -75,7 +75,7 @@ __all__ = [
     "PREEMPTION_GATED",
     "PREEMPTS",
     "Cycle",
-    "Entry",
+    "CycleEntry",
     "decide_cycle",
     "evaluate",
     "events_of",

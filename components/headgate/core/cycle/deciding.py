@@ -12,7 +12,7 @@ from headgate.core.cycle.nominating import ANY_CHANGE
 from headgate.core.cycle.processing import evaluate
 from headgate.core.cycle.verdicts import events_of
 from headgate.core.flavors.catalog import Catalog
-from headgate.core.flavors.cluster_queue import Queue
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.state.tables import PENDING, Stage, State, Workload
 from headgate.events.ids import WorkloadKey
 from headgate.events.registry import Event
@@ -29,7 +29,7 @@ STANDING_MAX = 512
 ADMISSIONS_MAX = 512
 """The maximum number of reserved workloads that one cycle admits after their checks."""
 
-Heads = list[tuple[Workload, Queue]]
+Heads = list[tuple[Workload, ClusterQueueFlavors]]
 
 
 def decide_cycle(

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from headgate.core.flavors import Assigner, Assignment, Mode
-from headgate.core.flavors.cluster_queue import Queue
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.preemption import Target
 from headgate.core.state.tables import FlavorResource, Workload
 from headgate.core.workload.pod_requests import PodSetRequests
@@ -33,7 +33,7 @@ Scope = Literal["immediate", "workload", "shape", "queue"]
 """What a verdict parks (`headgate.events.decisions.WorkloadSkipped`)."""
 
 
-class Entry(msgspec.Struct):
+class CycleEntry(msgspec.Struct):
     """
     A head during a cycle.
 
@@ -45,7 +45,7 @@ class Entry(msgspec.Struct):
     """
 
     workload: Workload
-    queue: Queue
+    queue: ClusterQueueFlavors
     requests: tuple[PodSetRequests, ...] = ()
     standing: bool = False
     """It is not offered: it blocks its ClusterQueue with a verdict, and is decided in every cycle of its tree."""
@@ -130,6 +130,6 @@ class Cycle(msgspec.Struct, frozen=True):
     `skipped_preemptions` counts per ClusterQueue those that could have preempted and were skipped.
     """
 
-    entries: tuple[Entry, ...] = ()
-    rejected: tuple[Entry, ...] = ()
+    entries: tuple[CycleEntry, ...] = ()
+    rejected: tuple[CycleEntry, ...] = ()
     skipped_preemptions: dict[str, int] = {}

@@ -10,10 +10,10 @@ repeated, within the flavors of the first nomination, for a head whose victims a
 from collections.abc import Mapping, Sequence
 
 from headgate.core.config import feature_gates
-from headgate.core.cycle.entries import NAMESPACE_MISMATCH, Entry, label_of
+from headgate.core.cycle.entries import NAMESPACE_MISMATCH, CycleEntry, label_of
 from headgate.core.flavors import Assigner, Assignment, Mode, allowed_flavors, may_be_reduced, reduced, spare_pods
 from headgate.core.flavors.catalog import Catalog
-from headgate.core.flavors.cluster_queue import Queue
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.kubernetes.quantities import canonical
 from headgate.core.kubernetes.selectors import matches_labels
 from headgate.core.preemption import SnapshotOracle, Target, find_targets
@@ -62,12 +62,12 @@ class Nominator:
             snapshot = self._snapshots[tree] = Snapshot(self._state, self._catalog, tree)
         return snapshot
 
-    def nominate(self, workload: Workload, queue: Queue, *, standing: bool = False) -> Entry:
+    def nominate(self, workload: Workload, queue: ClusterQueueFlavors, *, standing: bool = False) -> CycleEntry:
         """A head with its assignment and targets; without an assignment when it is rejected, with the reason."""
         limits = self._catalog.limits(split_key(workload.key)[0])
         configuration = self._state.configuration
         requests = pod_set_requests(workload, limits, self._catalog.runtime_classes(), configuration)
-        entry = Entry(workload, queue, requests, standing=standing)
+        entry = CycleEntry(workload, queue, requests, standing=standing)
         entry.is_preemptor = workload.preemptor
         if not self._rejected(entry):
             if standing:
@@ -79,7 +79,7 @@ class Nominator:
                 self._scan_all(entry)
         return entry
 
-    def _scan_all(self, entry: Entry) -> None:
+    def _scan_all(self, entry: CycleEntry) -> None:
         """Scan the flavors from the first on, past every position where a scan stops without success."""
         entry.scans_all, entry.resumed_from = True, ()
         self._assign(entry, entry.resumed_from, None)
@@ -87,14 +87,14 @@ class Nominator:
             entry.resumed_from = entry.last_tried
             self._assign(entry, entry.resumed_from, None)
 
-    def recompute(self, entry: Entry) -> None:
+    def recompute(self, entry: CycleEntry) -> None:
         """Assign again on the snapshot as it is now, from the first flavor on, within the flavors of the nomination."""
         self._assign(entry, (), entry.flavors)
 
     def _resume_from(self, workload: Workload) -> tuple[dict[str, int], ...]:
         return resume_from(self._state, workload) if self._resumes is None else self._resumes[workload.key]
 
-    def _rejected(self, entry: Entry) -> bool:
+    def _rejected(self, entry: CycleEntry) -> bool:
         """Whether a head is rejected without checking quota, and why: Kueue's checks in Kueue's order."""
         workload, name = entry.workload, entry.queue.name
         namespace = split_key(workload.key)[0]
@@ -115,7 +115,7 @@ class Nominator:
             entry.message = why_invalid(entry.requests)
         return bool(entry.message)
 
-    def _assign(self, entry: Entry, last_tried: tuple[dict[str, int], ...], only: Flavors | None) -> None:
+    def _assign(self, entry: CycleEntry, last_tried: tuple[dict[str, int], ...], only: Flavors | None) -> None:
         """Flavors for all pods, or for fewer where allowed, and the preemption targets for them (getAssignments)."""
         workload, queue = entry.workload, entry.queue
         snapshot = self.snapshot(queue.name)
@@ -161,7 +161,9 @@ def _has_failed_checks(workload: Workload) -> bool:
     return any(check.state in ("Retry", "Rejected") for check in seen)
 
 
-def _with_targets(snapshot: Snapshot, entry: Entry, assignment: Assignment) -> tuple[Assignment, tuple[Target, ...]]:
+def _with_targets(
+    snapshot: Snapshot, entry: CycleEntry, assignment: Assignment
+) -> tuple[Assignment, tuple[Target, ...]]:
     if assignment.mode is not Mode.PREEMPT:
         return assignment, ()
     return assignment, find_targets(snapshot, entry.queue, entry.workload, assignment.usage, assignment.contested)
@@ -182,7 +184,7 @@ def _left_to_try(assignment: Assignment) -> tuple[dict[str, int], ...]:
     return () if all(index == -1 for each in last_tried for index in each.values()) else last_tried
 
 
-def needs_of(entry: Entry) -> Needs:
+def needs_of(entry: CycleEntry) -> Needs:
     """
     What must be available at once before an assignment can fit, with the fewest pods that are allowed.
 
@@ -209,13 +211,13 @@ def _short(assigner: Assigner) -> tuple[str, ...]:
     return tuple(sorted(f"{flavor}/{resource}" for flavor, resource in assigner.short)) or (ANY_CHANGE,)
 
 
-def _may_go_on(entry: Entry) -> bool:
+def _may_go_on(entry: CycleEntry) -> bool:
     """Whether there is a reason to try the remaining flavors: with those tried it neither fits nor preempts."""
     assert entry.assignment is not None
     return not _is_acceptable(entry.assignment, entry.targets)
 
 
-def _begins_anew(entry: Entry) -> bool:
+def _begins_anew(entry: CycleEntry) -> bool:
     """
     Whether a resumed scan has ended without success, in a StrictFIFO queue.
 

@@ -15,9 +15,9 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from headgate.core.config import feature_gates
-from headgate.core.cycle.entries import Entry
+from headgate.core.cycle.entries import CycleEntry
 from headgate.core.quota.fair_shares import Share, share_of
-from headgate.core.quota.tree import Ledger, Node
+from headgate.core.quota.tree import Ledger, QuotaNode
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import PENDING
 from headgate.core.workload.ordering import priority_of, queued_at
@@ -28,15 +28,15 @@ Seniority = tuple[int, int, int, str, str]
 
 
 def in_order(
-    entries: Sequence[Entry], configuration: Configuration, ledger_of: Callable[[str], Ledger]
-) -> Iterable[Entry]:
+    entries: Sequence[CycleEntry], configuration: Configuration, ledger_of: Callable[[str], Ledger]
+) -> Iterable[CycleEntry]:
     """The entries in processing order. With fair sharing it depends on the charges made between the turns."""
     if configuration.fair_sharing is not None:
         return Tournament(entries, configuration, ledger_of)
     return classical(entries, configuration)
 
 
-def seniority(entry: Entry, configuration: Configuration) -> Seniority:
+def seniority(entry: CycleEntry, configuration: Configuration) -> Seniority:
     """The order among equals: by priority, if cohorts are sorted by it, then by time."""
     workload = entry.workload
     with about("Workload", entry.key):
@@ -45,7 +45,7 @@ def seniority(entry: Entry, configuration: Configuration) -> Seniority:
         return (-priority, queued_at(workload, configuration), workload.arrival, workload.uid, workload.key)
 
 
-def _goes_last(entry: Entry, configuration: Configuration) -> bool:
+def _goes_last(entry: CycleEntry, configuration: Configuration) -> bool:
     """Whether preemptors come before this entry."""
     first = feature_gates.enabled(configuration, feature_gates.PRIORITIZE_PREEMPTOR_WORKLOADS)
     return first and not entry.is_preemptor
@@ -54,10 +54,10 @@ def _goes_last(entry: Entry, configuration: Configuration) -> bool:
 # --- classical -----------------------------------------------------------------------------------------------------
 
 
-def classical(entries: Iterable[Entry], configuration: Configuration) -> list[Entry]:
+def classical(entries: Iterable[CycleEntry], configuration: Configuration) -> list[CycleEntry]:
     """Entries that hold quota already (a second pass), preemptors (by their gate), less borrowing, then seniority."""
 
-    def rank(entry: Entry) -> tuple[bool, bool, int, Seniority]:
+    def rank(entry: CycleEntry) -> tuple[bool, bool, int, Seniority]:
         with about("Workload", entry.key):
             first_pass = entry.workload.stage in PENDING
             return first_pass, _goes_last(entry, configuration), entry.borrowing, seniority(entry, configuration)
@@ -75,17 +75,17 @@ class Tournament:
     """The order under fair sharing. Iterating over it consumes it."""
 
     def __init__(
-        self, entries: Sequence[Entry], configuration: Configuration, ledger_of: Callable[[str], Ledger]
+        self, entries: Sequence[CycleEntry], configuration: Configuration, ledger_of: Callable[[str], Ledger]
     ) -> None:
         self._configuration = configuration
         self._ledger_of = ledger_of
         self._nominal_first = feature_gates.enabled(configuration, feature_gates.FAIR_SHARING_PRIORITIZE_NON_BORROWING)
         self._entries = {entry.queue.name: entry for entry in entries}
         self._seniority = {entry.key: seniority(entry, configuration) for entry in entries}
-        self._candidates: dict[Node, dict[Node, tuple[Standing, Entry]]] = {}
+        self._candidates: dict[QuotaNode, dict[QuotaNode, tuple[Standing, CycleEntry]]] = {}
         """Per cohort, for each child that has one, its candidate and the candidate's comparison key there."""
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[CycleEntry]:
         for entry in self._entries.values():
             self._enter(entry)
         names = list(self._entries)
@@ -99,12 +99,12 @@ class Tournament:
             yield entry
             self._leave(entry)
 
-    def _node_of(self, entry: Entry) -> Node:
+    def _node_of(self, entry: CycleEntry) -> QuotaNode:
         node = entry.queue.node
         assert node is not None, f"ClusterQueue {entry.queue.name} has no quota tree"
         return node
 
-    def _winner(self, node: Node) -> Entry:
+    def _winner(self, node: QuotaNode) -> CycleEntry:
         root = node
         for root in node.ancestors():  # noqa: B007 - the last one is the result
             pass
@@ -112,21 +112,21 @@ class Tournament:
             return self._entries[node.name]
         return min(self._candidates[root].values(), key=lambda each: each[0])[1]
 
-    def _enter(self, entry: Entry) -> None:
+    def _enter(self, entry: CycleEntry) -> None:
         """Add an entry at its cohort, and at those above as far as it wins."""
         node = self._node_of(entry)
         if node.parent is not None:
             self._candidates.setdefault(node.parent, {})[node] = (self._standing(entry, node), entry)
             self._promote(node.parent)
 
-    def _leave(self, entry: Entry) -> None:
+    def _leave(self, entry: CycleEntry) -> None:
         """Remove a processed entry, and determine the candidate of each cohort above it again."""
         node = self._node_of(entry)
         if node.parent is not None:
             del self._candidates[node.parent][node]
             self._promote(node.parent)
 
-    def _promote(self, cohort: Node) -> None:
+    def _promote(self, cohort: QuotaNode) -> None:
         """Promote the winner of a cohort, and of each one above, to the next."""
         while cohort.parent is not None:
             above = self._candidates.setdefault(cohort.parent, {})
@@ -138,14 +138,14 @@ class Tournament:
                 above.pop(cohort, None)
             cohort = cohort.parent
 
-    def _standing(self, entry: Entry, node: Node) -> Standing:
+    def _standing(self, entry: CycleEntry, node: QuotaNode) -> Standing:
         """The comparison key of an entry as the candidate of a child: by the child's share with the entry admitted."""
         with about("Workload", entry.key):
             share = self._share_with(entry, node)
             borrows = self._nominal_first and share.borrows_any(entry.usage)
             return _goes_last(entry, self._configuration), borrows, share.key, self._seniority[entry.key]
 
-    def _share_with(self, entry: Entry, node: Node) -> Share:
+    def _share_with(self, entry: CycleEntry, node: QuotaNode) -> Share:
         ledger, own = self._ledger_of(entry.queue.name), self._node_of(entry)
         usage = entry.usage
         if node is own:

@@ -28,13 +28,13 @@ from headgate.core.cycle.entries import (
     PENDING_PREEMPTION,
     PREEMPTION_GATED,
     Cycle,
-    Entry,
+    CycleEntry,
 )
 from headgate.core.cycle.nominating import Nominator
 from headgate.core.cycle.order import in_order
 from headgate.core.flavors import WAITING_FOR_QUOTA
 from headgate.core.flavors.catalog import Catalog
-from headgate.core.flavors.cluster_queue import Queue
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.kubernetes.quantities import add, subtract
 from headgate.core.preemption import can_always_reclaim, preempted_message
@@ -42,7 +42,7 @@ from headgate.core.preemption.bound import may_preempt
 from headgate.core.preemption.what_if import Snapshot
 from headgate.core.quota import turnover
 from headgate.core.quota.holders import Holder
-from headgate.core.quota.tree import Ledger, Node
+from headgate.core.quota.tree import Ledger, QuotaNode
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import FlavorResource, Stage, State, Workload
 from headgate.core.workload import variants
@@ -68,7 +68,7 @@ _WAITS_FOR_PODS = "waiting for all admitted workloads to be in PodsReady conditi
 def evaluate(
     state: State,
     catalog: Catalog,
-    heads: Iterable[tuple[Workload, Queue]],
+    heads: Iterable[tuple[Workload, ClusterQueueFlavors]],
     *,
     standing: AbstractSet[WorkloadKey] = frozenset(),
     resumes: Mapping[WorkloadKey, tuple[dict[str, int], ...]] | None = None,
@@ -85,7 +85,7 @@ def evaluate(
     preemption. Nothing is changed but the answer.
     """
     nominator = Nominator(state, catalog, resumes)
-    entries: list[Entry] = []
+    entries: list[CycleEntry] = []
     for workload, queue in heads:
         with about("Workload", workload.key):
             entries.append(nominator.nominate(workload, queue, standing=workload.key in standing))
@@ -110,11 +110,11 @@ class _Tree:
         """Whether an entry of this cycle has changed the input of the next cycle."""
         self.has_lent = False
         """Whether a borrowing workload was admitted: the next cycle may preempt it."""
-        self._charges: list[tuple[Node, FlavorResource, int]] = []
-        self._admitted: list[Entry] = []
+        self._charges: list[tuple[QuotaNode, FlavorResource, int]] = []
+        self._admitted: list[CycleEntry] = []
         self._after: Ledger | None = None
 
-    def charge(self, node: Node, amounts: Mapping[FlavorResource, int]) -> None:
+    def charge(self, node: QuotaNode, amounts: Mapping[FlavorResource, int]) -> None:
         """Charge a ClusterQueue for the rest of the cycle."""
         for fr, value in amounts.items():
             self._charges.append((node, fr, value))
@@ -129,7 +129,7 @@ class _Tree:
                 self.victims[key] = None
                 _take_out(self._without_victims(), self.snapshot.holder(key))
 
-    def fits(self, node: Node, usage: Mapping[FlavorResource, int], targets: Iterable[WorkloadKey]) -> bool:
+    def fits(self, node: QuotaNode, usage: Mapping[FlavorResource, int], targets: Iterable[WorkloadKey]) -> bool:
         """Whether an entry fits after all victims so far, and these, have gone."""
         if self.snapshot.ledger.fits(node, usage):
             return True
@@ -143,12 +143,12 @@ class _Tree:
                 after.add(holder.node, fr, value)
         return fits
 
-    def short_of(self, entry: Entry) -> dict[FlavorResource, int]:
+    def short_of(self, entry: CycleEntry) -> dict[FlavorResource, int]:
         """How much more has to be freed for an entry, beside the victims so far."""
         after, node = self._without_victims(), _node(entry)
         return {fr: value - after.available(node, fr) for fr, value in entry.usage.items()}
 
-    def has_room(self, entry: Entry) -> bool:
+    def has_room(self, entry: CycleEntry) -> bool:
         """Whether an entry fits now, with every victim still there and without reservations of waiting entries."""
         if not self.victims or self.snapshot.ledger.fits(_node(entry), entry.usage):
             return True
@@ -161,7 +161,7 @@ class _Tree:
                 today.add(_node(each), fr, value)
         return today.fits(_node(entry), entry.usage)
 
-    def admit(self, entry: Entry) -> None:
+    def admit(self, entry: CycleEntry) -> None:
         """Count its quota as used from here on, not only as reserved."""
         self._admitted.append(entry)
 
@@ -192,13 +192,13 @@ class _Process:
         self._left = events_max
         self._trees: dict[str, _Tree] = {}
         self._has_admitted = False
-        self.done: list[Entry] = []
+        self.done: list[CycleEntry] = []
         self.skipped_preemptions: dict[str, int] = {}
 
     def _on(self, gate: str) -> bool:
         return feature_gates.enabled(self._configuration, gate)
 
-    def _tree(self, entry: Entry) -> _Tree:
+    def _tree(self, entry: CycleEntry) -> _Tree:
         snapshot = self._nominator.snapshot(entry.queue.name)
         tree = self._trees.get(snapshot.tree.name)
         if tree is None:
@@ -208,7 +208,7 @@ class _Process:
     def _ledger(self, cluster_queue: str) -> Ledger:
         return self._nominator.snapshot(cluster_queue).ledger
 
-    def run(self, entries: Sequence[Entry]) -> None:
+    def run(self, entries: Sequence[CycleEntry]) -> None:
         """Decide all entries, or as many as the bound on events allows."""
         for entry in in_order(entries, self._configuration, self._ledger):
             if self._left is not None and self._left <= 0:
@@ -221,7 +221,7 @@ class _Process:
         for entry in self.done:
             entry.outdated = entry.requeue_reason == NO_CANDIDATES and self._tree(entry).has_lent
 
-    def _decide(self, entry: Entry) -> None:
+    def _decide(self, entry: CycleEntry) -> None:
         """Decide one entry: Kueue's steps in Kueue's order."""
         tree = self._tree(entry)
         if variants.more_favorable_admitted(self._state, entry.workload) is not None:
@@ -253,7 +253,7 @@ class _Process:
 
     # --- reassignment ------------------------------------------------------------------------------------------------
 
-    def _refresh(self, entry: Entry, tree: _Tree) -> None:
+    def _refresh(self, entry: CycleEntry, tree: _Tree) -> None:
         """Assign again, as if all victims so far had left, if it counts on one (updateAssignmentIfNeeded)."""
         if _overlaps(entry, tree) and self._on(feature_gates.RECOMPUTE_UPON_OVERLAP):
             with tree.snapshot.without(tree.victims):
@@ -263,13 +263,13 @@ class _Process:
 
     # --- outcomes ----------------------------------------------------------------------------------------------------
 
-    def _defer(self, entry: Entry, tree: _Tree, message: str) -> None:
+    def _defer(self, entry: CycleEntry, tree: _Tree, message: str) -> None:
         """Let it wait for the victims of others, with its quota reserved."""
         entry.mode, entry.message, entry.last_tried = "DeferredFit", message, ()
         entry.requeue_reason, entry.reason = PENDING_PREEMPTION, WAITING_FOR_PREEMPTED
         self._charge(entry, tree, entry.usage)
 
-    def _skip(self, entry: Entry, tree: _Tree, reason: str, message: str) -> None:
+    def _skip(self, entry: CycleEntry, tree: _Tree, reason: str, message: str) -> None:
         entry.status, entry.requeue_reason = "skipped", FAILED_AFTER_NOMINATION
         entry.reason, entry.message = reason, message
         entry.contested = tree.has_moved
@@ -285,7 +285,7 @@ class _Process:
         if not self._on(feature_gates.PRESERVE_SCAN_PROGRESS):
             entry.last_tried = ()
 
-    def _count_skipped(self, entry: Entry) -> None:
+    def _count_skipped(self, entry: CycleEntry) -> None:
         name = entry.queue.name
         self.skipped_preemptions[name] = self.skipped_preemptions.get(name, 0) + 1
 
@@ -294,7 +294,7 @@ class _Process:
             is_closed(workload)
         )
 
-    def _claim(self, entry: Entry, tree: _Tree) -> None:
+    def _claim(self, entry: CycleEntry, tree: _Tree) -> None:
         """
         Reserve capacity without preemption candidates, so that the rest of this cycle cannot use it.
 
@@ -312,7 +312,7 @@ class _Process:
         if preemptor or not can_always_reclaim(entry.queue):
             self._charge(entry, tree, _to_reserve(entry, tree.snapshot.ledger))
 
-    def _take(self, entry: Entry, tree: _Tree) -> None:
+    def _take(self, entry: CycleEntry, tree: _Tree) -> None:
         """Give an entry its quota, or evict its victims."""
         if entry.mode == "Preempt" and self._waits(entry, tree):
             return
@@ -334,7 +334,7 @@ class _Process:
         tree.has_moved = self._has_admitted = True
         tree.has_lent = tree.has_lent or entry.borrowing > 0
 
-    def _waits(self, entry: Entry, tree: _Tree) -> bool:
+    def _waits(self, entry: CycleEntry, tree: _Tree) -> bool:
         """
         Let it wait, with its quota reserved, where finishing workloads will probably free enough quota soon.
 
@@ -352,31 +352,31 @@ class _Process:
         entry.message += _WAITS.format(len(entry.targets), rfc3339(until_ms))
         return True
 
-    def _may_wait(self, entry: Entry) -> bool:
+    def _may_wait(self, entry: CycleEntry) -> bool:
         return self._configuration.preemption_waits and not self._victims_leave_at_once and entry.replaces is None
 
-    def _would_preempt(self, entry: Entry) -> bool:
+    def _would_preempt(self, entry: CycleEntry) -> bool:
         """Whether it waits for quota whose next user it could preempt in a later cycle."""
         return self._may_wait(entry) and may_preempt(self._state, entry.queue.name)
 
-    def _comes_within(self, entry: Entry, tree: _Tree, ms: int) -> bool:
+    def _comes_within(self, entry: CycleEntry, tree: _Tree, ms: int) -> bool:
         """Whether finishing workloads will probably free enough quota for it in this time."""
         expected_ms = turnover.expected_ms(self._state, tree.snapshot.tree.name, tree.short_of(entry))
         return expected_ms is not None and expected_ms <= ms
 
-    def _until_ms(self, entry: Entry, tree: _Tree, patience_ms: int) -> UnixMs:
+    def _until_ms(self, entry: CycleEntry, tree: _Tree, patience_ms: int) -> UnixMs:
         """Until when enough quota will probably be free for it, with this patience; 0 where it does not wait."""
         before, now_ms = entry.workload.verdict, self._state.now_ms
         if before is not None and before.until_ms:
             return before.until_ms if before.until_ms > now_ms else UnixMs(0)
         return UnixMs(now_ms + patience_ms) if self._comes_within(entry, tree, patience_ms) else UnixMs(0)
 
-    def _stay(self, entry: Entry) -> bool:
+    def _stay(self, entry: CycleEntry) -> bool:
         """Whether none of its targets has been evicted yet."""
         workloads = self._state.workloads
         return all(workloads[target.workload].stage is not Stage.EVICTED for target in entry.targets)
 
-    def _patience_ms(self, entry: Entry) -> int:
+    def _patience_ms(self, entry: CycleEntry) -> int:
         priority = priority_of(entry.workload, self._configuration)
         targets = [self._state.workloads[target.workload] for target in entry.targets]
         if any(priority_of(target, self._configuration) >= priority for target in targets):
@@ -390,7 +390,7 @@ class _Process:
             return True
         return not self._has_admitted and all_ready(self._state)
 
-    def _preempt(self, entry: Entry, tree: _Tree) -> None:
+    def _preempt(self, entry: CycleEntry, tree: _Tree) -> None:
         """Preempt its targets. Already evicted targets count, without a new event."""
         workloads, at = self._state.workloads, _node(entry)
         left = [target for target in entry.targets if workloads[target.workload].stage is not Stage.EVICTED]
@@ -406,7 +406,7 @@ class _Process:
         if entry.preempts:
             tree.has_moved = True
 
-    def _migrate(self, entry: Entry, tree: _Tree, victim: Workload) -> None:
+    def _migrate(self, entry: CycleEntry, tree: _Tree, victim: Workload) -> None:
         """Evict a variant in a less favorable flavor for this one."""
         if not variants.may_migrate(entry.queue.spec, entry.workload):
             entry.reason, entry.message = PENDING_EVALUATION, variants.BELOW_LAST_ACCEPTABLE
@@ -417,38 +417,38 @@ class _Process:
         if victim.stage is not Stage.EVICTED:
             tree.has_moved = True
 
-    def _charge(self, entry: Entry, tree: _Tree, amounts: dict[FlavorResource, int]) -> None:
+    def _charge(self, entry: CycleEntry, tree: _Tree, amounts: dict[FlavorResource, int]) -> None:
         tree.charge(_node(entry), amounts)
         entry.claims = entry.claims or bool(amounts)
         if amounts and not entry.standing:
             tree.has_moved = True
 
 
-def _overlaps(entry: Entry, tree: _Tree) -> bool:
+def _overlaps(entry: CycleEntry, tree: _Tree) -> bool:
     """Whether it counts on the eviction of a workload that is evicted for another."""
     return any(target in tree.victims for target in _all_targets(entry))
 
 
-def _node(entry: Entry) -> Node:
+def _node(entry: CycleEntry) -> QuotaNode:
     node = entry.queue.node
     assert node is not None, f"ClusterQueue {entry.queue.name} has no quota tree"
     return node
 
 
-def _all_targets(entry: Entry) -> tuple[WorkloadKey, ...]:
+def _all_targets(entry: CycleEntry) -> tuple[WorkloadKey, ...]:
     """All workloads whose quota its assignment counts on, including the slice that it replaces."""
     targets = tuple(target.workload for target in entry.targets)
     return targets if entry.replaces is None else (entry.replaces.key, *targets)
 
 
-def _needed(entry: Entry) -> tuple[str, ...]:
+def _needed(entry: CycleEntry) -> tuple[str, ...]:
     """What has to be free for an entry that fitted; empty where its scan over flavors continues."""
     if entry.assigner is None or entry.assigner.resumed:
         return ()
     return tuple(sorted(f"{flavor}/{resource}" for flavor, resource in entry.usage))
 
 
-def _to_reserve(entry: Entry, ledger: Ledger) -> dict[FlavorResource, int]:
+def _to_reserve(entry: CycleEntry, ledger: Ledger) -> dict[FlavorResource, int]:
     """
     What a waiting head reserves: up to its ClusterQueue's quota, or to its borrowing limit if it borrows.
 

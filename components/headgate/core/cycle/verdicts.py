@@ -18,12 +18,12 @@ from headgate.core.cycle.entries import (
     NO_FIT,
     PREEMPTS,
     Cycle,
-    Entry,
+    CycleEntry,
     Scope,
 )
 from headgate.core.cycle.nominating import ANY_CHANGE, needs_of, scan_moves_on
 from headgate.core.flavors import Assignment
-from headgate.core.flavors.cluster_queue import Queue
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.kubernetes.conditions import rfc3339, truncated
 from headgate.core.kubernetes.quantities import add, canonical
 from headgate.core.quota.admission_fair_sharing import entry_penalty
@@ -91,7 +91,7 @@ def _is_another(verdict: WorkloadSkipped, before: Verdict | None) -> bool:
 # --- reservations ----------------------------------------------------------------------------------------------------
 
 
-def _reserved(state: State, entry: Entry) -> list[Event]:
+def _reserved(state: State, entry: CycleEntry) -> list[Event]:
     workload, queue, assignment = entry.workload, entry.queue, entry.assignment
     assert assignment is not None
     checks = _checks(state, workload, queue, {flavor for flavor, _ in assignment.usage})
@@ -122,7 +122,7 @@ def _reserved(state: State, entry: Entry) -> list[Event]:
     return events
 
 
-def _total(entry: Entry) -> dict[str, int]:
+def _total(entry: CycleEntry) -> dict[str, int]:
     """All that a workload requests, summed over its pod sets."""
     total: dict[str, int] = {}
     for requests in entry.requests:
@@ -148,7 +148,7 @@ def _admission(cluster_queue: str, assignment: Assignment) -> Admission:
     )
 
 
-def _checks(state: State, workload: Workload, queue: Queue, flavors: set[str]) -> tuple[CheckState, ...]:
+def _checks(state: State, workload: Workload, queue: ClusterQueueFlavors, flavors: set[str]) -> tuple[CheckState, ...]:
     """
     The admission checks of these flavors, sorted; Pending, or in the state that their controllers have written before.
 
@@ -174,7 +174,7 @@ def admission_of(workload: Workload, cluster_queue: str = "") -> WorkloadAdmitte
 # --- preemptions -----------------------------------------------------------------------------------------------------
 
 
-def _preempted(entry: Entry) -> list[Event]:
+def _preempted(entry: CycleEntry) -> list[Event]:
     return [
         WorkloadPreempted(
             workload=target.workload,
@@ -189,7 +189,7 @@ def _preempted(entry: Entry) -> list[Event]:
     ]
 
 
-def _migrated(entry: Entry) -> list[Event]:
+def _migrated(entry: CycleEntry) -> list[Event]:
     victim = entry.migrates
     if victim is None or victim.stage is Stage.EVICTED:
         return []
@@ -208,7 +208,7 @@ def _migrated(entry: Entry) -> list[Event]:
 # --- verdicts ------------------------------------------------------------------------------------------------------
 
 
-def _verdict(state: State, entry: Entry) -> WorkloadSkipped:
+def _verdict(state: State, entry: CycleEntry) -> WorkloadSkipped:
     assigned = entry.assignment is not None
     waits_for = entry.targets if entry.requeue_reason in PREEMPTS else ()
     named = len(waits_for) <= TARGETS_MAX
@@ -237,7 +237,7 @@ def _verdict(state: State, entry: Entry) -> WorkloadSkipped:
     )
 
 
-def _scope(state: State, entry: Entry) -> Scope:
+def _scope(state: State, entry: CycleEntry) -> Scope:
     """
     What a verdict parks (`kueue-semantics` section 2, Requeue).
 

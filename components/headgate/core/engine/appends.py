@@ -7,9 +7,9 @@ of machines whose events must be seen together (a scheduling cycle) are never sp
 
 An append is over when its outcome is known and the log is folded far enough to see its effect:
 
-    appended at seq    and folded up to seq   -> `Stored`, or OwnCommitRefusedError when the fold did not accept it
-    conflict, last=n   and it was folded      -> `Stored`: it had been stored before, and the answer was lost
-                       or folded up to n      -> sent again when only refused entries precede it, else `Refused`
+    appended at seq    and folded up to seq   -> `CommitStored`, or OwnCommitRefusedError when the fold refused it
+    conflict, last=n   and it was folded      -> `CommitStored`: it had been stored before, and the answer was lost
+                       or folded up to n      -> sent again when only refused entries precede it, else `CommitRefused`
     timed out                                 -> sent again; the fence makes that safe
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from headgate.core.engine.outputs import Refused, Send, Stored
+from headgate.core.engine.outputs import CommitRefused, CommitStored, Send
 from headgate.core.machine.commits import attested_anew, first_of_term, next_commit
 from headgate.core.machine.contract import Append
 from headgate.core.state.tables import State
@@ -140,7 +140,7 @@ class Appends:
         assert self._sent is not None
         return self._sent
 
-    def end(self, state: State, *, resends: bool) -> Send | Stored | Refused | None:
+    def end(self, state: State, *, resends: bool) -> Send | CommitStored | CommitRefused | None:
         """
         The outcome of the append under way; None while it is unknown.
 
@@ -154,16 +154,16 @@ class Appends:
         if stored_at is not None and state.position >= stored_at:
             self._raise_if_refused(state, sent.commit)
             self._sent = None
-            return Stored(sent.commit)
+            return CommitStored(sent.commit)
         if conflict_at is not None and self._folded_at is not None:
             self._sent = None
-            return Stored(sent.commit)
+            return CommitStored(sent.commit)
         if conflict_at is None or state.position < conflict_at:
             return None
         self._sent = None
         if resends and (again := self._behind_refused(state, sent)) is not None:
             return again
-        return Refused(sent.commit, sent.expected_last, conflict_at)
+        return CommitRefused(sent.commit, sent.expected_last, conflict_at)
 
     def _raise_if_refused(self, state: State, commit: Commit) -> None:
         """Raise when the fold refused the commit: continuing would append it again and again."""

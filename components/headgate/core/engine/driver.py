@@ -61,14 +61,14 @@ from headgate.core import fold
 from headgate.core.engine.appends import Appends, OwnCommitRefusedError, Sign, Trace
 from headgate.core.engine.calls import Calls
 from headgate.core.engine.outputs import (
+    CommitRefused,
+    CommitStored,
     MachineDropped,
     MachineMade,
+    ObjectSetAside,
     Output,
-    Refused,
     Send,
-    SetAside,
     SteppedDown,
-    Stored,
 )
 from headgate.core.fold import quarantine
 from headgate.core.fold.quarantine import EventFailedError, Failure, Treatments
@@ -115,7 +115,7 @@ class TermPhase(enum.Enum):
     LEADING = "leading"
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class DriverLimits(msgspec.Struct, frozen=True, kw_only=True):
     """
     The limits on what is under way.
 
@@ -165,7 +165,7 @@ class Driver:
         state: State,
         make_machine: Callable[[State], Machine],
         *,
-        bounds: Bounds = Bounds(),  # noqa: B008  (frozen)
+        bounds: DriverLimits = DriverLimits(),  # noqa: B008  (frozen)
         gate: TermGate | None = None,
         treatments: Treatments | None = None,
         sign: Sign | None = None,
@@ -464,9 +464,9 @@ class Driver:
         match ended:
             case None:
                 return
-            case Send() | Stored():
+            case Send() | CommitStored():
                 pass
-            case Refused(commit, expected_last, actual_last):
+            case CommitRefused(commit, expected_last, actual_last):
                 refused = f"the log refused commit {commit.id}, which was fenced on {expected_last}"
                 self._deposed = f"{refused}; {self._deposed or f'the subject ends at {actual_last}'}"
             case _:
@@ -539,7 +539,7 @@ class Driver:
         Limit(self.state, self.producer.value).check(Failure(blamed, failed.error, failed.where))
         self._to_quarantine = quarantine.event_of(self.state, blamed, failed)
         self._drop_machine(f"it has failed over {blamed.kind} {blamed.key}")
-        self._outputs.append(SetAside(failed, blamed.name))
+        self._outputs.append(ObjectSetAside(failed, blamed.name))
 
     def _before_the_machine(self) -> tuple[Event, ...]:
         for name in [name for name in self._failures if name in self.state.quarantine]:

@@ -24,13 +24,13 @@ class Send(msgspec.Struct, frozen=True):
     expected_last: Seq
 
 
-class Stored(msgspec.Struct, frozen=True):
+class CommitStored(msgspec.Struct, frozen=True):
     """A commit that was sent is durable and folded."""
 
     commit: Commit
 
 
-class Refused(msgspec.Struct, frozen=True):
+class CommitRefused(msgspec.Struct, frozen=True):
     """A commit that was sent is not in the log and will not be: the subject ended at another entry than expected."""
 
     commit: Commit
@@ -54,7 +54,7 @@ class MachineDropped(msgspec.Struct, frozen=True):
     why: str
 
 
-class SetAside(msgspec.Struct, frozen=True):
+class ObjectSetAside(msgspec.Struct, frozen=True):
     """
     The machine failed over one object. `object.quarantined` is appended next; continue with `Driver.advance`.
 
@@ -77,4 +77,15 @@ class SteppedDown(msgspec.Struct, frozen=True):
     other_holder: str | None = None
 
 
-Output = Send | Call | WakeAt | TakeSnapshot | Stored | Refused | MachineMade | MachineDropped | SetAside | SteppedDown
+Output = (
+    Send
+    | Call
+    | WakeAt
+    | TakeSnapshot
+    | CommitStored
+    | CommitRefused
+    | MachineMade
+    | MachineDropped
+    | ObjectSetAside
+    | SteppedDown
+)

@@ -23,11 +23,11 @@ from headgate.core.flavors.assignment import (
     PodSetResult,
     no_fit_reason_of,
 )
-from headgate.core.flavors.cluster_queue import Flavor, Matching, Part, Queue, Together
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors, Flavor, Matching, Part, Together
 from headgate.core.flavors.matching import group_name, matching_of
 from headgate.core.flavors.modes import Grade, Mode, Rank, goes_on, preferred
 from headgate.core.kubernetes.quantities import add, canonical, limit_text, subtract
-from headgate.core.quota.tree import Ledger, Node
+from headgate.core.quota.tree import Ledger, QuotaNode
 from headgate.core.state.tables import FlavorResource, Workload
 from headgate.core.workload.pod_requests import PodSetRequests
 from headgate.events.configuration import Configuration
@@ -47,7 +47,7 @@ ALLOWED_FLAVORS = "kueue.x-k8s.io/workload-allowed-resource-flavors"
 class PreemptionOracle(Protocol):
     """Answers whether preemption could free enough quota."""
 
-    def simulate(self, node: Node, fr: FlavorResource, value: int) -> tuple[Grade, int]:
+    def simulate(self, node: QuotaNode, fr: FlavorResource, value: int) -> tuple[Grade, int]:
         """NO_CANDIDATES, PREEMPT or RECLAIM for a request at a ClusterQueue, and the borrowing level after that."""
         ...
 
@@ -60,7 +60,7 @@ class NobodyToPreempt:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def simulate(self, node: Node, fr: FlavorResource, value: int) -> tuple[Grade, int]:
+    def simulate(self, node: QuotaNode, fr: FlavorResource, value: int) -> tuple[Grade, int]:
         """NO_CANDIDATES, always."""
         return Grade.NO_CANDIDATES, self._ledger.borrowing_level(node, fr, value).height
 
@@ -93,7 +93,7 @@ class Assigner:
 
     def __init__(
         self,
-        queue: Queue,
+        queue: ClusterQueueFlavors,
         ledger: Ledger,
         pod_sets: Sequence[PodSet],
         requests: Sequence[PodSetRequests],
@@ -418,7 +418,7 @@ def ignores_undeclared(configuration: Configuration) -> bool:
     return strategy == "IgnoreUndeclared" and feature_gates.enabled(configuration, feature_gates.QUOTA_CHECK_STRATEGY)
 
 
-def _may_preempt_borrowing(queue: Queue, *, fair_sharing: bool) -> bool:
+def _may_preempt_borrowing(queue: ClusterQueueFlavors, *, fair_sharing: bool) -> bool:
     """Whether a ClusterQueue may preempt others while it borrows itself."""
     preemption = queue.spec.preemption
     borrow = preemption.borrow_within_cohort

@@ -10,7 +10,7 @@ gives the same events.
 
 from collections.abc import Mapping
 
-from headgate.core.flavors.cluster_queue import Flavor, Group, Queue
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors, Flavor, Group
 from headgate.core.quota.activeness import CLUSTER_QUEUE, cluster_queue_active, is_left_alone
 from headgate.core.quota.cache import Forest
 from headgate.core.quota.holders import Rankings
@@ -49,7 +49,7 @@ class Catalog:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._queues: dict[str, Queue] = {}
+        self._queues: dict[str, ClusterQueueFlavors] = {}
         self._limits: dict[str, Limits] = {}
         self.forest = Forest(state)
         self.rankings = Rankings(state)
@@ -81,7 +81,7 @@ class Catalog:
             case _:
                 pass
 
-    def queue(self, name: str) -> Queue | None:
+    def queue(self, name: str) -> ClusterQueueFlavors | None:
         """A ClusterQueue; None when there is none of this name, or it is in quarantine."""
         queue = self._queues.get(name)
         if queue is None and name in self._state.cluster_queues and not is_left_alone(self._state, CLUSTER_QUEUE, name):
@@ -100,14 +100,14 @@ class Catalog:
         """Pod overhead by RuntimeClass."""
         return self._state.runtime_classes
 
-    def _work_out(self, name: str) -> Queue:
+    def _work_out(self, name: str) -> ClusterQueueFlavors:
         state = self._state
         spec = state.cluster_queues[name].spec
         active = cluster_queue_active(state, name)
         groups = tuple(self._group(index, group) for index, group in enumerate(spec.resource_groups))
         has_tree = active.active or not self.forest.has_cycle(state.index.trees[name])
         node = self.forest.tree_of(name).cluster_queues[name] if has_tree else None
-        return Queue(name, spec, groups, node, active)
+        return ClusterQueueFlavors(name, spec, groups, node, active)
 
     def _group(self, index: int, group: ResourceGroup) -> Group:
         flavors = tuple(self._flavor(quotas.name) for quotas in group.flavors)

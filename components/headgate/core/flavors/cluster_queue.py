@@ -8,7 +8,7 @@ These are the records that the catalog makes (`headgate.core.flavors.catalog`), 
 from typing import NamedTuple
 
 from headgate.core.quota.activeness import Activeness
-from headgate.core.quota.tree import Node
+from headgate.core.quota.tree import QuotaNode
 from headgate.events.objects import ClusterQueueSpec, ResourceFlavorSpec
 
 
@@ -74,7 +74,7 @@ class Matching(NamedTuple):
     placed: tuple[int, ...]
 
 
-class Queue:
+class ClusterQueueFlavors:
     """A ClusterQueue as flavor assignment sees it. `node` is its place in the quota tree."""
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Queue:
     )
 
     def __init__(
-        self, name: str, spec: ClusterQueueSpec, groups: tuple[Group, ...], node: Node | None, active: Activeness
+        self, name: str, spec: ClusterQueueSpec, groups: tuple[Group, ...], node: QuotaNode | None, active: Activeness
     ) -> None:
         self.name = name
         self.spec = spec

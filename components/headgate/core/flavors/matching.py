@@ -10,7 +10,7 @@ why each of its flavors does not match.
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from headgate.core.flavors.cluster_queue import Flavor, Group, Matching, Part, Queue, Together
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors, Flavor, Group, Matching, Part, Together
 from headgate.core.kubernetes.selectors import matches_flavor, taint_text, untolerated_taint
 from headgate.core.workload.pod_requests import PodSetRequests, pod_requests
 from headgate.events.objects import PodSet, TopologyRequest
@@ -35,7 +35,9 @@ class _Matcher:
 
     __slots__ = ("_names", "_pod_sets", "_queue", "_requests")
 
-    def __init__(self, queue: Queue, pod_sets: Sequence[PodSet], requests: Sequence[PodSetRequests]) -> None:
+    def __init__(
+        self, queue: ClusterQueueFlavors, pod_sets: Sequence[PodSet], requests: Sequence[PodSetRequests]
+    ) -> None:
         self._queue = queue
         self._pod_sets = pod_sets
         self._requests = requests
@@ -105,7 +107,7 @@ class _Matcher:
         return ""
 
 
-def matching_of(queue: Queue, pod_sets: Sequence[PodSet], requests: Sequence[PodSetRequests]) -> Matching:
+def matching_of(queue: ClusterQueueFlavors, pod_sets: Sequence[PodSet], requests: Sequence[PodSetRequests]) -> Matching:
     """The matching of pod sets with these requests, cached for the next workload of the kind."""
     kinds = tuple([each.kind for each in requests])
     if not all(kinds):

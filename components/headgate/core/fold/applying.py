@@ -29,7 +29,7 @@ from headgate.core.fold import (
     workloads as fold_workloads,
 )
 from headgate.core.fold.objects import Apply
-from headgate.core.fold.quarantine import At, EventFailedError, Treatments
+from headgate.core.fold.quarantine import EventFailedError, EventPart, Treatments
 from headgate.core.log import attestation, cell_identity, refusal
 from headgate.core.log.log_time import effective_ms
 from headgate.core.state import sharing
@@ -118,7 +118,7 @@ def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATM
     except (BrokenLogError, EventFailedError, MemoryError):
         raise
     except Exception as error:
-        raise EventFailedError(At(logged.seq, index, 0), commit.events[index], error) from error
+        raise EventFailedError(EventPart(logged.seq, index, 0), commit.events[index], error) from error
     return True
 
 
@@ -141,7 +141,7 @@ def _apply_one_by_one(
             state.relisting = state.relisting or logged.commit.producer is Producer.INFORMER_BRIDGE
             continue
         for sub, element in enumerate(quarantine.elements(event)):
-            at = At(logged.seq, index, sub)
+            at = EventPart(logged.seq, index, sub)
             try:
                 _apply_element(state, element, logged, at, treatments)
             except (BrokenLogError, MemoryError):
@@ -150,7 +150,7 @@ def _apply_one_by_one(
                 raise EventFailedError(at, element, error) from error
 
 
-def _apply_element(state: State, event: Event, logged: LoggedCommit, at: At, treatments: Treatments) -> None:
+def _apply_element(state: State, event: Event, logged: LoggedCommit, at: EventPart, treatments: Treatments) -> None:
     """Apply an event about one object, unless the event or its object is set aside."""
     failures = treatments.of(at)
     if failures is not None:

@@ -110,7 +110,7 @@ class ObjectRef(NamedTuple):
         return f"{self.kind}/{self.key}"
 
 
-class At(NamedTuple):
+class EventPart(NamedTuple):
     """A part of an event: the commit's position, the event's number in it, the element's number in the event."""
 
     seq: Seq
@@ -133,7 +133,7 @@ class EventFailedError(Exception):
     `event` is the element of the event that failed: an event about several objects is folded object by object.
     """
 
-    def __init__(self, at: At, event: Event, error: Exception) -> None:
+    def __init__(self, at: EventPart, event: Event, error: Exception) -> None:
         self.at = at
         self.event = event
         self.own = subject_of(event)
@@ -163,14 +163,14 @@ class Treatments:
     def __contains__(self, seq: Seq) -> bool:
         return seq in self._at
 
-    def of(self, at: At) -> Sequence[Failure] | None:
+    def of(self, at: EventPart) -> Sequence[Failure] | None:
         """The objects to set aside before this event; None when it never failed."""
         return self._at.get(at.seq, {}).get((at.nth, at.sub))
 
-    def all_of(self, seq: Seq) -> list[tuple[At, Failure]]:
+    def all_of(self, seq: Seq) -> list[tuple[EventPart, Failure]]:
         """All objects that are set aside at a position, and where."""
         found = self._at.get(seq, {})
-        return [(At(seq, *where), failure) for where, failures in found.items() for failure in failures]
+        return [(EventPart(seq, *where), failure) for where, failures in found.items() for failure in failures]
 
     def failed_at(self, where: str, *, behind: Seq) -> list[str]:
         """The names of the objects set aside behind a position because of a failure in this line."""
@@ -394,7 +394,7 @@ def version_to_retry(state: State) -> str:
 # --- setting aside -------------------------------------------------------------------------------------------------
 
 
-def set_aside(state: State, failure: Failure, event: Event, at: At, process: str = FOLD) -> None:
+def set_aside(state: State, failure: Failure, event: Event, at: EventPart, process: str = FOLD) -> None:
     """
     Remove an object from the tables, if it is a Workload, and record why.
 
@@ -419,7 +419,7 @@ def set_aside(state: State, failure: Failure, event: Event, at: At, process: str
         record.generation = _generation_of(state, subject)
 
 
-def set_aside_event(state: State, event: Event, at: At) -> None:
+def set_aside_event(state: State, event: Event, at: EventPart) -> None:
     """
     Skip an event: the record of its object, which is set aside, keeps what is needed of it.
 
@@ -619,7 +619,7 @@ def _drop_former(state: State, subject: ObjectRef, seq: Seq) -> None:
 # --- the events ----------------------------------------------------------------------------------------------------
 
 
-def quarantined(state: State, event: effects.ObjectQuarantined, logged: LoggedCommit, at: At) -> bool:
+def quarantined(state: State, event: effects.ObjectQuarantined, logged: LoggedCommit, at: EventPart) -> bool:
     """A machine has failed over an object. False when that object no longer exists."""
     subject = ObjectRef(event.kind, event.name, event.uid)
     if event.kind == "Workload" and event.uid:

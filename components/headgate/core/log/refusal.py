@@ -12,7 +12,7 @@ itself records that, and has the public keys) also every entry that is not signe
 of an earlier commit, and a commit with events that only another process may append. So a client with the broker's
 permission and no key can decide nothing, and a holder of one process's key can decide only what that process decides.
 
-Called by the fold; readers that do not fold use `Gate`, or `admitted` beside a state.
+Called by the fold; readers that do not fold use `CommitFilter`, or `admitted` beside a state.
 """
 
 from functools import cache
@@ -131,7 +131,7 @@ def _short(text: str) -> str:
     return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 1] + "…"
 
 
-class Gate:
+class CommitFilter:
     """Separates commits from refused entries, for readers that read a log from its start without folding it."""
 
     def __init__(self, cell: str) -> None:

@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.core.engine.driver import Driver
-from headgate.core.engine.outputs import MachineDropped, MachineMade, Send, SetAside, Stored
+from headgate.core.engine.outputs import CommitStored, MachineDropped, MachineMade, ObjectSetAside, Send
 from headgate.core.kubernetes import conditions
 from headgate.core.machine.contract import Machine, WakeAt
 from headgate.core.plan.log import EPOCH, PlanLog
@@ -52,7 +52,7 @@ Stop = Literal["stable", "loop", "limit"]
 MakeMachine = Callable[[State], Machine]
 
 
-class Preempted(msgspec.Struct, frozen=True):
+class PlannedPreemption(msgspec.Struct, frozen=True):
     """One preemption: the cycle, the victim, the preemptor, and the message of its condition."""
 
     cycle: int
@@ -88,7 +88,7 @@ class DryRun:
         self.cycles = 0
         self.reserved_in: dict[WorkloadKey, int] = {}
         """The last cycle that reserved quota for a workload."""
-        self.preempted: list[Preempted] = []
+        self.preempted: list[PlannedPreemption] = []
         self._drivers = {producer: Driver(producer, self.log.state, make) for producer, make in machines.items()}
         for driver in self._drivers.values():
             driver.resume_term(EPOCH)
@@ -185,9 +185,9 @@ class DryRun:
                     driver.appended(logged.seq)
                 case WakeAt():
                     self._wake_at[producer] = output.at_ms
-                case SetAside():
+                case ObjectSetAside():
                     said = True
-                case Stored() | MachineMade() | MachineDropped():
+                case CommitStored() | MachineMade() | MachineDropped():
                     pass
                 case _:
                     raise AssertionError(f"no machine of a dry run asks for {type(output).__name__}")
@@ -209,7 +209,7 @@ class DryRun:
                 case QuotaReserved():
                     self.reserved_in[event.workload] = self.cycles
                 case WorkloadPreempted():
-                    said = Preempted(self.cycles, event.workload, event.preemptor, event.reason, event.message)
+                    said = PlannedPreemption(self.cycles, event.workload, event.preemptor, event.reason, event.message)
                     self.preempted.append(said)
                     self._has_evicted = True
                 case WorkloadEvicted() | WorkloadMigrated():
@@ -237,4 +237,4 @@ def state_of(workload: Workload) -> str:
     return "Pending" if workload.spec.active else "Inactive"
 
 
-__all__ = ["DryRun", "MakeMachine", "Preempted", "Stop", "state_of"]
+__all__ = ["DryRun", "MakeMachine", "PlannedPreemption", "Stop", "state_of"]

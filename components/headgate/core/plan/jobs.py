@@ -23,7 +23,7 @@ from headgate.core.workload.job_workload import (
     workload_of,
 )
 from headgate.core.workload.last_fact import last_fact
-from headgate.core.workload.slices import Wanted
+from headgate.core.workload.slices import SlicePlan
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
 from headgate.events.facts import ConfigurationObserved, Fact, JobObserved, WorkloadObserved
@@ -51,7 +51,7 @@ def workloads_of_jobs(
             continue
         job, created_ms, uid = fact.spec, fact.spec.created_ms, fact.spec.uid
         if uid in owned:
-            slices = wanted_slice(log.state, fact.job, job) if is_sliced(log.state, job) else Wanted()
+            slices = wanted_slice(log.state, fact.job, job) if is_sliced(log.state, job) else SlicePlan()
             if slices.resize and slices.selected is not None:
                 made.append(_resized(slices.selected, integration_of(fact.job).pod_counts(job)))
             if not slices.replace:

@@ -19,7 +19,7 @@ others may be reclaimed from, over each ClusterQueue of the tree once.
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.core.quota.tree import Ledger, Node
+from headgate.core.quota.tree import Ledger, QuotaNode
 from headgate.core.state.tables import FlavorResource, State, Workload
 from headgate.core.workload.ordering import priority_of
 
@@ -49,7 +49,7 @@ class Reach:
         self._borrowers: dict[tuple[str, FlavorResource], list[str]] = {}
         self._lowest: dict[str, int | None] = {}
 
-    def has(self, ledger: Ledger, node: Node, workload: Workload, way: Mapping[FlavorResource, int]) -> bool:
+    def has(self, ledger: Ledger, node: QuotaNode, workload: Workload, way: Mapping[FlavorResource, int]) -> bool:
         """
         Whether a ClusterQueue might get all of this alternative after preempting for a workload.
 
@@ -92,7 +92,9 @@ class Reach:
                     back[fr] = back.get(fr, 0) + value
         return back
 
-    def _others(self, ledger: Ledger, node: Node, priority: int, policy: str, contested: list[FlavorResource]) -> bool:
+    def _others(
+        self, ledger: Ledger, node: QuotaNode, priority: int, policy: str, contested: list[FlavorResource]
+    ) -> bool:
         """Whether another ClusterQueue of the tree borrows what is contested, and has a preemptible workload."""
         for fr in contested:
             for name in self._borrowing(ledger, fr):

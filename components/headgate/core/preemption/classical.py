@@ -19,15 +19,15 @@ from headgate.core.preemption.messages import IN_CLUSTER_QUEUE, IN_COHORT_RECLAI
 from headgate.core.preemption.policy import NEVER
 from headgate.core.preemption.search import Found, Search
 from headgate.core.quota.holders import Holder
-from headgate.core.quota.tree import Node
+from headgate.core.quota.tree import QuotaNode
 from headgate.core.state.tables import FlavorResource
 
 
 class _Region(NamedTuple):
     """A ClusterQueue that borrows, and the lowest cohort above it that is also above the preemptor."""
 
-    cluster_queue: Node
-    common: Node
+    cluster_queue: QuotaNode
+    common: QuotaNode
 
 
 class _Candidate(NamedTuple):
@@ -38,7 +38,7 @@ class _Candidate(NamedTuple):
     """
 
     holder: Holder
-    common: Node | None
+    common: QuotaNode | None
     reason: str
     always: bool
 
@@ -152,7 +152,7 @@ class _Candidates:
             advantage, below = advantage or fits, cohort
 
 
-def _borrowers(search: Search, cohort: Node, skipped: Node) -> Iterator[Node]:
+def _borrowers(search: Search, cohort: QuotaNode, skipped: QuotaNode) -> Iterator[QuotaNode]:
     """The ClusterQueues below a cohort, except a subtree, that use more than their quota, in cohorts that all do."""
     left = [cohort]
     while left:
@@ -164,7 +164,7 @@ def _borrowers(search: Search, cohort: Node, skipped: Node) -> Iterator[Node]:
 
 
 def _fits_in_quota(
-    search: Search, node: Node, requests: Mapping[FlavorResource, int]
+    search: Search, node: QuotaNode, requests: Mapping[FlavorResource, int]
 ) -> tuple[bool, dict[FlavorResource, int]]:
     """Whether requests fit in the quota of a node's subtree, and what part of them would have to come from above it."""
     ledger, fits = search.ledger, True

@@ -26,7 +26,7 @@ from headgate.core.preemption.policy import NEVER
 from headgate.core.preemption.search import Found, Search
 from headgate.core.quota.fair_shares import Share, share_of
 from headgate.core.quota.holders import Holder, Size
-from headgate.core.quota.tree import Node
+from headgate.core.quota.tree import QuotaNode
 
 LESS_THAN_OR_EQUAL_TO_FINAL_SHARE = "LessThanOrEqualToFinalShare"
 LESS_THAN_INITIAL_SHARE = "LessThanInitialShare"
@@ -86,7 +86,9 @@ def _first(search: Search, targets: "_Targets", strategy: str) -> tuple[bool, di
     return False, turned_down
 
 
-def _first_allowed(targets: "_Targets", cluster_queue: Node, strategy: str, refused: list[Holder]) -> Holder | None:
+def _first_allowed(
+    targets: "_Targets", cluster_queue: QuotaNode, strategy: str, refused: list[Holder]
+) -> Holder | None:
     """The first candidate of a ClusterQueue that a strategy allows; those before it are rejected."""
     ours, theirs = targets.compared(cluster_queue)
     our_share, their_share = targets.share(ours).key, targets.share(theirs).key
@@ -140,9 +142,9 @@ class _Targets:
         self._shares: dict[int, Share] = {}
         self._without: dict[tuple[int, int, Size], Share] = {}
         self._above_preemptor = {cohort.index for cohort in search.node.ancestors()}
-        self._children: dict[int, list[Node]] = {}
+        self._children: dict[int, list[QuotaNode]] = {}
         """By the index of a cohort: its children with candidates below them."""
-        self._orders: dict[int, list[tuple[Order, Node]]] = {}
+        self._orders: dict[int, list[tuple[Order, QuotaNode]]] = {}
         """By the index of a cohort, once it was visited: the heap of its children, the next one first."""
         listed: set[int] = set()
         for index in self._left:
@@ -152,7 +154,7 @@ class _Targets:
                 self._children.setdefault(at.parent.index, []).append(at)
                 at = at.parent
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[QuotaNode]:
         node = self._search.node
         if node.parent is None:
             while self.has_any(node):
@@ -165,15 +167,15 @@ class _Targets:
                 yield chosen
                 self._reorder(chosen)
 
-    def has_any(self, cluster_queue: Node) -> bool:
+    def has_any(self, cluster_queue: QuotaNode) -> bool:
         """Whether a ClusterQueue has candidates left."""
         return bool(self._left.get(cluster_queue.index))
 
-    def pop(self, cluster_queue: Node) -> Holder:
+    def pop(self, cluster_queue: QuotaNode) -> Holder:
         """Take the first candidate of a ClusterQueue off the list."""
         return self._left[cluster_queue.index].popleft()
 
-    def drop(self, cluster_queue: Node) -> None:
+    def drop(self, cluster_queue: QuotaNode) -> None:
         """Forget the other candidates of a ClusterQueue."""
         self._left.pop(cluster_queue.index, None)
 
@@ -184,14 +186,14 @@ class _Targets:
 
     # --- shares ------------------------------------------------------------------------------------------------------
 
-    def share(self, node: Node) -> Share:
+    def share(self, node: QuotaNode) -> Share:
         """A node's current share."""
         share = self._shares.get(node.index)
         if share is None:
             share = self._shares[node.index] = share_of(self._search.ledger, node)
         return share
 
-    def share_without(self, node: Node, holder: Holder) -> Share:
+    def share_without(self, node: QuotaNode, holder: Holder) -> Share:
         """The share of a node above a candidate without that candidate; the same for all of one size."""
         key = (node.index, holder.node.index, holder.size)
         share = self._without.get(key)
@@ -202,13 +204,13 @@ class _Targets:
             snapshot.put_back(holder)
         return share
 
-    def _forget_shares(self, node: Node) -> None:
+    def _forget_shares(self, node: QuotaNode) -> None:
         self._without.clear()
         self._shares.pop(node.index, None)
         for cohort in node.ancestors():
             self._shares.pop(cohort.index, None)
 
-    def compared(self, cluster_queue: Node) -> tuple[Node, Node]:
+    def compared(self, cluster_queue: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
         """The nodes whose shares are compared: the preemptor's and the other's, just below the lowest common cohort."""
         theirs = cluster_queue
         while theirs.parent is not None and theirs.parent.index not in self._above_preemptor:
@@ -221,7 +223,7 @@ class _Targets:
 
     # --- the way down ------------------------------------------------------------------------------------------------
 
-    def _next_below(self, cohort: Node) -> Node | None:
+    def _next_below(self, cohort: QuotaNode) -> QuotaNode | None:
         """The ClusterQueue to take from next; None after a step in which a cohort was left out instead."""
         at = cohort
         while at.is_cohort:
@@ -233,7 +235,7 @@ class _Targets:
             at = order[0][1]
         return at
 
-    def _order(self, cohort: Node) -> list[tuple[Order, Node]]:
+    def _order(self, cohort: QuotaNode) -> list[tuple[Order, QuotaNode]]:
         """The children of a cohort, as a heap."""
         order = self._orders.get(cohort.index)
         if order is None:
@@ -243,7 +245,7 @@ class _Targets:
             self._orders[cohort.index] = order
         return order
 
-    def _reorder(self, cluster_queue: Node) -> None:
+    def _reorder(self, cluster_queue: QuotaNode) -> None:
         """Move a ClusterQueue and the cohorts above it, each the first of its siblings so far, to their new places."""
         at = cluster_queue
         while at.parent is not None:
@@ -254,13 +256,13 @@ class _Targets:
                 heapq.heappop(order)
             at = at.parent
 
-    def _stays(self, node: Node) -> bool:
+    def _stays(self, node: QuotaNode) -> bool:
         """Whether a node may have further candidates."""
         if node.is_cohort:
             return node.index in self._above_preemptor or self.share(node).borrowing
         return self.has_any(node) and (node is self._search.node or self.share(node).borrowing)
 
-    def _place(self, node: Node) -> Order:
+    def _place(self, node: QuotaNode) -> Order:
         """
         A node's place among its siblings, smaller ones first: the larger share, then a cohort before a ClusterQueue.
 

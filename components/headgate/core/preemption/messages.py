@@ -1,6 +1,6 @@
 """Preemption messages in Kueue's wording: reason and message of the conditions, and the Events of both sides."""
 
-from headgate.core.quota.tree import Node
+from headgate.core.quota.tree import QuotaNode
 from headgate.core.state.tables import Workload
 from headgate.core.workload.ordering import RECLAIMED_WHILE_BORROWING, priority_of
 from headgate.core.workload.owners import JOB_UID
@@ -20,12 +20,12 @@ _WHY = {
 }
 
 
-def path_of(node: Node) -> str:
+def path_of(node: QuotaNode) -> str:
     """A ClusterQueue's place among the cohorts, from the root: `/root/cohort/cluster-queue`."""
     return "/" + "/".join([*reversed([each.name for each in node.ancestors()]), node.name])
 
 
-def preempted_message(preemptor: Workload, reason: str, preemptor_at: Node, preemptee_at: Node) -> str:
+def preempted_message(preemptor: Workload, reason: str, preemptor_at: QuotaNode, preemptee_at: QuotaNode) -> str:
     """The message of the conditions Evicted and Preempted, and the start of the Event on the preempted workload."""
     job_uid = preemptor.labels.get(JOB_UID) or "UNKNOWN"
     return (

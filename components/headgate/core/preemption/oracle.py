@@ -7,10 +7,10 @@ candidates.
 """
 
 from headgate.core.flavors import Grade
-from headgate.core.flavors.cluster_queue import Queue
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.preemption.target import find_targets
 from headgate.core.preemption.what_if import Snapshot
-from headgate.core.quota.tree import Node
+from headgate.core.quota.tree import QuotaNode
 from headgate.core.state.tables import FlavorResource, Workload
 
 
@@ -19,12 +19,12 @@ class SnapshotOracle:
 
     __slots__ = ("_incoming", "_queue", "_snapshot")
 
-    def __init__(self, snapshot: Snapshot, queue: Queue, incoming: Workload) -> None:
+    def __init__(self, snapshot: Snapshot, queue: ClusterQueueFlavors, incoming: Workload) -> None:
         self._snapshot = snapshot
         self._queue = queue
         self._incoming = incoming
 
-    def simulate(self, node: Node, fr: FlavorResource, value: int) -> tuple[Grade, int]:
+    def simulate(self, node: QuotaNode, fr: FlavorResource, value: int) -> tuple[Grade, int]:
         """NO_CANDIDATES, PREEMPT or RECLAIM, and the borrowing level of the request after the targets have gone."""
         snapshot = self._snapshot
         targets = find_targets(snapshot, self._queue, self._incoming, {fr: value}, frozenset((fr,)))

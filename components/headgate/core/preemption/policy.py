@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from headgate.core.flavors.cluster_queue import Queue
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.quota.holders import Holder
 from headgate.core.state.tables import Workload
 from headgate.core.workload.ordering import priority_of, queued_at
@@ -12,7 +12,7 @@ NEVER, ANY = "Never", "Any"
 LOWER_PRIORITY, LOWER_OR_NEWER_EQUAL_PRIORITY = "LowerPriority", "LowerOrNewerEqualPriority"
 
 
-def can_always_reclaim(queue: Queue) -> bool:
+def can_always_reclaim(queue: ClusterQueueFlavors) -> bool:
     """Whether a ClusterQueue can reclaim from all borrowers what it has lent, so that lending is no risk."""
     return queue.spec.preemption.reclaim_within_cohort == ANY
 

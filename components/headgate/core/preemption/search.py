@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
-from headgate.core.flavors.cluster_queue import Queue
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.preemption.policy import NEVER, Preemptor
 from headgate.core.preemption.what_if import Snapshot
 from headgate.core.quota.holders import Holder, Size
-from headgate.core.quota.tree import Node
+from headgate.core.quota.tree import QuotaNode
 from headgate.core.state.tables import FlavorResource, Workload
 
 Found = list[tuple[Holder, str]]
@@ -32,7 +32,7 @@ class Search:
     def __init__(
         self,
         snapshot: Snapshot,
-        queue: Queue,
+        queue: ClusterQueueFlavors,
         incoming: Workload,
         requests: Mapping[FlavorResource, int],
         contested: frozenset[FlavorResource],
@@ -115,14 +115,14 @@ class Search:
             self.snapshot.put_back(holder)
         return found
 
-    def candidates(self, node: Node, policy: str) -> Iterator[Holder]:
+    def candidates(self, node: QuotaNode, policy: str) -> Iterator[Holder]:
         """The candidates of a ClusterQueue that a policy allows the incoming workload to preempt, in their order."""
         if policy == NEVER:
             return iter(())
         candidates = self.snapshot.candidates(node.name, self.contested)
         return self.preemptor.among(candidates, policy, by_priority=self.snapshot.by_priority)
 
-    def within_quota(self, node: Node) -> bool:
+    def within_quota(self, node: QuotaNode) -> bool:
         """Whether a node uses no more than its (a cohort: its subtree's) quota of anything contested."""
         at = node.index
         for used, quota in self._levels:  # noqa: SIM110  (asked of every ClusterQueue of a tree)

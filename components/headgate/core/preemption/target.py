@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from headgate.core.flavors.cluster_queue import Queue
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.preemption.bound import may_preempt
 from headgate.core.preemption.classical import classical_search
 from headgate.core.preemption.fair import fair_search
@@ -30,7 +30,7 @@ class Target(msgspec.Struct, frozen=True, gc=False):
 
 def find_targets(
     snapshot: Snapshot,
-    queue: Queue,
+    queue: ClusterQueueFlavors,
     incoming: Workload,
     requests: Mapping[FlavorResource, int],
     contested: AbstractSet[FlavorResource],

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from headgate.core.flavors.catalog import Catalog
 from headgate.core.quota.admission_fair_sharing import settings
 from headgate.core.quota.holders import Holder, Using
-from headgate.core.quota.tree import Node
+from headgate.core.quota.tree import QuotaNode
 from headgate.core.state.tables import FlavorResource, State, Workload
 from headgate.events.ids import WorkloadKey
 
@@ -36,7 +36,7 @@ class Snapshot:
         self._removed: dict[WorkloadKey, Holder] = {}
         self._using: dict[frozenset[FlavorResource], Using] = {}
 
-    def node(self, cluster_queue: str) -> Node:
+    def node(self, cluster_queue: str) -> QuotaNode:
         """The place of one of its ClusterQueues in the tree."""
         return self.tree.cluster_queues[cluster_queue]
 

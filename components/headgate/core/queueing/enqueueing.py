@@ -54,7 +54,7 @@ Scope = Literal["workload", "shape", "queue"]
 _BACKOFF_FINISHED = ("BackoffFinished", "The workload backoff was finished")
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class HeapEntry(msgspec.Struct, frozen=True, gc=False):
     """A place in the heap of a ClusterQueue."""
 
     cluster_queue: str
@@ -100,7 +100,7 @@ MayGoOn = Callable[[Workload, Woken], bool]
 
 
 # Large: one exit for each thing that keeps a workload out, in Kueue's order.
-def place_of(state: State, workload: Workload, now_ms: UnixMs, limits: Limits, is_active: IsActive) -> Entry | Held:
+def place_of(state: State, workload: Workload, now_ms: UnixMs, limits: Limits, is_active: IsActive) -> HeapEntry | Held:
     """Where a pending workload belongs: the first thing that keeps it out, in Kueue's order, or its place in a heap."""
     itself = (ObjectChanged(kind="Workload", name=workload.key),)
     if workload.deleting:
@@ -139,10 +139,10 @@ def place_of(state: State, workload: Workload, now_ms: UnixMs, limits: Limits, i
         wake = (TimePassed(at_ms=until),)
         return Held(reason="Backoff", message=message, wake=wake, cluster_queue=name, silent=True)
     priority, at_ms = priority_of(workload, state.configuration), queued_at(workload, state.configuration)
-    return Entry(name, priority, at_ms, shape_of(workload, state, limits))
+    return HeapEntry(name, priority, at_ms, shape_of(workload, state, limits))
 
 
-def stands_at(workload: Workload, entry: Entry) -> bool:
+def stands_at(workload: Workload, entry: HeapEntry) -> bool:
     """Whether a workload is, or was when it was parked, at this place."""
     return (
         workload.cluster_queue == entry.cluster_queue
@@ -182,7 +182,7 @@ def steps(
             return []
         case Held():
             return [] if _is_held(workload, place) else [_parked(workload, place)]
-        case Entry():
+        case HeapEntry():
             return _towards(state, workload, place, came_true, may_go_on)
         case _:
             assert_never(place)
@@ -201,7 +201,7 @@ def _said_by_others(workload: Workload, requeued: Condition) -> list[QueueEvent]
 
 
 def _towards(
-    state: State, workload: Workload, entry: Entry, came_true: CameTrue, may_go_on: MayGoOn
+    state: State, workload: Workload, entry: HeapEntry, came_true: CameTrue, may_go_on: MayGoOn
 ) -> list[QueueEvent]:
     match workload.stage:
         case Stage.NEW:
@@ -262,7 +262,7 @@ def _parked(workload: Workload, held: Held) -> WorkloadParked:
     )
 
 
-def _queued(workload: Workload, entry: Entry) -> WorkloadQueued:
+def _queued(workload: Workload, entry: HeapEntry) -> WorkloadQueued:
     return WorkloadQueued(
         workload=workload.key,
         uid=workload.uid,
@@ -273,7 +273,7 @@ def _queued(workload: Workload, entry: Entry) -> WorkloadQueued:
     )
 
 
-def _replaced(state: State, workload: Workload, entry: Entry) -> list[QueueEvent]:
+def _replaced(state: State, workload: Workload, entry: HeapEntry) -> list[QueueEvent]:
     """Move a workload from its current place to the one where it belongs now, in one commit."""
     message = f"It belongs elsewhere now: ClusterQueue {entry.cluster_queue}, priority {entry.priority}"
     wake = (ObjectChanged(kind="Workload", name=workload.key),)

@@ -36,7 +36,7 @@ from headgate.core.kubernetes.quantities import amount
 from headgate.core.preemption.bound import Reach, may_preempt
 from headgate.core.quota.cache import Forest
 from headgate.core.quota.cohorts import tree_of
-from headgate.core.quota.tree import Ledger, Node
+from headgate.core.quota.tree import Ledger, QuotaNode
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import FlavorResource, Parked, Stage, State, Verdict, Workload
 from headgate.events.ids import Seq, Shape, UnixMs, WorkloadKey, split_key
@@ -99,7 +99,7 @@ class Unused:
         self._reach = Reach(state)
         self._known: dict[tuple[str, FlavorResource], int | None] = {}
         """Answers of `of` since the last `take` or `give_back`; the same questions are frequent."""
-        self._taken: list[tuple[Ledger, Node, FlavorResource, int]] = []
+        self._taken: list[tuple[Ledger, QuotaNode, FlavorResource, int]] = []
         self._state = state
         self._forest = forest
         self._ledgers: dict[str, Ledger | None] = {}

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 from headgate.core.kubernetes.quantities import LOWEST, UNLIMITED
 from headgate.core.quota.activeness import CLUSTER_QUEUE, COHORT, cluster_queue_active, is_left_alone
 from headgate.core.quota.cohorts import in_cycle, root_of
-from headgate.core.quota.tree import Ledger, Node, Quota, QuotaTree, quotas_of, weight_of
+from headgate.core.quota.tree import Ledger, Quota, QuotaNode, QuotaTree, quotas_of, weight_of
 from headgate.core.state.attribution import ObjectFailedError, about
 from headgate.core.state.tables import FlavorResource, State
 from headgate.events import facts
@@ -26,7 +26,7 @@ from headgate.events.base import EventBase
 from headgate.events.objects import ClusterQueueSpec, CohortSpec
 
 Columns = dict[FlavorResource, list[int]]
-"""By flavor-resource: the usage of a tree's nodes, by `Node.index`."""
+"""By flavor-resource: the usage of a tree's nodes, by `QuotaNode.index`."""
 Quotas = dict[FlavorResource, Quota]
 
 
@@ -168,13 +168,13 @@ class Forest:
 
     def _build(self, name: str) -> QuotaTree:
         state = self._state
-        nodes: list[Node] = []
-        cohorts: dict[str, Node] = {}
+        nodes: list[QuotaNode] = []
+        cohorts: dict[str, QuotaNode] = {}
         for cohort in self._cohorts.get(name, ()):
             assert not in_cycle(cohort, state.cohorts), f"cohort {cohort} is in a cycle and has no quota tree"
             record = state.cohorts.get(cohort)
             quotas, weight = self._read(COHORT, cohort, record.spec) if record is not None else ({}, 1.0)
-            cohorts[cohort] = Node(cohort, quotas, is_cohort=True, weight=weight)
+            cohorts[cohort] = QuotaNode(cohort, quotas, is_cohort=True, weight=weight)
         for cohort, node in cohorts.items():
             record = state.cohorts.get(cohort)
             if record is not None and record.spec.parent_name:
@@ -182,7 +182,7 @@ class Forest:
         for cluster_queue in self._cluster_queues.get(name, ()):
             spec = state.cluster_queues[cluster_queue].spec
             quotas, weight = self._read(CLUSTER_QUEUE, cluster_queue, spec)
-            node = Node(cluster_queue, quotas, is_cohort=False, weight=weight)
+            node = QuotaNode(cluster_queue, quotas, is_cohort=False, weight=weight)
             node.active = _is_active(state, cluster_queue)
             if spec.cohort_name:
                 _adopt(cohorts[spec.cohort_name], node)
@@ -220,13 +220,13 @@ def _is_active(state: State, cluster_queue: str) -> bool:
         return cluster_queue_active(state, cluster_queue).active
 
 
-def _adopt(parent: Node, child: Node) -> None:
+def _adopt(parent: QuotaNode, child: QuotaNode) -> None:
     child.parent = parent
     parent.children.append(child)
     (parent.cohorts if child.is_cohort else parent.cluster_queues).append(child)
 
 
-def _collect(node: Node, into: list[Node]) -> None:
+def _collect(node: QuotaNode, into: list[QuotaNode]) -> None:
     """Append a subtree to the list, children first, and measure its height."""
     for child in node.children:
         _collect(child, into)
@@ -234,7 +234,7 @@ def _collect(node: Node, into: list[Node]) -> None:
     into.append(node)
 
 
-def _set(tree: QuotaTree, fr: FlavorResource, column: list[int], node: Node, held: int) -> bool:
+def _set(tree: QuotaTree, fr: FlavorResource, column: list[int], node: QuotaNode, held: int) -> bool:
     """
     Set a column to what a ClusterQueue holds now. False when it has to be summed up again instead.
 
@@ -242,7 +242,7 @@ def _set(tree: QuotaTree, fr: FlavorResource, column: list[int], node: Node, hel
     """
     local = tree.limits(fr).local
     before, after = column[node.index], held
-    at: Node | None = node
+    at: QuotaNode | None = node
     while at is not None and before != after:
         i = at.index
         new = column[i] + after - before

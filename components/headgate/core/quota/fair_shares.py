@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import msgspec
 
 from headgate.core.kubernetes.quantities import UNLIMITED, add, subtract
-from headgate.core.quota.tree import Ledger, Node
+from headgate.core.quota.tree import Ledger, QuotaNode
 from headgate.core.state.tables import FlavorResource
 
 
@@ -63,7 +63,7 @@ class Share(msgspec.Struct, frozen=True, gc=False):
         return infinite, self.ratio if infinite else self.exact
 
 
-def share_of(ledger: Ledger, node: Node, requests: Mapping[FlavorResource, int] | None = None) -> Share:
+def share_of(ledger: Ledger, node: QuotaNode, requests: Mapping[FlavorResource, int] | None = None) -> Share:
     """The share of a node with these requests added to the usage in its ledger."""
     if node.parent is None:
         return Share(weight=node.weight)

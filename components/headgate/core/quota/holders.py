@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 
 from headgate.core.quota.admission_fair_sharing import local_queue_usage, orders_by_usage, settings
-from headgate.core.quota.tree import Node
+from headgate.core.quota.tree import QuotaNode
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import FlavorResource, Stage, State, Workload, local_queue_of
 from headgate.core.workload.ordering import priority_of
@@ -36,7 +36,7 @@ class Holder:
     __slots__ = ("_seen", "_size", "evicted", "key", "node", "priority", "queued_at_ms", "rank", "usage", "workload")
 
     def __init__(
-        self, workload: Workload, node: Node, usage: Mapping[FlavorResource, int], configuration: Configuration
+        self, workload: Workload, node: QuotaNode, usage: Mapping[FlavorResource, int], configuration: Configuration
     ) -> None:
         self.workload = workload
         self.key = workload.key
@@ -58,7 +58,7 @@ class Holder:
             self._size = tuple(sorted(self.usage.items()))
         return self._size
 
-    def is_current(self, workload: Workload, node: Node, usage: Mapping[FlavorResource, int]) -> bool:
+    def is_current(self, workload: Workload, node: QuotaNode, usage: Mapping[FlavorResource, int]) -> bool:
         """Whether it equals what would be built from this workload now."""
         spec, annotations, reserved_at_ms = self._seen
         return (
@@ -77,7 +77,7 @@ class Ranking:
 
     __slots__ = ("by_key", "change", "holders", "node")
 
-    def __init__(self, node: Node, change: int, holders: list[Holder]) -> None:
+    def __init__(self, node: QuotaNode, change: int, holders: list[Holder]) -> None:
         self.node = node
         self.change = change
         self.holders = holders
@@ -125,7 +125,7 @@ class Rankings:
         """ClusterQueues may have become active or inactive."""
         self._using.clear()
 
-    def of(self, node: Node) -> Ranking:
+    def of(self, node: QuotaNode) -> Ranking:
         """The ranking of a ClusterQueue, active or not, at its place in the quota tree."""
         name, index = node.name, self._state.index
         kept, change = self._kept.get(name), index.changed.get(name, 0)
@@ -140,7 +140,7 @@ class Rankings:
         ranking = self._kept[name] = Ranking(node, change, holders)
         return ranking
 
-    def _holder(self, before: Holder | None, key: WorkloadKey, node: Node) -> Holder:
+    def _holder(self, before: Holder | None, key: WorkloadKey, node: QuotaNode) -> Holder:
         workload, usage = self._state.workloads[key], self._state.index.usage_of[key]
         if before is not None and before.is_current(workload, node, usage):
             return before

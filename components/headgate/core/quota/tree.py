@@ -43,7 +43,7 @@ class Level(NamedTuple):
     may_reclaim: bool
 
 
-class Node:
+class QuotaNode:
     """A ClusterQueue or a Cohort in its tree. `index` is its place in `QuotaTree.nodes`, where children come first."""
 
     __slots__ = (
@@ -68,11 +68,11 @@ class Node:
         self.is_cohort = is_cohort
         self.weight = weight
         """Its weight in fair sharing."""
-        self.parent: Node | None = None
-        self.children: list[Node] = []
-        self.cohorts: list[Node] = []
+        self.parent: QuotaNode | None = None
+        self.children: list[QuotaNode] = []
+        self.cohorts: list[QuotaNode] = []
         """Those of its children that are cohorts, by name."""
-        self.cluster_queues: list[Node] = []
+        self.cluster_queues: list[QuotaNode] = []
         """Those of its children that are ClusterQueues, by name."""
         self.height = 0
         """The longest path down to a leaf, active ones only: 0 for a ClusterQueue, 1 for a cohort of ClusterQueues."""
@@ -84,7 +84,7 @@ class Node:
         """Its own quota of a flavor-resource; 0 without one."""
         return self.quotas.get(fr, _NO_QUOTA)
 
-    def ancestors(self) -> Iterator["Node"]:
+    def ancestors(self) -> Iterator["QuotaNode"]:
         """The cohorts above it, its parent first and the root last."""
         at = self.parent
         while at is not None:
@@ -105,7 +105,7 @@ class QuotaTree:
 
     __slots__ = ("_flavor_resources", "_lendable", "_limits", "cluster_queues", "cohorts", "name", "nodes")
 
-    def __init__(self, name: str, nodes: list[Node]) -> None:
+    def __init__(self, name: str, nodes: list[QuotaNode]) -> None:
         self.name = name
         self.nodes = nodes
         self.cluster_queues = {node.name: node for node in nodes if not node.is_cohort}
@@ -121,11 +121,11 @@ class QuotaTree:
             limits = self._limits[fr] = self._work_out(fr)
         return limits
 
-    def potential_available(self, node: Node, fr: FlavorResource) -> int:
+    def potential_available(self, node: QuotaNode, fr: FlavorResource) -> int:
         """What a node could use if nothing in the tree were used."""
         return self.limits(fr).potential[node.index]
 
-    def flavor_resources(self, node: Node) -> Collection[FlavorResource]:
+    def flavor_resources(self, node: QuotaNode) -> Collection[FlavorResource]:
         """The flavor-resources that a node or anything below it has a quota of, including quotas of 0."""
         if not node.children:
             return node.quotas.keys()
@@ -137,7 +137,7 @@ class QuotaTree:
             known = self._flavor_resources[node.index] = union.keys()
         return known
 
-    def lendable(self, node: Node) -> Mapping[str, int]:
+    def lendable(self, node: QuotaNode) -> Mapping[str, int]:
         """Per resource, what a node could use of all flavors together if nothing in the tree were used."""
         lendable = self._lendable.get(node.index)
         if lendable is None:
@@ -204,7 +204,7 @@ _SAFE = 2**60
 """Sums of a few amounts below it cannot saturate: there plain integers are used, which are faster."""
 
 
-def _available(node: Node, fr: FlavorResource, limits: _Limits, column: list[int]) -> int:
+def _available(node: QuotaNode, fr: FlavorResource, limits: _Limits, column: list[int]) -> int:
     i = node.index
     used, subtree, local = column[i], limits.subtree[i], limits.local[i]
     parent = node.parent
@@ -236,7 +236,7 @@ class Ledger:
         self._columns: dict[FlavorResource, list[int]] = {}
 
     def column(self, fr: FlavorResource) -> list[int]:
-        """The usage of every node, by `Node.index`: read-only, and the same list during the ledger's whole life."""
+        """The usage of every node, by `QuotaNode.index`: read-only, the same list during the ledger's whole life."""
         column = self._columns.get(fr)
         if column is None:
             column = self._columns[fr] = self._from_kept(fr)
@@ -263,30 +263,30 @@ class Ledger:
                 column[up] = add(column[up], subtract(column[i], local[i]))
         return column
 
-    def usage(self, node: Node, fr: FlavorResource) -> int:
+    def usage(self, node: QuotaNode, fr: FlavorResource) -> int:
         """The usage at a node: of a ClusterQueue, or of what a cohort's subtree shares."""
         return self.column(fr)[node.index]
 
-    def local_available(self, node: Node, fr: FlavorResource) -> int:
+    def local_available(self, node: QuotaNode, fr: FlavorResource) -> int:
         """What is left of the quota that a node does not lend."""
         return max(0, subtract(self.tree.limits(fr).local[node.index], self.column(fr)[node.index]))
 
-    def available(self, node: Node, fr: FlavorResource) -> int:
+    def available(self, node: QuotaNode, fr: FlavorResource) -> int:
         """What a node could use now, borrowing included. Negative when more is used than there is."""
         return _available(node, fr, self.tree.limits(fr), self.column(fr))
 
-    def fits(self, node: Node, usage: Mapping[FlavorResource, int]) -> bool:
+    def fits(self, node: QuotaNode, usage: Mapping[FlavorResource, int]) -> bool:
         """Whether a ClusterQueue can use all of this now."""
         return all(value <= max(0, self.available(node, fr)) for fr, value in usage.items())
 
-    def add(self, node: Node, fr: FlavorResource, value: int) -> None:
+    def add(self, node: QuotaNode, fr: FlavorResource, value: int) -> None:
         """
         Charge a ClusterQueue; what exceeds a node's local quota is charged to its parent too.
 
         A negative amount changes the ClusterQueue alone (addUsage): its charge at the parent stays.
         """
         column, local = self.column(fr), self.tree.limits(fr).local
-        at: Node | None = node
+        at: QuotaNode | None = node
         while at is not None and value:
             i = at.index
             used, own = column[i], local[i]
@@ -299,10 +299,10 @@ class Ledger:
                 value = max(0, subtract(value, max(0, subtract(own, used))))
             at = at.parent
 
-    def remove(self, node: Node, fr: FlavorResource, value: int) -> None:
+    def remove(self, node: QuotaNode, fr: FlavorResource, value: int) -> None:
         """Undo a charge; a parent is uncharged by what it was charged."""
         column, local = self.column(fr), self.tree.limits(fr).local
-        at: Node | None = node
+        at: QuotaNode | None = node
         while at is not None and value:
             i = at.index
             used, own = column[i], local[i]
@@ -317,12 +317,12 @@ class Ledger:
             value = min(value, stored_in_parent)
             at = at.parent
 
-    def borrows_with(self, node: Node, fr: FlavorResource, value: int) -> bool:
+    def borrows_with(self, node: QuotaNode, fr: FlavorResource, value: int) -> bool:
         """Whether a node would use more than its own (a cohort: its subtree's) quota with this added."""
         quota = self.tree.limits(fr).subtree[node.index] if node.is_cohort else node.quota(fr).nominal
         return quota < add(self.column(fr)[node.index], value)
 
-    def borrowing_level(self, node: Node, fr: FlavorResource, value: int) -> Level:
+    def borrowing_level(self, node: QuotaNode, fr: FlavorResource, value: int) -> Level:
         """The lowest subtree whose quota fits a request of a ClusterQueue."""
         if node.parent is None or not self.borrows_with(node, fr, value):
             return Level(0, node.parent is not None)

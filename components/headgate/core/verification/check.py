@@ -18,7 +18,7 @@ from headgate.events.commit import LoggedCommit, Position
 from headgate.events.effects import LeaderElected
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayDifference(msgspec.Struct, frozen=True, kw_only=True):
     """
     A difference between replay and record: what was compared, and both values.
 
@@ -60,7 +60,7 @@ class Check(Protocol):
         """Record at which positions `look` will be needed."""
         ...
 
-    def compare(self, state: State, logged: LoggedCommit) -> Iterator[Difference]:
+    def compare(self, state: State, logged: LoggedCommit) -> Iterator[ReplayDifference]:
         """The differences between a commit and what was computed. `state` is the one before the commit."""
         ...
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from headgate.core.api.job_kinds import title
 from headgate.core.log.rules_version import CREATIONS_SINCE, decides_alike
 from headgate.core.state.tables import State
-from headgate.core.verification.check import NOTHING, Difference, opens_term
-from headgate.core.verification.marks import Marks
+from headgate.core.verification.check import NOTHING, ReplayDifference, opens_term
+from headgate.core.verification.marks import JustifiedEffects
 from headgate.core.workload import concurrent_admission, variants
 from headgate.core.workload.job_workload import workload_key
 from headgate.events import effects, facts
@@ -30,7 +30,7 @@ class CreationCheck:
         self.counts = {"creations": 0}
         self.passed_over = 0
         self._has_begun = self._knows = False
-        self._marks = Marks()
+        self._marks = JustifiedEffects()
         self._shown: dict[tuple[JobKey, WorkloadKey, str], Seq] = {}
         """For Jobs with a recorded creation: which Workload each may have, and since when."""
         self._made: dict[JobKey, None] = {}
@@ -65,7 +65,7 @@ class CreationCheck:
         for parent in has_changed:
             self._allow_changes(state, parent)
 
-    def compare(self, state: State, logged: LoggedCommit) -> Iterator[Difference]:  # noqa: ARG002 (see Check)
+    def compare(self, state: State, logged: LoggedCommit) -> Iterator[ReplayDifference]:  # noqa: ARG002 (see Check)
         """See `Check`."""
         if not self._has_begun or logged.commit.producer is not Producer.INFORMER_BRIDGE:
             return
@@ -86,7 +86,7 @@ class CreationCheck:
                 continue
             self.counts["creations"] += 1
             if not is_justified:
-                yield Difference(
+                yield ReplayDifference(
                     what=f"{what}, for which there was no reason up to {decided_at}",
                     position=Position(logged.seq, index),
                     recorded=encode_event(event).decode(),

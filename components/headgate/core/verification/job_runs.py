@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from headgate.core.api.job_kinds import title
 from headgate.core.log.rules_version import JOB_RUNS_SINCE, decides_alike
 from headgate.core.state.tables import JobRecord, Stage, State, Workload
-from headgate.core.verification.check import NOTHING, Difference, opens_term
-from headgate.core.verification.marks import Marks
+from headgate.core.verification.check import NOTHING, ReplayDifference, opens_term
+from headgate.core.verification.marks import JustifiedEffects
 from headgate.core.workload.owners import job_key, workload_of
 from headgate.core.workload.slices import is_elastic
 from headgate.events import effects, facts
@@ -33,7 +33,7 @@ class JobRunCheck:
         self.counts = {"job runs": 0}
         self.passed_over = 0
         self._has_begun = self._knows = False
-        self._marks = Marks()
+        self._marks = JustifiedEffects()
         self._jobs: dict[JobKey, int] = {}
         """The Jobs with further records in the log, and how many."""
         self._job_of: dict[WorkloadKey, JobKey] = {}
@@ -69,7 +69,7 @@ class JobRunCheck:
                 for what in _reasons(state, key, record):
                     self._marks.allow(key, what, state.position)
 
-    def compare(self, state: State, logged: LoggedCommit) -> Iterator[Difference]:  # noqa: ARG002 (see Check)
+    def compare(self, state: State, logged: LoggedCommit) -> Iterator[ReplayDifference]:  # noqa: ARG002 (see Check)
         """See `Check`."""
         if not self._has_begun or logged.commit.producer is not Producer.UNGATER:
             return
@@ -85,7 +85,7 @@ class JobRunCheck:
                 continue
             self.counts["job runs"] += 1
             if not is_justified:
-                yield Difference(
+                yield ReplayDifference(
                     what=f"what was done to {title(event.job)}, for which there was no reason up to "
                     f"{logged.commit.decided_at}",
                     position=Position(logged.seq, index),

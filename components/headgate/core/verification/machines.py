@@ -24,7 +24,7 @@ from headgate.core.log.rules_version import decides_alike
 from headgate.core.machine.contract import Append, Command, Committed, Settled, Stimulus
 from headgate.core.state.attribution import ObjectFailedError
 from headgate.core.state.tables import State
-from headgate.core.verification.check import NOTHING, Difference, opens_term
+from headgate.core.verification.check import NOTHING, ReplayDifference, opens_term
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
 from headgate.events.effects import ObjectQuarantined, ObjectReleased
@@ -137,7 +137,7 @@ class MachineCheck:
             with suppress(ObjectFailedError):
                 self._machine = self._make(state)
 
-    def compare(self, state: State, logged: LoggedCommit) -> Iterator[Difference]:  # noqa: ARG002 (see Check)
+    def compare(self, state: State, logged: LoggedCommit) -> Iterator[ReplayDifference]:  # noqa: ARG002 (see Check)
         """See `Check`."""
         commit = logged.commit
         if commit.producer is not self._producer or not self._has_begun or opens_term(logged, self._producer):
@@ -149,7 +149,7 @@ class MachineCheck:
             return
         what = f"what the {self._producer.value} decided at {commit.decided_at}"
         if commit.decided_at != self._decided_at:
-            yield Difference(
+            yield ReplayDifference(
                 what=f"{what}, having decided at {self._decided_at} before",
                 position=Position(logged.seq),
                 recorded=encode_event(commit.events[0]).decode() if commit.events else NOTHING,
@@ -159,14 +159,14 @@ class MachineCheck:
         self.counts[self._counted] += 1
         yield from self._differing(what, logged)
 
-    def _differing(self, what: str, logged: LoggedCommit) -> Iterator[Difference]:
+    def _differing(self, what: str, logged: LoggedCommit) -> Iterator[ReplayDifference]:
         """The first event of a commit that differs from the decision."""
         recorded = [encode_event(event) for event in logged.commit.events]
         for index, event in enumerate(recorded):
             again = self._left[index] if index < len(self._left) else None
             if event != again:
                 self._left = []
-                yield Difference(
+                yield ReplayDifference(
                     what=what,
                     position=Position(logged.seq, index),
                     recorded=event.decode(),

@@ -3,11 +3,11 @@ Effects: each must follow from a state that the log has had.
 
 The result of a call is recorded after the call has ended, so it follows from a state at or before the position that it
 was decided at. So a check of effects records what a process had reason to do at each position at which that may have
-changed (`Marks.allow`), and such a mark justifies an effect. An action on a Job consumes the marks (`Marks.use`): the
-same action requires a new reason.
+changed (`JustifiedEffects.allow`), and such a mark justifies an effect. An action on a Job consumes the marks
+(`JustifiedEffects.use`): the same action requires a new reason.
 
-Only marks for effects that the log will record are kept (`Marks.expect`, in the first pass): a mark for each possible
-effect would cost as much as the log.
+Only marks for effects that the log will record are kept (`JustifiedEffects.expect`, in the first pass): a mark for each
+possible effect would cost as much as the log.
 """
 
 from collections.abc import Hashable
@@ -15,7 +15,7 @@ from collections.abc import Hashable
 from headgate.events.ids import Seq
 
 
-class Marks:
+class JustifiedEffects:
     """The justified effects, by the contents of their events; and the effects that will be recorded."""
 
     def __init__(self) -> None:

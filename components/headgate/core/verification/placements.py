@@ -12,7 +12,7 @@ from headgate.core.api.names import SCHEDULER_NAME
 from headgate.core.log.rules_version import PLACEMENTS_SINCE, decides_alike
 from headgate.core.placement.node_info import Room, ask_of
 from headgate.core.state.tables import PodRecord, State
-from headgate.core.verification.check import NOTHING, Difference, opens_term
+from headgate.core.verification.check import NOTHING, ReplayDifference, opens_term
 from headgate.events import decisions, effects, facts
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
@@ -78,7 +78,7 @@ class PlacementCheck:
         for event in due:
             self._room.observe_pod(event.pod, state.pods.get(event.pod))
 
-    def compare(self, state: State, logged: LoggedCommit) -> Iterator[Difference]:  # noqa: ARG002 (see Check)
+    def compare(self, state: State, logged: LoggedCommit) -> Iterator[ReplayDifference]:  # noqa: ARG002 (see Check)
         """See `Check`."""
         if not self._has_begun or logged.commit.producer is not Producer.BINDER:
             return
@@ -104,7 +104,7 @@ class PlacementCheck:
             self.counts["placements"] += isinstance(event, decisions.PodPlaced)
             if not is_right:
                 recorded = encode_event(event).decode()
-                yield Difference(what=what, position=at, recorded=recorded, replayed=replayed or NOTHING)
+                yield ReplayDifference(what=what, position=at, recorded=recorded, replayed=replayed or NOTHING)
         self.passed_over += passed_over
 
 

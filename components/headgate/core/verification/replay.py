@@ -20,11 +20,11 @@ from headgate.core import fold
 from headgate.core.fold.quarantine import Treatments
 from headgate.core.log import refusal
 from headgate.core.log.authority import author_of
-from headgate.core.log.refusal import Gate
+from headgate.core.log.refusal import CommitFilter
 from headgate.core.log.rules_version import CYCLES_SINCE, RULES, SNAPSHOTS_SINCE, WAITING_CYCLES_SINCE, decides_alike
 from headgate.core.machine.commits import election_of
 from headgate.core.state.tables import State
-from headgate.core.verification.check import NOTHING, Check, Difference, OtherRules, opens_term
+from headgate.core.verification.check import NOTHING, Check, OtherRules, ReplayDifference, opens_term
 from headgate.events.base import Producer
 from headgate.events.commit import Commit, LoggedCommit, Position, decode_entry, encode_event
 from headgate.events.decisions import CycleDecided, WorkloadSkipped
@@ -53,7 +53,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: int
     state_hash: str
     log_hash: str
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ReplayDifference, ...] = ()
     compared: dict[str, int] = {}
     passed_over: int = 0
     other_rules: tuple[OtherRules, ...] = ()
@@ -63,7 +63,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 class Plan:
     """What to check where. Feed it every commit that is not of the informer bridge; those are allowed, too."""
 
-    def __init__(self, checks: Sequence[Check] = (), gate: Gate | None = None) -> None:
+    def __init__(self, checks: Sequence[Check] = (), gate: CommitFilter | None = None) -> None:
         self.checks = checks
         self._gate = gate
         self.cycles: dict[Seq, int] = {}
@@ -119,7 +119,7 @@ class Replay:
         self._other_rules: dict[tuple[Producer, int, str], int] = {}
         self._hashes: dict[Seq, tuple[str, str]] = {}
         self._commits = self._events = self._cycles = self._snapshots = self._passed_over = 0
-        self.differences: list[Difference] = []
+        self.differences: list[ReplayDifference] = []
         self._look()
 
     def feed(self, logged: LoggedCommit) -> None:
@@ -168,7 +168,7 @@ class Replay:
             what = f"an entry that no process of this cell has appended: {why}"
             recorded = f"an entry on {logged.subject}"
             self.differences.append(
-                Difference(what=what, position=Position(logged.seq), recorded=recorded, replayed=NOTHING)
+                ReplayDifference(what=what, position=Position(logged.seq), recorded=recorded, replayed=NOTHING)
             )
         fold.apply(self.state, logged, self._treatments)
         nothing = decode_entry(logged.seq, logged.subject, b"")
@@ -197,15 +197,15 @@ class Replay:
         )
 
     def _guarded(
-        self, logged: LoggedCommit, compare: Callable[[], Sequence[Difference] | None]
-    ) -> Sequence[Difference]:
+        self, logged: LoggedCommit, compare: Callable[[], Sequence[ReplayDifference] | None]
+    ) -> Sequence[ReplayDifference]:
         """The differences of a comparison. One that raises is a difference: no process would have continued there."""
         try:
             return compare() or ()
         except Exception as error:  # noqa: BLE001 - whatever a log holds, the rest of it is to be compared
             what = "what follows from this position, which cannot be decided again"
             said = f"{type(error).__name__}: {error}"
-            return [Difference(what=what, position=Position(logged.seq), recorded=NOTHING, replayed=said)]
+            return [ReplayDifference(what=what, position=Position(logged.seq), recorded=NOTHING, replayed=said)]
 
     def _look(self) -> None:
         """At the current position: repeat the cycles decided here, compute the hashes recorded here."""
@@ -215,7 +215,7 @@ class Replay:
         if here in self._plan.snapshots:
             self._hashes[here] = (fold.state_hash(self.state), self.state.log_hash)
 
-    def _compare(self, logged: LoggedCommit) -> Iterator[Difference]:
+    def _compare(self, logged: LoggedCommit) -> Iterator[ReplayDifference]:
         election = opens_term(logged, Producer.SCHEDULER)
         if election is not None:
             self._rules = election.rules
@@ -224,7 +224,7 @@ class Replay:
         for index, event in enumerate(logged.commit.events):
             author = author_of(type(event))
             if author is not None and author is not logged.commit.producer:
-                yield Difference(
+                yield ReplayDifference(
                     what=f"what the {logged.commit.producer.value} says for the {author.value}",
                     position=Position(logged.seq, index),
                     recorded=encode_event(event).decode(),
@@ -236,14 +236,14 @@ class Replay:
                 yield from self._compare_divergence(Position(logged.seq, index), event)
 
     # Large: one exit for each reason not to compare a recorded cycle, and one for each difference.
-    def _compare_cycle(self, logged: LoggedCommit) -> Iterator[Difference]:
+    def _compare_cycle(self, logged: LoggedCommit) -> Iterator[ReplayDifference]:
         events = logged.commit.events
         cycle = events[0] if events else None
         recorded = tuple(map(encode_event, events))
         if any(isinstance(event, ObjectQuarantined | ObjectReleased) for event in events):
             return
         if type(cycle) is not CycleDecided:
-            yield Difference(
+            yield ReplayDifference(
                 what="a commit of the scheduler that is no cycle",
                 position=Position(logged.seq),
                 recorded=_at(recorded, 0),
@@ -258,7 +258,7 @@ class Replay:
         decided = self._decided.get(cycle.decided_at)
         if cycle.decided_at < since or (decided is None and cycle.decided_at > self.state.position):
             ground = "before its own last commit" if cycle.decided_at < since else "on what is not in the log yet"
-            yield Difference(
+            yield ReplayDifference(
                 what=f"cycle {cycle.cycle}, decided at {cycle.decided_at}, {ground}",
                 position=Position(logged.seq),
                 recorded=_at(recorded, 0),
@@ -280,14 +280,14 @@ class Replay:
             (i for i, (one, other) in enumerate(zip(recorded, again, strict=False)) if one != other),
             min(len(recorded), len(again)),
         )
-        yield Difference(
+        yield ReplayDifference(
             what=f"cycle {cycle.cycle}, decided at {cycle.decided_at}",
             position=Position(logged.seq, index),
             recorded=_at(recorded, index),
             replayed=_at(again, index),
         )
 
-    def _compare_snapshot(self, at: Position, event: SnapshotTaken) -> Iterator[Difference]:
+    def _compare_snapshot(self, at: Position, event: SnapshotTaken) -> Iterator[ReplayDifference]:
         again = self._hashes.get(event.position)
         if again is None:
             return
@@ -298,13 +298,13 @@ class Replay:
         recorded = (event.state_hash, event.log_hash)
         if again != recorded:
             what = f"snapshot {event.name} of position {event.position} (state hash, log hash)"
-            yield Difference(what=what, position=at, recorded=" ".join(recorded), replayed=" ".join(again))
+            yield ReplayDifference(what=what, position=at, recorded=" ".join(recorded), replayed=" ".join(again))
 
-    def _compare_divergence(self, at: Position, event: DivergenceFound) -> Iterator[Difference]:
+    def _compare_divergence(self, at: Position, event: DivergenceFound) -> Iterator[ReplayDifference]:
         again = self._hashes.get(event.position)
         if again is not None and again[0] != event.refolded_hash and self._compares_snapshots():
             what = f"the snapshotter's second fold up to position {event.position} (state hash)"
-            yield Difference(what=what, position=at, recorded=event.refolded_hash, replayed=again[0])
+            yield ReplayDifference(what=what, position=at, recorded=event.refolded_hash, replayed=again[0])
 
 
 def _names_needs(event: Event) -> bool:

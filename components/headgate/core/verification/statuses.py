@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from headgate.core.log.rules_version import STATUSES_SINCE, decides_alike
 from headgate.core.state.tables import State, Workload
 from headgate.core.status.workload_status import status_digest, without_reservation, workload_status
-from headgate.core.verification.check import NOTHING, Difference, opens_term
-from headgate.core.verification.marks import Marks
+from headgate.core.verification.check import NOTHING, ReplayDifference, opens_term
+from headgate.core.verification.marks import JustifiedEffects
 from headgate.core.workload.concurrent_admission import relatives
 from headgate.core.workload.owners import workload_of
 from headgate.events import effects, facts
@@ -33,7 +33,7 @@ class StatusCheck:
         self.passed_over = 0
         self._knows = False
         self._has_begun = False
-        self._marks = Marks()
+        self._marks = JustifiedEffects()
         self._due: dict[Seq, list[WorkloadKey]] = {}
         """Position of the recorded write -> the workloads, for changes by other events than their own."""
 
@@ -60,7 +60,7 @@ class StatusCheck:
             if workload is not None:
                 self._allow(state, workload)
 
-    def compare(self, state: State, logged: LoggedCommit) -> Iterator[Difference]:
+    def compare(self, state: State, logged: LoggedCommit) -> Iterator[ReplayDifference]:
         """See `Check`."""
         if not self._has_begun or logged.commit.producer is not Producer.BINDER:
             return
@@ -73,7 +73,7 @@ class StatusCheck:
                 continue
             self.counts["statuses"] += 1
             if not is_justified:
-                yield Difference(
+                yield ReplayDifference(
                     what=f"a status of Workload {event.workload} that no state up to {logged.commit.decided_at} gave",
                     position=Position(logged.seq, index),
                     recorded=encode_event(event).decode(),

@@ -34,8 +34,8 @@ from headgate.core.views.descriptions import (
 )
 from headgate.core.views.diagnosis import Standing, standing
 from headgate.core.views.explain_jobs import JobNotes
-from headgate.core.views.lookup import Lookup, Target, UnknownWorkloadError
-from headgate.core.views.timeline import At, Line, Mark, Notes, Story, condensed
+from headgate.core.views.lookup import HistorySubject, Lookup, UnknownWorkloadError
+from headgate.core.views.timeline import EventPlace, Line, Mark, Notes, Story, condensed
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.commit import LoggedCommit, Position
 from headgate.events.registry import Event
@@ -49,7 +49,7 @@ class Explainer:
     the history begins with the state's position.
     """
 
-    def __init__(self, state: State, target: Target, treatments: Treatments = fold.NO_TREATMENTS) -> None:
+    def __init__(self, state: State, target: HistorySubject, treatments: Treatments = fold.NO_TREATMENTS) -> None:
         self.state = state
         self._target = target
         self._treatments = treatments
@@ -76,7 +76,7 @@ class Explainer:
             return
         commit = logged.commit
         for index, event in enumerate(commit.events):
-            at = At(Position(logged.seq, index), commit.time_ms, commit.producer.value)
+            at = EventPlace(Position(logged.seq, index), commit.time_ms, commit.producer.value)
             if type(event) is facts.JobObserved:
                 if event.job == self._target.job:
                     self._jobs.on_job(at, event, job_was)
@@ -103,7 +103,7 @@ class Explainer:
         return self.state.workloads.get(self._target.workload)
 
     # Large: one case for each event type that can concern the workload.
-    def _note(self, at: At, event: Event, stood: "_Stood") -> None:
+    def _note(self, at: EventPlace, event: Event, stood: "_Stood") -> None:
         match event:
             case (
                 facts.WorkloadObserved()
@@ -190,7 +190,7 @@ class Explainer:
     # --- its own events --------------------------------------------------------------------------------------------
 
     # Large: one case for each event type about the workload, with its sentence.
-    def _own(self, at: At, event: Event) -> None:
+    def _own(self, at: EventPlace, event: Event) -> None:
         match event:
             case facts.WorkloadObserved():
                 self._observed(at, event)
@@ -229,7 +229,7 @@ class Explainer:
                 else:
                     self._moved(at, event)
 
-    def _variant_changed(self, at: At, event: effects.VariantChanged) -> None:
+    def _variant_changed(self, at: EventPlace, event: effects.VariantChanged) -> None:
         verb = {"activated": "switched on", "deactivated": "switched off"}.get(event.change, event.change)
         why = f": {event.why}" if event.why else ""
         its_own = event.variant == self._target.workload
@@ -237,7 +237,7 @@ class Explainer:
         text = f"{verb} {whose} for flavor {event.flavor}" if its_own else f"{whose} for flavor {event.flavor}"
         self._add(at, event, text + why)
 
-    def _observed(self, at: At, event: facts.WorkloadObserved) -> None:
+    def _observed(self, at: EventPlace, event: facts.WorkloadObserved) -> None:
         if self._stage is None:
             self._stage = Stage.NEW
             pods = ", ".join(f"{each.count} x {each.name}" for each in event.spec.pod_sets) or "no pods"
@@ -264,7 +264,7 @@ class Explainer:
         self._add(at, event, f"changed: {', '.join(said) or 'its spec or metadata'}")
 
     # Large: one case for each event type that moves the workload, with its sentence.
-    def _moved(self, at: At, event: Event) -> None:
+    def _moved(self, at: EventPlace, event: Event) -> None:
         match event:
             case queueing.WorkloadQueued():
                 self._queued(at, event)
@@ -315,7 +315,7 @@ class Explainer:
             case _:
                 pass
 
-    def _queued(self, at: At, event: queueing.WorkloadQueued) -> None:
+    def _queued(self, at: EventPlace, event: queueing.WorkloadQueued) -> None:
         workload = self._workload()
         waited, self._sleep = self._sleep, None
         text = f"entered ClusterQueue {event.cluster_queue} with priority {event.priority}"
@@ -333,7 +333,7 @@ class Explainer:
         else:
             self._add(at, event, text, waited=waited)
 
-    def _parked(self, at: At, event: queueing.WorkloadParked) -> None:
+    def _parked(self, at: EventPlace, event: queueing.WorkloadParked) -> None:
         waits = ", or ".join(describe_wake(wake, self.state, event.cluster_queue) for wake in event.wake)
         match event.scope:
             case "workload":
@@ -347,14 +347,14 @@ class Explainer:
         self._add(at, event, text, reason=event.reason, message=event.message)
         self._sleep = Mark(at.position, at.time_ms, waits)
 
-    def _woken(self, at: At, event: queueing.WorkloadWoken, scope: str) -> None:
+    def _woken(self, at: EventPlace, event: queueing.WorkloadWoken, scope: str) -> None:
         ways = {"shape": " with all of its shape", "queue": ": its ClusterQueue is no longer blocked"}
         with_whom = ways.get(scope, "")
         text = f"woken{with_whom} by {event.by} (position {event.by_position})"
         self._add(at, event, text, reason=event.by, waited=self._sleep)
         self._sleep = None
 
-    def _skipped(self, at: At, event: decisions.WorkloadSkipped) -> None:
+    def _skipped(self, at: EventPlace, event: decisions.WorkloadSkipped) -> None:
         then = {
             "immediate": "it stays first and is tried again",
             "workload": "it is set aside",
@@ -366,7 +366,7 @@ class Explainer:
         text = f"not admitted by ClusterQueue {event.cluster_queue}{describe_short(event.short)}; {then}"
         self._add(at, event, text, reason=f"{event.reason}/{event.requeue_reason}", message=event.message)
 
-    def _reserved(self, at: At, event: decisions.QuotaReserved) -> None:
+    def _reserved(self, at: EventPlace, event: decisions.QuotaReserved) -> None:
         self._sleep = None
         text = f"quota reserved in ClusterQueue {event.cluster_queue}: {describe_admission(event.admission)}"
         pending = [check.name for check in event.checks if check.state != "Ready"]
@@ -379,7 +379,7 @@ class Explainer:
 
     def _lost(
         self,
-        at: At,
+        at: EventPlace,
         event: decisions.WorkloadPreempted | decisions.WorkloadMigrated | decisions.WorkloadReplaced,
         text: str,
         *,
@@ -390,7 +390,9 @@ class Explainer:
         self._running = Mark(at.position, at.time_ms, "its Job to stop")
 
     def _made_way(
-        self, at: At, event: decisions.WorkloadPreempted | decisions.WorkloadMigrated | decisions.WorkloadReplaced
+        self,
+        at: EventPlace,
+        event: decisions.WorkloadPreempted | decisions.WorkloadMigrated | decisions.WorkloadReplaced,
     ) -> None:
         """Another workload is evicted on its behalf, or not."""
         match event:
@@ -406,7 +408,7 @@ class Explainer:
             case _:
                 pass
 
-    def _offered(self, at: At, event: queueing.HeadsOffered) -> None:
+    def _offered(self, at: EventPlace, event: queueing.HeadsOffered) -> None:
         workload = self._workload()
         if workload is None or workload.stage is not Stage.OFFERED:
             text = "offered to the scheduler, too late: it had moved on"
@@ -424,7 +426,7 @@ class Explainer:
 
     def _other(
         self,
-        at: At,
+        at: EventPlace,
         event: queueing.WorkloadParked | queueing.WorkloadWoken | decisions.WorkloadSkipped,
         stood: "_Stood",
     ) -> None:
@@ -499,11 +501,11 @@ def explain(commits: Iterable[LoggedCommit], name: str, *, namespace: str = "", 
 
 __all__ = [
     "Explainer",
+    "HistorySubject",
     "Line",
     "Lookup",
     "Standing",
     "Story",
-    "Target",
     "UnknownWorkloadError",
     "condensed",
     "explain",

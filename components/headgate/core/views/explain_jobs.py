@@ -4,8 +4,8 @@ from typing import assert_never
 
 from headgate.core.api.job_kinds import shown_name, title
 from headgate.core.state.tables import State
-from headgate.core.views.lookup import Target
-from headgate.core.views.timeline import At, Mark, Notes
+from headgate.core.views.lookup import HistorySubject
+from headgate.core.views.timeline import EventPlace, Mark, Notes
 from headgate.events import decisions, effects, facts
 from headgate.events.ids import PodKey, split_key
 
@@ -13,13 +13,13 @@ from headgate.events.ids import PodKey, split_key
 class JobNotes:
     """Records the events of the job and the pods of one workload. `state` is folded by its owner before each event."""
 
-    def __init__(self, state: State, target: Target, notes: Notes) -> None:
+    def __init__(self, state: State, target: HistorySubject, notes: Notes) -> None:
         self._state = state
         self._target = target
         self._notes = notes
         self._placed: dict[PodKey, Mark] = {}
 
-    def on_job(self, at: At, event: facts.JobObserved, was: object) -> None:
+    def on_job(self, at: EventPlace, event: facts.JobObserved, was: object) -> None:
         """The workload's job was observed; `was` is its previous form, None the first time."""
         job = event.spec
         said: list[str] = []
@@ -42,7 +42,7 @@ class JobNotes:
 
     def on_pod(
         self,
-        at: At,
+        at: EventPlace,
         event: facts.PodObserved | facts.PodDeleted | decisions.PodPlaced | effects.PodBound | effects.PodBindRejected,
     ) -> None:
         """An event about a pod; pods of other workloads are ignored."""

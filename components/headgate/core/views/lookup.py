@@ -18,7 +18,7 @@ from headgate.events.ids import JobKey, WorkloadKey, split_key
 NEAR_MATCHES_MAX = 5
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class HistorySubject(msgspec.Struct, frozen=True, kw_only=True):
     """The subject of a history. `workload` is "" while a job has none, `job` for a Workload without one."""
 
     workload: WorkloadKey = WorkloadKey("")
@@ -53,7 +53,7 @@ class Lookup:
                     self._jobs[job] = event.workload
                 self._workloads[event.workload] = job
 
-    def find(self, name: str, namespace: str = "") -> Target:
+    def find(self, name: str, namespace: str = "") -> HistorySubject:
         """
         The subject with this name.
 
@@ -77,14 +77,14 @@ class Lookup:
         hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else " (the log knows none like it)"
         raise UnknownWorkloadError(f"no workload or job {wanted!r} in this log{hint}")
 
-    def _named(self, name: str, namespace: str) -> list[Target]:
-        found: dict[str, Target] = {}
+    def _named(self, name: str, namespace: str) -> list[HistorySubject]:
+        found: dict[str, HistorySubject] = {}
         for job, workload in self._jobs.items():
             if name == job or _is_named(shown_name(job), name, namespace):
-                found[job] = Target(workload=workload, job=job)
+                found[job] = HistorySubject(workload=workload, job=job)
         for workload, job in self._workloads.items():
             if _is_named(workload, name, namespace):
-                found.setdefault(job or workload, Target(workload=workload, job=job))
+                found.setdefault(job or workload, HistorySubject(workload=workload, job=job))
         return list(found.values())
 
 

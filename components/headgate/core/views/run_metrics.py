@@ -1,7 +1,7 @@
 """
 Statistics of a running cell: pending and running workloads, waiting times, borrowing and preemptions.
 
-`Tally` follows the log beside a state that another component folds: it is fed each commit after it was applied. The
+`RunTally` follows the log beside a state that another component folds: it is fed each commit after it was applied. The
 demo and benchmarks report from it; everything in it is derived from events, so a recorded log gives the same
 statistics.
 """
@@ -38,7 +38,7 @@ class Standings(msgspec.Struct, frozen=True, kw_only=True):
     finished: int
 
 
-class Tally:
+class RunTally:
     """Feed it each commit after the state has folded it."""
 
     def __init__(self, state: State) -> None:

@@ -65,7 +65,7 @@ class Mark(msgspec.Struct, frozen=True):
     waiting_for: str
 
 
-class At(msgspec.Struct, frozen=True):
+class EventPlace(msgspec.Struct, frozen=True):
     """The current event and its place."""
 
     position: Position
@@ -82,7 +82,7 @@ class Notes:
 
     def add(
         self,
-        at: At,
+        at: EventPlace,
         event: Event,
         text: str,
         *,

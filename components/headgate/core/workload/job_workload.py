@@ -116,7 +116,7 @@ def is_sliced(state: State, job: Job) -> bool:
     return job.elastic and enabled(state.configuration, feature_gates.ELASTIC_JOBS)
 
 
-def wanted_slice(state: State, key: JobKey, job: Job) -> slices.Wanted:
+def wanted_slice(state: State, key: JobKey, job: Job) -> slices.SlicePlan:
     """What an elastic Job of its current size needs of its slices."""
     return slices.wanted(slices.slices_of(state, job.uid), integration_of(key).pod_counts(job))
 

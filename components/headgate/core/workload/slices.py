@@ -100,7 +100,7 @@ def replaced_message(successor: Workload) -> str:
 # --- which Workload a Job needs ------------------------------------------------------------------------------------
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class SlicePlan(msgspec.Struct, frozen=True):
     """
     What is to be done with a Job's slices (Kueue's EnsureWorkloadSlices).
 
@@ -155,20 +155,20 @@ def slices_of(state: State, job_uid: str) -> list[Workload]:
     return sorted(unfinished, key=_age)
 
 
-def wanted(slices: Sequence[Workload], counts: Mapping[str, int]) -> Wanted:
+def wanted(slices: Sequence[Workload], counts: Mapping[str, int]) -> SlicePlan:
     """What a Job whose pod sets have these counts needs of its unfinished slices, given oldest first."""
     surplus: tuple[Workload, ...] = ()
     selected = slices[0] if slices else None
     if len(slices) > 1:
         selected, surplus = _normalised(slices)
     if selected is None:
-        return Wanted(surplus=surplus)
+        return SlicePlan(surplus=surplus)
     has = {pod_set.name: pod_set.count for pod_set in selected.spec.pod_sets}
     if has.keys() != counts.keys() or has == counts:
-        return Wanted(selected, surplus=surplus)
+        return SlicePlan(selected, surplus=surplus)
     if not _holds_quota(selected) or all(counts[name] <= count for name, count in has.items()):
-        return Wanted(selected, resize=True, surplus=surplus)
-    return Wanted(selected, replace=True, surplus=surplus)
+        return SlicePlan(selected, resize=True, surplus=surplus)
+    return SlicePlan(selected, replace=True, surplus=surplus)
 
 
 def _normalised(slices: Sequence[Workload]) -> tuple[Workload | None, tuple[Workload, ...]]:

@@ -87,7 +87,7 @@ from headgate.events.objects import Job
 from headgate.events.registry import Event
 from headgate.machines.informer_bridge import diff
 from headgate.machines.informer_bridge.absent_owners import AbsentOwners
-from headgate.machines.informer_bridge.marks import Marks
+from headgate.machines.informer_bridge.marks import ObservedVersions
 from headgate.machines.informer_bridge.variant_maker import VariantMaker
 
 FACTS_MAX: Final = 2000
@@ -160,7 +160,7 @@ class InformerBridge:
         self._waiting: dict[str, OrderedDict[str, bytes]] = {resource: OrderedDict() for resource in RESOURCES}
         self._followed: dict[str, None] = {}
         self._unswept: dict[str, None] = {}
-        self._marks = Marks(state, lambda resource: bool(self._waiting[resource]))
+        self._marks = ObservedVersions(state, lambda resource: bool(self._waiting[resource]))
         self._raw: dict[JobKey, bytes] = {}
         """The JSON of Jobs that have no Workload yet, as last observed. At most one per Job."""
         self._effects: list[Event] = []

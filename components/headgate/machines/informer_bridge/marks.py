@@ -33,7 +33,7 @@ MARK_IDLE_MS: Final = 240_000
 """The same while only bookmarks come: often enough for etcd, which forgets versions after five minutes."""
 
 
-class Marks:
+class ObservedVersions:
     """
     The observed versions, compared with those in the log. See the module's docstring.
 

@@ -6,11 +6,11 @@ A snapshot is taken after `commits` commits, `every_ms` after the last one if th
 itself do not count, or each snapshot would be a reason for the next. Commits that only mark the progress of the watches
 (`informers.synced`) count among the `commits`, but do not restart the idle period.
 
-The process stores what `TakeSnapshot` requests and answers with `Completed`: status 200 and a `Stored` as its body,
-whereupon `snapshot.taken` is appended. Later, when the log between the snapshot before and this one has been folded
-again, a second `Completed` follows, with the id `verify/<position>` and a `Verified`; where the result was another
-state, `divergence.found` is appended. All of it follows from the log and from time; after a crash the next snapshot is
-taken when it is due.
+The process stores what `TakeSnapshot` requests and answers with `Completed`: status 200 and a `StoredSnapshot` as its
+body, whereupon `snapshot.taken` is appended. Later, when the log between the snapshot before and this one has been
+folded again, a second `Completed` follows, with the id `verify/<position>` and a `SnapshotVerification`; where the
+result was another state, `divergence.found` is appended. All of it follows from the log and from time; after a crash
+the next snapshot is taken when it is due.
 """
 
 import msgspec
@@ -49,7 +49,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     idle_ms: int = 15_000
 
 
-class Stored(msgspec.Struct, frozen=True, kw_only=True):
+class StoredSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The body of the answer to `TakeSnapshot`: the snapshot that is stored now."""
 
     name: str
@@ -59,7 +59,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
-class Verified(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotVerification(msgspec.Struct, frozen=True, kw_only=True):
     """The body of a verification: the hash that the snapshot has, and the one that folding the log again gave."""
 
     position: Seq
@@ -114,7 +114,7 @@ class Snapshotter:
 
     def _on_completed(self, completed: Completed) -> None:
         if completed.call_id.startswith(VERIFY):
-            verified = msgspec.json.decode(completed.body, type=Verified)
+            verified = msgspec.json.decode(completed.body, type=SnapshotVerification)
             if verified.live_hash != verified.refolded_hash and verified.position not in self._told:
                 self._told[verified.position] = None
                 self._diverged.append(
@@ -127,7 +127,7 @@ class Snapshotter:
         elif completed.call_id == self._taking:
             self._taking = ""
             if completed.status == 200:
-                stored = msgspec.json.decode(completed.body, type=Stored)
+                stored = msgspec.json.decode(completed.body, type=StoredSnapshot)
                 self._taken.append(
                     SnapshotTaken(
                         position=stored.position,

@@ -29,7 +29,7 @@ from headgate.adapters.jetstream.stream import (
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
 from headgate.adapters.log import BlobDamaged, BlobInfo, BlobNotFound, LogDamaged
-from headgate.core.audit.log import Finding
+from headgate.core.audit.log import AuditFinding
 from headgate.core.audit.stores import Evidence, FeedJudge, SeenLease, SeenRecord, SeenSnapshot, SeenStream
 from headgate.core.state.tables import Branch
 from headgate.events.base import Producer
@@ -161,7 +161,7 @@ async def look_at_feed(log: JetStreamLog, cell: str, judge: FeedJudge, branches:
                     return True
     except LogDamaged as error:
         text = f"{error}. The feed is derived: remove its stream, and the snapshotter makes it again from the log"
-        judge.findings.append(Finding(check="feed", position=Position(Seq(judge.end)), text=text))
+        judge.findings.append(AuditFinding(check="feed", position=Position(Seq(judge.end)), text=text))
     return True
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from headgate.adapters.log import Log
 from headgate.core.fold.quarantine import EventFailedError
-from headgate.core.log.refusal import Gate
+from headgate.core.log.refusal import CommitFilter
 from headgate.core.views.descriptions import format_time
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, decode_entry
@@ -64,7 +64,7 @@ async def story_of(log: Log, cell: str, error: EventFailedError) -> str:
     """The history of the object whose event cannot be folded, as text, ending with the error itself."""
     key = WorkloadKey(error.own.key)
     lines: list[str] = []
-    gate = Gate(cell)
+    gate = CommitFilter(cell)
     reading: AsyncGenerator[list[Entry], None] = log.read(1, stop=error.at.seq)  # type: ignore[assignment]
     async with aclosing(reading):
         async for entries in reading:

@@ -42,16 +42,16 @@ from headgate.adapters.lease import Leadership
 from headgate.adapters.log import Appended, AppendOutcome, Conflict, Entry, LogTail, LogTruncated
 from headgate.core import fold
 from headgate.core.engine.appends import LogRolledBackError
-from headgate.core.engine.driver import Bounds, Driver, TermPhase
+from headgate.core.engine.driver import Driver, DriverLimits, TermPhase
 from headgate.core.engine.outputs import (
+    CommitRefused,
+    CommitStored,
     MachineDropped,
     MachineMade,
+    ObjectSetAside,
     Output,
-    Refused,
     Send,
-    SetAside,
     SteppedDown,
-    Stored,
 )
 from headgate.core.fold.quarantine import EventFailedError
 from headgate.core.machine.contract import Call, TakeSnapshot, WakeAt
@@ -126,7 +126,7 @@ class Host:
             producer,
             fold.new_state(status.cell),
             parts.machine,
-            bounds=Bounds(
+            bounds=DriverLimits(
                 commit_bytes_max=limits.commit_bytes_max, calls_max=limits.calls_max, stimuli_max=parts.stimuli_max
             ),
             gate=self._gate,
@@ -422,10 +422,10 @@ class Host:
                     self._running.wake_at(at_ms)
                 case TakeSnapshot():
                     self._running.snapshot(output)
-                case Stored(commit):
+                case CommitStored(commit):
                     self._status.counters.commits_appended += 1
                     self._status.counters.events_appended += len(commit.events)
-                case Refused():
+                case CommitRefused():
                     pass
                 case MachineMade(epoch):
                     await self._start_term(epoch)
@@ -433,7 +433,7 @@ class Host:
                     self._why_remade = why
                     self._end_term()
                     self._bell.set()
-                case SetAside(failed, name):
+                case ObjectSetAside(failed, name):
                     cause = failed.__cause__
                     _LOG.error("%s. %s is set aside; see `headgate quarantine`", failed, name, exc_info=cause)
                     self._bell.set()

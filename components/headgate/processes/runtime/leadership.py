@@ -6,7 +6,7 @@ nothing of one machine reaches the next. It is owned by the host's loop. Inputs 
 holds them until it delivers them to the machine.
 
 Bounds: the feeder waits while the driver has no room for its stimuli; the driver decides how many calls run at once
-(`headgate.core.engine.driver.Bounds`).
+(`headgate.core.engine.driver.DriverLimits`).
 """
 
 import asyncio

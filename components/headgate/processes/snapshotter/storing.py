@@ -22,7 +22,7 @@ from headgate.core.fold.quarantine import version_to_retry
 from headgate.core.machine.contract import Completed, TakeSnapshot
 from headgate.core.state.tables import State
 from headgate.events.ids import Seq, UnixMs
-from headgate.machines.snapshotter.decide import VERIFY, Stored, Verified
+from headgate.machines.snapshotter.decide import VERIFY, SnapshotVerification, StoredSnapshot
 from headgate.processes.runtime.leadership import NoCarrier, Report
 from headgate.processes.runtime.process_status import Status
 from headgate.processes.snapshots import point_in_time
@@ -96,7 +96,7 @@ class SnapshotCarrier(NoCarrier):
         state = await point_in_time.fold_on(self._log, state, meta.position, again)
         refolded = await anyio.to_thread.run_sync(fold.state_hash, state)
         self._status.counters.verifications += 1
-        verified = Verified(position=meta.position, live_hash=meta.state_hash, refolded_hash=refolded)
+        verified = SnapshotVerification(position=meta.position, live_hash=meta.state_hash, refolded_hash=refolded)
         if refolded != meta.state_hash:
             self._status.counters.divergences += 1
             text = (
@@ -109,7 +109,7 @@ class SnapshotCarrier(NoCarrier):
 
 
 def _completed(call_id: str, meta: SnapshotMeta, name: str) -> Completed:
-    stored = Stored(
+    stored = StoredSnapshot(
         name=name,
         position=meta.position,
         state_hash=meta.state_hash,

@@ -8,7 +8,7 @@ Plain JSON values with every key: an empty value is present where the schema has
 import math
 from typing import Any
 
-from headgate.core.cycle import Entry
+from headgate.core.cycle import CycleEntry
 from headgate.core.kubernetes import conditions
 from headgate.core.plan.dry_run import state_of
 from headgate.core.quota.activeness import cluster_queue_active
@@ -158,7 +158,7 @@ def _cycle(ran: Ran) -> Json:
     return shown | {field: value for field, value in lists.items() if value}
 
 
-def _entry(entry: Entry) -> Json:
+def _entry(entry: CycleEntry) -> Json:
     """A head as it was processed. One that is skipped gets its requeue reason only when it is requeued."""
     flavors: dict[str, dict[str, str]] = entry.flavors
     shown: Json = {

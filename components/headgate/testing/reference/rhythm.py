@@ -18,9 +18,9 @@ from typing import Final
 import msgspec
 
 from headgate.core.config import feature_gates
-from headgate.core.cycle import Cycle, Entry, evaluate, events_of
+from headgate.core.cycle import Cycle, CycleEntry, evaluate, events_of
 from headgate.core.flavors.catalog import Catalog
-from headgate.core.flavors.cluster_queue import Queue
+from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.selectors import matches_labels
 from headgate.core.plan.log import PlanLog
@@ -228,7 +228,7 @@ class Rhythm:
         heads = (queue.head() for name, queue in self.queues.items() if self._is_active(name))
         return [head.key for head in heads if head is not None]
 
-    def _take_heads(self) -> tuple[dict[str, Waiting], list[tuple[Workload, Queue]]]:
+    def _take_heads(self) -> tuple[dict[str, Waiting], list[tuple[Workload, ClusterQueueFlavors]]]:
         """The head of every active ClusterQueue, in flight from now on, and offered in the state."""
         waiting: dict[str, Waiting] = {}
         for name, pending in self.queues.items():
@@ -238,7 +238,7 @@ class Rhythm:
                     waiting[name] = head
         events: list[Event] = []
         offered: list[Head] = []
-        heads: list[tuple[Workload, Queue]] = []
+        heads: list[tuple[Workload, ClusterQueueFlavors]] = []
         for name, head in waiting.items():
             queue, workload = self.catalog.queue(name), self.state.workloads[head.key]
             assert queue is not None
@@ -250,7 +250,7 @@ class Rhythm:
         assert all(workload.stage is Stage.OFFERED for workload, _ in heads), "a head could not be offered"
         return waiting, heads
 
-    def _decide(self, cycle: Cycle, entries: Sequence[Entry]) -> list[Event]:
+    def _decide(self, cycle: Cycle, entries: Sequence[CycleEntry]) -> list[Event]:
         """Append what a cycle has decided. What it decided."""
         decided = [_stays_offered(event) for event in events_of(self.state, cycle)]
         considered = {
@@ -293,7 +293,7 @@ class Rhythm:
             shape=_own_shape(workload),
         )
 
-    def _requeue(self, entry: Entry, waiting: Waiting) -> None:
+    def _requeue(self, entry: CycleEntry, waiting: Waiting) -> None:
         queue = self.queues[entry.queue.name]
         if entry.status == "assumed":
             queue.delete(entry.key)

@@ -38,8 +38,16 @@ from headgate.adapters.kubernetes.errors import api_error, is_operating_error
 from headgate.adapters.kubernetes.resources import RESOURCES as API
 from headgate.core import fold
 from headgate.core.api.decoding import CLUSTER_NAMESPACE, cluster_id_of
-from headgate.core.engine.driver import Bounds, Driver, OpenTermGate
-from headgate.core.engine.outputs import MachineDropped, MachineMade, Refused, Send, SetAside, SteppedDown, Stored
+from headgate.core.engine.driver import Driver, DriverLimits, OpenTermGate
+from headgate.core.engine.outputs import (
+    CommitRefused,
+    CommitStored,
+    MachineDropped,
+    MachineMade,
+    ObjectSetAside,
+    Send,
+    SteppedDown,
+)
 from headgate.core.fold.quarantine import EventFailedError, version_to_retry
 from headgate.core.log import branches, reconciliation
 from headgate.core.log.log_time import Clocks
@@ -69,8 +77,7 @@ from headgate.machines.binder.decide import Binder
 from headgate.machines.informer_bridge.decide import RESOURCES, InformerBridge
 from headgate.machines.queue_manager.decide import QueueManager
 from headgate.machines.scheduler.decide import Scheduler
-from headgate.machines.snapshotter.decide import VERIFY, Snapshotter, Verified
-from headgate.machines.snapshotter.decide import Stored as StoredSnapshot
+from headgate.machines.snapshotter.decide import VERIFY, Snapshotter, SnapshotVerification, StoredSnapshot
 from headgate.machines.ungater.decide import Ungater
 from headgate.processes.snapshots import store
 from headgate.processes.snapshots.store import SnapshotMeta
@@ -228,7 +235,7 @@ class World:
         round_ms: int = 0,
         contain: bool = False,
         signers: Mapping[Producer, Signer] = NO_SIGNERS,
-        bounds: Bounds = Bounds(),  # noqa: B008  (frozen)
+        bounds: DriverLimits = DriverLimits(),  # noqa: B008  (frozen)
     ) -> None:
         self.random = random.Random(seed)  # noqa: S311  (a simulation has to be repeatable, not secret)
         self.faults = faults
@@ -629,7 +636,7 @@ class World:
         """Carry out a driver's request. False when it was only the end of an append."""
         acted = False
         for output in instance.driver.take():
-            acted = acted or not isinstance(output, Stored | Refused)
+            acted = acted or not isinstance(output, CommitStored | CommitRefused)
             match output:
                 case Send():
                     self._append(instance, output)
@@ -646,11 +653,11 @@ class World:
                 case MachineDropped():
                     self.remade += 1
                     instance.stop()
-                case SetAside(failed=failed):
+                case ObjectSetAside(failed=failed):
                     self.contained.append(failed)
                 case SteppedDown():
                     self._step_down(instance)
-                case WakeAt() | Stored() | Refused():
+                case WakeAt() | CommitStored() | CommitRefused():
                     pass
                 case _:
                     assert_never(output)
@@ -763,7 +770,7 @@ class World:
         refolded = fold.state_hash(state)
         if refolded != meta.state_hash:
             raise DivergedError(f"the log folded to position {meta.position} gives {refolded}, not {meta.state_hash}")
-        verified = Verified(position=meta.position, live_hash=meta.state_hash, refolded_hash=refolded)
+        verified = SnapshotVerification(position=meta.position, live_hash=meta.state_hash, refolded_hash=refolded)
         instance.driver.hear(Completed(f"{VERIFY}{meta.position}", 200, msgspec.json.encode(verified)))
 
     # --- running ---------------------------------------------------------------------------------------------------
