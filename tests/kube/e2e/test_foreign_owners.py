@@ -199,8 +199,6 @@ async def test_evicted_and_kept_out_by_others(deployment: Deployment) -> None:
         evicted = said("Evicted", "True", "Maintenance", "the rack moves")
         await patch_admission_status(deployment, found, evicted, keeps_admission=True)
         await until(lambda: cell.holds(lambda state: _evictions(state, f"{team}/w") == ["Maintenance"]))
-        # A write of the owner that meets the binder's own of the eviction can be lost: see the known weaknesses.
-        await becomes(deployment, WORKLOADS, "w", team, lambda found: "schedulingStats" in found["status"])
         await finish_eviction(deployment, team, "w")
         out = await becomes(deployment, WORKLOADS, "w", team, has("Requeued", "False", "Maintenance"))
         await uses(cell, team, 0)

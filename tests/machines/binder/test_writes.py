@@ -23,8 +23,10 @@ from tests.support.playing import cluster_queue
 
 from headgate.core.engine.budget import UNDER_WAY_MAX, Budget, BudgetSettings, Load
 from headgate.core.machine.contract import Call
+from headgate.core.status import foreign_conditions
 from headgate.events import facts
 from headgate.events.decisions import WorkloadSkipped
+from headgate.events.effects import StatusRejected
 from headgate.events.ids import JobKey, UnixMs, WorkloadKey
 from headgate.events.objects import (
     Admission,
@@ -33,6 +35,7 @@ from headgate.events.objects import (
     Job,
     OwnerReference,
     PodSetAssignment,
+    ShownConditions,
     WorkloadStatus,
 )
 from headgate.events.queueing import (
@@ -177,7 +180,7 @@ def admitted_one(*, owned: bool = False) -> Bound:
     bound.say(BRIDGE, msgspec.structs.replace(observed(), owner=owner))
     bound.say(SCHEDULER, reserved(), admitted())
     for call in bound.rest()[1]:
-        bound.answer(call)
+        bound.answer(call, metadata={"resourceVersion": "4"})
     bound.rest()
     return bound
 
@@ -440,12 +443,39 @@ def test_an_answer_that_an_eviction_has_reset_is_taken_at_the_version_that_was_r
     assert read.body == {"metadata": {"uid": "uid-w"}, "status": {}}
     shown = msgspec.to_builtins(answers[second - 1])
     bound.answer(read, metadata={"resourceVersion": "7"}, status={"admissionChecks": [shown]})
-    bound.later(1000)
+    assert bound.rest() == ([], [])
+    bound.later(longest(1000))
     (again,) = bound.writes()
     assert again.body["status"] == call.body["status"]
     assert ("force" in again.query, again.body["metadata"].get("resourceVersion")) == (
         (True, "7") if is_taken else (False, None)
     )
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_the_release_of_an_owner_is_not_overwritten(*, released: bool) -> None:
+    """An owner writes QuotaReserved=False once: a later eviction does not show the quota as reserved again."""
+    bound = admitted_one()
+    bound.say(MANAGER, WorkloadEvicted(**about(), reason="ClusterQueueStopped", message="m"))
+    (call,) = statuses(bound.rest()[1])
+    assert call.body["metadata"]["resourceVersion"] == "4"
+    bound.answer(call, 409, reason="Conflict", message="the object has been modified")
+    (read,) = bound.rest()[1]
+    assert read.body == {"metadata": {"uid": "uid-w"}, "status": {}}
+    shown = {"type": "QuotaReserved", "status": "False" if released else "True", "reason": "Stopped", "message": "m"}
+    bound.answer(read, metadata={"resourceVersion": "7"}, status={"conditions": [shown]})
+    refused = [event for event in bound.rest()[0] if isinstance(event, StatusRejected)]
+    assert bool(refused) == released
+    bound.later(longest(1000))
+    again = bound.writes()
+    if not released:
+        assert [call.body["metadata"]["resourceVersion"] for call in again] == ["7"]
+        return
+    assert again == []
+    workload = bound.log.state.workloads[WorkloadKey("team-a/w")]
+    condition = msgspec.convert(shown, Condition)
+    bound.say(BRIDGE, msgspec.structs.replace(observed(), shown=ShownConditions(version=7, quota_reserved=condition)))
+    assert foreign_conditions.given_back(bound.log.state, workload) == condition
 
 
 # --- queues --------------------------------------------------------------------------------------------------------

@@ -154,9 +154,9 @@ def applied_digest(workload: Workload) -> str:
 
 
 def is_settled(state: State, workload: Workload) -> bool:
-    """Whether the API server has every write of Headgate about a workload."""
+    """Whether no write of Headgate about a workload is pending: the API server has it, or has refused it."""
     status, applied = workload_status(state, workload), applied_digest(workload)
-    return (is_empty(status) and not applied) or applied == status_digest(status)
+    return (is_empty(status) and not applied) or status_digest(status) in (applied, *workload.refused)
 
 
 def is_known(state: State, workload: Workload, shown: WorkloadStatus | None) -> bool:
@@ -243,25 +243,36 @@ def version_in(answer: bytes) -> int:
     return int(version) if version.isdecimal() else 0
 
 
-class _Checks(msgspec.Struct, frozen=True, rename="camel"):
+class _OthersFields(msgspec.Struct, frozen=True, rename="camel"):
     admission_checks: tuple[CheckState, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
-class _Checked(msgspec.Struct, frozen=True):
-    """The part of an answer that has the admission checks of a Workload."""
+class _OthersPart(msgspec.Struct, frozen=True):
+    """The part of an answer that other controllers may have written."""
 
-    status: _Checks = _Checks()
+    status: _OthersFields = _OthersFields()
 
 
-_checks_decoder = msgspec.json.Decoder(_Checked)
+_others_decoder = msgspec.json.Decoder(_OthersPart)
+
+
+def _others_fields(answer: bytes) -> _OthersFields:
+    try:
+        return _others_decoder.decode(answer).status
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _OthersFields()
 
 
 def answered_checks(answer: bytes) -> tuple[CheckState, ...]:
     """The admission checks of the Workload in an answer; none when they cannot be read."""
-    try:
-        return _checks_decoder.decode(answer).status.admission_checks
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return ()
+    return _others_fields(answer).admission_checks
+
+
+def has_released(answer: bytes) -> bool:
+    """Whether the Workload in an answer shows QuotaReserved=False; not when it cannot be read."""
+    reserved = conditions.find(_others_fields(answer).conditions, conditions.QUOTA_RESERVED)
+    return reserved is not None and reserved.status == "False"
 
 
 def removal_patch(uid: Uid, fields: Iterable[str]) -> Json:

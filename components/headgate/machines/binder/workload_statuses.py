@@ -27,6 +27,11 @@ still has the answers to the reservation before, and would refuse our write fore
 object is read, and what an eviction has reset is overwritten, at exactly the version that was read: an answer given
 meanwhile makes it a conflict again. The read is a patch that changes nothing, which needs no further permission.
 
+The owner of a Workload that Headgate does not run may release its quota (QuotaReserved=False) at any time after it has
+seen the reservation, and need not write it twice. So a status that still shows the reservation is written only at the
+version of our last write: after a conflict the object is read, and either the owner has released the quota, and the
+write is dropped, or it is repeated at the version that was read.
+
 The last status of a finished workload is recorded in the log together with the removal of its finalizer, which directly
 follows it: so the removal is no separate fact, and a restart does not request it again.
 """
@@ -41,7 +46,7 @@ import msgspec
 from headgate.core.engine.budget import Budget, BudgetSettings, Load
 from headgate.core.engine.work_queue import backoff_ms
 from headgate.core.fold.quarantine import QUARANTINED
-from headgate.core.machine.api_results import CONFLICT, INVALID, field_conflicts, is_success, refusal
+from headgate.core.machine.api_results import CONFLICT, INVALID, Refusal, field_conflicts, is_success, refusal
 from headgate.core.machine.contract import APPLY_PATCH, MERGE_PATCH, Call, Command, Completed
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import PENDING, State, Workload
@@ -51,6 +56,7 @@ from headgate.core.status.workload_status import (
     answered_checks,
     applied_digest,
     forces,
+    has_released,
     is_empty,
     left_behind,
     removal_patch,
@@ -125,6 +131,8 @@ class _Write(msgspec.Struct, frozen=True):
     status: Json
     version: int = 0
     """The version of the object after this write, once it is answered."""
+    is_versioned: bool = False
+    """Whether it is refused when the object has changed since the version that it names."""
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -174,8 +182,15 @@ class WorkloadStatuses:
 
         With the only resource version at which it may, "" for any.
         """
-        self._reads: dict[str, WorkloadKey] = {}
-        """Reads under way of workloads whose checks refuse our write."""
+        self._reads: dict[str, _Write] = {}
+        """Reads under way, with the write that was refused because others have written the same object."""
+        self._reserved: dict[WorkloadKey, Uid] = {}
+        """
+        Workloads of owners that Headgate does not run, whose status shows their reservation since a write of ours.
+
+        After a restart it is empty: until the next write an owner's answer can be overwritten, as the last status that
+        was written is not known.
+        """
         self._conflicts: dict[WorkloadKey, int] = {}
         self._retry_at: dict[WorkloadKey, UnixMs] = {}
         self._to_retry: list[WorkloadKey] = []
@@ -226,8 +241,8 @@ class WorkloadStatuses:
         """The effect of a write that has ended. Its workload stays busy until the effect is folded."""
         read = self._reads.pop(completed.call_id, None)
         if read is not None:
-            with about("Workload", read):
-                self._on_read(read, completed)
+            with about("Workload", read.workload):
+                self._on_read(read, completed, out)
         write = self._writes.pop(completed.call_id, None)
         if write is not None:
             with about("Workload", write.workload):
@@ -239,6 +254,7 @@ class WorkloadStatuses:
                 # It was released from quarantine; otherwise its status would not be written.
                 self._removals.append(lifted(write.workload, write.uid))
             write = msgspec.structs.replace(write, version=version_in(completed.body))
+            self._note_reservation(write)
             left = left_behind(write.status, completed.body)
             if left and not completed.call_id.endswith(_REMOVAL):
                 self._remove(write, left)
@@ -251,30 +267,31 @@ class WorkloadStatuses:
             fields = field_conflicts(completed)
             if any(not field.startswith(".status.admissionChecks") for field in fields):
                 self._taken[write.workload] = ""
-            elif fields:
-                self._read(write)
-            del self._busy[write.workload]
-            self._to_retry.append(write.workload)
+            elif (fields or write.is_versioned) and self._read(write):
+                return
+            self._repeat(write.workload)
         else:
-            said = refusal(completed)
-            out.append(
-                effects.StatusRejected(
-                    workload=write.workload,
-                    uid=write.uid,
-                    digest=write.digest,
-                    code=said.code,
-                    reason=said.reason,
-                    message=said.message,
-                )
-            )
+            out.append(_rejected(write, refusal(completed)))
 
-    def _read(self, write: _Write) -> None:
-        """Read the checks of a workload, if they may be what an eviction has reset."""
+    def _note_reservation(self, write: _Write) -> None:
         workload = self._state.workloads.get(write.workload)
-        if workload is None or not workload.stale_checks:
-            return
+        if "admission" in write.status and workload is not None and not is_run_here(workload):
+            self._reserved[write.workload] = write.uid
+        else:
+            self._reserved.pop(write.workload, None)
+
+    def _repeat(self, key: WorkloadKey) -> None:
+        """Write a workload's status again after a moment."""
+        self._busy.pop(key, None)
+        self._to_retry.append(key)
+
+    def _read(self, write: _Write) -> bool:
+        """Read a workload that others have written, if that can tell whether our write is still right."""
+        workload = self._state.workloads.get(write.workload)
+        if workload is None or not (workload.stale_checks or write.is_versioned):
+            return False
         call_id = f"status/{write.workload}{_READ}"
-        self._reads[call_id] = write.workload
+        self._reads[call_id] = write
         self._removals.append(
             Call(
                 id=call_id,
@@ -286,15 +303,26 @@ class WorkloadStatuses:
                 lane=write.workload,
             )
         )
+        return True
 
-    def _on_read(self, key: WorkloadKey, completed: Completed) -> None:
-        workload = self._state.workloads.get(key)
-        if workload is None or not is_success(completed):
+    def _on_read(self, write: _Write, completed: Completed, out: list[Event]) -> None:
+        if is_success(completed):
+            if write.is_versioned and has_released(completed.body):
+                message = "its owner has released the quota"
+                out.append(_rejected(write, Refusal(code=CONFLICT, reason="Conflict", message=message)))
+                return
+            self._take(write, completed.body)
+        self._repeat(write.workload)
+
+    def _take(self, write: _Write, answer: bytes) -> None:
+        """Let the next write overwrite the version that was read, unless a check has been answered since."""
+        workload = self._state.workloads.get(write.workload)
+        version = version_in(answer)
+        if workload is None or not version:
             return
-        version = version_in(completed.body)
-        others = [each for each in answered_checks(completed.body) if each not in workload.checks]
-        if version and others and all(each in workload.stale_checks for each in others):
-            self._taken[key] = str(version)
+        others = [each for each in answered_checks(answer) if each not in workload.checks]
+        if all(each in workload.stale_checks for each in others) and (others or write.is_versioned):
+            self._taken[write.workload] = str(version)
 
     def on_finalizer(self, key: WorkloadKey, out: list[Event]) -> None:
         """The effect of a write after which the workload's finalizer was removed: both are recorded in one event."""
@@ -405,7 +433,7 @@ class WorkloadStatuses:
     def _bring_up_to_date(self, key: WorkloadKey, calls: list[Command], now_ms: UnixMs, *, waiting: bool) -> None:
         workload = self._state.workloads.get(key)
         if workload is None:
-            for table in (self._retry_at, self._conflicts, self._told, self._taken, self._due):
+            for table in (self._retry_at, self._conflicts, self._told, self._taken, self._due, self._reserved):
                 table.pop(key, None)
             return
         self._soon.pop(key, None)
@@ -444,9 +472,12 @@ class WorkloadStatuses:
     def _write(self, workload: Workload, digest: str, status: WorkloadStatus) -> Call:
         call_id = f"status/{workload.key}"
         body = status_patch(workload, status)
-        self._writes[call_id] = _Write(workload.key, workload.uid, digest, body["status"])
         version = self._taken.pop(workload.key, None)
         force = version is not None or forces(status)
+        is_versioned = status.admission is not None and self._reserved.get(workload.key) == workload.uid
+        if is_versioned:
+            version = version or str(workload.applied_version or "")
+        self._writes[call_id] = _Write(workload.key, workload.uid, digest, body["status"], is_versioned=is_versioned)
         if version:
             body["metadata"]["resourceVersion"] = version
         return Call(
@@ -478,6 +509,17 @@ class WorkloadStatuses:
 
 _REMOVAL: Final = "/removal"
 _READ: Final = "/read"
+
+
+def _rejected(write: _Write, why: Refusal) -> Event:
+    return effects.StatusRejected(
+        workload=write.workload,
+        uid=write.uid,
+        digest=write.digest,
+        code=why.code,
+        reason=why.reason,
+        message=why.message,
+    )
 
 
 def _reason(status: WorkloadStatus) -> str:
