@@ -62,7 +62,7 @@ class Placements(msgspec.Struct, frozen=True):
 
     @property
     def failure(self) -> tuple[str, str] | None:
-        """The pod set that a message names, and its reason: the first by name of those that failed. None if none did."""
+        """The first pod set by name that failed, and its reason, for messages. None when all were placed."""
         return min(self.failures.items(), default=None)
 
 
