@@ -214,8 +214,8 @@ REFUSED = {
         "did you mean 'PartialAdmission'?",
     ),
     "a gate that Headgate does not have": (
-        {"featureGates": {"TASBalancedPlacement": True}},
-        "featureGates.TASBalancedPlacement",
+        {"featureGates": {"ElasticJobsViaWorkloadSlicesWithTAS": True}},
+        "featureGates.ElasticJobsViaWorkloadSlicesWithTAS",
         "set it to false",
     ),
     "a gate that Headgate cannot do without": (
@@ -261,7 +261,18 @@ def test_a_gate_takes_those_along_that_require_it() -> None:
     assert not feature_gates.enabled(configuration, feature_gates.PRESERVE_SCAN_PROGRESS)
     assert feature_gates.enabled(read(), feature_gates.PRESERVE_SCAN_PROGRESS)
     off = {"TopologyAwareScheduling": False}
-    assert read(featureGates=off).feature_gates == feature_gates.DEFAULTS
+    without = read(featureGates=off).feature_gates
+    assert [gate for gate, is_on in feature_gates.DEFAULTS.items() if is_on and not without[gate]] == [
+        feature_gates.TAS_FAIL_FAST,
+        feature_gates.TAS_FAILED_NODE_REPLACEMENT,
+        feature_gates.TAS_MULTI_LAYER,
+        feature_gates.TAS_OVERLAPPING_FLAVORS,
+        feature_gates.TAS_PROFILE_MIXED,
+        feature_gates.TAS_RECOMPUTE_IN_CYCLE,
+        feature_gates.TAS_REPLACE_ON_POD_TERMINATION,
+        feature_gates.TAS_REPLACE_ON_TAINTS,
+        feature_gates.TOPOLOGY_AWARE_SCHEDULING,
+    ]
     with pytest.raises(ConfigurationError, match="requires TopologyAwareScheduling to be enabled"):
         read(featureGates={**off, "TASFailedNodeReplacement": True})
 
