@@ -262,7 +262,7 @@ def test_a_gate_takes_those_along_that_require_it() -> None:
     assert feature_gates.enabled(read(), feature_gates.PRESERVE_SCAN_PROGRESS)
     off = {"TopologyAwareScheduling": False}
     without = read(featureGates=off).feature_gates
-    assert [gate for gate, is_on in feature_gates.DEFAULTS.items() if is_on and not without[gate]] == [
+    assert {gate for gate, is_on in feature_gates.DEFAULTS.items() if is_on and not without[gate]} == {
         feature_gates.TAS_FAIL_FAST,
         feature_gates.TAS_FAILED_NODE_REPLACEMENT,
         feature_gates.TAS_MULTI_LAYER,
@@ -272,7 +272,7 @@ def test_a_gate_takes_those_along_that_require_it() -> None:
         feature_gates.TAS_REPLACE_ON_POD_TERMINATION,
         feature_gates.TAS_REPLACE_ON_TAINTS,
         feature_gates.TOPOLOGY_AWARE_SCHEDULING,
-    ]
+    }
     with pytest.raises(ConfigurationError, match="requires TopologyAwareScheduling to be enabled"):
         read(featureGates={**off, "TASFailedNodeReplacement": True})
 
