@@ -21,7 +21,7 @@ import headgate.core.fold as fold
 import headgate.machines.binder.workload_statuses as statuses
 from headgate.events.queueing import WorkloadQueued
 
-queued, status = fold.APPLY[WorkloadQueued], statuses.workload_status
+queued, status = fold.HANDLERS[WorkloadQueued], statuses.workload_status
 
 def broken_fold(state, event, *rest):
     queued(state, event, *rest)
@@ -31,7 +31,7 @@ def broken_status(state, workload):
     assert "job-bad-status-" not in workload.key, "planted"
     return status(state, workload)
 
-fold.APPLY[WorkloadQueued] = broken_fold
+fold.HANDLERS[WorkloadQueued] = broken_fold
 statuses.workload_status = broken_status
 """
 SOMETIMES = """

@@ -129,14 +129,14 @@ async def test_an_event_that_cannot_be_folded_costs_its_object_and_not_the_backu
 ) -> None:
     """It is set aside as in every process, and the rest is checked as ever."""
     victim = next(iter(recorded.world.state.workloads))
-    observed = fold.APPLY[WorkloadObserved]
+    observed = fold.HANDLERS[WorkloadObserved]
 
     def fails(state: State, event: WorkloadObserved, commit: Commit, seq: Seq) -> None:
         if event.workload == victim:
             raise ZeroDivisionError
         observed(state, event, commit, seq)
 
-    monkeypatch.setitem(fold.APPLY, WorkloadObserved, fails)
+    monkeypatch.setitem(fold.HANDLERS, WorkloadObserved, fails)
     log = stored()
     await log.grow(len(recorded.entries))
     done = await back_up(log.log, None, CELL, BackupDirectory(tmp_path), epochs={}, now_ms=7)

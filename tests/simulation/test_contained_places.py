@@ -311,7 +311,7 @@ def test_a_defect_that_every_object_shows_stops_the_process(in_fold: bool, monke
     """As many are set aside as the limit allows, then one line names the defect, how many, and the remedy."""
     monkeypatch.setattr(quarantine_limit, "LIMIT_MIN", 5)
     world = cell()
-    place, name = (fold.APPLY, WorkloadQueued) if in_fold else (bridge, "workload_of")
+    place, name = (fold.HANDLERS, WorkloadQueued) if in_fold else (bridge, "workload_of")
     with swapped(place, name, raises_if(lambda *_: True)), pytest.raises(TooManyFailedError) as caught:
         run(world)
     # There are 24 Jobs and as many Workloads: half of them.

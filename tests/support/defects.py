@@ -61,7 +61,7 @@ def in_fold(kind: Any, name: str) -> Any:
     def is_it(state: State, event: Any, commit: Commit, seq: Seq) -> bool:
         return is_of(name, quarantine.subject_of(event).key)
 
-    return swapped(fold.APPLY, kind, raises_if(is_it))
+    return swapped(fold.HANDLERS, kind, raises_if(is_it))
 
 
 def in_noting(machine: type, method: str, name: str) -> Any:

@@ -50,18 +50,18 @@ class DefectError(Exception):
 @contextmanager
 def defect(kind: type[EventBase], about_it: Callable[[Any], bool], error: Exception | None = None) -> Iterator[None]:
     """While the block runs, events of a type cannot be folded that something is true of."""
-    handler = fold.APPLY[kind]
+    handler = fold.HANDLERS[kind]
 
     def broken(state: State, event: Any, commit: Commit, seq: Seq) -> None:
         handler(state, event, commit, seq)
         if about_it(event):
             raise error or DefectError("planted")
 
-    fold.APPLY[kind] = broken
+    fold.HANDLERS[kind] = broken
     try:
         yield
     finally:
-        fold.APPLY[kind] = handler
+        fold.HANDLERS[kind] = handler
 
 
 def of(key: str) -> Callable[[Any], bool]:
@@ -155,7 +155,7 @@ def stopped_at(target: Element, line: int | None) -> Iterator[list[int]]:
     Gives how many lines each call of it has come; with None it comes to its end.
     """
     came: list[int] = []
-    handlers = dict(fold.APPLY)
+    handlers = dict(fold.HANDLERS)
 
     def broken(handler: Any) -> Any:
         def call(state: State, event: Any, commit: Commit, seq: Seq) -> None:
@@ -188,11 +188,11 @@ def stopped_at(target: Element, line: int | None) -> Iterator[list[int]]:
 
         return call
 
-    fold.APPLY.update({kind: broken(handler) for kind, handler in handlers.items()})
+    fold.HANDLERS.update({kind: broken(handler) for kind, handler in handlers.items()})
     try:
         yield came
     finally:
-        fold.APPLY.update(handlers)
+        fold.HANDLERS.update(handlers)
 
 
 def lives() -> TestLog:
@@ -359,7 +359,7 @@ def test_what_fails_over_an_index_only_leaves_no_trace() -> None:
 
 def test_an_error_that_names_another_object_sets_that_one_aside() -> None:
     """And the event is applied to the others."""
-    handler = fold.APPLY[ClusterQueueObserved]
+    handler = fold.HANDLERS[ClusterQueueObserved]
 
     def broken(state: State, event: Any, commit: Commit, seq: Seq) -> None:
         for key in state.workloads:
@@ -369,11 +369,11 @@ def test_an_error_that_names_another_object_sets_that_one_aside() -> None:
 
     log = running(W, X)
     log.append(BRIDGE, ClusterQueueObserved(name="cq", spec=ClusterQueueSpec(), generation=2))
-    fold.APPLY[ClusterQueueObserved] = broken
+    fold.HANDLERS[ClusterQueueObserved] = broken
     try:
         state = contained(log)
     finally:
-        fold.APPLY[ClusterQueueObserved] = handler
+        fold.HANDLERS[ClusterQueueObserved] = handler
     assert list(state.quarantine) == [f"Workload/{W}"]
     assert state.quarantine[f"Workload/{W}"].error == "AssertionError: planted"
     assert state.cluster_queues["cq"].generation == 2

@@ -445,7 +445,7 @@ def test_a_commit_cannot_come_twice() -> None:
 
 def test_every_event_can_be_folded() -> None:
     """No event of the contract is unknown to the fold."""
-    known = {LeaderElected, ObjectQuarantined, ObjectReleased, *fold.APPLY}
+    known = {LeaderElected, ObjectQuarantined, ObjectReleased, *fold.HANDLERS}
     assert [tag for tag, kind in TAGS.items() if kind not in known] == []
 
 

@@ -532,7 +532,7 @@ async def test_what_names_no_object_stops_the_process(around) -> None:
 
 async def test_what_cannot_be_folded_is_set_aside_by_every_process(around, until, running, monkeypatch) -> None:
     """By leader, standby, and one that folds from the start of the log later; then a corrected one folds it."""
-    handler = fold.APPLY[NamespaceObserved]
+    handler = fold.HANDLERS[NamespaceObserved]
 
     def broken(state: State, event: Any, *rest: Any) -> None:
         handler(state, event, *rest)
@@ -543,7 +543,7 @@ async def test_what_cannot_be_folded_is_set_aside_by_every_process(around, until
         return around.host(lambda state: Careful(state, fails=False), holder=holder)
 
     with monkeypatch.context() as planted:
-        planted.setitem(fold.APPLY, NamespaceObserved, broken)
+        planted.setitem(fold.HANDLERS, NamespaceObserved, broken)
         first, status, _ = host_of("one")
         second, _, _ = host_of("two")
         async with running(first), running(second):

@@ -7,7 +7,7 @@ May import: quota, workload, log, api, state, config, kubernetes, events.
 """
 
 from headgate.core.fold.applying import (
-    APPLY,
+    HANDLERS,
     NO_TREATMENTS,
     TABLES,
     BrokenLogError,
@@ -21,7 +21,7 @@ from headgate.core.fold.applying import (
 )
 
 __all__ = [
-    "APPLY",
+    "HANDLERS",
     "NO_TREATMENTS",
     "TABLES",
     "BrokenLogError",

@@ -28,7 +28,6 @@ from headgate.core.fold import (
 from headgate.core.fold import (
     workloads as fold_workloads,
 )
-from headgate.core.fold.objects import Apply
 from headgate.core.fold.quarantine import EventFailedError, EventPart, Treatments
 from headgate.core.log import attestation, cell_identity, refusal
 from headgate.core.log.log_time import effective_ms
@@ -57,13 +56,12 @@ class BrokenLogError(Exception):
         self.why = why
 
 
-APPLY: dict[type, Apply] = {
-    **fold_objects.APPLY,
-    **fold_workloads.APPLY,
-    **fold_decisions.APPLY,
-    **cell_identity.APPLY,
-}
-"""The handlers of all events but `leader.elected` and those of the quarantine, which `_apply_one_by_one` handles."""
+HANDLERS = (
+    fold_objects.HANDLERS.joined(fold_workloads.HANDLERS).joined(fold_decisions.HANDLERS).joined(cell_identity.HANDLERS)
+)
+"""The handlers of all events but `leader.elected` and those of the quarantine, which `_apply_element` handles."""
+
+_find = HANDLERS.find()
 
 
 NO_TREATMENTS = Treatments()
@@ -105,14 +103,14 @@ def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATM
     producer.last_seq = logged.seq
     producer.last_ms = claimed_ms
     if state.quarantine or logged.seq in treatments:
-        _apply_one_by_one(state, producer, logged, treatments)
+        _apply_one_by_one(state, logged, treatments)
         return True
     index = 0
     try:
         for index, event in enumerate(commit.events):
-            handler = APPLY.get(type(event))
+            handler = _find(type(event))
             if handler is None:
-                _apply_one_by_one(state, producer, logged, treatments, index)
+                _apply_one_by_one(state, logged, treatments, index)
                 return True
             handler(state, event, commit, logged.seq)
     except (BrokenLogError, EventFailedError, MemoryError):
@@ -132,14 +130,8 @@ def _refuse(state: State, logged: LoggedCommit, why: str) -> None:
     state.log_hash = log_hash
 
 
-def _apply_one_by_one(
-    state: State, producer: ProducerRecord, logged: LoggedCommit, treatments: Treatments, first: int = 0
-) -> None:
+def _apply_one_by_one(state: State, logged: LoggedCommit, treatments: Treatments, first: int = 0) -> None:
     for index, event in enumerate(logged.commit.events[first:], first):
-        if type(event) is LeaderElected:
-            producer.holder = event.holder
-            state.relisting = state.relisting or logged.commit.producer is Producer.INFORMER_BRIDGE
-            continue
         for sub, element in enumerate(quarantine.elements(event)):
             at = EventPart(logged.seq, index, sub)
             try:
@@ -164,20 +156,26 @@ def _apply_element(state: State, event: Event, logged: LoggedCommit, at: EventPa
             quarantine.set_aside_event(state, event, at)
             return
     match event:
+        case LeaderElected():
+            state.producers[logged.commit.producer].holder = event.holder
+            state.relisting = state.relisting or logged.commit.producer is Producer.INFORMER_BRIDGE
         case ObjectQuarantined():
             if quarantine.quarantined(state, event, logged, at):
                 reindex(state)
         case ObjectReleased():
-            put_back = quarantine.released(state, event)
-            if put_back is not None:
-                reindex(state)
-                for fact in put_back:
-                    APPLY[type(fact)](state, fact, logged.commit, logged.seq)
-        case _ if quarantine.applies(state, event, logged.seq):
-            APPLY[type(event)](state, event, logged.commit, logged.seq)
-            quarantine.applied(state, event, logged.seq)
+            _put_back(state, event, logged)
         case _:
-            pass
+            if quarantine.applies(state, event, logged.seq):
+                HANDLERS.of(event)(state, event, logged.commit, logged.seq)
+                quarantine.applied(state, event, logged.seq)
+
+
+def _put_back(state: State, event: ObjectReleased, logged: LoggedCommit) -> None:
+    kept = quarantine.released(state, event)
+    if kept is not None:
+        reindex(state)
+        for fact in kept:
+            HANDLERS.of(fact)(state, fact, logged.commit, logged.seq)
 
 
 def _check(state: State, producer: ProducerRecord, logged: LoggedCommit) -> None:

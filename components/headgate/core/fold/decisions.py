@@ -4,10 +4,11 @@ The fold of the scheduler's decisions about workloads, and of the results of the
 Called by `headgate.core.fold` only.
 """
 
+from typing import Never
+
 import msgspec
 
 from headgate.core.fold import usage as fold_usage
-from headgate.core.fold.objects import Apply
 from headgate.core.fold.transitions import (
     PREEMPTING,
     become_preemptor,
@@ -27,6 +28,7 @@ from headgate.core.fold.transitions import (
     unblock,
 )
 from headgate.core.kubernetes import conditions
+from headgate.core.state.handlers import EventHandlers
 from headgate.core.state.tables import REFUSED_MAX, Stage, State, Verdict, Workload
 from headgate.core.workload.pods_ready import follow
 from headgate.core.workload.shown_conditions import differing
@@ -210,11 +212,12 @@ def _status_rejected(state: State, event: effects.StatusRejected, commit: Commit
         workload.refused_code = event.code
 
 
-APPLY: dict[type, Apply] = {
-    decisions.CycleDecided: _cycle_decided,
-    decisions.QuotaReserved: _quota_reserved,
-    decisions.WorkloadAdmitted: _admitted,
-    decisions.WorkloadSkipped: _skipped,
-    effects.StatusApplied: _status_applied,
-    effects.StatusRejected: _status_rejected,
-}
+HANDLERS = (
+    EventHandlers[Never]()
+    .on(decisions.CycleDecided, _cycle_decided)
+    .on(decisions.QuotaReserved, _quota_reserved)
+    .on(decisions.WorkloadAdmitted, _admitted)
+    .on(decisions.WorkloadSkipped, _skipped)
+    .on(effects.StatusApplied, _status_applied)
+    .on(effects.StatusRejected, _status_rejected)
+)

@@ -7,7 +7,7 @@ workloads fit are recorded in `State.freed`, from which the queue manager wakes 
 # Over 400 lines: one short handler for each event type, and the table of all of them.
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Never
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from headgate.core.quota import turnover
 from headgate.core.quota.cohorts import alone, root_of, tree_of
 from headgate.core.quota.usage_order import renew
 from headgate.core.state.attribution import about
+from headgate.core.state.handlers import EventHandlers
 from headgate.core.state.tables import (
     CheckRecord,
     ClusterQueueRecord,
@@ -43,8 +44,6 @@ from headgate.events.objects import ResourceGroup
 
 ANY = "*"
 """In `State.freed`: a change that may help any workload of the tree."""
-
-Apply = Callable[[State, Any, Commit, Seq], None]
 
 
 def free(state: State, tree: str, flavor_resources: Iterable[str], seq: Seq) -> None:
@@ -515,46 +514,47 @@ def reindex(state: State) -> None:
     fold_usage.reindex(state)
 
 
-APPLY: dict[type, Apply] = {
-    facts.InformersSynced: _informers_synced,
-    facts.NamespaceObserved: _namespace_observed,
-    facts.NamespaceDeleted: _namespace_deleted,
-    facts.NodeObserved: _node_observed,
-    facts.NodeDeleted: _node_deleted,
-    facts.ResourceFlavorObserved: _flavor_observed,
-    facts.ResourceFlavorDeleted: _flavor_deleted,
-    facts.TopologyObserved: _topology_observed,
-    facts.TopologyDeleted: _topology_deleted,
-    facts.CohortObserved: _cohort_observed,
-    facts.CohortDeleted: _cohort_deleted,
-    facts.ClusterQueueObserved: _cluster_queue_observed,
-    facts.ClusterQueueDeleted: _cluster_queue_deleted,
-    facts.LocalQueueObserved: _local_queue_observed,
-    facts.LocalQueueDeleted: _local_queue_deleted,
-    facts.WorkloadPriorityClassObserved: _workload_priority_class_observed,
-    facts.WorkloadPriorityClassDeleted: _workload_priority_class_deleted,
-    facts.PriorityClassObserved: _priority_class_observed,
-    facts.PriorityClassDeleted: _priority_class_deleted,
-    facts.AdmissionCheckObserved: _check_observed,
-    facts.AdmissionCheckDeleted: _check_deleted,
-    facts.LimitRangeObserved: _limit_range_observed,
-    facts.LimitRangeDeleted: _limit_range_deleted,
-    facts.RuntimeClassObserved: _runtime_class_observed,
-    facts.RuntimeClassDeleted: _runtime_class_deleted,
-    facts.JobObserved: _job_observed,
-    facts.JobDeleted: _job_deleted,
-    facts.PodObserved: _pod_observed,
-    facts.PodDeleted: _pod_deleted,
-    decisions.PodPlaced: _pod_placed,
-    effects.WorkloadCreated: _workload_created,
-    effects.WorkloadCreateRejected: _workload_create_rejected,
-    effects.VariantChanged: _variant_changed,
-    effects.JobStarted: _job_started,
-    effects.JobStartRejected: _job_start_rejected,
-    effects.JobStopped: _job_stopped,
-    effects.JobStopRejected: _job_stop_rejected,
-    effects.PodBound: _pod_bound,
-    effects.PodBindRejected: _pod_bind_rejected,
-    effects.SnapshotTaken: _snapshot_taken,
-    effects.DivergenceFound: _divergence_found,
-}
+HANDLERS = (
+    EventHandlers[Never]()
+    .on(facts.InformersSynced, _informers_synced)
+    .on(facts.NamespaceObserved, _namespace_observed)
+    .on(facts.NamespaceDeleted, _namespace_deleted)
+    .on(facts.NodeObserved, _node_observed)
+    .on(facts.NodeDeleted, _node_deleted)
+    .on(facts.ResourceFlavorObserved, _flavor_observed)
+    .on(facts.ResourceFlavorDeleted, _flavor_deleted)
+    .on(facts.TopologyObserved, _topology_observed)
+    .on(facts.TopologyDeleted, _topology_deleted)
+    .on(facts.CohortObserved, _cohort_observed)
+    .on(facts.CohortDeleted, _cohort_deleted)
+    .on(facts.ClusterQueueObserved, _cluster_queue_observed)
+    .on(facts.ClusterQueueDeleted, _cluster_queue_deleted)
+    .on(facts.LocalQueueObserved, _local_queue_observed)
+    .on(facts.LocalQueueDeleted, _local_queue_deleted)
+    .on(facts.WorkloadPriorityClassObserved, _workload_priority_class_observed)
+    .on(facts.WorkloadPriorityClassDeleted, _workload_priority_class_deleted)
+    .on(facts.PriorityClassObserved, _priority_class_observed)
+    .on(facts.PriorityClassDeleted, _priority_class_deleted)
+    .on(facts.AdmissionCheckObserved, _check_observed)
+    .on(facts.AdmissionCheckDeleted, _check_deleted)
+    .on(facts.LimitRangeObserved, _limit_range_observed)
+    .on(facts.LimitRangeDeleted, _limit_range_deleted)
+    .on(facts.RuntimeClassObserved, _runtime_class_observed)
+    .on(facts.RuntimeClassDeleted, _runtime_class_deleted)
+    .on(facts.JobObserved, _job_observed)
+    .on(facts.JobDeleted, _job_deleted)
+    .on(facts.PodObserved, _pod_observed)
+    .on(facts.PodDeleted, _pod_deleted)
+    .on(decisions.PodPlaced, _pod_placed)
+    .on(effects.WorkloadCreated, _workload_created)
+    .on(effects.WorkloadCreateRejected, _workload_create_rejected)
+    .on(effects.VariantChanged, _variant_changed)
+    .on(effects.JobStarted, _job_started)
+    .on(effects.JobStartRejected, _job_start_rejected)
+    .on(effects.JobStopped, _job_stopped)
+    .on(effects.JobStopRejected, _job_stop_rejected)
+    .on(effects.PodBound, _pod_bound)
+    .on(effects.PodBindRejected, _pod_bind_rejected)
+    .on(effects.SnapshotTaken, _snapshot_taken)
+    .on(effects.DivergenceFound, _divergence_found)
+)

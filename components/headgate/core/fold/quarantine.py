@@ -19,7 +19,7 @@ newest fact is folded.
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -30,14 +30,23 @@ from headgate.core.fold.objects import ANY, free, tree_in
 from headgate.core.fold.transitions import touch, usage_of
 from headgate.core.state.attribution import ObjectFailedError
 from headgate.core.state.error_text import describe, where
-from headgate.core.state.tables import HOLDS_QUOTA, PENDING, QuarantineRecord, Stage, State, Workload
+from headgate.core.state.tables import (
+    HOLDS_QUOTA,
+    PENDING,
+    ClusterQueueRecord,
+    LocalQueueRecord,
+    QuarantineRecord,
+    Stage,
+    State,
+    Workload,
+)
 from headgate.core.workload.variants import is_variant, parent_uid
 from headgate.events import effects, facts, queueing
 from headgate.events.base import EventBase, Producer, tag_of
 from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import QuotaReserved
 from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Seq, Uid, WorkloadKey
-from headgate.events.objects import Admission, OwnerReference
+from headgate.events.objects import Admission, Job, OwnerReference, Pod
 from headgate.events.registry import MODULES, Event
 from headgate.events.subjects import subject_key
 
@@ -325,15 +334,15 @@ def retry_of(raw: bytes) -> str:
     return (annotations or {}).get(RETRY, "")
 
 
-def event_of(state: State, blamed: ObjectRef, failed: ObjectFailedError) -> effects.ObjectQuarantined:
-    """The event that a process appends when its machine has failed over an object."""
-    found: Any = None
+def _uid_of(state: State, blamed: ObjectRef) -> Uid | None:
+    """The uid of an object as the state has it; None for one that it does not have, or not the uid of."""
+    found: Workload | Job | Pod | ClusterQueueRecord | LocalQueueRecord | None = None
     match blamed.kind:
         case "Workload":
             found = state.workloads.get(WorkloadKey(blamed.key))
         case "Job":
-            record = state.jobs.get(JobKey(blamed.key))
-            found = record.job if record is not None else None
+            job = state.jobs.get(JobKey(blamed.key))
+            found = job.job if job is not None else None
         case "Pod":
             pod = state.pods.get(PodKey(blamed.key))
             found = pod.pod if pod is not None else None
@@ -343,10 +352,15 @@ def event_of(state: State, blamed: ObjectRef, failed: ObjectFailedError) -> effe
             found = state.local_queues.get(LocalQueueKey(blamed.key))
         case _:
             pass
+    return Uid(found.uid) if found is not None else None
+
+
+def event_of(state: State, blamed: ObjectRef, failed: ObjectFailedError) -> effects.ObjectQuarantined:
+    """The event that a process appends when its machine has failed over an object."""
     return effects.ObjectQuarantined(
         kind=blamed.kind,
         name=blamed.key,
-        uid=Uid(getattr(found, "uid", "")),
+        uid=_uid_of(state, blamed) or Uid(""),
         error=failed.error,
         where=failed.where,
         version=VERSION,
@@ -632,7 +646,7 @@ def quarantined(state: State, event: effects.ObjectQuarantined, logged: LoggedCo
     return True
 
 
-def released(state: State, event: effects.ObjectReleased) -> tuple[Event, ...] | None:
+def released(state: State, event: effects.ObjectReleased) -> tuple[facts.Fact, ...] | None:
     """
     Restore an object. The indexes must be rebuilt, and then the returned events be applied.
 

@@ -8,7 +8,6 @@ charged usage consistent. `reindex` rebuilds all of it from the tables.
 # Over 400 lines: every function that moves a workload between indexes is here, which keeps them in step with its stage.
 
 from collections.abc import Iterable
-from typing import Any
 
 from headgate.core.fold import usage as fold_usage
 from headgate.core.fold.objects import ANY, free, sit_down, stand, tree_in, wake_for_pods
@@ -17,7 +16,7 @@ from headgate.core.kubernetes.quantities import amount
 from headgate.core.quota.admission_fair_sharing import local_queue_usage, orders_by_usage
 from headgate.core.quota.usage_order import new_queue
 from headgate.core.state.attribution import about
-from headgate.core.state.lifecycle import IllegalTransitionError, next_stage
+from headgate.core.state.lifecycle import IllegalTransitionError, LifecycleEvent, OfOneWorkload, next_stage
 from headgate.core.state.pending_queue import PendingQueue, Rank
 from headgate.core.state.tables import (
     HOLDS_QUOTA,
@@ -32,7 +31,6 @@ from headgate.core.state.tables import (
 from headgate.core.workload.pod_requests import reclaimable
 from headgate.core.workload.slices import standing
 from headgate.core.workload.unadmitted_reasons import shown_reason
-from headgate.events.base import EventBase
 from headgate.events.configuration import Configuration
 from headgate.events.decisions import QuotaReserved
 from headgate.events.ids import Seq, UnixMs, WorkloadKey
@@ -244,7 +242,7 @@ def restand(state: State, workload: Workload) -> None:
         state.index.by_owner[owner.uid] = stands.key
 
 
-def moved(state: State, event: Any, seq: Seq) -> tuple[Workload, Stage] | None:
+def moved(state: State, event: OfOneWorkload, seq: Seq) -> tuple[Workload, Stage] | None:
     """The workload that an event moves and its next stage; None when it was overtaken."""
     workload = state.workloads.get(event.workload)
     if workload is None or workload.uid != event.uid:
@@ -253,7 +251,7 @@ def moved(state: State, event: Any, seq: Seq) -> tuple[Workload, Stage] | None:
     return step(state, workload, type(event), seq)
 
 
-def step(state: State, workload: Workload, event: type[EventBase], seq: Seq) -> tuple[Workload, Stage] | None:
+def step(state: State, workload: Workload, event: type[LifecycleEvent], seq: Seq) -> tuple[Workload, Stage] | None:
     """The next stage of a workload after an event; None when it was overtaken. Raises IllegalTransitionError."""
     try:
         end = next_stage(workload.stage, event)

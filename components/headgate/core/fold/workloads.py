@@ -6,12 +6,14 @@ overtaken changes nothing.
 """
 # Over 400 lines: one handler for each event type of a workload's life, and the table of all of them.
 
+from typing import Never
+
 import msgspec
 
 from headgate.core.api.admission_checks import reset
 from headgate.core.config import feature_gates
 from headgate.core.fold import usage as fold_usage
-from headgate.core.fold.objects import ANY, Apply, free, free_where, wake_for_pods
+from headgate.core.fold.objects import ANY, free, free_where, wake_for_pods
 from headgate.core.fold.transitions import (
     block,
     charge,
@@ -40,6 +42,7 @@ from headgate.core.quota import turnover
 from headgate.core.quota.usage_order import renew
 from headgate.core.state import sharing
 from headgate.core.state.attribution import about
+from headgate.core.state.handlers import EventHandlers
 from headgate.core.state.sharing import labels_of, name
 from headgate.core.state.tables import HOLDS_QUOTA, PENDING, JobRecord, Parked, Stage, State, Workload, local_queue_of
 from headgate.core.workload.ordering import arrived, priority_of
@@ -633,25 +636,26 @@ def _deadline_passed(state: State, event: queueing.DeadlinePassed, commit: Commi
             workload.requeue_state = msgspec.structs.replace(workload.requeue_state, requeue_at=None)
 
 
-APPLY: dict[type, Apply] = {
-    facts.ConfigurationObserved: _configuration_observed,
-    facts.WorkloadObserved: _observed,
-    facts.WorkloadDeleted: _deleted,
-    facts.OwnerGone: _owner_gone,
-    queueing.WorkloadQueued: _queued,
-    queueing.WorkloadParked: _parked,
-    queueing.WorkloadWoken: _woken,
-    queueing.HeadsOffered: _heads_offered,
-    queueing.HeadsWithdrawn: _heads_withdrawn,
-    queueing.WorkloadEvicted: _evicted,
-    decisions.WorkloadPreempted: _preempted,
-    decisions.WorkloadMigrated: _migrated,
-    decisions.WorkloadReplaced: _replaced,
-    queueing.WorkloadReleased: _released,
-    queueing.WorkloadRequeued: _requeued,
-    queueing.WorkloadFinished: _finished,
-    queueing.DeadlinePassed: _deadline_passed,
-    queueing.LocalQueuesSampled: fold_usage.sampled,
-    queueing.WorkloadFollowed: _followed,
-    queueing.PreemptionGateOpened: _gate_opened,
-}
+HANDLERS = (
+    EventHandlers[Never]()
+    .on(facts.ConfigurationObserved, _configuration_observed)
+    .on(facts.WorkloadObserved, _observed)
+    .on(facts.WorkloadDeleted, _deleted)
+    .on(facts.OwnerGone, _owner_gone)
+    .on(queueing.WorkloadQueued, _queued)
+    .on(queueing.WorkloadParked, _parked)
+    .on(queueing.WorkloadWoken, _woken)
+    .on(queueing.HeadsOffered, _heads_offered)
+    .on(queueing.HeadsWithdrawn, _heads_withdrawn)
+    .on(queueing.WorkloadEvicted, _evicted)
+    .on(decisions.WorkloadPreempted, _preempted)
+    .on(decisions.WorkloadMigrated, _migrated)
+    .on(decisions.WorkloadReplaced, _replaced)
+    .on(queueing.WorkloadReleased, _released)
+    .on(queueing.WorkloadRequeued, _requeued)
+    .on(queueing.WorkloadFinished, _finished)
+    .on(queueing.DeadlinePassed, _deadline_passed)
+    .on(queueing.LocalQueuesSampled, fold_usage.sampled)
+    .on(queueing.WorkloadFollowed, _followed)
+    .on(queueing.PreemptionGateOpened, _gate_opened)
+)

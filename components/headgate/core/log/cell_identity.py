@@ -5,10 +5,10 @@ The fold keeps `Tables.identity`. A process compares it with its own environment
 cluster) before it acts (`headgate.processes.runtime.cell_identity`).
 """
 
-from collections.abc import Callable
-from typing import Any
+from typing import Never
 
 from headgate.core.log import branches, reconciliation
+from headgate.core.state.handlers import EventHandlers
 from headgate.core.state.tables import Identity, Restoration, State
 from headgate.events.commit import Commit
 from headgate.events.identity import CellFounded, CellKeysChanged, CellRestored
@@ -51,11 +51,9 @@ def _restored(state: State, event: CellRestored, commit: Commit, seq: Seq) -> No
     )
 
 
-APPLY: dict[type, Callable[[State, Any, Commit, Seq], None]] = {
-    CellFounded: _founded,
-    CellKeysChanged: _keys_changed,
-    CellRestored: _restored,
-}
+HANDLERS = (
+    EventHandlers[Never]().on(CellFounded, _founded).on(CellKeysChanged, _keys_changed).on(CellRestored, _restored)
+)
 
 
 def objection(identity: Identity, *, cell: str, stream: str, cluster: str = "") -> str:

@@ -39,11 +39,36 @@ from headgate.events.queueing import (
 
 ALL = frozenset(Stage)
 
+OfOneWorkload = (
+    WorkloadQueued
+    | WorkloadParked
+    | WorkloadWoken
+    | WorkloadSkipped
+    | QuotaReserved
+    | WorkloadAdmitted
+    | WorkloadEvicted
+    | WorkloadPreempted
+    | WorkloadMigrated
+    | WorkloadFollowed
+    | PreemptionGateOpened
+    | WorkloadReplaced
+    | WorkloadReleased
+    | WorkloadRequeued
+    | WorkloadFinished
+    | DeadlinePassed
+    | StatusApplied
+    | StatusRejected
+)
+"""The events of the table that are about one workload, which they name by key and uid."""
+
+LifecycleEvent = OfOneWorkload | HeadsOffered | HeadsWithdrawn
+"""The events of the table."""
+
 
 class Arrow(NamedTuple):
     """From any of `start`, `event` leads to `end` (None: the stage stays) because of `when`."""
 
-    event: type[EventBase]
+    event: type[LifecycleEvent]
     start: frozenset[Stage]
     end: Stage | None
     when: str
@@ -52,7 +77,7 @@ class Arrow(NamedTuple):
 class Overtaken(NamedTuple):
     """In any of `start`, `event` changes nothing, and why that can happen."""
 
-    event: type[EventBase]
+    event: type[LifecycleEvent]
     start: frozenset[Stage]
     why: str
 
