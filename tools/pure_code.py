@@ -87,7 +87,7 @@ ATTRIBUTES = {
 }
 
 
-class Violation(NamedTuple):
+class Impurity(NamedTuple):
     """A place in pure code, and what is wrong there."""
 
     path: Path
@@ -105,11 +105,11 @@ def pure_modules(package: Path) -> list[Path]:
     return sorted(path for name in PURE_PACKAGES for path in (package / name).rglob("*.py"))
 
 
-def violations(package: Path) -> Iterator[Violation]:
+def violations(package: Path) -> Iterator[Impurity]:
     """All violations in the pure code below `headgate`."""
     for path in pure_modules(package):
         for node, problem in _problems(ast.parse(path.read_text()), _own_packages(path, package)):
-            yield Violation(path, node.lineno, node.col_offset + 1, problem)
+            yield Impurity(path, node.lineno, node.col_offset + 1, problem)
 
 
 def _own_packages(path: Path, package: Path) -> tuple[str, ...]:

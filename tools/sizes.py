@@ -36,7 +36,7 @@ _Complexities: TypeAlias = dict[tuple[Path, int], str]
 """By file and line of the `def`: the message of ruff on each function that is too complex."""
 
 
-class Violation(NamedTuple):
+class SizeViolation(NamedTuple):
     """A place, and what is wrong there."""
 
     path: Path
@@ -48,13 +48,13 @@ class Violation(NamedTuple):
         return f"{self.path}:{self.line}: {self.problem}"
 
 
-def violations(folders: Sequence[Path]) -> Iterator[Violation]:
+def violations(folders: Sequence[Path]) -> Iterator[SizeViolation]:
     """All violations in the Python files below these folders."""
     complexities = _complexities(folders)
     for folder in folders:
         for path in sorted(folder.rglob("*.py")):
             for line, problem in sorted(_problems(path, complexities)):
-                yield Violation(path, line, problem)
+                yield SizeViolation(path, line, problem)
 
 
 def _complexities(folders: Sequence[Path]) -> _Complexities:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.adapters.logfile import LogFileError, LogFileWriter, read_log_file
 
 PAYLOADS = st.one_of(
@@ -23,7 +23,7 @@ PAYLOADS = st.one_of(
 @given(st.lists(st.tuples(st.text(max_size=20), st.integers(0, 2**53), PAYLOADS), max_size=20))
 def test_entries_come_back_byte_for_byte(tmp_path_factory: pytest.TempPathFactory, parts: list) -> None:
     """Whatever the payload: compact JSON, JSON with blanks, damaged, or no JSON at all."""
-    entries = [Entry(seq, subject, time_ms, payload) for seq, (subject, time_ms, payload) in enumerate(parts, 1)]
+    entries = [LogEntry(seq, subject, time_ms, payload) for seq, (subject, time_ms, payload) in enumerate(parts, 1)]
     path = tmp_path_factory.mktemp("log") / "log.jsonl.gz"
     with LogFileWriter(path) as writer:
         writer.write(entries)
@@ -33,7 +33,7 @@ def test_entries_come_back_byte_for_byte(tmp_path_factory: pytest.TempPathFactor
 
 def test_the_same_log_gives_the_same_file(tmp_path: Path) -> None:
     """Name and time of writing are not in it."""
-    entries = [Entry(1, "headgate.main.log.binder", 5, b'{"a":1}')]
+    entries = [LogEntry(1, "headgate.main.log.binder", 5, b'{"a":1}')]
     for name in ("one.gz", "two.gz"):
         with LogFileWriter(tmp_path / name) as writer:
             writer.write(entries)
@@ -44,11 +44,11 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     """A file is replaced when the new one is whole, and not before."""
     path = tmp_path / "log.gz"
     with LogFileWriter(path) as writer:
-        writer.write([Entry(1, "s", 1, b"{}")])
+        writer.write([LogEntry(1, "s", 1, b"{}")])
 
     def fail() -> None:
         with LogFileWriter(path) as writer:
-            writer.write([Entry(2, "s", 1, b"{}")])
+            writer.write([LogEntry(2, "s", 1, b"{}")])
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -61,7 +61,7 @@ def test_a_file_that_was_cut_off_is_read_up_to_the_cut_and_refused(tmp_path: Pat
     """The reader gets what there is, then an error that names the file."""
     path = tmp_path / "log.gz"
     with LogFileWriter(path) as writer:
-        writer.write(Entry(seq, "s", seq, b'{"n":%d}' % (seq * 7919 % 1000)) for seq in range(1, 2000))
+        writer.write(LogEntry(seq, "s", seq, b'{"n":%d}' % (seq * 7919 % 1000)) for seq in range(1, 2000))
     path.write_bytes(path.read_bytes()[:-200])
     read = []
     with pytest.raises(LogFileError, match=r"log\.gz was cut off after line \d+"):

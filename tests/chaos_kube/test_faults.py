@@ -18,7 +18,7 @@ from tests.chaos.harness import PROCESSES, Chaos, chaos
 
 from headgate.adapters.kubernetes.crds.render import custom_resource_definitions
 from headgate.testing.control_plane import API_SERVER, Assets, ControlPlane, Options, control_plane
-from headgate.testing.control_plane.fault_proxy import FaultProxy, Faults, Trouble, fault_proxy
+from headgate.testing.control_plane.fault_proxy import FaultProxy, ProxyFaults, Trouble, fault_proxy
 
 pytestmark = [pytest.mark.chaos_kube, pytest.mark.anyio, pytest.mark.timeout(900)]
 
@@ -26,7 +26,7 @@ ROUNDS = 10
 """Each kills the API server once and three of the processes."""
 KILLS_EACH = 5
 START_S = 10.0
-FAULTS = Faults(writes=0.05, delays=0.05, delay_s_max=0.4, stream_s_mean=15.0)
+FAULTS = ProxyFaults(writes=0.05, delays=0.05, delay_s_max=0.4, stream_s_mean=15.0)
 
 
 class Storm:
@@ -104,7 +104,7 @@ async def test_jobs_survive_a_failing_control_plane_and_dying_processes(
                     await anyio.sleep(run.random.uniform(2, 5))
             await run.progress(8, 120)
         assert not storming.victims
-        storming.proxy.faults = Faults()
+        storming.proxy.faults = ProxyFaults()
         await run.judge()
         done = storming.proxy.done
         run.say(f"the proxy did {dict(done)}")

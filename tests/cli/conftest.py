@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.adapters.logfile import LogFileWriter
 from headgate.cli import main
 from headgate.cli.demo_objects import cluster_objects, job_objects
@@ -49,10 +49,10 @@ def headgate(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
 
 
 @pytest.fixture(scope="session")
-def demo_entries() -> list[Entry]:
+def demo_entries() -> list[LogEntry]:
     """The log of a simulated demo, from its first commit to the last job's end."""
-    entries: list[Entry] = []
-    world = World(cell="demo", sink=lambda *entry: entries.append(Entry(*entry)))
+    entries: list[LogEntry] = []
+    world = World(cell="demo", sink=lambda *entry: entries.append(LogEntry(*entry)))
     world.apply(*cluster_objects())
     world.run(until_ms=world.clock.now_ms + 1000)
     world.apply(*job_objects(JOBS, seed=1))
@@ -61,7 +61,7 @@ def demo_entries() -> list[Entry]:
 
 
 @pytest.fixture(scope="session")
-def demo_log(demo_entries: list[Entry], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo_log(demo_entries: list[LogEntry], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same in a file."""
     path = tmp_path_factory.mktemp("logs") / "demo.jsonl.gz"
     with LogFileWriter(path) as writer:

@@ -10,7 +10,7 @@ from tests.support.waiting import until
 
 from headgate.adapters.jetstream import connect, open_log
 from headgate.adapters.jetstream.embedded import EmbeddedServer
-from headgate.adapters.log import Appended, Entry
+from headgate.adapters.log import Appended, LogEntry
 from headgate.cli import cell as cells
 from headgate.cli.output import BROKEN, CliError
 from headgate.cli.supervisor import PROCESSES, Supervisor, UpOptions
@@ -27,7 +27,7 @@ READERS = (
 )
 
 
-async def stored(data: Path, entries: list[Entry]) -> None:
+async def stored(data: Path, entries: list[LogEntry]) -> None:
     """The data directory of a cell that has stopped, with this log in it."""
     async with EmbeddedServer(data / cells.NATS_STORE) as server:
         async with connect(server.url, name="writer") as connection:
@@ -44,7 +44,7 @@ async def stored(data: Path, entries: list[Entry]) -> None:
 
 
 @pytest.fixture
-def torn(demo_entries: list[Entry], tmp_path: Path) -> Path:
+def torn(demo_entries: list[LogEntry], tmp_path: Path) -> Path:
     """A cell whose last block was cut; the index still claims what was in it."""
     data = tmp_path / "cell"
     anyio.run(stored, data, demo_entries)
@@ -53,13 +53,13 @@ def torn(demo_entries: list[Entry], tmp_path: Path) -> Path:
     return data
 
 
-def says_where_the_log_ends(text: str, demo_entries: list[Entry]) -> bool:
+def says_where_the_log_ends(text: str, demo_entries: list[LogEntry]) -> bool:
     return f"the stream claims {demo_entries[-1].seq}" in text and "the log ends at" in text and "restore" in text
 
 
 @pytest.mark.parametrize("command", READERS, ids=" ".join)
 def test_no_reading_command_waits_for_a_torn_tail(
-    headgate: Callable, torn: Path, demo_entries: list[Entry], command: tuple[str, ...]
+    headgate: Callable, torn: Path, demo_entries: list[LogEntry], command: tuple[str, ...]
 ) -> None:
     """Each reports where the log ends, what the stream reports and the remedy, with exit code 3."""
     answer = headgate(*command, "--data", torn)
@@ -68,14 +68,16 @@ def test_no_reading_command_waits_for_a_torn_tail(
     assert answer.err.count("\n") == 1
 
 
-def test_what_precedes_a_torn_tail_can_still_be_read(headgate: Callable, torn: Path, demo_entries: list[Entry]) -> None:
+def test_what_precedes_a_torn_tail_can_still_be_read(
+    headgate: Callable, torn: Path, demo_entries: list[LogEntry]
+) -> None:
     """An earlier state, and an export for inspection."""
     assert headgate("state", "--data", torn, "--at", "50").code == 0
     assert headgate("events", "--data", torn, "--at", "50").code == 0
 
 
 @pytest.mark.anyio
-async def test_all_six_stop_at_a_torn_tail_and_up_says_why(torn: Path, demo_entries: list[Entry]) -> None:
+async def test_all_six_stop_at_a_torn_tail_and_up_says_why(torn: Path, demo_entries: list[LogEntry]) -> None:
     """No process starts again on a log that it cannot read; the command's exit code is that of damage."""
     news: list[str] = []
     with anyio.fail_after(PATIENCE_S):

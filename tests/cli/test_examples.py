@@ -16,7 +16,7 @@ import yaml
 from headgate.adapters.jetstream import connect
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.jetstream.feed import open_feed
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.decisions import PodPlaced
 from headgate.processes.snapshotter.feed import messages_of
@@ -25,7 +25,7 @@ from headgate.testing.world.world import World
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def logged(entry: Entry) -> LoggedCommit:
+def logged(entry: LogEntry) -> LoggedCommit:
     """A commit as the log has it."""
     return decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
 
@@ -113,8 +113,8 @@ def test_configuration(headgate: Callable) -> None:
 
 def test_node() -> None:
     """The simulated cluster takes the node, and all pods of the jobs are bound to it."""
-    entries: list[Entry] = []
-    world = World(cell="example", sink=lambda *entry: entries.append(Entry(*entry)))
+    entries: list[LogEntry] = []
+    world = World(cell="example", sink=lambda *entry: entries.append(LogEntry(*entry)))
     for name in ("node.yaml", "quota-and-queue.yaml"):
         world.apply(*yaml.safe_load_all((EXAMPLES / name).read_text()))
     world.run(until_ms=world.clock.now_ms + 300_000)
@@ -134,7 +134,7 @@ def test_follow_script(demo_log: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_subscriber(tmp_path: Path, demo_entries: list[Entry], capsys: pytest.CaptureFixture[str]) -> None:
+async def test_subscriber(tmp_path: Path, demo_entries: list[LogEntry], capsys: pytest.CaptureFixture[str]) -> None:
     """It prints the admissions of a feed, each with its position."""
     spec = importlib.util.spec_from_file_location("subscribe", EXAMPLES / "subscribe.py")
     assert spec is not None

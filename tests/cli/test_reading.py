@@ -9,7 +9,7 @@ import pytest
 import yaml
 from tests.support.history import History
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.adapters.logfile import LogFileWriter, read_log_file
 from headgate.core import fold
 from headgate.events import decisions, facts
@@ -28,7 +28,7 @@ READERS = (
 )
 
 
-def written(path: Path, entries: list[Entry]) -> Path:
+def written(path: Path, entries: list[LogEntry]) -> Path:
     with LogFileWriter(path) as writer:
         writer.write(entries)
     return path
@@ -58,7 +58,7 @@ def test_a_recorded_run_is_without_findings_and_replays_the_same(headgate: Calla
 
 
 def test_a_hole_in_the_log_is_a_finding_and_stops_whoever_folds(
-    headgate: Callable, demo_entries: list[Entry], tmp_path: Path
+    headgate: Callable, demo_entries: list[LogEntry], tmp_path: Path
 ) -> None:
     """`audit` exits with 1 (findings), a reader that needs the state with 3 (the log is broken), in one line."""
     holed = written(tmp_path / "holed.jsonl.gz", [entry for entry in demo_entries if entry.seq != 20])
@@ -72,7 +72,7 @@ def test_a_hole_in_the_log_is_a_finding_and_stops_whoever_folds(
 
 
 def test_an_unknown_event_stops_a_reader_with_what_to_do(
-    headgate: Callable, demo_entries: list[Entry], tmp_path: Path
+    headgate: Callable, demo_entries: list[LogEntry], tmp_path: Path
 ) -> None:
     """Position, subject, the type that is not known, and the way out."""
     strange = msgspec.structs.replace(demo_entries[4], payload=b'{"events":[{"type":"job.teleported"}]}')
@@ -101,7 +101,7 @@ def test_a_cycle_that_would_be_decided_otherwise_is_a_difference(headgate: Calla
 
 
 def test_state_at_a_position_is_the_fold_up_to_there(
-    headgate: Callable, demo_entries: list[Entry], demo_log: Path
+    headgate: Callable, demo_entries: list[LogEntry], demo_log: Path
 ) -> None:
     """By position, and the hash is that of the same fold anywhere."""
     state = fold.new_state("demo")
@@ -112,7 +112,7 @@ def test_state_at_a_position_is_the_fold_up_to_there(
 
 
 def test_a_time_means_all_that_was_written_by_then(
-    headgate: Callable, demo_entries: list[Entry], demo_log: Path
+    headgate: Callable, demo_entries: list[LogEntry], demo_log: Path
 ) -> None:
     """The state at a commit's time includes it, and nothing that came later."""
     time_ms = decode_commit(30, demo_entries[29].subject, demo_entries[29].payload).commit.time_ms

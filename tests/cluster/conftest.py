@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headgate.testing.cluster import Cluster, ControllerOptions, Response, object_path
+from headgate.testing.cluster import Cluster, ControllerOptions, ServerResponse, object_path
 from headgate.testing.cluster.kinds import kind_of
 
 START_MS = 1_700_000_000_000
@@ -32,7 +32,7 @@ class Client:
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self.cluster = cluster
         self.clock = clock
-        self.last: Response | None = None
+        self.last: ServerResponse | None = None
 
     def path(self, manifest: dict[str, Any], subresource: str = "") -> str:
         version = manifest["apiVersion"].rpartition("/")[2]

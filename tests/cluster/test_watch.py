@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.testing.cluster import BY_PLURAL, ApiError, Cluster
+from headgate.testing.cluster import BY_PLURAL, ApiStatusError, Cluster
 from headgate.testing.cluster.api.watch import BOOKMARK_INTERVAL_MS
 from headgate.testing.cluster.api.writes import Deletion
 
@@ -193,6 +193,6 @@ def test_decoded_events_are_those_of_the_lines(client):
 @pytest.mark.parametrize(("query", "code"), [({"resourceVersion": "x"}, 500), ({"sendInitialEvents": "true"}, 422)])
 def test_a_watch_that_contradicts_itself_is_refused(client, query, code):
     """At once, not as an event."""
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(ApiStatusError) as caught:
         client.cluster.watch(PATH, query)
     assert caught.value.code == code

@@ -17,7 +17,7 @@ import pytest
 from tests.support import conformance
 
 from headgate.testing.reference.outcome import outcome_of
-from headgate.testing.reference.rhythm import Rhythm
+from headgate.testing.reference.rhythm import ReferencePlan
 from headgate.testing.reference.scenario import read_scenario
 from headgate.testing.reference.stopping import run
 
@@ -40,7 +40,7 @@ def played(line: bytes) -> tuple[Json, Json]:
     """The outcome here and the recorded one, with what upstream leaves open made alike."""
     record = msgspec.json.decode(line)
     scenario = read_scenario(record["scenario"])
-    rhythm = Rhythm(scenario.facts, scenario.configuration, scenario.now_ms)
+    rhythm = ReferencePlan(scenario.facts, scenario.configuration, scenario.now_ms)
     stop = run(rhythm, scenario.cycles_max)
     got = msgspec.json.decode(msgspec.json.encode(outcome_of(scenario.name, rhythm, stop)))
     want = record["outcome"]

@@ -16,7 +16,7 @@ from tests.contract.samples import LEASE, LOCAL_QUEUE, Sample, names, told, vers
 from tests.contract.servers import Server
 
 from headgate.adapters.kubernetes.client import KubeClient
-from headgate.adapters.kubernetes.messages import Bookmark, Changes, Listed, Message
+from headgate.adapters.kubernetes.messages import Bookmark, Changes, ListPage, Message
 from headgate.adapters.kubernetes.reflector import Reflector, ReflectorCounters, ReflectorSettings
 from headgate.adapters.kubernetes.resources import LOCAL_QUEUES
 from headgate.adapters.kubernetes.transport import Response
@@ -68,7 +68,7 @@ def listed_names(messages: list[Message]) -> list[str]:
     """The names on the pages of the last list among messages."""
     found: list[str] = []
     for message in messages:
-        if isinstance(message, Listed):
+        if isinstance(message, ListPage):
             found = found if message.page else []
             found += [msgspec.json.decode(item)["metadata"]["name"] for item in message.items]
     return found
@@ -87,7 +87,7 @@ async def hear(reflector: Reflector, into: list[Message], resume_rv: str = "", *
 
 def is_listed(messages: list[Message]) -> bool:
     """Whether a list is complete."""
-    return any(isinstance(message, Listed) and message.complete for message in messages)
+    return any(isinstance(message, ListPage) and message.complete for message in messages)
 
 
 def changed(messages: list[Message]) -> list[tuple[str, str]]:
@@ -193,7 +193,7 @@ async def test_a_reflector_that_watches_misses_nothing_when_history_is_forgotten
 
 async def test_a_reflector_whose_list_expires_between_its_pages_begins_again(forgotten):
     """Page 0 comes twice, and the list that is completed is consistent."""
-    pages = [message for message in forgotten.listed if isinstance(message, Listed)]
+    pages = [message for message in forgotten.listed if isinstance(message, ListPage)]
     assert [(page.page, page.complete) for page in pages] == [
         (0, False), (0, False), (1, False), (2, False), (3, True),
     ]  # fmt: skip

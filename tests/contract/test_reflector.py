@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from tests.contract.samples import LEASE, LOCAL_QUEUE, version_of
 
-from headgate.adapters.kubernetes.messages import Changes, Listed, Message, Resumed
+from headgate.adapters.kubernetes.messages import Changes, ListPage, Message, WatchResumed
 from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
 from headgate.adapters.kubernetes.resources import LEASES, LOCAL_QUEUES
 
@@ -32,7 +32,7 @@ class Owner:
     def take(self, message: Message) -> None:
         """Apply one message."""
         self.said.append(message)
-        if isinstance(message, Listed):
+        if isinstance(message, ListPage):
             found = {obj["metadata"]["name"]: version_of(obj) for obj in map(msgspec.json.decode, message.items)}
             self._fresh = found if message.page == 0 else self._fresh | found
             self.state = self._fresh if message.complete else self.state
@@ -77,7 +77,7 @@ async def test_a_reflector_lists_and_then_follows(server, namespace, kind):
     owner = Owner()
     reflector = Reflector(server.client, resource, namespace=namespace, settings=SETTINGS)
     await follow(reflector, owner, change, until=lambda owner: "g" in owner.state)
-    pages = [message for message in owner.said if isinstance(message, Listed)]
+    pages = [message for message in owner.said if isinstance(message, ListPage)]
     assert [(page.page, page.complete) for page in pages] == [(0, False), (1, False), (2, True)]
     assert owner.changes() == [("ADDED", "f"), ("MODIFIED", "a"), ("DELETED", "b"), ("ADDED", "g")]
     listed = (await server.call("GET", sample.path(namespace))).json
@@ -100,7 +100,7 @@ async def test_a_reflector_resumes_at_a_mark(server, namespace, kind):
     owner.state = {"a": 0, "b": 0}
     reflector = Reflector(server.client, resource, namespace=namespace, settings=SETTINGS)
     await follow(reflector, owner, change, until=lambda owner: "d" in owner.state, resume_rv=mark)
-    assert owner.said[0] == Resumed(resource=resource, resource_version=mark)
+    assert owner.said[0] == WatchResumed(resource=resource, resource_version=mark)
     assert owner.changes() == [("DELETED", "a"), ("ADDED", "c"), ("ADDED", "d")]
     assert reflector.counters.lists == 0
 

@@ -17,9 +17,9 @@ import msgspec
 from tests.simulation.scenarios import contended
 from tests.simulation.test_seeds import Run
 
-from headgate.adapters.jetstream.health import Health
+from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.adapters.lease import Leadership
-from headgate.adapters.log import Blobs, Entry, Log, LogDamaged
+from headgate.adapters.log import Blobs, Log, LogDamaged, LogEntry
 from headgate.cli import audit, source
 from headgate.cli.deciding_again import checks
 from headgate.core import fold
@@ -67,7 +67,7 @@ class Message(msgspec.Struct, frozen=True):
 class Cell:
     """The stores of a cell. `blobs` are snapshots by name; `record` is the cluster's record."""
 
-    entries: list[Entry]
+    entries: list[LogEntry]
     blobs: dict[str, bytes] = field(default_factory=dict)
     feed: list[Message] = field(default_factory=list)
     leases: dict[Producer, SeenLease] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Cell:
         return replace(self, entries=[*self.entries], blobs={**self.blobs}, feed=[*self.feed], leases={**self.leases})
 
 
-def decoded(entries: list[Entry]) -> list[LoggedCommit]:
+def decoded(entries: list[LogEntry]) -> list[LoggedCommit]:
     """Entries as commits, as every reading command decodes them."""
     return list(source.decoded(entries))
 
@@ -91,11 +91,11 @@ def recorded(seed: int) -> Cell:
 
 def recorded_on(seed: int, stream: str) -> Cell:
     """The same, of a cell whose log is on this stream."""
-    entries: list[Entry] = []
+    entries: list[LogEntry] = []
     run = Run(contended(seed), NO_FAULTS, seed, round_ms=10)
     assert run.world._founding is not None
     run.world._founding = msgspec.structs.replace(run.world._founding, stream=stream)
-    run.world._sink = lambda *entry: entries.append(Entry(*entry))
+    run.world._sink = lambda *entry: entries.append(LogEntry(*entry))
     run.play()
     state = run.world.state
     feed = [
@@ -126,20 +126,20 @@ class _Source:
 
     name, cell, info = CELL, CELL, None
 
-    def __init__(self, entries: list[Entry]) -> None:
+    def __init__(self, entries: list[LogEntry]) -> None:
         self._entries = entries
 
-    async def read(self, start: int = 1, stop: int | None = None) -> AsyncIterator[list[Entry]]:
+    async def read(self, start: int = 1, stop: int | None = None) -> AsyncIterator[list[LogEntry]]:
         yield [each for each in self._entries if each.seq >= start and (stop is None or each.seq <= stop)]
 
     async def last_seq(self) -> int:
         return max((entry.seq for entry in self._entries), default=0)
 
-    def follow(self, start: int) -> AsyncIterator[list[Entry]]:
+    def follow(self, start: int) -> AsyncIterator[list[LogEntry]]:
         return self.read(start)
 
 
-async def _audited(entries: list[Entry], positions: list[Seq]) -> tuple[Audit, FeedJudge]:
+async def _audited(entries: list[LogEntry], positions: list[Seq]) -> tuple[Audit, FeedJudge]:
     """As the command does it: once more where an event cannot be folded."""
     log = _Source(entries)
     auditor, feed = Audit(CELL, positions), FeedJudge(CELL)
@@ -249,7 +249,7 @@ async def started(cell: Cell) -> State | str:
 
 async def start_on(log: Log, blobs: Blobs) -> State | str:
     """The state of a process that has started on a log and its snapshots, or why it has not."""
-    status = Status(process="scheduler", cell=CELL, holder="one", health=Health())
+    status = Status(process="scheduler", cell=CELL, holder="one", health=DependencyHealth())
     stores = Stores(log=log, blobs=blobs, lease=_NeverLeads())
     host = Host(Producer.SCHEDULER, Parts(machine=Scheduler), stores, status)
     try:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from tests.corruption.cells import CELL, Cell, Message, recorded
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.core import fold
 from headgate.core.machine.commits import next_commit
 from headgate.core.machine.contract import Append
@@ -27,11 +27,11 @@ OTHER_SEED = 9
 Damage = Callable[[Cell, random.Random], str]
 
 
-def _renumbered(entries: list[Entry]) -> list[Entry]:
+def _renumbered(entries: list[LogEntry]) -> list[LogEntry]:
     return [msgspec.structs.replace(entry, seq=seq) for seq, entry in enumerate(entries, 1)]
 
 
-def _with(entry: Entry, payload: bytes) -> Entry:
+def _with(entry: LogEntry, payload: bytes) -> LogEntry:
     return msgspec.structs.replace(entry, payload=payload)
 
 
@@ -102,9 +102,9 @@ def foreign(cell: Cell, rng: random.Random) -> str:
     index = len(cell.entries) - 1 if at_end else rng.randrange(len(cell.entries))
     here = cell.entries[index]
     if at_end:
-        cell.entries.append(Entry(here.seq + 1, subject, here.time_ms, payload))
+        cell.entries.append(LogEntry(here.seq + 1, subject, here.time_ms, payload))
     else:
-        cell.entries[index] = Entry(here.seq, subject, here.time_ms, payload)
+        cell.entries[index] = LogEntry(here.seq, subject, here.time_ms, payload)
     return f"on {subject}, {'at the end' if at_end else f'in the place of position {here.seq}'}"
 
 

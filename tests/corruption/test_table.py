@@ -15,7 +15,7 @@ from tests.corruption.cells import CELL, Cell, Verdict, audited, decoded, judged
 from tests.corruption.test_random import SEED, undamaged
 from tests.support.forging import forged, waiting_and_running
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.core.audit.log import Audit, AuditFinding
 from headgate.core.state.tables import Stage
 from headgate.events import decisions, queueing
@@ -311,7 +311,7 @@ def test_an_entry_that_nobody_of_the_six_would_write() -> None:
     """What any user may publish below the log's subject is refused, reported, and stops no process."""
     damaged = cell()
     last = damaged.entries[-1]
-    damaged.entries.append(Entry(last.seq + 1, f"headgate.{CELL}.log.foo", last.time_ms, b"hello"))
+    damaged.entries.append(LogEntry(last.seq + 1, f"headgate.{CELL}.log.foo", last.time_ms, b"hello"))
     verdict = judged(damaged)
     assert ("refused", last.seq + 1) in {(finding.check, finding.position.seq) for finding in verdict.alone}
     (difference,) = verdict.replay

@@ -12,7 +12,7 @@ from headgate.adapters.kubernetes.crds.install import (
     CUSTOM_RESOURCE_DEFINITIONS,
     CrdError,
     Installed,
-    State,
+    InstallOutcome,
     compare_installed,
     install,
     missing_crds,
@@ -63,7 +63,7 @@ async def test_what_is_up_to_date_stays_as_it_is(client: KubeClient) -> None:
     before = await client.get(CUSTOM_RESOURCE_DEFINITIONS, COHORTS)
     done = await installed(client)
     assert list(done) == [kind.resource for kind in KUEUE_KINDS]
-    assert {each.state for each in done.values()} == {State.UNCHANGED}
+    assert {each.state for each in done.values()} == {InstallOutcome.UNCHANGED}
     assert await client.get(CUSTOM_RESOURCE_DEFINITIONS, COHORTS) == before
 
 
@@ -72,8 +72,10 @@ async def test_an_older_one_of_ours_is_brought_up_to_date(client: KubeClient) ->
     await changed(client, lambda found: status_of(found).pop("fairSharing"))
     for dry_run in (True, False):
         done = await installed(client, dry_run=dry_run)
-        assert {each.state for each in done.values()} == {State.UNCHANGED, State.UPDATED}
-        assert done[COHORTS] == Installed(name=COHORTS, state=State.UPDATED, detail="v1beta2 status.fairSharing")
+        assert {each.state for each in done.values()} == {InstallOutcome.UNCHANGED, InstallOutcome.UPDATED}
+        assert done[COHORTS] == Installed(
+            name=COHORTS, state=InstallOutcome.UPDATED, detail="v1beta2 status.fairSharing"
+        )
     assert all(not each.differences for each in await compare_installed(client))
 
 
@@ -82,7 +84,7 @@ async def test_what_others_installed_is_checked_and_left_alone(client: KubeClien
     await changed(client, foreign)
     done = (await installed(client))[COHORTS]
     assert done == Installed(
-        name=COHORTS, state=State.LEFT, detail="installed by Helm, serves v1beta2 with every field we use"
+        name=COHORTS, state=InstallOutcome.LEFT, detail="installed by Helm, serves v1beta2 with every field we use"
     )
     await changed(
         client,
@@ -106,11 +108,11 @@ async def test_what_others_installed_and_headgate_cannot_use_is_told(
     """A status field that the server drops, a version that it does not serve; `force` puts ours in its place."""
     await changed(client, lambda found: (foreign(found), change(found)))
     done = (await installed(client))[COHORTS]
-    assert (done.state, done.usable) == (State.LEFT, False)
+    assert (done.state, done.usable) == (InstallOutcome.LEFT, False)
     assert said in done.detail
     done = (await installed(client, force=True))[COHORTS]
-    assert (done.state, done.usable, done.detail) == (State.REPLACED, True, "was installed by Helm")
-    assert (await installed(client))[COHORTS].state is State.UNCHANGED
+    assert (done.state, done.usable, done.detail) == (InstallOutcome.REPLACED, True, "was installed by Helm")
+    assert (await installed(client))[COHORTS].state is InstallOutcome.UNCHANGED
 
 
 async def test_a_definition_whose_objects_only_its_own_conversion_can_read_is_not_replaced(client: KubeClient) -> None:

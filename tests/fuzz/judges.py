@@ -18,7 +18,7 @@ from headgate.events import decisions, effects, facts, queueing
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import Seq, Uid, split_key
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.fuzz import Finding, Judge
+from headgate.testing.fuzz import Judge, PropertyViolation
 from headgate.testing.world.world import World
 
 JOBS = BY_PLURAL["batch", "jobs"]
@@ -58,7 +58,7 @@ class Quota:
             left = Oracle(state, pair).available(f"cq/{event.cluster_queue}")
             if left < 0:
                 text = f"{event.workload} overdraws ClusterQueue {event.cluster_queue} by {-left} of {pair}"
-                raise Finding("quota", text, event.workload)
+                raise PropertyViolation("quota", text, event.workload)
 
     def end(self, world: World, *, at_rest: bool) -> None:
         """No finding is left at the end."""
@@ -90,7 +90,7 @@ class Presence:
         for job in world.cluster.objects(JOBS, split_key(event.workload)[0]):
             if job["metadata"]["uid"] == owner.uid and not job["metadata"].get("deletionTimestamp"):
                 text = f"{event.workload} is finished as {event.reason}, but its owner {owner.name} is there"
-                raise Finding("absence", text, event.workload)
+                raise PropertyViolation("absence", text, event.workload)
 
     def end(self, world: World, *, at_rest: bool) -> None:
         """No finding is left at the end."""
@@ -124,7 +124,7 @@ class Release:
             return
         if is_true(found, "QuotaReserved") and is_true(found, "Admitted"):
             text = f"{event.workload} is released while its owner still shows it admitted"
-            raise Finding("release", text, event.workload)
+            raise PropertyViolation("release", text, event.workload)
 
     def end(self, world: World, *, at_rest: bool) -> None:
         """No finding is left at the end."""
@@ -142,10 +142,10 @@ class Books:
         self._audit.feed(logged)
         if self._audit.findings:
             found = self._audit.findings[0]
-            raise Finding(f"audit {found.check}", f"{found.position} {found.text}", found.about)
+            raise PropertyViolation(f"audit {found.check}", f"{found.position} {found.text}", found.about)
         for event in logged.commit.events:
             if isinstance(event, effects.DivergenceFound):
-                raise Finding("divergence", f"{event}")
+                raise PropertyViolation("divergence", f"{event}")
 
     def end(self, world: World, *, at_rest: bool) -> None:
         plan = Plan(checks())
@@ -155,10 +155,10 @@ class Books:
         for logged in self._log:
             replay.feed(logged)
         for difference in replay.differences:
-            raise Finding("replay", f"{difference}")
+            raise PropertyViolation("replay", f"{difference}")
         live = fold.encode(world.state)
         if fold.encode(replay.state) != live:
-            raise Finding("replay", "folding the log again gives another state")
+            raise PropertyViolation("replay", "folding the log again gives another state")
         middle = len(self._log) // 2
         state = fold.new_state("fuzz")
         for logged in self._log[:middle]:
@@ -167,7 +167,9 @@ class Books:
         for logged in self._log[middle:]:
             fold.apply(state, logged)
         if fold.encode(state) != live:
-            raise Finding("restart", f"a snapshot of position {middle} and the rest of the log give another state")
+            raise PropertyViolation(
+                "restart", f"a snapshot of position {middle} and the rest of the log give another state"
+            )
 
 
 class Rest:
@@ -175,20 +177,20 @@ class Rest:
 
     def commit(self, world: World, state: State, logged: LoggedCommit) -> None:
         for key, why in forgotten(state):
-            raise Finding("forgotten", f"{key}: {why}", key)
+            raise PropertyViolation("forgotten", f"{key}: {why}", key)
         for about, record in state.quarantine.items():
-            raise Finding("quarantine", f"{about}: {record.error} in {record.where}", record.key)
+            raise PropertyViolation("quarantine", f"{about}: {record.error} in {record.where}", record.key)
 
     def end(self, world: World, *, at_rest: bool) -> None:
         state = world.state
         if not at_rest:
-            raise Finding("rest", f"it goes on and on; the last position is {state.position}")
+            raise PropertyViolation("rest", f"it goes on and on; the last position is {state.position}")
         for key, why in forgotten(state, settled=True):
-            raise Finding("forgotten at rest", f"{key}: {why}", key)
+            raise PropertyViolation("forgotten at rest", f"{key}: {why}", key)
         for key, workload in state.workloads.items():
             found = world.cluster.find(WORKLOADS, *split_key(key))
             if found is None or found["metadata"]["uid"] != workload.uid:
-                raise Finding("known", f"{key} is in the log and not in the cluster", key)
+                raise PropertyViolation("known", f"{key} is in the log and not in the cluster", key)
 
 
 def judges() -> list[Judge]:

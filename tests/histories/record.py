@@ -23,7 +23,7 @@ from tests.simulation.scenarios import Scenario, Step, contended, kueue, scenari
 from tests.simulation.test_contended import ROUND_MS
 from tests.simulation.test_seeds import Run
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.adapters.logfile import LogFileWriter, read_log_file
 from headgate.core import fold
 from headgate.core.state.tables import State
@@ -31,12 +31,12 @@ from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, decode_commit, digest, encode_commit
 from headgate.events.registry import TAGS
 from headgate.events.subjects import log_subject
-from headgate.testing.world.world import Faults, World
+from headgate.testing.world.world import FaultRates, World
 
 HERE = Path(__file__).parent
 SEED = 39
 CONTENDED_SEED = 45
-FAULTS = Faults(
+FAULTS = FaultRates(
     crash=0.004,
     rival=0.003,
     call_error=0.05,
@@ -62,12 +62,12 @@ def names() -> list[str]:
     return sorted(path.name.removesuffix(".jsonl.gz") for path in HERE.glob("*.jsonl.gz"))
 
 
-def cell_of(entries: list[Entry]) -> str:
+def cell_of(entries: list[LogEntry]) -> str:
     """The cell whose log it is: it is part of the subjects."""
     return entries[0].subject.split(".")[1]
 
 
-def refold(entries: list[Entry]) -> State:
+def refold(entries: list[LogEntry]) -> State:
     """The state that a log folds to in this version."""
     state = fold.new_state(cell_of(entries))
     for entry in entries:
@@ -154,7 +154,7 @@ def write_log(name: str, seed: int, *, preempting: bool = False) -> None:
             payload = encode_commit(logged.commit)
             assert digest(payload) == logged.hash
             subject = log_subject("sim", logged.commit.producer)
-            writer.write([Entry(seq=logged.seq, subject=subject, time_ms=logged.commit.time_ms, payload=payload)])
+            writer.write([LogEntry(seq=logged.seq, subject=subject, time_ms=logged.commit.time_ms, payload=payload)])
     tags = {tag_of(event) for logged in log for event in logged.commit.events}
     print(f"{log_path(name).name}: {len(log)} commits; without {', '.join(sorted(TAGS.keys() - tags))}")
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.histories import record
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.adapters.logfile import read_log_file
 from headgate.core import fold
 from headgate.core.audit.log import audit
@@ -25,7 +25,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def entries(name: str) -> list[Entry]:
+def entries(name: str) -> list[LogEntry]:
     return list(read_log_file(record.log_path(name)))
 
 
@@ -41,7 +41,7 @@ def test_there_is_a_history() -> None:
     assert len(tags) > 0.7 * len(TAGS), sorted(TAGS.keys() - tags)
 
 
-def test_a_recorded_log_folds_to_its_recorded_state(name: str, entries: list[Entry]) -> None:
+def test_a_recorded_log_folds_to_its_recorded_state(name: str, entries: list[LogEntry]) -> None:
     """The state is the same to the byte as when the log was recorded."""
     encoded, recorded = fold.encode(record.refold(entries)), record.expected(name)
     if encoded != recorded:
@@ -56,7 +56,7 @@ def test_a_recorded_state_can_be_started_from(name: str) -> None:
     assert fold.encode(fold.restore("sim", recorded)) == recorded
 
 
-def test_a_recorded_log_is_sound_and_decides_the_same_again(entries: list[Entry]) -> None:
+def test_a_recorded_log_is_sound_and_decides_the_same_again(entries: list[LogEntry]) -> None:
     """The audit finds nothing, and each recorded cycle is decided again as it was."""
     log = [decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries]
     assert audit(log, record.cell_of(entries)).findings == ()
@@ -71,7 +71,7 @@ def test_a_recorded_log_is_sound_and_decides_the_same_again(entries: list[Entry]
     assert result.differences == ()
 
 
-def from_the_future(entries: list[Entry]) -> list[Entry]:
+def from_the_future(entries: list[LogEntry]) -> list[LogEntry]:
     """The same log as a newer version would have written it: every event and commit has a field more."""
     last: dict[str, str] = {}
     changed = []
@@ -96,13 +96,13 @@ def without_hashes(encoded: bytes) -> dict[str, Any]:
     return tables
 
 
-def test_unknown_fields_are_ignored(name: str, entries: list[Entry]) -> None:
+def test_unknown_fields_are_ignored(name: str, entries: list[LogEntry]) -> None:
     """A field that this version does not know, in every event and commit, changes nothing."""
     state = record.refold(from_the_future(entries))
     assert without_hashes(fold.encode(state)) == without_hashes(record.expected(name))
 
 
-def test_an_unknown_event_stops_the_reader(entries: list[Entry]) -> None:
+def test_an_unknown_event_stops_the_reader(entries: list[LogEntry]) -> None:
     """An event type that this version does not know is never skipped; the error names it and its position."""
     commit = msgspec.json.decode(entries[-1].payload)
     commit["events"].append({"type": "workload.teleported"})
@@ -119,7 +119,7 @@ def grown(event_type: type[EventBase]) -> type[msgspec.Struct]:
     )
 
 
-def test_a_new_optional_field_does_not_break_an_old_log(entries: list[Entry]) -> None:
+def test_a_new_optional_field_does_not_break_an_old_log(entries: list[LogEntry]) -> None:
     """A version in which every event has an optional field more reads the log, and writes it again to the byte."""
     union = reduce(or_, (grown(event_type) for event_type in TAGS.values()))
     later = msgspec.defstruct(
@@ -144,7 +144,7 @@ def test_recording_refuses_to_overwrite(name: str) -> None:
         record.write_log(name, seed=0)
 
 
-def test_every_producer_is_in_a_history(entries: list[Entry]) -> None:
+def test_every_producer_is_in_a_history(entries: list[LogEntry]) -> None:
     """All who decide appear in it (the snapshotter is played by the world and appends nothing)."""
     producers = {decode_commit(entry.seq, entry.subject, entry.payload).commit.producer for entry in entries}
     assert producers >= set(Producer) - {Producer.SNAPSHOTTER}

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from headgate.adapters.kubernetes.client import KubeClient, PatchType
-from headgate.adapters.kubernetes.crds.install import CUSTOM_RESOURCE_DEFINITIONS, State, install, missing_crds
+from headgate.adapters.kubernetes.crds.install import CUSTOM_RESOURCE_DEFINITIONS, InstallOutcome, install, missing_crds
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_GROUP, KUEUE_KINDS
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.http_transport import open_transport
@@ -47,7 +47,7 @@ async def ours(anyio_backend: str, assets: Assets, tmp_path_factory: pytest.Temp
     folder = tmp_path_factory.mktemp("ours")
     async with control_plane(assets, folder, options=BARE) as plane, open_transport(plane.access()) as transport:
         client = KubeClient(transport)
-        assert [each.state async for each in install(client)] == [State.CREATED] * len(KUEUE_KINDS)
+        assert [each.state async for each in install(client)] == [InstallOutcome.CREATED] * len(KUEUE_KINDS)
         yield Server(plane, client)
 
 
@@ -382,7 +382,7 @@ async def test_without_definitions_up_ends_with_what_to_do_and_a_dry_run_install
             [f"{kind.resource}: not installed" for kind in KUEUE_KINDS],
         )
         done = [each async for each in install(client)]
-        assert {each.state for each in done} == {State.CREATED}
+        assert {each.state for each in done} == {InstallOutcome.CREATED}
         held = {"metadata": {"finalizers": ["example.com/held"]}}
         await client.patch(CUSTOM_RESOURCE_DEFINITIONS, done[1].name, held, patch_type=PatchType.MERGE)
         await client.delete(CUSTOM_RESOURCE_DEFINITIONS, done[1].name)

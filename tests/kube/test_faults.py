@@ -18,7 +18,15 @@ from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.crds.render import custom_resource_definitions
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import ClusterAccess, resolve
-from headgate.adapters.kubernetes.messages import Bookmark, Changed, Changes, ChangeType, Listed, Message, Resumed
+from headgate.adapters.kubernetes.messages import (
+    Bookmark,
+    Changes,
+    ChangeType,
+    ListPage,
+    Message,
+    ObjectChange,
+    WatchResumed,
+)
 from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
 from headgate.adapters.kubernetes.resources import NAMESPACES, PODS, WORKLOADS, Resource
 from headgate.core import fold
@@ -29,7 +37,7 @@ from headgate.core.machine.contract import Resumed as ResumedStimulus
 from headgate.core.machine.contract import Stimulus
 from headgate.processes.informer_bridge.watching import Watching
 from headgate.testing.control_plane import API_SERVER, Assets, ControlPlane, Options, control_plane
-from headgate.testing.control_plane.fault_proxy import Faults, fault_proxy
+from headgate.testing.control_plane.fault_proxy import ProxyFaults, fault_proxy
 
 pytestmark = [pytest.mark.kube, pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -55,13 +63,13 @@ class Follower:
         self.known: dict[str, str] = {}
         self.told: list[tuple[str, str, str]] = []
         self.lists = 0
-        self.last: Changed | None = None
+        self.last: ObjectChange | None = None
         self._listing: dict[str, str] = {}
 
     def hear(self, message: Message) -> None:
         """Take a message in."""
         match message:
-            case Listed():
+            case ListPage():
                 if message.page == 0:
                     self._listing = {}
                 self._listing |= dict(_read(item) for item in message.items)
@@ -77,7 +85,7 @@ class Follower:
                         self.known.pop(name, None)
                     else:
                         self.known[name] = content
-            case Resumed() | Bookmark():
+            case WatchResumed() | Bookmark():
                 pass
 
     async def until(self, holds: Callable[["Follower"], bool]) -> None:
@@ -150,7 +158,7 @@ async def test_a_killed_api_server_loses_nothing_and_repeats_nothing(own: Contro
 
 async def test_a_cut_connection_is_resumed_without_a_list(own: ControlPlane, tmp_path: Path) -> None:
     """The server shows the last change again, byte for byte; it is recognised, nothing is listed or delivered twice."""
-    async with namespace_of(own, "cut") as client, fault_proxy(own.access(), Faults(), Random(1)) as proxy:
+    async with namespace_of(own, "cut") as client, fault_proxy(own.access(), ProxyFaults(), Random(1)) as proxy:
         proxied = tmp_path / "kubeconfig"
         proxy.write_kubeconfig(own.kubeconfig, proxied)
         async with following(resolve(kubeconfig=str(proxied)), namespace="cut") as follower:
@@ -217,7 +225,7 @@ async def test_a_forgotten_history_is_listed_again(own: ControlPlane) -> None:
 async def test_a_restored_storage_is_listed_again(own: ControlPlane, tmp_path: Path, catches_up: bool) -> None:
     """What the backup lacks is gone, what was deleted since is back; also if the versions have come past ours."""
     name = "past" if catches_up else "behind"
-    async with namespace_of(own, name) as client, fault_proxy(own.access(), Faults(), Random(1)) as proxy:
+    async with namespace_of(own, name) as client, fault_proxy(own.access(), ProxyFaults(), Random(1)) as proxy:
         proxied = tmp_path / "kubeconfig"
         proxy.write_kubeconfig(own.kubeconfig, proxied)
         async with following(resolve(kubeconfig=str(proxied)), namespace=name) as follower:

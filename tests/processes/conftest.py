@@ -8,11 +8,11 @@ import anyio
 import pytest
 from tests.support.waiting import until
 
-from headgate.adapters.jetstream.health import Health
+from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.core.machine.contract import Call, Completed, Machine, TakeSnapshot
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
-from headgate.processes.runtime.clock import Clock, mono_ms, wall_ms
+from headgate.processes.runtime.clock import ProcessClock, mono_ms, wall_ms
 from headgate.processes.runtime.host import Host
 from headgate.processes.runtime.host_parts import Parts, Stores
 from headgate.processes.runtime.leadership import Report
@@ -76,7 +76,7 @@ class Surroundings:
         mono_ms: Callable[[], int] = mono_ms,
         **more: Any,
     ) -> tuple[Host, Status, Carrier]:
-        status = Status(process=producer.value, cell="main", holder=holder, health=Health())
+        status = Status(process=producer.value, cell="main", holder=holder, health=DependencyHealth())
         carrier = Carrier()
         host = Host(
             producer,
@@ -87,7 +87,7 @@ class Surroundings:
                 lease=self.leases.lease(producer.value, holder, term_ms=term_ms),
             ),
             status,
-            clock=Clock(producer, status, wall=now_ms, mono=mono_ms),
+            clock=ProcessClock(producer, status, wall=now_ms, mono=mono_ms),
             **more,
         )
         return host, status, carrier

@@ -16,7 +16,7 @@ from headgate.core.api.decoding import RESOURCES
 from headgate.core.state.tables import Stage, State
 from headgate.events.commit import decode_commit
 from headgate.processes.runtime.settings import SnapshotSettings
-from headgate.testing.cluster import Cluster, Response, kind_of
+from headgate.testing.cluster import Cluster, ServerResponse, kind_of
 
 pytestmark = pytest.mark.anyio
 
@@ -165,7 +165,9 @@ async def test_a_cell_that_starts_again_lists_nothing(tmp_path: Path, monkeypatc
     """The bridge resumes at the versions in the log: changes in the meantime are seen, and no list is requested."""
     lists: list[str] = []
 
-    def request(cluster: Cluster, method: str, path: str, query: Any = None, *args: Any, **given: Any) -> Response:
+    def request(
+        cluster: Cluster, method: str, path: str, query: Any = None, *args: Any, **given: Any
+    ) -> ServerResponse:
         if method == "GET" and (query or {}).get("limit") == "500":
             lists.append(path)
         return answer(cluster, method, path, query or {}, *args, **given)

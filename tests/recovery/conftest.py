@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.cli.demo_objects import cluster_objects, job_objects
 from headgate.testing.memory_log import AsyncMemoryLog, MemoryBlobs, MemoryLog
 from headgate.testing.world.world import World
@@ -21,8 +21,8 @@ class Recorded:
     """A simulated demo: its entries, and the snapshots that it has stored, by position."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self.world = World(cell=CELL, sink=lambda *entry: self.entries.append(Entry(*entry)))
+        self.entries: list[LogEntry] = []
+        self.world = World(cell=CELL, sink=lambda *entry: self.entries.append(LogEntry(*entry)))
         self.world.apply(*cluster_objects())
         self.world.run(until_ms=self.world.clock.now_ms + 1000)
         self.world.apply(*job_objects(30, seed=1))

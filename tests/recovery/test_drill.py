@@ -25,7 +25,7 @@ from headgate.adapters.jetstream import connect, open_log
 from headgate.adapters.jetstream.permissions import ADMIN, READER
 from headgate.adapters.jetstream.refill import delete_stream
 from headgate.adapters.jetstream.users import seed_file
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.cli import main
 from headgate.core import fold
 from headgate.core.log.branches import parse_event_id
@@ -138,7 +138,7 @@ async def headgate(*args: object) -> None:
     assert code == 0, args
 
 
-async def entries_of(broker: Broker) -> list[Entry]:
+async def entries_of(broker: Broker) -> list[LogEntry]:
     async with connect(broker.url, name="test") as connection:
         log = await open_log(connection, CELL)
         return [entry async for entries in log.read(1) for entry in entries]
@@ -163,7 +163,7 @@ async def is_published(broker: Broker, position: int) -> bool:
     return last is not None and last.id.position.seq >= position
 
 
-def positions_of(entries: list[Entry]) -> list[tuple[int, int]]:
+def positions_of(entries: list[LogEntry]) -> list[tuple[int, int]]:
     """The position of each event of a log."""
     return [
         (entry.seq, index)
@@ -172,7 +172,7 @@ def positions_of(entries: list[Entry]) -> list[tuple[int, int]]:
     ]
 
 
-def judge(entries: list[Entry], since: int) -> State:
+def judge(entries: list[LogEntry], since: int) -> State:
     """Fold a log; from a position on no queue ever holds more than it may, and no Job is stopped."""
     state = fold.new_state(CELL)
     for entry in entries:

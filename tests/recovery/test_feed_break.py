@@ -9,7 +9,7 @@ import pytest
 from tests.support.logs import TestLog
 from tests.support.waiting import until
 
-from headgate.adapters.jetstream import Connection, Health, connect
+from headgate.adapters.jetstream import Connection, DependencyHealth, connect
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.jetstream.feed import open_feed
 from headgate.adapters.log import LogDamaged
@@ -82,7 +82,7 @@ async def unheard(stimulus: Stimulus) -> None:
 async def publish(connection: Connection, log: History) -> None:
     """What a snapshotter does in one term, until all is published."""
     feed = await open_feed(connection, "main")
-    status = Status(process="snapshotter", cell="main", holder="one", health=Health())
+    status = Status(process="snapshotter", cell="main", holder="one", health=DependencyHealth())
     writer = FeedWriter(connection, feed.name)
     feeding = Feeding(writer, AsyncMemoryLog(log.memory), status, batch_max=7)
     last = log.commits[-1]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.recovery.conftest import CELL, Recorded, Stored
 
-from headgate.adapters.backup import BackupDirectory, BackupError, Manifest
+from headgate.adapters.backup import BackupDirectory, BackupError, BackupManifest
 from headgate.adapters.jetstream import Connection, connect, open_log
 from headgate.adapters.jetstream.blobs import open_blobs
 from headgate.adapters.jetstream.embedded import EmbeddedServer
@@ -15,7 +15,7 @@ from headgate.adapters.jetstream.lease import open_leases
 from headgate.adapters.jetstream.refill import fill, marker_of
 from headgate.adapters.jetstream.stream import find_stream, log_stream, stream_info, stream_name
 from headgate.adapters.lease import LeaseRecord
-from headgate.adapters.log import Appended, Entry
+from headgate.adapters.log import Appended, LogEntry
 from headgate.adapters.logfile import read_log_file
 from headgate.events.base import Producer
 from headgate.processes.recovery.backup import back_up
@@ -32,12 +32,12 @@ async def connection(tmp_path: Path) -> AsyncIterator[Connection]:
         yield connection
 
 
-async def backup_of(stored: Stored, path: Path) -> Manifest:
+async def backup_of(stored: Stored, path: Path) -> BackupManifest:
     done = await back_up(stored.log, stored.blobs, CELL, BackupDirectory(path), epochs={"scheduler": 40}, now_ms=7)
     return done.manifest
 
 
-async def read_all(connection: Connection) -> list[Entry]:
+async def read_all(connection: Connection) -> list[LogEntry]:
     log = await open_log(connection, CELL)
     return [entry async for entries in log.read(await log.first_seq()) for entry in entries]
 

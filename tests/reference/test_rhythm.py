@@ -13,14 +13,14 @@ from headgate.core.plan.reading import PlanInputError
 from headgate.core.queueing.scheduling_hash import shape_of
 from headgate.events.ids import WorkloadKey
 from headgate.testing.reference.outcome import outcome_of
-from headgate.testing.reference.rhythm import Rhythm
+from headgate.testing.reference.rhythm import ReferencePlan
 from headgate.testing.reference.scenario import read_scenario
 from headgate.testing.reference.stopping import run
 
 
-def play(given: dict[str, Any]) -> tuple[Rhythm, dict[str, Any]]:
+def play(given: dict[str, Any]) -> tuple[ReferencePlan, dict[str, Any]]:
     read = read_scenario(given)
-    rhythm = Rhythm(read.facts, read.configuration, read.now_ms)
+    rhythm = ReferencePlan(read.facts, read.configuration, read.now_ms)
     stop = run(rhythm, read.cycles_max)
     return rhythm, msgspec.json.decode(msgspec.json.encode(outcome_of(read.name, rhythm, stop)))
 
@@ -75,7 +75,7 @@ def test_only_what_workloads_of_a_running_local_queue_give_back_makes_others_due
 def test_who_comes_back_into_a_class_set_aside_is_told_that_it_was_bypassed() -> None:
     """And is tried in the next cycle all the same, for the quota that it gave back is free."""
     read = read_scenario(scenario(running("old", "2"), workload("new", "2", priority=9), cpu=2, preemption=LOWER))
-    rhythm = Rhythm(read.facts, read.configuration, read.now_ms)
+    rhythm = ReferencePlan(read.facts, read.configuration, read.now_ms)
     rhythm.look()
     old = rhythm.state.workloads[WorkloadKey("team/old")]
     rhythm.queues["cq"].bulk_moved[shape_of(old, rhythm.state)] = "WaitingForQuota"

@@ -15,20 +15,20 @@ from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.ids import Epoch
 from headgate.events.queueing import WorkloadFinished, WorkloadReleased
-from headgate.testing.world.world import Faults, Instance, World
+from headgate.testing.world.world import FaultRates, Instance, World
 
 Manifest = dict[str, Any]
 COUNT = 12
 LONG_MS = 10_000_000
 NEVER_MS = 10**15
-QUIET = Faults(until_ms=1)
+QUIET = FaultRates(until_ms=1)
 """No faults, and yet a state of its own for each process, as in a cluster."""
 
 
 class Cell(World):
     """A world in which what is shown of some resources may come late."""
 
-    def __init__(self, faults: Faults = QUIET, seed: int = 0, late: tuple[str, ...] = ()) -> None:
+    def __init__(self, faults: FaultRates = QUIET, seed: int = 0, late: tuple[str, ...] = ()) -> None:
         self.late = late
         super().__init__(seed=seed, faults=faults)
 

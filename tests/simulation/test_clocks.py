@@ -16,7 +16,7 @@ from headgate.events.decisions import QuotaReserved, WorkloadAdmitted
 from headgate.events.facts import ConfigurationObserved
 from headgate.events.queueing import WorkloadEvicted, WorkloadFinished
 from headgate.machines.informer_bridge.decide import InformerBridge
-from headgate.testing.world.world import BROKER, MACHINES, Faults, World
+from headgate.testing.world.world import BROKER, MACHINES, FaultRates, World
 
 DAYS_1000_MS = 1000 * 86_400_000
 JUMP_MS = 8_000
@@ -31,7 +31,7 @@ CLOCKS = [*(producer.value for producer in Producer), BROKER]
 class Told:
     """Every event with the world's time of its append; checks the log's time as it goes."""
 
-    def __init__(self, seed: int = 0, faults: Faults | None = None) -> None:
+    def __init__(self, seed: int = 0, faults: FaultRates | None = None) -> None:
         self.events: list[tuple[int, EventBase]] = []
         bridge = partial(InformerBridge, configuration=ConfigurationObserved(configuration=WAITS))
         self.world = World(
@@ -142,7 +142,7 @@ def test_a_wrong_clock_of_the_broker_ends_no_term() -> None:
 def test_crashes_and_jumps_together_forget_nobody(seed: int) -> None:
     """Restarts from snapshots, rivals, late commits, and one clock after the other that jumps."""
     start_ms = 1_700_000_000_000
-    told = Told(seed, Faults(crash=0.02, rival=0.01, lag=0.2, call_lost=0.05, until_ms=start_ms + 240_000))
+    told = Told(seed, FaultRates(crash=0.02, rival=0.01, lag=0.2, call_lost=0.05, until_ms=start_ms + 240_000))
     jobs = job_objects(10, seed=seed)
     told.world.apply(*cluster_objects(), *jobs)
     for number in range(6):

@@ -26,7 +26,7 @@ from headgate.core.state.tables import State
 from headgate.events.facts import JobObserved, WorkloadObserved
 from headgate.events.queueing import WorkloadFinished, WorkloadQueued
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.world.world import Faults, World
+from headgate.testing.world.world import FaultRates, World
 
 JOBS = BY_PLURAL["batch", "jobs"]
 WORKLOADS = BY_PLURAL["kueue.x-k8s.io", "workloads"]
@@ -37,9 +37,9 @@ RUN_MS = 4_000
 HORIZON_MS = 1_200_000
 
 
-def cell(jobs: int, *, faults: Faults | None = None, seed: int = 0) -> World:
+def cell(jobs: int, *, faults: FaultRates | None = None, seed: int = 0) -> World:
     """A cell with room for a twentieth of its jobs at a time."""
-    world = World(seed=seed, faults=faults or Faults(), contain=True)
+    world = World(seed=seed, faults=faults or FaultRates(), contain=True)
     quotas = [{"name": "cpu", "nominalQuota": str(max(2, jobs // 20))}, {"name": "memory", "nominalQuota": "64Gi"}]
     groups = [{"coveredResources": ["cpu", "memory"], "flavors": [{"name": "spot", "resources": quotas}]}]
     world.apply(
@@ -99,7 +99,7 @@ DEFECTS: dict[str, Callable[[str], Any]] = {
 }
 
 
-FAULTS = Faults(crash=0.01, call_error=0.05, call_lost=0.02, lag=0.2, until_ms=START_MS + 30_000)
+FAULTS = FaultRates(crash=0.01, call_error=0.05, call_lost=0.02, lag=0.2, until_ms=START_MS + 30_000)
 
 
 @pytest.mark.parametrize("name", DEFECTS)
@@ -160,7 +160,7 @@ def test_four_of_a_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the fold, a machine, a status and a call, through restarts: 996 end, and the four when it is corrected."""
     bad = {"fold: queued": "j7", "machine of the scheduler": "j100", "status": "j500", "call of the ungater": "j900"}
     every = {f"j{number}" for number in range(1000)}
-    world = cell(1000, faults=Faults(crash=0.001, until_ms=START_MS + 60_000), seed=3)
+    world = cell(1000, faults=FaultRates(crash=0.001, until_ms=START_MS + 60_000), seed=3)
     with ExitStack() as defects:
         for name, job_name in bad.items():
             defects.enter_context(DEFECTS[name](job_name))

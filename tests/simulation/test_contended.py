@@ -23,7 +23,7 @@ from headgate.events.commit import LoggedCommit
 from headgate.events.decisions import WorkloadPreempted
 from headgate.events.ids import WorkloadKey
 from headgate.events.queueing import QuotaFreed, WorkloadReleased
-from headgate.testing.world.world import NO_FAULTS, Faults
+from headgate.testing.world.world import NO_FAULTS, FaultRates
 
 ROUND_MS = 5
 PREEMPTED_MAX = 200
@@ -35,7 +35,7 @@ LOOK_EVERY = 7
 class Contended(Run):
     """A run that keeps count of preemptions, and tries now and then whether those that sleep could do otherwise."""
 
-    def __init__(self, plan: Scenario, faults: Faults, seed: int) -> None:
+    def __init__(self, plan: Scenario, faults: FaultRates, seed: int) -> None:
         self.preempted: Counter[WorkloadKey] = Counter()
         self.reasons: Counter[str] = Counter()
         self.tried = 0

@@ -9,14 +9,14 @@ from tests.simulation.scenarios import GATE, cluster_queue, job, kueue, node
 from tests.simulation.test_seeds import NOW, WORKLOADS, faults_of
 
 from headgate.core.state.tables import Stage
-from headgate.testing.world.world import NO_FAULTS, Faults, World
+from headgate.testing.world.world import NO_FAULTS, FaultRates, World
 
 START_MS = 1_700_000_000_000
 OVER_MS = START_MS + 150_000
 """After the last fault and every backoff that one may have led to."""
 
 
-def cell(faults: Faults, seed: int, *, checks: bool) -> World:
+def cell(faults: FaultRates, seed: int, *, checks: bool) -> World:
     """One node, one queue, quota for four CPUs; with `checks` an admission check, which the test plays."""
     world, rng = World(seed=seed, faults=faults), random.Random(seed)
     world.apply(

@@ -13,7 +13,7 @@ from headgate.core.audit.invariants import forgotten
 from headgate.core.state.tables import State
 from headgate.events.commit import LoggedCommit
 from headgate.testing.cluster.kinds import BY_PLURAL
-from headgate.testing.world.world import NO_FAULTS, Faults, World
+from headgate.testing.world.world import NO_FAULTS, FaultRates, World
 
 PODS = BY_PLURAL["", "pods"]
 START_MS = 1_700_000_000_000
@@ -24,7 +24,7 @@ REPLACEMENT_FOR = "kueue.x-k8s.io/workload-slice-replacement-for"
 
 
 def cell(
-    faults: Faults = NO_FAULTS,
+    faults: FaultRates = NO_FAULTS,
     seed: int = 0,
     *,
     quota: int = 4,

@@ -16,7 +16,7 @@ from headgate.events.facts import ConfigurationObserved
 from headgate.machines.binder.decide import Binder
 from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.testing.cluster.kinds import BY_PLURAL
-from headgate.testing.world.world import MACHINES, NO_FAULTS, Faults, World
+from headgate.testing.world.world import MACHINES, NO_FAULTS, FaultRates, World
 
 ON = Configuration(feature_gates={"ConcurrentAdmission": True})
 ALLOWED = "kueue.x-k8s.io/workload-allowed-resource-flavors"
@@ -25,7 +25,7 @@ GATE = "kueue.x-k8s.io/concurrent-admission"
 
 
 def cell(
-    faults: Faults = NO_FAULTS,
+    faults: FaultRates = NO_FAULTS,
     seed: int = 0,
     *,
     flavors: tuple[str, ...] = ("best", "good", "poor"),

@@ -10,11 +10,11 @@ from tests.simulation.test_seeds import NOW, WORKLOADS, faults_of
 
 from headgate.core.state.tables import HOLDS_QUOTA, State
 from headgate.events.commit import LoggedCommit
-from headgate.testing.world.world import Faults, World
+from headgate.testing.world.world import FaultRates, World
 
 Manifest = dict[str, Any]
 CPU = 4
-QUIET = Faults(until_ms=1)
+QUIET = FaultRates(until_ms=1)
 
 
 def stays_within_quota(state: State, _: LoggedCommit) -> None:
@@ -22,7 +22,7 @@ def stays_within_quota(state: State, _: LoggedCommit) -> None:
     assert used <= CPU * 1000, f"{used} at position {state.position}"
 
 
-def cell(faults: Faults = QUIET, seed: int = 0) -> World:
+def cell(faults: FaultRates = QUIET, seed: int = 0) -> World:
     """A queue with quota for four CPUs, in which higher priorities preempt lower ones."""
     world = World(seed=seed, faults=faults, check=stays_within_quota)
     queue = cluster_queue("team-a", ["spot"], CPU, random.Random(1), cohort="", checks=False)

@@ -18,7 +18,7 @@ from headgate.events.ids import Epoch, UnixMs
 from headgate.events.registry import TAGS
 from headgate.events.signing import Signer
 from headgate.events.subjects import log_subject
-from headgate.testing.world.world import Faults
+from headgate.testing.world.world import FaultRates
 
 SIGNERS = {producer: Signer([bytes([number]) * 32]) for number, producer in enumerate(Producer, 1)}
 STRANGER = Signer([b"x" * 32])
@@ -28,7 +28,7 @@ FORGERIES = 40
 class Attacked(Run):
     """A run in which a client with the broker's permission, and no key, publishes anything."""
 
-    def __init__(self, faults: Faults, seed: int) -> None:
+    def __init__(self, faults: FaultRates, seed: int) -> None:
         self.draw = random.Random(f"forgeries-{seed}")
         self.forged = 0
         self.is_forging = False

@@ -8,10 +8,10 @@ from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.effects import LeaderElected
 from headgate.events.identity import CellFounded
-from headgate.testing.world.world import Faults, World
+from headgate.testing.world.world import FaultRates, World
 
 
-def logged_world(seed: int, faults: Faults) -> tuple[World, list[LoggedCommit]]:
+def logged_world(seed: int, faults: FaultRates) -> tuple[World, list[LoggedCommit]]:
     commits: list[LoggedCommit] = []
 
     def check(_: State, logged: LoggedCommit) -> None:
@@ -23,7 +23,7 @@ def logged_world(seed: int, faults: Faults) -> tuple[World, list[LoggedCommit]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_the_founding_is_the_first_event_after_the_election_of_the_bridge(seed: int) -> None:
     """Under any crash and takeover the log begins with the bridge, and is founded exactly once."""
-    faults = Faults(crash=0.05, rival=0.05, lag=0.3, until_ms=1_700_000_000_000 + 60_000)
+    faults = FaultRates(crash=0.05, rival=0.05, lag=0.3, until_ms=1_700_000_000_000 + 60_000)
     world, commits = logged_world(seed, faults)
     world.apply(*cluster_objects(), *job_objects(4, seed=seed))
     assert world.run(until_ms=world.clock.now_ms + 600_000)
@@ -38,7 +38,7 @@ def test_the_founding_is_the_first_event_after_the_election_of_the_bridge(seed: 
 
 def test_a_bridge_that_finds_an_old_log_founds_it_before_it_says_anything_else() -> None:
     """A log of a version without identities: the next term of the bridge begins with one, and records it once."""
-    world, commits = logged_world(1, Faults(until_ms=1))
+    world, commits = logged_world(1, FaultRates(until_ms=1))
     founding, world._founding = world._founding, None
     world.apply(*cluster_objects(), *job_objects(2, seed=1))
     assert world.run(until_ms=world.clock.now_ms + 600_000)

@@ -35,7 +35,7 @@ import headgate.machines.binder.workload_statuses as statuses
 import headgate.machines.informer_bridge.decide as bridge
 import headgate.machines.queue_manager.decide as manager
 import headgate.machines.ungater.decide as ungater
-from headgate.adapters.jetstream.health import Health
+from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.adapters.telemetry import Metrics
 from headgate.core import fold
 from headgate.core.audit.invariants import forgotten
@@ -287,7 +287,7 @@ def check_told(world: World, record: QuarantineRecord) -> None:
         assert "DefectError: planted" in condition["message"]
     told = [each["regarding"] for each in world.cluster.objects(EVENTS) if each["reason"] == "Quarantined"]
     assert (record.kind, name) in {(each["kind"], each["name"]) for each in told}
-    status = Status(process="binder", cell=world.cell, holder="h", health=Health(), now_ms=world.clock)
+    status = Status(process="binder", cell=world.cell, holder="h", health=DependencyHealth(), now_ms=world.clock)
     status.quarantine = lambda: tuple(world.state.quarantine)
     status.phase = Phase.LEADING
     report = status.report()

@@ -17,9 +17,9 @@ from headgate.core.state.tables import HOLDS_QUOTA, PENDING, Stage, State
 from headgate.events.commit import LoggedCommit
 from headgate.events.effects import JobStopped
 from headgate.events.ids import Seq
-from headgate.testing.world.world import Faults
+from headgate.testing.world.world import FaultRates
 
-CALM = Faults(until_ms=1)
+CALM = FaultRates(until_ms=1)
 """Nothing goes wrong, but every process keeps a state of its own."""
 LOSSES = 3
 """How often the log is lost in a run."""

@@ -27,21 +27,21 @@ from headgate.events.signing import Signer
 from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.machines.snapshotter.decide import Rules, Snapshotter
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.world.world import MACHINES, NO_FAULTS, NO_SIGNERS, Faults, World
+from headgate.testing.world.world import MACHINES, NO_FAULTS, NO_SIGNERS, FaultRates, World
 
 HORIZON_MS = 4 * 3600_000
 JOBS = BY_PLURAL["batch", "jobs"]
 WORKLOADS = BY_PLURAL["kueue.x-k8s.io", "workloads"]
 
 
-def faults_of(seed: int) -> Faults:
+def faults_of(seed: int) -> FaultRates:
     """What goes wrong in a seed: each kind of fault is absent in some."""
     rng = random.Random(f"faults-{seed}")
 
     def some(most: float) -> float:
         return rng.choice([0.0, most / 4, most])
 
-    return Faults(
+    return FaultRates(
         crash=some(0.02),
         rival=some(0.01),
         call_error=some(0.2),
@@ -65,7 +65,7 @@ class Run:
     def __init__(
         self,
         plan: Scenario,
-        faults: Faults,
+        faults: FaultRates,
         seed: int,
         *,
         round_ms: int = 0,

@@ -15,7 +15,7 @@ from headgate.events.configuration import AdmissionFairSharingConfiguration, Con
 from headgate.events.facts import ConfigurationObserved
 from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.testing.cluster.kinds import BY_PLURAL
-from headgate.testing.world.world import MACHINES, NO_FAULTS, Faults, World
+from headgate.testing.world.world import MACHINES, NO_FAULTS, FaultRates, World
 
 LOCAL_QUEUES = BY_PLURAL["kueue.x-k8s.io", "localqueues"]
 START_MS = 1_700_000_000_000
@@ -27,7 +27,7 @@ FAIR = Configuration(
 )
 
 
-def cell(faults: Faults = NO_FAULTS, seed: int = 0) -> World:
+def cell(faults: FaultRates = NO_FAULTS, seed: int = 0) -> World:
     """One node, one CPU of quota, and two LocalQueues, `team-a/greedy` and `team-a/modest`."""
     machines = {
         **MACHINES,

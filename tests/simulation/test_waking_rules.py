@@ -22,7 +22,7 @@ from headgate.events.configuration import WakePolicyName
 from headgate.events.facts import ConfigurationObserved, InformersSynced, WorkloadObserved
 from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.events.objects import Condition, WorkloadStatus
-from headgate.testing.reference.rhythm import Rhythm
+from headgate.testing.reference.rhythm import ReferencePlan
 from headgate.testing.reference.scenario import Scenario
 from headgate.testing.reference.stopping import run
 
@@ -92,7 +92,10 @@ def _as_it_runs(state: State, manifest: Manifest) -> None:
 
 def _goes_round(scenario: Scenario) -> bool:
     """Whether Kueue's own rhythm goes round in a loop."""
-    return run(Rhythm(scenario.facts, scenario.configuration, scenario.now_ms, notes_queues=True), ROUNDS_MAX) == "loop"
+    return (
+        run(ReferencePlan(scenario.facts, scenario.configuration, scenario.now_ms, notes_queues=True), ROUNDS_MAX)
+        == "loop"
+    )
 
 
 def _from_here(scenario: Scenario, state: State) -> Scenario:

@@ -7,7 +7,7 @@ from tests.support.rounds import Placed, placed
 
 from headgate.core.state.tables import Stage, Workload
 from headgate.events.ids import Seq, WorkloadKey
-from headgate.testing.reference.rhythm import Rhythm
+from headgate.testing.reference.rhythm import ReferencePlan
 from headgate.testing.reference.scenario import Scenario
 
 CYCLES_MAX = 80
@@ -15,7 +15,7 @@ DELAYS = ((1, 0), (2, 0), (0, 1), (1, 1), (3, 0), (2, 2), (5, 1), (3, 3))
 """At most so many cycles until what was set aside comes back, and until a job has stopped."""
 
 
-class Delayed(Rhythm):
+class Delayed(ReferencePlan):
     """
     The rhythm of a running Kueue.
 

@@ -8,7 +8,7 @@ import msgspec
 
 from headgate.adapters.kubernetes.errors import TransportError
 from headgate.adapters.kubernetes.transport import Request, Response
-from headgate.testing.cluster import ApiError as Refusal
+from headgate.testing.cluster import ApiStatusError as Refusal
 from headgate.testing.cluster import Cluster, ConnectionDropped, Watch
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from tests.simulation.scenarios import Scenario, contended, scenario
 from tests.simulation.test_seeds import Run, faults_of
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.cli.deciding_again import checks
 from headgate.core import fold
 from headgate.core.cycle import decide_cycle
@@ -31,21 +31,21 @@ CELL = "sim"
 
 
 @lru_cache(maxsize=8)
-def recorded(seed: int, *, wild: bool = False, make: Callable[[int], Scenario] = contended) -> tuple[Entry, ...]:
+def recorded(seed: int, *, wild: bool = False, make: Callable[[int], Scenario] = contended) -> tuple[LogEntry, ...]:
     """The log of a run, with what went wrong in it if `wild`."""
-    entries: list[Entry] = []
+    entries: list[LogEntry] = []
     run = Run(make(seed), faults_of(seed) if wild else NO_FAULTS, seed, round_ms=0 if make is scenario else 10)
-    run.world._sink = lambda seq, subject, time_ms, payload: entries.append(Entry(seq, subject, time_ms, payload))
+    run.world._sink = lambda seq, subject, time_ms, payload: entries.append(LogEntry(seq, subject, time_ms, payload))
     run.play()
     return tuple(entries)
 
 
-def decoded(entries: tuple[Entry, ...]) -> list[LoggedCommit]:
+def decoded(entries: tuple[LogEntry, ...]) -> list[LoggedCommit]:
     """Entries as commits."""
     return [decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries]
 
 
-def folded(entries: tuple[Entry, ...]) -> State:
+def folded(entries: tuple[LogEntry, ...]) -> State:
     """The state at their end."""
     state = fold.new_state(CELL)
     for logged in decoded(entries):
@@ -53,7 +53,7 @@ def folded(entries: tuple[Entry, ...]) -> State:
     return state
 
 
-def cut_where(entries: tuple[Entry, ...], is_there: Callable[[State], bool]) -> tuple[tuple[Entry, ...], State]:
+def cut_where(entries: tuple[LogEntry, ...], is_there: Callable[[State], bool]) -> tuple[tuple[LogEntry, ...], State]:
     """The log up to the first position whose state is the wanted one, and that state."""
     state = fold.new_state(CELL)
     for index, logged in enumerate(decoded(entries)):
@@ -64,18 +64,18 @@ def cut_where(entries: tuple[Entry, ...], is_there: Callable[[State], bool]) -> 
 
 
 def forged(
-    entries: tuple[Entry, ...], state: State, producer: Producer, *events: Event, decided_at: int | None = None
-) -> tuple[Entry, ...]:
+    entries: tuple[LogEntry, ...], state: State, producer: Producer, *events: Event, decided_at: int | None = None
+) -> tuple[LogEntry, ...]:
     """The log with one more commit at its end. `state` is the one there."""
     at = Seq(state.position if decided_at is None else decided_at)
     epoch = state.producers[producer].epoch
     commit, _ = next_commit(state, producer, epoch, Append(events=events, decided_at=at), state.now_ms)
     subject = log_subject(CELL, producer)
-    return (*entries, Entry(state.position + 1, subject, state.now_ms, encode_commit(commit)))
+    return (*entries, LogEntry(state.position + 1, subject, state.now_ms, encode_commit(commit)))
 
 
 @lru_cache(maxsize=4)
-def waiting_and_running(seed: int) -> tuple[tuple[Entry, ...], State, Workload, Workload]:
+def waiting_and_running(seed: int) -> tuple[tuple[LogEntry, ...], State, Workload, Workload]:
     """A log up to a position at which one workload waits and one runs; its state, and these two."""
 
     def is_there(state: State) -> bool:
@@ -87,7 +87,7 @@ def waiting_and_running(seed: int) -> tuple[tuple[Entry, ...], State, Workload, 
     return entries, state, waits, next(each for each in state.workloads.values() if each.stage is Stage.ADMITTED)
 
 
-def verified(entries: tuple[Entry, ...]) -> Replayed:
+def verified(entries: tuple[LogEntry, ...]) -> Replayed:
     """What `headgate replay --verify` makes of a log."""
     commits = decoded(entries)
     plan = Plan(checks(), CommitFilter(CELL))

@@ -5,7 +5,7 @@ Histories written by hand, for tests of what reads a log.
 illegal one fails where it is written, and keeps them as they would be in the stream.
 """
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.core import fold
 from headgate.core.machine.commits import next_commit
 from headgate.core.machine.contract import Append
@@ -24,7 +24,7 @@ class History:
         self.cell = cell
         self.state = fold.new_state(cell)
         self.commits: list[LoggedCommit] = []
-        self.entries: list[Entry] = []
+        self.entries: list[LogEntry] = []
         self.now_ms = start_ms
         self.step_ms = step_ms
         self._epochs: dict[Producer, Epoch] = {}
@@ -53,6 +53,6 @@ class History:
         logged = decode_commit(self.position + 1, subject, payload, self.now_ms)
         fold.apply(self.state, logged)
         self.commits.append(logged)
-        self.entries.append(Entry(seq=logged.seq, subject=subject, time_ms=self.now_ms, payload=payload))
+        self.entries.append(LogEntry(seq=logged.seq, subject=subject, time_ms=self.now_ms, payload=payload))
         self.now_ms += self.step_ms
         return logged

@@ -9,8 +9,8 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 from tests.support.logs import TestLog
 
-from headgate.adapters.jetstream.health import Health
-from headgate.processes.entry import View
+from headgate.adapters.jetstream.health import DependencyHealth
+from headgate.processes.entry import ReadData
 from headgate.processes.runtime.process_status import Phase, Status
 from headgate.processes.runtime.settings import Settings
 from headgate.web.routes import add_routes
@@ -21,9 +21,9 @@ class ReadSide:
 
     def __init__(self) -> None:
         self.log = TestLog()
-        status = Status(process="snapshotter", cell="main", holder="h", health=Health())
+        status = Status(process="snapshotter", cell="main", holder="h", health=DependencyHealth())
         status.phase = Phase.LEADING
-        self.view = View(Settings(), status)
+        self.view = ReadData(Settings(), status)
         self.view.host = SimpleNamespace(state=self.log.state, is_whole=True)  # type: ignore[assignment]
         self.url = ""
         self.session: ClientSession

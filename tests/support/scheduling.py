@@ -23,10 +23,10 @@ from headgate.events.base import Producer
 from headgate.events.facts import ConfigurationObserved, WorkloadDeleted
 from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.testing.reference.controllers import Why
-from headgate.testing.reference.rhythm import Rhythm
+from headgate.testing.reference.rhythm import ReferencePlan
 
 
-class SchedulerAlone(Rhythm):
+class SchedulerAlone(ReferencePlan):
     """Cycles over the workloads that wait at the start."""
 
     def __init__(self, case: Case) -> None:

@@ -1,5 +1,5 @@
 """
-The layout of the package: each package says what it is for, and modules import each other without cycles.
+The layout of the package: what each package is for, imports without cycles, and names of classes that mean one thing.
 
 The docstring of a package ends with three lines, which may be continued with an indentation:
 
@@ -14,7 +14,7 @@ it names a package may import itself, what it contains, and modules directly in 
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +156,27 @@ def test_each_way_to_import_is_seen(planted: str, tmp_path: Path) -> None:
     (pack / "three.py").write_text("from pack.one import name\nimport json")
     (pack / "four.py").write_text("import pack.one")
     assert cycles(import_graph(pack)) == [["pack.one", "pack.three", "pack.two"]]
+
+
+def repeated(files: Mapping[str, Path]) -> list[str]:
+    """The public classes that several of the modules define, each with the modules."""
+    homes: dict[str, list[str]] = {}
+    for module, path in files.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(module)
+    return [f"{name}: {', '.join(sorted(found))}" for name, found in sorted(homes.items()) if len(found) > 1]
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    """A name stands for one thing in the whole project, so it can be searched for and talked about without a module."""
+    found = repeated(MODULES)
+    assert not found, "classes of the same name; say in the name what each is, or make them one:\n" + "\n".join(found)
+
+
+def test_a_shared_name_is_found(tmp_path: Path) -> None:
+    """Two modules with a class `Node` are named; private classes and functions may repeat."""
+    files = {name: tmp_path / f"{name}.py" for name in ("one", "two")}
+    for path in files.values():
+        path.write_text("class Node: ...\nclass _Part: ...\ndef decide(): ...\n")
+    assert repeated(files) == ["Node: one, two"]

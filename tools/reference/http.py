@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from headgate.adapters.jetstream.health import Health
+from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.processes.runtime.http import application
 from headgate.processes.runtime.process_status import Status
 from headgate.processes.runtime.settings import Settings
@@ -32,7 +32,7 @@ PROCESS: Final = {
 
 def http_page() -> str:
     """`docs/reference/http.md`."""
-    status = Status(process="snapshotter", cell="main", holder="reference", health=Health())
+    status = Status(process="snapshotter", cell="main", holder="reference", health=DependencyHealth())
     app = application(status, str)
     add_routes(app, SimpleNamespace(settings=Settings()))  # type: ignore[arg-type]
     routes = [route for route in app.router.routes() if route.method == "GET"]

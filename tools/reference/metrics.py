@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from headgate.adapters.jetstream.health import Health
-from headgate.adapters.telemetry.metrics import Distribution, Metrics, Tally
+from headgate.adapters.jetstream.health import DependencyHealth
+from headgate.adapters.telemetry.metrics import Distribution, LabelledCounter, Metrics
 from headgate.core import fold
 from headgate.processes.runtime.process_status import Status
 from headgate.processes.telemetry.observer import Observing
@@ -35,7 +35,7 @@ class Recorder(Metrics):
         super().__init__()
         self.instruments: list[Instrument] = []
 
-    def tally(self, name: str, help_text: str, labels: Sequence[str] = ()) -> Tally:
+    def tally(self, name: str, help_text: str, labels: Sequence[str] = ()) -> LabelledCounter:
         """See `Metrics.tally`."""
         self.instruments.append(Instrument(name, "counter", help_text, tuple(labels)))
         return super().tally(name, help_text, labels)
@@ -66,7 +66,7 @@ class Recorder(Metrics):
 def metrics_page() -> str:
     """`docs/reference/metrics.md`."""
     recorder = Recorder()
-    status = Status(process="snapshotter", cell="main", holder="reference", health=Health())
+    status = Status(process="snapshotter", cell="main", holder="reference", health=DependencyHealth())
     observing = Observing(status, recorder, None, kueue=True)
     observing.gauges_of(lambda: fold.new_state("main"))
     recorder.close()

@@ -26,7 +26,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.adapters.log import Entry, LogError
+from headgate.adapters.log import LogEntry, LogError
 from headgate.adapters.logfile import LogFileError, LogFileWriter, read_log_file
 from headgate.events.commit import chain, digest
 
@@ -62,7 +62,7 @@ class SnapshotFile(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     """
     What a backup holds.
 
@@ -108,7 +108,7 @@ class BackupDirectory:
 
     # --- the manifest ----------------------------------------------------------------------------------------------
 
-    def manifest(self) -> Manifest | None:
+    def manifest(self) -> BackupManifest | None:
         """
         The contents of the directory; None when there is no backup in it yet.
 
@@ -119,7 +119,7 @@ class BackupDirectory:
             sealed = msgspec.json.decode(path.read_bytes(), type=_Sealed)
             # The lines between the braces are for people; what is hashed is the value.
             plain = msgspec.json.format(bytes(sealed.manifest), indent=-1)
-            manifest = msgspec.json.decode(plain, type=Manifest)
+            manifest = msgspec.json.decode(plain, type=BackupManifest)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -135,7 +135,7 @@ class BackupDirectory:
             )
         return manifest
 
-    def need_manifest(self) -> Manifest:
+    def need_manifest(self) -> BackupManifest:
         """
         As `manifest`, where there has to be one.
 
@@ -146,7 +146,7 @@ class BackupDirectory:
             raise BackupError(f"{self.path} holds no backup: there is no {MANIFEST} in it")
         return manifest
 
-    def write_manifest(self, manifest: Manifest) -> None:
+    def write_manifest(self, manifest: BackupManifest) -> None:
         """Atomically make a backup of the files that the manifest names; remove other files."""
         plain = msgspec.json.encode(manifest)
         sealed = msgspec.json.encode(_Sealed(digest=digest(plain), manifest=msgspec.Raw(plain)))
@@ -241,7 +241,7 @@ class BackupDirectory:
         self.check(stored)
         return (self.path / stored.file).read_bytes()
 
-    def entries(self, segments: Iterable[SegmentFile], *, start: int = 1) -> Iterator[Entry]:
+    def entries(self, segments: Iterable[SegmentFile], *, start: int = 1) -> Iterator[LogEntry]:
         """
         The entries of segments from `start` on, in order; each file is checked before its first.
 
@@ -282,7 +282,7 @@ class SegmentWriter:
         self.next = first
         self._time_ms = 0
 
-    def write(self, entries: list[Entry]) -> None:
+    def write(self, entries: list[LogEntry]) -> None:
         """
         Add entries.
 
@@ -327,7 +327,7 @@ class SegmentWriter:
             self._writer.__exit__(BackupError, None, None)
 
 
-def chained(log_hash: str, entries: Iterable[Entry]) -> str:
+def chained(log_hash: str, entries: Iterable[LogEntry]) -> str:
     """The hash of a log with this hash after these entries."""
     for entry in entries:
         log_hash = chain(log_hash, digest(entry.payload))

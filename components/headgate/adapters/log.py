@@ -28,7 +28,7 @@ from msgspec import Struct
 from headgate.events.remedy import REMEDY
 
 
-class Entry(Struct, frozen=True, gc=False):
+class LogEntry(Struct, frozen=True, gc=False):
     """
     One message of the log.
 
@@ -137,7 +137,7 @@ class LogTail(Protocol):
     One task owns it; its buffer is bounded and the broker waits when it is full.
     """
 
-    async def receive(self) -> list[Entry]:
+    async def receive(self) -> list[LogEntry]:
         """
         The next entries in order, at least one; waits for as long as there is none.
 
@@ -191,7 +191,7 @@ class Log(Protocol):
         """
         ...
 
-    def read(self, start: int, *, stop: int | None = None) -> AsyncIterator[list[Entry]]:
+    def read(self, start: int, *, stop: int | None = None) -> AsyncIterator[list[LogEntry]]:
         """
         Entries from `start` (from 1) up to and including `stop`.
 
@@ -230,7 +230,7 @@ class Log(Protocol):
         """The first sequence that is still stored; `last + 1` if the log is empty (1 when it always was)."""
         ...
 
-    async def get(self, seq: int) -> Entry:
+    async def get(self, seq: int) -> LogEntry:
         """
         One entry.
 
@@ -238,7 +238,7 @@ class Log(Protocol):
         """
         ...
 
-    async def next_of(self, producer: str, start: int) -> Entry | None:
+    async def next_of(self, producer: str, start: int) -> LogEntry | None:
         """The first entry on a producer's subject at or after `start`, or None."""
         ...
 

@@ -17,7 +17,7 @@ from typing import Self
 
 import msgspec
 
-from headgate.adapters.log import Entry, LogError
+from headgate.adapters.log import LogEntry, LogError
 
 GZIP_LEVEL = 3
 """Three quarters of the best compression at a fifth of its time."""
@@ -71,14 +71,14 @@ class LogFileWriter:
         else:
             self._part.unlink(missing_ok=True)
 
-    def write(self, entries: Iterable[Entry]) -> None:
+    def write(self, entries: Iterable[LogEntry]) -> None:
         """Add entries, in the order of the log."""
         for entry in entries:
             self._file.write(_line(entry))
             self.entries += 1
 
 
-def _line(entry: Entry) -> bytes:
+def _line(entry: LogEntry) -> bytes:
     stored = _Stored(seq=entry.seq, subject=entry.subject, time_ms=entry.time_ms)
     if _is_one_json_line(entry.payload):
         stored.payload = msgspec.Raw(entry.payload)
@@ -98,7 +98,7 @@ def _is_one_json_line(payload: bytes) -> bool:
     return payload != b"null"
 
 
-def read_log_file(path: Path | str) -> Iterator[Entry]:
+def read_log_file(path: Path | str) -> Iterator[LogEntry]:
     """
     The entries of a file, in its order.
 
@@ -119,8 +119,8 @@ def read_log_file(path: Path | str) -> Iterator[Entry]:
         raise LogFileError(f"{path} line {number} is no log entry: {error}") from error
 
 
-def _entry(line: bytes) -> Entry:
+def _entry(line: bytes) -> LogEntry:
     stored = _decoder.decode(line)
     damaged = stored.base64
     payload = bytes(stored.payload) if damaged is None else base64.b64decode(damaged, validate=True)
-    return Entry(seq=stored.seq, subject=stored.subject, time_ms=stored.time_ms, payload=payload)
+    return LogEntry(seq=stored.seq, subject=stored.subject, time_ms=stored.time_ms, payload=payload)

@@ -86,7 +86,7 @@ async def _judge_log(source: Source, auditor: Audit, feed: "FeedJudge | None" = 
 
 async def _record(source: BrokerSource, kubeconfig: str) -> "SeenRecord | None":
     """The cluster's record of the cell, where a cluster is available."""
-    from headgate.adapters.kubernetes.errors import ConfigurationError, KubernetesError
+    from headgate.adapters.kubernetes.errors import KubeConfigurationError, KubernetesError
     from headgate.processes.recovery.evidence import look_at_record
     from headgate.processes.runtime.settings import RecordSettings
 
@@ -95,7 +95,7 @@ async def _record(source: BrokerSource, kubeconfig: str) -> "SeenRecord | None":
         return None
     try:
         return await look_at_record(source.cell, kubeconfig=kubeconfig, namespace=RecordSettings().namespace)
-    except (ConfigurationError, KubernetesError, TimeoutError) as error:
+    except (KubeConfigurationError, KubernetesError, TimeoutError) as error:
         say(f"the cluster's record of the cell is not looked at: {str(error) or 'the API server does not answer'}")
         return None
 

@@ -15,7 +15,7 @@ from headgate.events.base import Producer
 from headgate.events.ids import UnixMs
 
 if TYPE_CHECKING:
-    from headgate.adapters.backup import Manifest
+    from headgate.adapters.backup import BackupManifest
 
 app = typer.Typer(add_completion=False)
 
@@ -29,7 +29,7 @@ Examples:
 """
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class BackupResult(msgspec.Struct, frozen=True, kw_only=True):
     """What `headgate backup` prints. `added` entries are new, `folded` were read again and folded to check them."""
 
     directory: str
@@ -64,12 +64,12 @@ def backup(
     emit(answer, output, lambda: say(f"backup {_described(answer)}: {done}"))
 
 
-def _described(answer: Answer) -> str:
+def _described(answer: BackupResult) -> str:
     span = f"positions {answer.first} to {answer.position}"
     return f"{answer.backup} of cell {answer.cell} in {answer.directory}, {span}, of {answer.created}"
 
 
-def _verified(out: Path) -> Answer:
+def _verified(out: Path) -> BackupResult:
     from headgate.adapters.backup import BackupDirectory
     from headgate.processes.recovery.backup import verify
 
@@ -79,7 +79,7 @@ def _verified(out: Path) -> Answer:
     return _answer(out, checked.manifest, added=0, folded=checked.folded)
 
 
-async def _back_up(where: options.SourceOptions, out: Path) -> Answer:
+async def _back_up(where: options.SourceOptions, out: Path) -> BackupResult:
     from headgate.adapters.backup import BackupDirectory
     from headgate.adapters.jetstream.blobs import look_at_blobs
     from headgate.adapters.jetstream.lease import lease_epochs
@@ -98,8 +98,8 @@ async def _back_up(where: options.SourceOptions, out: Path) -> Answer:
     return _answer(out, done.manifest, added=done.added, folded=done.folded)
 
 
-def _answer(out: Path, manifest: "Manifest", *, added: int, folded: int) -> Answer:
-    return Answer(
+def _answer(out: Path, manifest: "BackupManifest", *, added: int, folded: int) -> BackupResult:
+    return BackupResult(
         directory=str(out),
         cell=manifest.cell,
         backup=manifest.id,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_KINDS
-from headgate.adapters.kubernetes.crds.schema import QUANTITY, Node
+from headgate.adapters.kubernetes.crds.schema import QUANTITY, SchemaNode
 
 _SCHEMAS = {kind.kind: kind.schema for kind in KUEUE_KINDS}
 _UNCHECKED = frozenset({"apiVersion", "kind", "metadata", "status"})
@@ -41,7 +41,7 @@ def wrong_fields(kind: str, body: dict[str, Any]) -> list[str]:
     return found
 
 
-def _wrong(path: str, node: Node, value: Any) -> Iterator[str]:
+def _wrong(path: str, node: SchemaNode, value: Any) -> Iterator[str]:
     """What is wrong with a value at a path and with everything below it."""
     if node.type in _PYTHON_TYPES:
         types, expected = _PYTHON_TYPES[node.type]
@@ -61,7 +61,7 @@ def _wrong(path: str, node: Node, value: Any) -> Iterator[str]:
             yield from _wrong_scalar(path, node, value)
 
 
-def _wrong_object(path: str, node: Node, value: dict[str, Any]) -> Iterator[str]:
+def _wrong_object(path: str, node: SchemaNode, value: dict[str, Any]) -> Iterator[str]:
     for name in node.required:
         if name not in value and name not in dict(node.defaults):
             yield f"{path}.{name}: it is missing"
@@ -74,7 +74,7 @@ def _wrong_object(path: str, node: Node, value: dict[str, Any]) -> Iterator[str]
             yield _unknown(f"{path}.{name}", str(name), node)
 
 
-def _wrong_list(path: str, node: Node, value: list[Any]) -> Iterator[str]:
+def _wrong_list(path: str, node: SchemaNode, value: list[Any]) -> Iterator[str]:
     if node.min_items is not None and len(value) < node.min_items:
         yield f"{path}: it needs at least {node.min_items} items"
     if node.max_items is not None and len(value) > node.max_items:
@@ -84,7 +84,7 @@ def _wrong_list(path: str, node: Node, value: list[Any]) -> Iterator[str]:
             yield from _wrong(f"{path}[{index}]", node.item, each)
 
 
-def _wrong_scalar(path: str, node: Node, value: Any) -> Iterator[str]:
+def _wrong_scalar(path: str, node: SchemaNode, value: Any) -> Iterator[str]:
     if node.type == "quantity" and (isinstance(value, bool) or not QUANTITY.match(str(value))):
         yield f"{path}: {_shown(value)} is no quantity: write it as 500m, 2 or 4Gi"
     elif node.enum and value not in node.enum:
@@ -95,7 +95,7 @@ def _wrong_scalar(path: str, node: Node, value: Any) -> Iterator[str]:
         yield f"{path}: {value} is more than {node.max}"
 
 
-def _unknown(path: str, name: str, node: Node) -> str:
+def _unknown(path: str, name: str, node: SchemaNode) -> str:
     return f"{path}: there is no such field{_like(name, tuple(node.fields))}"
 
 

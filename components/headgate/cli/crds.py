@@ -6,9 +6,9 @@ from typing import Annotated
 import anyio
 import typer
 
-from headgate.adapters.kubernetes.crds.install import Compared, Installed, State, compare_installed, install
+from headgate.adapters.kubernetes.crds.install import Compared, Installed, InstallOutcome, compare_installed, install
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_KINDS
-from headgate.adapters.kubernetes.errors import ConfigurationError, KubernetesError
+from headgate.adapters.kubernetes.errors import KubeConfigurationError, KubernetesError
 from headgate.cli.cluster import access_of, open_cluster
 from headgate.cli.output import FAILED, OK, WRONG_USAGE, CliError, Output, emit, say
 
@@ -67,7 +67,7 @@ def install_(
 
     try:
         anyio.run(act)
-    except ConfigurationError:
+    except KubeConfigurationError:
         raise
     except KubernetesError as error:
         if output is not Output.TABLE:
@@ -80,7 +80,7 @@ def install_(
 
 def _print(done: Installed, *, dry_run: bool) -> None:
     state = done.state.value
-    if dry_run and done.state not in (State.UNCHANGED, State.LEFT):
+    if dry_run and done.state not in (InstallOutcome.UNCHANGED, InstallOutcome.LEFT):
         state = f"would be {state}"
     line = f"customresourcedefinition/{done.name} {state}{': ' + done.detail if done.detail else ''}"
     if done.usable:

@@ -32,7 +32,7 @@ Examples:
 """
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The event filter. Empty parts match all."""
 
     types: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ def events(
     for glob in types or ():
         if not fnmatch.filter(TAGS, glob):
             raise CliError(f"no event type matches {glob!r}: types are {', '.join(sorted(TAGS))}")
-    wanted = Wanted(
+    wanted = EventFilter(
         types=tuple(types or ()), namespace=namespace, producer=producer.value if producer is not None else ""
     )
     try:
@@ -118,7 +118,7 @@ async def _export(where: options.SourceOptions, path: Path, at: str | None) -> N
 
 
 async def _print(
-    where: options.SourceOptions, wanted: Wanted, start: int | None, at: str | None, follow: bool, output: Output
+    where: options.SourceOptions, wanted: EventFilter, start: int | None, at: str | None, follow: bool, output: Output
 ) -> None:
     async with open_source(where) as source:
         if start is not None and start > (last := await source.last_seq()) + 1:
@@ -142,7 +142,7 @@ async def _gate_at(source: Source, start: int) -> CommitFilter:
     return gate
 
 
-async def _follow(source: Source, wanted: Wanted, start: int | None, output: Output) -> None:
+async def _follow(source: Source, wanted: EventFilter, start: int | None, output: Output) -> None:
     out = console() if output is Output.TABLE else None
     first = start if start is not None else await source.last_seq() + 1
     gate = await _gate_at(source, first)
@@ -151,9 +151,9 @@ async def _follow(source: Source, wanted: Wanted, start: int | None, output: Out
             _show(logged, gate, wanted, output, out)
 
 
-def _show(logged: LoggedCommit, gate: CommitFilter, wanted: Wanted, output: Output, out: Any) -> None:
+def _show(logged: LoggedCommit, gate: CommitFilter, wanted: EventFilter, output: Output, out: Any) -> None:
     if why := gate.objection(logged):
-        if out is not None and wanted == Wanted():
+        if out is not None and wanted == EventFilter():
             out.print(_refused(logged, why))
         return
     for position, event in _numbered(logged):

@@ -48,7 +48,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     checks: tuple[str, ...] = ()
 
 
-class Preemption(msgspec.Struct, frozen=True, kw_only=True):
+class PreemptedWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """A preempted workload. `state` is its state at the end."""
 
     workload: WorkloadKey
@@ -60,7 +60,7 @@ class Preemption(msgspec.Struct, frozen=True, kw_only=True):
     state: str
 
 
-class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PlannedWait(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
     A workload without quota.
 
@@ -81,7 +81,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     preempts: tuple[WorkloadKey, ...] = ()
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class PlanReport(msgspec.Struct, frozen=True, kw_only=True):
     """The whole plan. Admitted workloads never finish in a plan."""
 
     all_admitted: bool
@@ -89,19 +89,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     stop: Stop
     stopped_because: str
     admitted: tuple[Admitted, ...]
-    preempted: tuple[Preemption, ...]
-    waiting: tuple[Waits, ...]
+    preempted: tuple[PreemptedWorkload, ...]
+    waiting: tuple[PlannedWait, ...]
 
 
 class _Place(NamedTuple):
-    """Where a workload waits: `queue` and `position` as in `Waits`."""
+    """Where a workload waits: `queue` and `position` as in `PlannedWait`."""
 
     cluster_queue: str = ""
     queue: str = "none"
     position: int = 0
 
 
-def report_of(dry_run: DryRun, stop: Stop) -> Report:
+def report_of(dry_run: DryRun, stop: Stop) -> PlanReport:
     """The report of a plan that has stopped."""
     state = dry_run.state
     admitted_in = dict(dry_run.reserved_in)
@@ -121,7 +121,7 @@ def report_of(dry_run: DryRun, stop: Stop) -> Report:
         if each not in holders
     )
     preempted = tuple(
-        Preemption(
+        PreemptedWorkload(
             workload=each.workload,
             job=_job(_stands_for(state, each.workload)),
             by=_stands_for(state, each.by).key,
@@ -132,7 +132,7 @@ def report_of(dry_run: DryRun, stop: Stop) -> Report:
         )
         for each in dry_run.preempted
     )
-    return Report(
+    return PlanReport(
         all_admitted=not waiting and not any(each.checks for each in admitted),
         cycles_run=dry_run.cycles,
         stop=stop,
@@ -181,7 +181,7 @@ def _admitted(workload: Workload, cycle: int) -> Admitted:
     )
 
 
-def _waits_in_each_flavor(state: State, places: Mapping[WorkloadKey, _Place], parent: Workload) -> Waits:
+def _waits_in_each_flavor(state: State, places: Mapping[WorkloadKey, _Place], parent: Workload) -> PlannedWait:
     """A parent waits where its variants do: at the position of the first of them, with the reasons of all."""
     family = family_of(state, parent)
     members = family.members if family is not None else ()
@@ -203,11 +203,11 @@ def _waits_in_each_flavor(state: State, places: Mapping[WorkloadKey, _Place], pa
     )
 
 
-def _waits(state: State, places: Mapping[WorkloadKey, _Place], workload: Workload) -> Waits:
+def _waits(state: State, places: Mapping[WorkloadKey, _Place], workload: Workload) -> PlannedWait:
     place = places.get(workload.key, _Place())
     verdict = workload.verdict
     reason, message = _why(state, workload)
-    return Waits(
+    return PlannedWait(
         workload=workload.key,
         job=_job(workload),
         cluster_queue=place.cluster_queue or _named(state, workload),
@@ -266,7 +266,7 @@ def _named(state: State, workload: Workload) -> str:
 # --- for people ----------------------------------------------------------------------------------------------------
 
 
-def print_report(report: Report) -> None:
+def print_report(report: PlanReport) -> None:
     """Tables of the three groups, and the answer in one line."""
     out = console()
     if report.admitted:
@@ -322,5 +322,5 @@ def _checks(admitted: Admitted) -> str:
     return f"quota reserved, waits for checks: {', '.join(admitted.checks)}" if admitted.checks else ""
 
 
-def _message(waits: Waits) -> str:
+def _message(waits: PlannedWait) -> str:
     return f"{waits.message} (it needs {waits.needs})" if waits.needs else waits.message

@@ -35,7 +35,7 @@ _Kind = Annotated[str, typer.Argument(help="The object's kind, as `list` shows i
 _Name = Annotated[str, typer.Argument(metavar="[NAMESPACE/]NAME", help="The object's name.")]
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class QuarantinedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An object in quarantine. `held` is the quota that stays charged for it, by `<flavor>/<resource>`."""
 
     kind: str
@@ -111,14 +111,14 @@ async def _state(where: options.SourceOptions, at: str | None) -> State:
         return await state_at(source, parse_at(at))
 
 
-def entries(state: State) -> tuple[Entry, ...]:
+def entries(state: State) -> tuple[QuarantinedObject, ...]:
     """The quarantined objects of a state, the oldest first."""
     records = sorted(state.quarantine.values(), key=lambda each: (each.position, each.index, each.kind, each.key))
     return tuple(_entry(each) for each in records)
 
 
-def _entry(record: QuarantineRecord) -> Entry:
-    return Entry(
+def _entry(record: QuarantineRecord) -> QuarantinedObject:
+    return QuarantinedObject(
         kind=kind_name(record.key) if record.kind == "Job" else record.kind,
         name=shown_name(record.key) if record.kind == "Job" else record.key,
         position=f"{record.position}.{record.index}",
@@ -143,7 +143,7 @@ def _found(state: State, kind: str, name: str) -> QuarantineRecord:
     raise CliError(f"{kind} {name} is not in quarantine at position {state.position}; there is {known}")
 
 
-def _show_all(found: tuple[Entry, ...]) -> None:
+def _show_all(found: tuple[QuarantinedObject, ...]) -> None:
     if not found:
         say("nothing is set aside")
         return
@@ -151,7 +151,7 @@ def _show_all(found: tuple[Entry, ...]) -> None:
     print_table(("KIND", "NAME", "POSITION", "SINCE", "FAILED", "ERROR"), rows)
 
 
-def _who(entry: Entry) -> str:
+def _who(entry: QuarantinedObject) -> str:
     return f"{entry.event} could not be folded" if entry.process == FOLD else entry.process
 
 

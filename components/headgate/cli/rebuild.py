@@ -23,7 +23,7 @@ server has: what runs keeps running and is charged; history, and what stood only
 """
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class RebuildResult(msgspec.Struct, frozen=True, kw_only=True):
     """What `headgate rebuild` prints."""
 
     cell: str
@@ -43,12 +43,12 @@ def rebuild(
     """Give the log of a cell up, and begin a new one from the API server."""
     where = options.SourceOptions(data=data, cell=cell, nats=nats)
 
-    async def make_room() -> Answer:
+    async def make_room() -> RebuildResult:
         from headgate.processes.recovery.restore import rebuild as begin_anew
 
         async with open_broker(where, stopped=True) as broker:
             done = await begin_anew(broker.connection, broker.cell, why=why, replicas=replicas, set_aside=set_aside)
-            return Answer(cell=broker.cell, set_aside=done.set_aside)
+            return RebuildResult(cell=broker.cell, set_aside=done.set_aside)
 
     answer = anyio.run(make_room)
 

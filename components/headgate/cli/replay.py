@@ -31,7 +31,7 @@ Exit code 1 when anything differs; the first difference is shown.
 """
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ReplayResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What `headgate replay` prints. `live` is the snapshotter's hash of the same position, where it is available."""
 
     replayed: Replayed
@@ -60,7 +60,7 @@ def replay(
     raise typer.Exit(FAILED if answer.replayed.differences else OK)
 
 
-async def again(where: options.SourceOptions, start: str | None, stop: str | None, *, verify: bool) -> Answer:
+async def again(where: options.SourceOptions, start: str | None, stop: str | None, *, verify: bool) -> ReplayResult:
     """Replay a log. Raises CliError, and what folding raises."""
     first = parse_at(start).seq or 1
     until = parse_at(stop)
@@ -95,7 +95,7 @@ async def again(where: options.SourceOptions, start: str | None, stop: str | Non
         )
         result = msgspec.structs.replace(result, differences=(*result.differences, difference))
     rate = result.events / duration_s if duration_s else 0.0
-    return Answer(replayed=result, duration_s=round(duration_s, 3), events_per_s=round(rate), live=live)
+    return ReplayResult(replayed=result, duration_s=round(duration_s, 3), events_per_s=round(rate), live=live)
 
 
 async def _plan(source: Source, stop: int | None) -> Plan:
@@ -131,7 +131,7 @@ async def _live_hash(source: Source, position: int) -> str:
     return str(body.get("stateHash") or body.get("state_hash") or "")
 
 
-def show(answer: Answer, *, verified: bool) -> None:
+def show(answer: ReplayResult, *, verified: bool) -> None:
     """The first difference, and a summary."""
     from rich.markup import escape
 
@@ -149,7 +149,7 @@ def show(answer: Answer, *, verified: bool) -> None:
     out.print(escape(summary(answer, verified=verified)))
 
 
-def summary(answer: Answer, *, verified: bool) -> str:
+def summary(answer: ReplayResult, *, verified: bool) -> str:
     """The replay in one line."""
     result = answer.replayed
     text = (

@@ -30,7 +30,7 @@ SetAside = Annotated[
 Replicas = Annotated[int, typer.Option("--replicas", min=1, help="How many servers of a NATS cluster keep the log.")]
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
     """What `headgate restore` prints. `epochs` are those above which the next terms are."""
 
     cell: str
@@ -58,7 +58,7 @@ def restore(
     emit(answer, output, lambda: _tell(answer, set_aside))
 
 
-def _tell(answer: Answer, set_aside: Path | None) -> None:
+def _tell(answer: RestoreResult, set_aside: Path | None) -> None:
     if answer.set_aside:
         say(f"{answer.set_aside} entries that were there are in {set_aside}")
     say(
@@ -67,7 +67,7 @@ def _tell(answer: Answer, set_aside: Path | None) -> None:
     )
 
 
-async def _restore(where: options.SourceOptions, source: Path, set_aside: Path | None, replicas: int) -> Answer:
+async def _restore(where: options.SourceOptions, source: Path, set_aside: Path | None, replicas: int) -> RestoreResult:
     from headgate.adapters.backup import BackupDirectory
     from headgate.cli.source import open_broker
     from headgate.processes.recovery.restore import restore as bring_back
@@ -79,7 +79,7 @@ async def _restore(where: options.SourceOptions, source: Path, set_aside: Path |
         where = msgspec.structs.replace(where, cell=manifest.cell)
     async with open_broker(where, stopped=True, new_cell=manifest.cell) as broker:
         done = await bring_back(broker.connection, broker.cell, directory, replicas=replicas, set_aside=set_aside)
-    return Answer(
+    return RestoreResult(
         cell=manifest.cell,
         backup=manifest.id,
         first=manifest.first,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 import anyio
 import msgspec
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.adapters.logfile import read_log_file
 from headgate.cli.broker import nats_settings
 from headgate.cli.cell import HOW, NATS_STORE, NATS_USERS, CellInfo, Found, find, read
@@ -51,7 +51,7 @@ class Source(Protocol):
     cell: str
     info: CellInfo | None
 
-    def read(self, start: int = 1, stop: int | None = None) -> AsyncIterator[list[Entry]]:
+    def read(self, start: int = 1, stop: int | None = None) -> AsyncIterator[list[LogEntry]]:
         """Entries from `start` up to `stop`, by default the last there is now."""
         ...
 
@@ -59,7 +59,7 @@ class Source(Protocol):
         """The position of the last entry."""
         ...
 
-    def follow(self, start: int) -> AsyncIterator[list[Entry]]:
+    def follow(self, start: int) -> AsyncIterator[list[LogEntry]]:
         """Entries from `start` on, without end; ends only for a file."""
         ...
 
@@ -78,9 +78,9 @@ class FileSource:
         except ValueError:
             self.cell = "main"
 
-    async def read(self, start: int = 1, stop: int | None = None) -> AsyncIterator[list[Entry]]:
+    async def read(self, start: int = 1, stop: int | None = None) -> AsyncIterator[list[LogEntry]]:
         """See `Source.read`."""
-        batch: list[Entry] = []
+        batch: list[LogEntry] = []
         for entry in read_log_file(self._path):
             if entry.seq < start:
                 continue
@@ -97,7 +97,7 @@ class FileSource:
         """See `Source.last_seq`."""
         return max((entry.seq for entry in read_log_file(self._path)), default=0)
 
-    def follow(self, start: int) -> AsyncIterator[list[Entry]]:
+    def follow(self, start: int) -> AsyncIterator[list[LogEntry]]:
         """See `Source.follow`: a file does not grow."""
         return self.read(start)
 
@@ -111,7 +111,7 @@ class BrokerSource:
         self.cell = cell
         self.info = info
 
-    def read(self, start: int = 1, stop: int | None = None) -> AsyncIterator[list[Entry]]:
+    def read(self, start: int = 1, stop: int | None = None) -> AsyncIterator[list[LogEntry]]:
         """See `Source.read`."""
         return self.log.read(start, stop=stop)
 
@@ -119,7 +119,7 @@ class BrokerSource:
         """See `Source.last_seq`."""
         return await self.log.last_seq()
 
-    async def follow(self, start: int) -> AsyncIterator[list[Entry]]:
+    async def follow(self, start: int) -> AsyncIterator[list[LogEntry]]:
         """See `Source.follow`."""
         async with self.log.tail(start) as tail:
             while True:
@@ -234,10 +234,10 @@ async def connected(url: str, options: "NatsOptions") -> AsyncIterator["Connecti
 
     Raises CliError when it does not, with the reason; BrokerError when it refuses us.
     """
-    from headgate.adapters.jetstream import Health, connect
+    from headgate.adapters.jetstream import DependencyHealth, connect
     from headgate.adapters.jetstream.options import without_secrets
 
-    health, shown = Health(), without_secrets(url)
+    health, shown = DependencyHealth(), without_secrets(url)
     async with AsyncExitStack() as stack:
         try:
             with anyio.fail_after(CONNECT_TIMEOUT_S):
@@ -253,7 +253,7 @@ async def connected(url: str, options: "NatsOptions") -> AsyncIterator["Connecti
 async def existing_log(broker: Broker) -> "JetStreamLog":
     """The log of the cell. Readers never create one. Raises CliError when there is none."""
     from headgate.adapters.jetstream import open_log
-    from headgate.adapters.jetstream.errors import STREAM_NOT_FOUND, Refused
+    from headgate.adapters.jetstream.errors import STREAM_NOT_FOUND, JetStreamApiError
     from headgate.adapters.jetstream.stream import stream_info, stream_name
 
     try:
@@ -265,7 +265,7 @@ async def existing_log(broker: Broker) -> "JetStreamLog":
             f"{each.name}: {each.error}" for each in broker.connection.health.dependencies() if not each.ok
         )
         raise CliError(f"the broker at {broker.name} does not answer about its streams ({troubles})") from None
-    except Refused as error:
+    except JetStreamApiError as error:
         if error.err_code != STREAM_NOT_FOUND:
             raise
         raise CliError(
@@ -323,7 +323,7 @@ async def commits(source: Source, until: Until = Until(), start: int = 1) -> Asy
             yield logged
 
 
-def decoded(entries: list[Entry]) -> Iterator[LoggedCommit]:
+def decoded(entries: list[LogEntry]) -> Iterator[LoggedCommit]:
     """Entries as commits; the fold, or a `Gate`, decides which are refused."""
     return iter(anchored([decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries]))
 

@@ -22,11 +22,11 @@ import anyio.to_thread
 import msgspec
 from aiohttp import web
 
-from headgate.adapters.jetstream import BrokerError, Connection, Dependency, Health, connect, open_log
+from headgate.adapters.jetstream import BrokerError, Connection, Dependency, DependencyHealth, connect, open_log
 from headgate.adapters.jetstream.blobs import open_blobs
-from headgate.adapters.jetstream.errors import STREAM_NOT_FOUND, Refused
+from headgate.adapters.jetstream.errors import STREAM_NOT_FOUND, JetStreamApiError
 from headgate.adapters.jetstream.lease import open_leases
-from headgate.adapters.kubernetes.errors import ConfigurationError
+from headgate.adapters.kubernetes.errors import KubeConfigurationError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
 from headgate.adapters.log import Blobs, CommitTooLarge, Log, LogDamaged
@@ -43,7 +43,7 @@ from headgate.processes.runtime.cell_record import CellRecords
 from headgate.processes.runtime.cluster_recognition import ForeignCellError, RecognisingTransport
 from headgate.processes.runtime.crash_report import story_of
 from headgate.processes.runtime.host import Host
-from headgate.processes.runtime.host_parts import Rhythm, Stores, Trust
+from headgate.processes.runtime.host_parts import Stores, Trust, TurnTiming
 from headgate.processes.runtime.http import CannotListenError, application, serving
 from headgate.processes.runtime.pacing import Pace
 from headgate.processes.runtime.process import Given, Process
@@ -74,7 +74,7 @@ class Exit(enum.IntEnum):
     """The broker refuses permanently: credentials, or an unusable stream."""
 
 
-class View:
+class ReadData:
     """
     The data of the read side. Everything but the status is None until the process is connected.
 
@@ -97,7 +97,7 @@ class View:
         return self.host.state
 
 
-Routes = Callable[[web.Application, View], None]
+Routes = Callable[[web.Application, ReadData], None]
 """Adds routes, such as the read side, to a process's HTTP server."""
 
 Decorate = Callable[[Log], Log]
@@ -189,9 +189,9 @@ class Runner:
         self.settings = settings
         self.url = ""
         self.stopping = False
-        self.health = Health(_HealthLog())
+        self.health = DependencyHealth(_HealthLog())
         self.status = Status(process=process.name, cell=settings.cell, holder=settings.holder, health=self.health)
-        self.view = View(settings, self.status)
+        self.view = ReadData(settings, self.status)
         self.serving = anyio.Event()
         self._routes = routes
         self._decorate = decorate
@@ -318,7 +318,7 @@ class Runner:
             observer=observing,
             gate=given.gate,
             trust=Trust(sign=given.keys.sign, vouches=given.keys.vouches),
-            rhythm=Rhythm(
+            rhythm=TurnTiming(
                 pace=Pace(self.process.producer), rest=given.connection.gather, linger_s=self.process.linger_s
             ),
             limits=settings.limits,
@@ -392,7 +392,7 @@ async def _explain(group: BaseExceptionGroup[BaseException], runner: Runner) -> 
                 _LOG.critical("stopped: %s", error)
                 return Exit.BROKEN
             case (
-                ConfigurationError()
+                KubeConfigurationError()
                 | TracingError()
                 | CannotListenError()
                 | SettingsError()
@@ -401,7 +401,7 @@ async def _explain(group: BaseExceptionGroup[BaseException], runner: Runner) -> 
             ):
                 _LOG.critical("stopped: %s", error)
                 return Exit.CONFIGURATION
-            case Refused(err_code=code) if code == STREAM_NOT_FOUND:
+            case JetStreamApiError(err_code=code) if code == STREAM_NOT_FOUND:
                 _LOG.critical("stopped: %s: the broker has lost its store. %s", error, REMEDY)
                 return Exit.BROKEN
             case BrokerError() | CommitTooLarge():

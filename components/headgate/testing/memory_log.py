@@ -25,8 +25,8 @@ from headgate.adapters.log import (
     BlobNotFound,
     CommitTooLarge,
     Conflict,
-    Entry,
     EntryNotFound,
+    LogEntry,
     LogHole,
     LogTorn,
     LogTruncated,
@@ -60,7 +60,7 @@ class MemoryLog:
         self.listeners: list[Callable[[], None]] = []
         self.now_ms = now_ms
         self._payload_bytes_max = payload_bytes_max
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, LogEntry] = {}
         self._by_subject: dict[str, list[int]] = {}
         self._last_seq = 0
 
@@ -87,13 +87,13 @@ class MemoryLog:
     def publish(self, subject: str, payload: bytes) -> int:
         """What any user with the broker's permission can do: store a message on a subject, without a fence."""
         self._last_seq += 1
-        self._entries[self._last_seq] = Entry(self._last_seq, subject, self.now_ms(), payload)
+        self._entries[self._last_seq] = LogEntry(self._last_seq, subject, self.now_ms(), payload)
         self._by_subject.setdefault(subject, []).append(self._last_seq)
         for listener in tuple(self.listeners):
             listener()
         return self._last_seq
 
-    def read(self, start: int, *, stop: int | None = None, count_max: int | None = None) -> list[Entry]:
+    def read(self, start: int, *, stop: int | None = None, count_max: int | None = None) -> list[LogEntry]:
         """
         Entries from `start` up to and including `stop` (by default the last), at most `count_max`.
 
@@ -108,7 +108,7 @@ class MemoryLog:
         last = self._last_seq if stop is None else min(stop, self._last_seq)
         if count_max is not None:
             last = min(last, start + count_max - 1)
-        found: list[Entry] = []
+        found: list[LogEntry] = []
         for seq in range(start, last + 1):
             entry = self._entries.get(seq)
             if entry is None:
@@ -144,14 +144,14 @@ class MemoryLog:
         """See `Log.first_seq`."""
         return next(iter(self._entries), self._last_seq + 1)
 
-    def get(self, seq: int) -> Entry:
+    def get(self, seq: int) -> LogEntry:
         """See `Log.get`."""
         entry = self._entries.get(seq)
         if entry is None:
             raise EntryNotFound(self.name, seq)
         return entry
 
-    def next_of(self, producer: str, start: int) -> Entry | None:
+    def next_of(self, producer: str, start: int) -> LogEntry | None:
         """See `Log.next_of`."""
         mine = self._by_subject.get(self.subject(producer), [])
         at = bisect.bisect_left(mine, start)
@@ -215,7 +215,7 @@ class MemoryTail:
         """See `LogTail.caught_up`."""
         return self.lag == 0
 
-    async def receive(self) -> list[Entry]:
+    async def receive(self) -> list[LogEntry]:
         """See `LogTail.receive`."""
         await anyio.lowlevel.checkpoint()
         while True:
@@ -255,7 +255,7 @@ class AsyncMemoryLog:
         await anyio.lowlevel.checkpoint()
         return self.memory.append(producer, payload, expected_last=expected_last)
 
-    async def read(self, start: int, *, stop: int | None = None) -> AsyncGenerator[list[Entry], None]:
+    async def read(self, start: int, *, stop: int | None = None) -> AsyncGenerator[list[LogEntry], None]:
         """See `Log.read`."""
         last = self.memory.last_seq() if stop is None else min(stop, self.memory.last_seq())
         position = start - 1
@@ -287,11 +287,11 @@ class AsyncMemoryLog:
         """See `Log.first_seq`."""
         return self.memory.first_seq()
 
-    async def get(self, seq: int) -> Entry:
+    async def get(self, seq: int) -> LogEntry:
         """See `Log.get`."""
         return self.memory.get(seq)
 
-    async def next_of(self, producer: str, start: int) -> Entry | None:
+    async def next_of(self, producer: str, start: int) -> LogEntry | None:
         """See `Log.next_of`."""
         return self.memory.next_of(producer, start)
 

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, Position, UnreadableCommitError, decode_entry
 from headgate.events.ids import Seq
@@ -28,7 +28,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True):
     event: Event
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class ServerSentEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One server-sent event: the fields that filters use, and its bytes on the wire."""
 
     position: Position
@@ -43,7 +43,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     types: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
 
-    def admits(self, told: Told) -> bool:
+    def admits(self, told: ServerSentEvent) -> bool:
         """Whether an event matches."""
         if self.types and not any(fnmatchcase(told.tag, pattern) for pattern in self.types):
             return False
@@ -69,7 +69,7 @@ Admits = Callable[[LoggedCommit], bool]
 """Whether an entry is a commit of its log, or refused (`headgate.core.log.refusal.CommitFilter.admits`)."""
 
 
-def told_by(entry: Entry, admits: Admits) -> Iterator[Told]:
+def told_by(entry: LogEntry, admits: Admits) -> Iterator[ServerSentEvent]:
     """The server-sent events of an entry of the log; none for an entry that is refused, or cannot be read."""
     logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
     try:
@@ -89,7 +89,7 @@ def told_by(entry: Entry, admits: Admits) -> Iterator[Told]:
                 event=event,
             )
         )
-        yield Told(
+        yield ServerSentEvent(
             position=position,
             tag=tag,
             namespace=place_of(subject_key(event))[0],

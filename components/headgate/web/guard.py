@@ -77,11 +77,11 @@ def install(app: web.Application, page: str) -> None:
             response.headers.setdefault(name, value)
 
     app.on_response_prepare.append(add_headers)
-    app.middlewares.append(Bounds().middleware)
+    app.middlewares.append(ResponseLimits().middleware)
     app.middlewares.append(errors_in_words)
 
 
-class Bounds:
+class ResponseLimits:
     """Answers in progress, and how long each may take to be received."""
 
     def __init__(self) -> None:

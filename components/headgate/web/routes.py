@@ -35,7 +35,7 @@ from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import SERVICE_ACCOUNT, resolve
 from headgate.adapters.kubernetes.retry import RateLimiter
-from headgate.adapters.log import Entry, Log
+from headgate.adapters.log import Log, LogEntry
 from headgate.core import fold
 from headgate.core.fold.quarantine import EventFailedError
 from headgate.core.log.refusal import CommitFilter, admitted
@@ -45,7 +45,7 @@ from headgate.core.views.explain import Explainer, Lookup, Story
 from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.ids import Seq, WorkloadKey
 from headgate.events.registry import TAGS
-from headgate.processes.entry import View
+from headgate.processes.entry import ReadData
 from headgate.processes.runtime.process_status import Phase
 from headgate.processes.runtime.settings import Settings, SettingsError
 from headgate.processes.snapshots.point_in_time import NotInLogError, Past, treatments_of
@@ -79,7 +79,7 @@ REVIEWS_QPS: Final = 50
 _VISIBILITY: Final = f"/apis/{visibility.GROUP}"
 
 
-def add_routes(app: web.Application, view: View) -> None:
+def add_routes(app: web.Application, view: ReadData) -> None:
     """Add the read side to a process's HTTP server."""
     side = ReadSide(view, access_of(app, view.settings))
     guard.install(app, PAGE)
@@ -163,7 +163,7 @@ async def _opened(opened: _Opened, settings: Settings, _: web.Application) -> As
 class ReadSide:
     """The handlers. `view` is the data of the process."""
 
-    def __init__(self, view: View, access: Access) -> None:
+    def __init__(self, view: ReadData, access: Access) -> None:
         self.streams = Streams(self._admits)
         self._view = view
         self._access = access
@@ -485,13 +485,13 @@ async def _explain(log: Log, cell: str, name: str, namespace: str, last: int) ->
 
 
 async def _feed(log: Log, last: int, feed: Callable[[Any], None]) -> None:
-    def some(entries: list[Entry]) -> None:
+    def some(entries: list[LogEntry]) -> None:
         for entry in entries:
             feed(decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms))
 
     if not last:
         return
-    reading: AsyncGenerator[list[Entry], None] = log.read(1, stop=last)  # type: ignore[assignment]
+    reading: AsyncGenerator[list[LogEntry], None] = log.read(1, stop=last)  # type: ignore[assignment]
     async with aclosing(reading):
         async for entries in reading:
             await anyio.to_thread.run_sync(some, entries)

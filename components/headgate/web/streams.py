@@ -18,9 +18,9 @@ import anyio
 import msgspec
 from aiohttp import web
 
-from headgate.adapters.log import Entry, Log, LogError
+from headgate.adapters.log import Log, LogEntry, LogError
 from headgate.events.commit import Position
-from headgate.web.events import Admits, Filter, Told, told_by
+from headgate.web.events import Admits, Filter, ServerSentEvent, told_by
 
 CLIENTS_MAX: Final = 128
 READING_MAX: Final = 4
@@ -42,7 +42,7 @@ class CutOffError(Exception):
 
 class _Kept(msgspec.Struct, frozen=True):
     seq: int
-    told: tuple[Told, ...]
+    told: tuple[ServerSentEvent, ...]
     size: int
 
 
@@ -86,9 +86,9 @@ class Recent:
         first = self._kept[0].seq if self._kept else self._next
         return first <= seq <= self._next
 
-    def since(self, seq: int) -> tuple[list[Told], int]:
+    def since(self, seq: int) -> tuple[list[ServerSentEvent], int]:
         """Some of the data from a position on, about a piece, and the position after it."""
-        told: list[Told] = []
+        told: list[ServerSentEvent] = []
         size = 0
         for kept in self._kept:
             if kept.seq < seq:
@@ -124,7 +124,7 @@ class Recent:
         finally:
             self._tell()
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep(self, entry: LogEntry) -> None:
         told = tuple(told_by(entry, self._admits))
         kept = _Kept(entry.seq, told, sum(len(each.data) for each in told))
         self._kept.append(kept)
@@ -258,7 +258,7 @@ class _Client:
         self._may_go_on = may_go_on
         self._checked_at = anyio.current_time()
 
-    async def tell(self, told: Sequence[Told]) -> None:
+    async def tell(self, told: Sequence[ServerSentEvent]) -> None:
         """Write those that match its filter."""
         after = self._after
         data = b"".join(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.adapters.jetstream import Connection, Health, connect
+from headgate.adapters.jetstream import Connection, DependencyHealth, connect
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 
 _cells = itertools.count(1)
@@ -45,5 +45,5 @@ async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
 
 
 @pytest.fixture
-def health() -> Health:
-    return Health()
+def health() -> DependencyHealth:
+    return DependencyHealth()

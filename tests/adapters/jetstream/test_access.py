@@ -10,7 +10,14 @@ import pytest
 from tests.support.pki import make_authority, make_certificate
 from tests.support.waiting import until
 
-from headgate.adapters.jetstream import BrokerError, Dependency, Health, NatsOptions, PermissionDenied, connect
+from headgate.adapters.jetstream import (
+    BrokerError,
+    Dependency,
+    DependencyHealth,
+    NatsOptions,
+    PermissionDenied,
+    connect,
+)
 from headgate.adapters.jetstream.connection import Connection
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.jetstream.nkeys import UserKey
@@ -169,7 +176,7 @@ async def test_a_tail_that_may_not_ask_for_entries_says_so(least: Callable) -> N
 async def test_a_stream_that_this_user_may_not_make_is_waited_for(least: Callable) -> None:
     """The admin may make it at any moment; until then the dependency's status has the remedy."""
     url, options = least("looker")
-    health = Health()
+    health = DependencyHealth()
     _, full = least("full")
     async with connect(url, name="test", options=options, health=health) as looker:
         async with anyio.create_task_group() as tasks:
@@ -222,7 +229,7 @@ async def trouble(url: str, options: NatsOptions) -> str:
                     tasks.cancel_scope.cancel()
 
             async def dial() -> None:
-                async with connect(url, name="test", options=options, health=Health(listen)):
+                async with connect(url, name="test", options=options, health=DependencyHealth(listen)):
                     pytest.fail("connected")
 
             tasks.start_soon(dial)

@@ -13,7 +13,15 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from headgate.adapters.jetstream import BrokerClosed, BrokerError, Connection, Health, NatsOptions, connect, open_log
+from headgate.adapters.jetstream import (
+    BrokerClosed,
+    BrokerError,
+    Connection,
+    DependencyHealth,
+    NatsOptions,
+    connect,
+    open_log,
+)
 from headgate.adapters.jetstream.appender import append
 from headgate.adapters.jetstream.embedded import EmbeddedCluster, EmbeddedServer
 from headgate.adapters.jetstream.errors import NotSent, OutcomeUnknown
@@ -22,7 +30,7 @@ from headgate.adapters.jetstream.jetstream_log import JetStreamLog
 from headgate.adapters.jetstream.lease import open_leases
 from headgate.adapters.jetstream.stream import StreamInfo, log_stream
 from headgate.adapters.jetstream.tail import TailOptions
-from headgate.adapters.log import Appended, Conflict, Entry, LogHole, LogTruncated
+from headgate.adapters.log import Appended, Conflict, LogEntry, LogHole, LogTruncated
 from headgate.events.base import Producer
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +61,7 @@ async def append_each(log: JetStreamLog, producer: str, count: int, acknowledged
         acknowledged[last] = payload
 
 
-async def collect(log: JetStreamLog, count: int, into: list[Entry], linger_s: float = 0.0) -> None:
+async def collect(log: JetStreamLog, count: int, into: list[LogEntry], linger_s: float = 0.0) -> None:
     async with log.tail(1, linger_s=linger_s) as tail:
         while len(into) < count:
             into += await tail.receive()
@@ -66,7 +74,7 @@ async def test_nothing_is_missing_and_nothing_doubled_over_kills_of_the_server(
     """Commits keep landing while the server is killed again and again, and a tail sees each exactly once."""
     producers, count, kills = 6, 400, 8
     acknowledged: dict[int, bytes] = {}
-    seen: list[Entry] = []
+    seen: list[LogEntry] = []
     async with (
         connect(server.url, name="writer", options=QUICK) as writer,
         connect(server.url, name="reader", options=QUICK) as reader,
@@ -121,7 +129,9 @@ async def test_a_tail_recovers_when_its_consumer_vanishes(connection: Connection
         assert tail.repairs >= 1
 
 
-async def test_a_frozen_server_delays_an_append_and_does_not_double_it(server: EmbeddedServer, health: Health) -> None:
+async def test_a_frozen_server_delays_an_append_and_does_not_double_it(
+    server: EmbeddedServer, health: DependencyHealth
+) -> None:
     """The server is stopped (SIGSTOP) with a commit in its socket; when it thaws the commit is there once."""
     async with connect(server.url, name="test", options=QUICK, health=health) as connection:
         log = await open_log(connection, "main")
@@ -144,7 +154,7 @@ async def test_a_frozen_server_delays_an_append_and_does_not_double_it(server: E
         assert health.ok
 
 
-async def test_an_append_waits_for_a_lost_broker_and_says_so(server: EmbeddedServer, health: Health) -> None:
+async def test_an_append_waits_for_a_lost_broker_and_says_so(server: EmbeddedServer, health: DependencyHealth) -> None:
     """
     While the broker is away nothing fails: health has since when and why.
 
@@ -168,7 +178,9 @@ async def test_an_append_waits_for_a_lost_broker_and_says_so(server: EmbeddedSer
         await until(lambda: health.ok)
 
 
-async def test_connecting_waits_for_a_server_that_is_not_there_yet(server: EmbeddedServer, health: Health) -> None:
+async def test_connecting_waits_for_a_server_that_is_not_there_yet(
+    server: EmbeddedServer, health: DependencyHealth
+) -> None:
     """A process may be started before its broker."""
     await server.kill()
     async with anyio.create_task_group() as tasks:
@@ -184,7 +196,7 @@ async def test_connecting_waits_for_a_server_that_is_not_there_yet(server: Embed
 
 
 async def test_a_full_stream_delays_appends_until_there_is_room(
-    connection: Connection, cell: str, health: Health
+    connection: Connection, cell: str, health: DependencyHealth
 ) -> None:
     """
     Discard-new at its limit refuses.
@@ -308,7 +320,7 @@ async def test_a_hole_in_the_stream_stops_its_reader(connection: Connection, cel
     await connection.call_once(
         f"STREAM.MSG.DELETE.{log.name}", msgspec.json.encode({"seq": 3}), msgspec.json.Decoder(dict[str, object])
     )
-    seen: list[Entry] = []
+    seen: list[LogEntry] = []
     with pytest.raises(LogHole, match="entry 3 is missing") as caught:
         await collect(log, 5, seen)
     assert [entry.seq for entry in seen] == [1, 2]
@@ -339,7 +351,7 @@ async def test_what_is_sent_while_gathering_is_read_afterwards(
     connection: Connection, shared_server: EmbeddedServer, cell: str
 ) -> None:
     """Nothing of it before, however long that is; all of it in order after."""
-    seen: list[Entry] = []
+    seen: list[LogEntry] = []
     log = await open_log(connection, cell)
     async with connect(shared_server.url, name="writer") as other, anyio.create_task_group() as tasks:
         writing = await open_log(other, cell)
@@ -382,7 +394,7 @@ async def test_large_entries_are_bounded_by_bytes(connection: Connection, cell: 
         outcome = await log.append("binder", bytes([number]) * 400_000, expected_last=last, commit_id=str(number))
         assert isinstance(outcome, Appended)
         last = outcome.seq
-    seen: list[Entry] = []
+    seen: list[LogEntry] = []
     async with log.tail(1) as tail:
         with anyio.fail_after(PATIENCE_S):
             while len(seen) < 12:
@@ -486,7 +498,7 @@ async def test_the_leader_of_a_replicated_stream_may_be_killed(tmp_path: Path) -
     Nothing acknowledged is lost, nothing doubled.
     """
     acknowledged: dict[int, bytes] = {}
-    seen: list[Entry] = []
+    seen: list[LogEntry] = []
     async with (
         EmbeddedCluster(tmp_path, sync_interval="always") as cluster,
         connect(cluster.url, name="test", options=QUICK) as connection,

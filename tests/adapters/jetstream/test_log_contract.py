@@ -18,9 +18,9 @@ from headgate.adapters.log import (
     Blobs,
     CommitTooLarge,
     Conflict,
-    Entry,
     EntryNotFound,
     Log,
+    LogEntry,
     LogTruncated,
 )
 from headgate.testing.memory_log import AsyncMemoryLog, MemoryBlobs, MemoryLeases, MemoryLog
@@ -49,7 +49,7 @@ async def append(log: Log, producer: str, *payloads: bytes) -> list[int]:
     return seqs
 
 
-async def everything(log: Log, start: int = 1, stop: int | None = None) -> list[Entry]:
+async def everything(log: Log, start: int = 1, stop: int | None = None) -> list[LogEntry]:
     return [entry async for batch in log.read(start, stop=stop) for entry in batch]
 
 

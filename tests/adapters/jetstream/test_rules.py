@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.adapters.jetstream.health import Dependency, Health
+from headgate.adapters.jetstream.health import Dependency, DependencyHealth
 from headgate.adapters.jetstream.requests import Window
 from headgate.adapters.lease import LeaseRecord, LeaseRules, Registered
 from headgate.adapters.log import Appended, LogHole, LogTruncated
@@ -119,7 +119,7 @@ def test_health_keeps_the_time_of_the_first_failure_in_a_row() -> None:
     """Changes are reported once; the error shown is the latest."""
     now_ms = iter(range(100, 1000, 100))
     told: list[Dependency] = []
-    health = Health(told.append, now_ms=lambda: next(now_ms))
+    health = DependencyHealth(told.append, now_ms=lambda: next(now_ms))
     health.well("nats")
     health.unwell("nats", "refused")
     health.unwell("nats", "timed out")

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.adapters.jetstream import JetStreamLog, connect, open_log
 from headgate.adapters.jetstream.embedded import EmbeddedServer
-from headgate.adapters.log import Entry, Log, LogHole, LogTorn, LogTruncated
+from headgate.adapters.log import Log, LogEntry, LogHole, LogTorn, LogTruncated
 from headgate.events.base import Producer
 from headgate.testing.memory_log import AsyncMemoryLog, MemoryLog
 
@@ -51,8 +51,8 @@ async def damaged(server: EmbeddedServer, damage: Callable[[EmbeddedServer], Non
     await server.start()
 
 
-async def what_is_read(log: Log, start: int = 1, stop: int | None = None) -> tuple[list[Entry], Exception | None]:
-    found: list[Entry] = []
+async def what_is_read(log: Log, start: int = 1, stop: int | None = None) -> tuple[list[LogEntry], Exception | None]:
+    found: list[LogEntry] = []
     with anyio.fail_after(PATIENCE_S):
         try:
             async for batch in log.read(start, stop=stop):

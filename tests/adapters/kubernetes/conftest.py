@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 from aiohttp import web
 
-from headgate.adapters.kubernetes.http_transport import HttpSettings, HttpTransport, open_transport
+from headgate.adapters.kubernetes.http_transport import HttpTransport, TransportSettings, open_transport
 from headgate.adapters.kubernetes.kubeconfig import ClusterAccess
 
 Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -129,7 +129,7 @@ async def fake(anyio_backend: str) -> AsyncIterator[Fake]:
 
 @pytest.fixture
 async def transport(fake: Fake) -> AsyncIterator[HttpTransport]:
-    async with open_transport(ClusterAccess(server=fake.url), HttpSettings(request_timeout_s=5)) as made:
+    async with open_transport(ClusterAccess(server=fake.url), TransportSettings(request_timeout_s=5)) as made:
         yield made
 
 

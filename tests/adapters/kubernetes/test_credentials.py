@@ -15,10 +15,10 @@ from headgate.adapters.kubernetes.credentials import (
     EXPIRY_MARGIN_S,
     FILE_LOOK_S,
     RENEWAL_INTERVAL_S,
-    Credentials,
+    KubeCredentials,
     load_credentials,
 )
-from headgate.adapters.kubernetes.errors import ConfigurationError
+from headgate.adapters.kubernetes.errors import KubeConfigurationError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import ClusterAccess, resolve
 
@@ -94,7 +94,7 @@ def renewing(clock, *results, reread_s=None):
             raise result
         return result
 
-    made = Credentials(load=load, reread_s=reread_s, clock=clock)
+    made = KubeCredentials(load=load, reread_s=reread_s, clock=clock)
     made.adopt(queue.pop(0))
     return made
 
@@ -129,7 +129,7 @@ async def test_a_file_that_changes_is_read_when_it_has_changed(clock, tmp_path):
     async def load():
         return results.pop(0)
 
-    made = Credentials(load=load, files=[token], reread_s=60, clock=clock)
+    made = KubeCredentials(load=load, files=[token], reread_s=60, clock=clock)
     made.adopt(await load())
     token.write_text("22")
     assert await made.authorization() == "one"
@@ -148,7 +148,7 @@ async def test_a_file_that_changes_is_read_when_it_has_changed(clock, tmp_path):
 async def test_a_service_account_is_named_by_its_token():
     """The subject of a JWT; a token without one is named by the configuration."""
     claims = base64.urlsafe_b64encode(b'{"sub":"system:serviceaccount:headgate:binder"}').rstrip(b"=").decode()
-    made = Credentials(user="the user 'u' of --kubeconfig")
+    made = KubeCredentials(user="the user 'u' of --kubeconfig")
     made.adopt(loaded(f"Bearer e30.{claims}.c2ln"))
     assert made.user == "system:serviceaccount:headgate:binder"
     made.adopt(loaded("Bearer opaque"))
@@ -254,7 +254,7 @@ printf '"status":{{"token":"run-%s"}}}}' $n
 async def test_a_plugin_that_cannot_be_run_is_a_configuration_error(fake, tmp_path):
     """At start there is no old credential to fall back on, so the operator must act."""
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "/no/such", "args": []}}
-    with pytest.raises(ConfigurationError, match="cannot load the credentials"):
+    with pytest.raises(KubeConfigurationError, match="cannot load the credentials"):
         await load_credentials(kubeconfig(tmp_path, fake.url, user))
 
 

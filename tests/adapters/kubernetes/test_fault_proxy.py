@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from headgate.adapters.kubernetes.errors import StreamSilent, TransportError
-from headgate.adapters.kubernetes.http_transport import HttpSettings, open_transport
+from headgate.adapters.kubernetes.http_transport import TransportSettings, open_transport
 from headgate.adapters.kubernetes.kubeconfig import ClusterAccess
-from headgate.testing.control_plane.fault_proxy import Faults, Trouble, fault_proxy
+from headgate.testing.control_plane.fault_proxy import ProxyFaults, Trouble, fault_proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ STATUS = {
 
 
 @asynccontextmanager
-async def proxied(fake, faults=Faults(), settings=HttpSettings()):  # noqa: B008  (frozen)
+async def proxied(fake, faults=ProxyFaults(), settings=TransportSettings()):  # noqa: B008  (frozen)
     """A transport that reaches the fake server through a proxy, and the proxy."""
     async with (
         fault_proxy(ClusterAccess(server=fake.url), faults, Random(1)) as proxy,
@@ -39,7 +39,7 @@ async def proxied(fake, faults=Faults(), settings=HttpSettings()):  # noqa: B008
 async def test_a_write_meets_each_trouble_before_or_after_it_is_carried_out(fake, trouble):
     """The client sees the same; only the server's state differs. Reads pass."""
     fake.script = [fake.answer(200, {"read": True}), fake.answer(200, {"written": True})]
-    async with proxied(fake, Faults(writes=1.0, troubles=(trouble,))) as (transport, proxy):
+    async with proxied(fake, ProxyFaults(writes=1.0, troubles=(trouble,))) as (transport, proxy):
         assert (await transport.request("GET", "/a")).body == b'{"read": true}'
         if STATUS[trouble] is None:
             with pytest.raises(TransportError) as broken:
@@ -75,7 +75,7 @@ async def test_what_passes_is_not_changed(fake):
 async def test_a_stream_whose_time_is_up_dies_in_the_middle_of_a_line(fake):
     """The beginning of the data arrives, and no end."""
     fake.script = [fake.lines({"a": "whole line"}, end="hang")]
-    async with proxied(fake, Faults(stream_s_mean=1e-9)) as (transport, proxy):
+    async with proxied(fake, ProxyFaults(stream_s_mean=1e-9)) as (transport, proxy):
         async with transport.stream("/w", query={"watch": "true"}) as lines:
             with pytest.raises(TransportError):
                 await anext(lines)
@@ -97,7 +97,7 @@ async def test_all_streams_can_be_cut_at_once(fake):
 async def test_a_half_open_proxy_accepts_and_says_nothing(fake):
     """Requests and streams wait for ever; with their own time-outs they notice. Afterwards all is as before."""
     fake.script = [fake.answer(200, {}) for _ in range(3)]
-    async with proxied(fake, settings=HttpSettings(request_timeout_s=1.0)) as (transport, proxy):
+    async with proxied(fake, settings=TransportSettings(request_timeout_s=1.0)) as (transport, proxy):
         async with proxy.half_open():
             with pytest.raises(TransportError):
                 await transport.request("GET", "/a")
@@ -114,7 +114,7 @@ async def test_the_kubeconfig_differs_in_the_server_alone(fake, tmp_path):
     cluster = {"server": "https://127.0.0.1:1", "certificate-authority": "/ca"}
     users = [{"name": "u", "user": {"token": "t"}}]
     source.write_text(yaml.safe_dump({"clusters": [{"name": "c", "cluster": cluster}], "users": users}))
-    async with fault_proxy(ClusterAccess(server=fake.url), Faults(), Random(1)) as proxy:
+    async with fault_proxy(ClusterAccess(server=fake.url), ProxyFaults(), Random(1)) as proxy:
         proxy.write_kubeconfig(source, target)
         written = yaml.safe_load(target.read_text())
         assert written == {"clusters": [{"name": "c", "cluster": {"server": proxy.url}}], "users": users}

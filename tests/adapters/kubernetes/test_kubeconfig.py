@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from headgate.adapters.kubernetes.errors import ConfigurationError
+from headgate.adapters.kubernetes.errors import KubeConfigurationError
 from headgate.adapters.kubernetes.kubeconfig import Authentication, resolve
 
 USERS = {
@@ -121,14 +121,14 @@ def test_what_does_not_hold_together_is_one_clear_line(tmp_path, text, message):
     path = tmp_path / "config"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(ConfigurationError, match=message) as caught:
+    with pytest.raises(KubeConfigurationError, match=message) as caught:
         resolve(kubeconfig=str(path), environ={})
     assert "\n" not in str(caught.value)
 
 
 def test_contradictions_and_nothing_at_all_are_refused(tmp_path):
     """The message names the flags to use."""
-    with pytest.raises(ConfigurationError, match="leave out"):
+    with pytest.raises(KubeConfigurationError, match="leave out"):
         resolve(server="http://x", context="y", environ={})
-    with pytest.raises(ConfigurationError, match="give --server URL or --kubeconfig FILE"):
+    with pytest.raises(KubeConfigurationError, match="give --server URL or --kubeconfig FILE"):
         resolve(environ={}, home=tmp_path, service_account=tmp_path)

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.adapters.kubernetes.messages import Bookmark, Changed, Changes, ChangeType, Listed, ObjectMeta
+from headgate.adapters.kubernetes.messages import Bookmark, Changes, ChangeType, ListPage, ObjectChange, ObjectMeta
 from headgate.adapters.kubernetes.outbox import Outbox
 from headgate.adapters.kubernetes.resources import PODS
 
 
 def changed(version):
     meta = ObjectMeta(resource_version=str(version), name=f"p{version}")
-    return Changed(resource=PODS, type=ChangeType.ADDED, meta=meta, object=msgspec.Raw(b"{}"))
+    return ObjectChange(resource=PODS, type=ChangeType.ADDED, meta=meta, object=msgspec.Raw(b"{}"))
 
 
 def bookmark(version):
@@ -22,7 +22,7 @@ def bookmark(version):
 
 def listed(version, items):
     raws = [msgspec.Raw(b"{}")] * items
-    return Listed(resource=PODS, items=raws, resource_version=str(version), page=0, complete=True)
+    return ListPage(resource=PODS, items=raws, resource_version=str(version), page=0, complete=True)
 
 
 ENTRIES = st.lists(st.sampled_from(["change", "bookmark", "list"]), max_size=40).map(

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headgate.adapters.kubernetes.client import KubeClient
-from headgate.adapters.kubernetes.messages import Bookmark, Changes, Listed, Resumed
+from headgate.adapters.kubernetes.messages import Bookmark, Changes, ListPage, WatchResumed
 from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
 from headgate.adapters.kubernetes.resources import PODS
 from headgate.adapters.kubernetes.transport import InProcessTransport
@@ -28,7 +28,7 @@ class Owner:
 
     async def message(self):
         with anyio.fail_after(10):
-            while isinstance(message := await self.source.receive(), Resumed):
+            while isinstance(message := await self.source.receive(), WatchResumed):
                 self.resumed.append(message.resource_version)
             return message
 
@@ -48,8 +48,8 @@ class Owner:
         said = []
         while self.source.statistics().current_buffer_used:
             said.append(self.source.receive_nowait())
-        self.resumed += [message.resource_version for message in said if isinstance(message, Resumed)]
-        assert [message for message in said if not isinstance(message, Resumed)] == []
+        self.resumed += [message.resource_version for message in said if isinstance(message, WatchResumed)]
+        assert [message for message in said if not isinstance(message, WatchResumed)] == []
 
 
 @asynccontextmanager
@@ -151,7 +151,7 @@ async def test_a_server_that_forgets_at_once_is_not_hammered(fake, transport, sl
         fake.script += [fake.answer(200, make.page(version=number + 1)), fake.status(410, "Expired")]
     async with following(transport, sleeps, settings=ReflectorSettings(backoff_first_s=1)) as owner:
         for _ in range(rounds):
-            assert isinstance(await owner.message(), Listed)
+            assert isinstance(await owner.message(), ListPage)
         await owner.settled()
     assert len(sleeps) == rounds - 1
     assert all(lower < higher for lower, higher in zip(sleeps, sleeps[2:], strict=False))

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.adapters.kubernetes.retry import Backoff, RateLimiter, Repeats
+from headgate.adapters.backoff import Backoff
+from headgate.adapters.kubernetes.retry import RateLimiter, Repeats
 
 
 @given(seed=st.integers(), attempts=st.integers(1, 30))

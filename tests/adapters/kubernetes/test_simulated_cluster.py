@@ -15,7 +15,7 @@ from headgate.adapters.kubernetes.client import KubeClient, PatchType
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
-from headgate.adapters.kubernetes.messages import Bookmark, Changes, ChangeType, Listed
+from headgate.adapters.kubernetes.messages import Bookmark, Changes, ChangeType, ListPage
 from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
 from headgate.adapters.kubernetes.resources import LIMIT_RANGES, NAMESPACES, NODES, PODS, RESOURCES, WORKLOADS
 from headgate.adapters.kubernetes.transport import InProcessTransport
@@ -154,7 +154,7 @@ async def test_an_invalid_object_is_refused_with_its_fields(client):
 
 
 class Mirror:
-    """An owner that keeps the reflector's messages, by the rules of `Listed` and `Changes`."""
+    """An owner that keeps the reflector's messages, by the rules of `ListPage` and `Changes`."""
 
     def __init__(self):
         self.versions: dict[str, str] = {}
@@ -163,7 +163,7 @@ class Mirror:
 
     def hear(self, message):
         match message:
-            case Listed():
+            case ListPage():
                 if message.page == 0:
                     self._named = set()
                 for item in message.items:

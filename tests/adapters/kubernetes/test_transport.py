@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.adapters.kubernetes.errors import ApiError, StreamSilent, TransportError
-from headgate.adapters.kubernetes.http_transport import HttpSettings, LineSplitter, open_transport
+from headgate.adapters.kubernetes.http_transport import LineSplitter, TransportSettings, open_transport
 from headgate.adapters.kubernetes.kubeconfig import ClusterAccess
 from headgate.adapters.kubernetes.transport import InProcessTransport, Request, Response, Transport
 
@@ -80,7 +80,7 @@ async def test_a_write_is_never_repeated_behind_the_callers_back(fake, transport
 async def test_a_server_that_does_not_answer_times_out(fake):
     """A request ends, whatever the server does."""
     fake.script = [fake.hang()]
-    settings = HttpSettings(request_timeout_s=0.05)
+    settings = TransportSettings(request_timeout_s=0.05)
     async with open_transport(ClusterAccess(server=fake.url), settings) as transport:
         with pytest.raises(TransportError, match="timed out") as caught:
             await transport.request("GET", "/")

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from tests.support.history import History
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.core.audit.log import Audit, AuditReport
 from headgate.core.audit.quotas import Quotas
 from headgate.core.fold import new_state, transitions
@@ -93,7 +93,7 @@ def cycle(history: History, *events: EventBase, decided_at: int = 0) -> int:
     return history.put(SCHEDULER, decisions.CycleDecided(cycle=number, decided_at=at), *events, decided_at=at).seq
 
 
-def audited(entries: list[Entry]) -> AuditReport:
+def audited(entries: list[LogEntry]) -> AuditReport:
     judge = Audit()
     for entry in entries:
         judge.feed_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
@@ -124,7 +124,7 @@ def a_life() -> History:
     return history
 
 
-def recommit(entry: Entry, **changes: object) -> Entry:
+def recommit(entry: LogEntry, **changes: object) -> LogEntry:
     """An entry whose commit has other contents."""
     commit = decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms).commit
     values = {field: getattr(commit, field) for field in Commit.__struct_fields__} | changes

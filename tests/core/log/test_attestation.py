@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.support.history import History
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.core import fold
 from headgate.core.audit.log import Audit, AuditReport
 from headgate.core.fold import BrokenLogError
@@ -30,7 +30,7 @@ def history(rounds: int) -> History:
     return written
 
 
-def refold(entries: list[Entry], state: State | None = None) -> State:
+def refold(entries: list[LogEntry], state: State | None = None) -> State:
     state = state if state is not None else fold.new_state("main")
     for entry in entries:
         if entry.seq > state.position:
@@ -38,14 +38,14 @@ def refold(entries: list[Entry], state: State | None = None) -> State:
     return state
 
 
-def audited(entries: list[Entry]) -> AuditReport:
+def audited(entries: list[LogEntry]) -> AuditReport:
     judge = Audit("main")
     for entry in entries:
         judge.feed_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
     return judge.report()
 
 
-def edited(entries: list[Entry], at: int, change: Callable[[Commit], Commit]) -> list[Entry]:
+def edited(entries: list[LogEntry], at: int, change: Callable[[Commit], Commit]) -> list[LogEntry]:
     """The log with one commit changed, and the chain of its producer recomputed after it: a careful forgery."""
     last: dict[Producer, str] = {}
     written = []
@@ -64,7 +64,7 @@ def renamed(commit: Commit) -> Commit:
     return msgspec.structs.replace(commit, events=(NamespaceObserved(name="forged"),))
 
 
-def last_of(entries: list[Entry], producer: Producer) -> int:
+def last_of(entries: list[LogEntry], producer: Producer) -> int:
     return max(entry.seq for entry in entries if entry.subject.endswith(producer.value))
 
 

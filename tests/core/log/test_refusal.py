@@ -3,7 +3,7 @@
 import pytest
 from tests.support.history import History
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.core import fold
 from headgate.core.audit.log import Audit
 from headgate.core.log.refusal import NEWEST_MAX, TEXT_MAX, CommitFilter
@@ -19,11 +19,11 @@ from headgate.events.ids import JobKey, WorkloadKey
 BRIDGE, BINDER = Producer.INFORMER_BRIDGE, Producer.BINDER
 
 
-def decoded(entries: list[Entry]) -> list[LoggedCommit]:
+def decoded(entries: list[LogEntry]) -> list[LoggedCommit]:
     return [decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries]
 
 
-def folded(entries: list[Entry]) -> tuple[State, list[bool]]:
+def folded(entries: list[LogEntry]) -> tuple[State, list[bool]]:
     state = fold.new_state("main")
     return state, [fold.apply(state, logged) for logged in decoded(entries)]
 
@@ -32,7 +32,7 @@ class Written(History):
     """A history to which any user can publish."""
 
     def publish(self, subject: str, payload: bytes) -> None:
-        entry = Entry(self.position + 1, subject, self.now_ms, payload)
+        entry = LogEntry(self.position + 1, subject, self.now_ms, payload)
         self.entries.append(entry)
         assert not fold.apply(self.state, decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms))
 

@@ -20,7 +20,7 @@ from headgate.events.objects import Admission, Condition, PodSet, PodSetAssignme
 from headgate.events.queueing import WorkloadEvicted, WorkloadFinished, WorkloadParked, WorkloadQueued, WorkloadReleased
 from headgate.machines.binder.decide import Binder
 from headgate.machines.binder.events import Told
-from headgate.machines.binder.queue_statuses import Queue
+from headgate.machines.binder.queue_statuses import StatusOwner
 
 BRIDGE, MANAGER, SCHEDULER, BINDER = (
     Producer.INFORMER_BRIDGE,
@@ -473,9 +473,9 @@ def test_the_running_count_is_that_of_the_state() -> None:
         for machine in (bound.machine, Binder(bound.log.state)):
             parts = machine._queues
             parts._recount()
-            cluster = parts._counts(Queue("ClusterQueue", "cq"), bound.log.state.index.holders.get("cq", {}))
+            cluster = parts._counts(StatusOwner("ClusterQueue", "cq"), bound.log.state.index.holders.get("cq", {}))
             assert cluster == count_cluster_queue(bound.log.state, "cq")
-            queue = Queue("LocalQueue", "team-a/main")
+            queue = StatusOwner("LocalQueue", "team-a/main")
             local = parts._counts(queue, parts._tally.holders.get(queue, {}))
             assert local == count_local_queue(bound.log.state, LocalQueueKey("team-a/main"))
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.doors import Door
 from tests.support.waiting import until
 
-from headgate.adapters.jetstream.health import Health
+from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.adapters.kubernetes.errors import TransportError
 from headgate.adapters.kubernetes.transport import InProcessTransport, Request, Response
 from headgate.core import fold
@@ -63,7 +63,7 @@ class Place:
         self.memory = memory if memory is not None else MemoryLog("main", identity="created first")
         self.log = AsyncMemoryLog(self.memory)
         self.records = CellRecords(self.transport, cell="main", namespace="headgate-system")
-        self.status = Status(process="p", cell="main", holder="h", health=Health())
+        self.status = Status(process="p", cell="main", holder="h", health=DependencyHealth())
         self.state: State = fold.new_state("main")
 
     def append(self, *events: EventBase) -> None:

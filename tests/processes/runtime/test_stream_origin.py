@@ -3,7 +3,7 @@
 import pytest
 from tests.support.logs import TestLog
 
-from headgate.adapters.jetstream.health import Health
+from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.adapters.jetstream.refill import Marker
 from headgate.core.log import reconciliation
 from headgate.events.base import Producer
@@ -33,7 +33,7 @@ def origin_behind(log: TestLog) -> Origin:
 
 
 def gate_of(producer: Producer, origin: Origin) -> IdentityGate:
-    status = Status(process=producer.value, cell="main", holder="one", health=Health())
+    status = Status(process=producer.value, cell="main", holder="one", health=DependencyHealth())
     log = AsyncMemoryLog(MemoryLog("main", identity=origin.stream))
     return IdentityGate(producer=producer, cell="main", log=log, status=status, origin=origin)
 

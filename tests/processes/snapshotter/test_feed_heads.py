@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.support.history import History
 
-from headgate.adapters.jetstream.health import Health
+from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.core.log.branches import EventId
 from headgate.events.base import Producer
 from headgate.events.commit import Position
@@ -55,7 +55,7 @@ async def hold(log: History, last: LastMessage | None = None, **headers: str) ->
     position = Position(Seq(log.position))
     if last is None:
         last = LastMessage(EventId("", position), message.subject, message.payload, {**message.headers, **headers})
-    status = Status(process="snapshotter", cell="main", holder="s", health=Health())
+    status = Status(process="snapshotter", cell="main", holder="s", health=DependencyHealth())
     publishing = Feeding(Ended(last), AsyncMemoryLog(memory), status, batch_max=10)  # type: ignore[arg-type]
     await publishing._hold_against_log(log.state)
 

@@ -3,7 +3,7 @@
 import msgspec
 from tests.support.logs import START_MS, TestLog
 
-from headgate.adapters.jetstream.health import Health
+from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.adapters.log import Appended, Conflict
 from headgate.adapters.telemetry import Metrics, open_traces
 from headgate.core.machine.contract import Append
@@ -56,7 +56,7 @@ class Observed:
     def __init__(self, *, kueue: bool = True) -> None:
         self.log = TestLog()
         self.metrics = Metrics()
-        self.status = Status(process="snapshotter", cell="main", holder="h", health=Health())
+        self.status = Status(process="snapshotter", cell="main", holder="h", health=DependencyHealth())
         self.status.phase = Phase.LEADING
         self.observing = Observing(self.status, self.metrics, None, kueue=kueue)
         self.observing.gauges_of(lambda: self.log.state)
@@ -239,7 +239,7 @@ def test_every_process_serves_its_own_counters() -> None:
 def test_a_commits_span_is_a_child_of_its_causes(capsys) -> None:
     """The traceparent goes from envelope to envelope; a refused append ends its span as an error."""
     log = TestLog()
-    status = Status(process="scheduler", cell="main", holder="h", health=Health())
+    status = Status(process="scheduler", cell="main", holder="h", health=DependencyHealth())
     with open_traces(exporter="console", endpoint="", sampled=1.0, resource={}) as traces:
         observing = Observing(status, Metrics(), traces, kueue=False)
         traceparents = []

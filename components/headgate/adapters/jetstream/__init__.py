@@ -24,7 +24,7 @@ May import: core, events.
 
 from headgate.adapters.jetstream.connection import Connection, connect
 from headgate.adapters.jetstream.errors import BrokerClosed, BrokerError, PermissionDenied
-from headgate.adapters.jetstream.health import Dependency, Health
+from headgate.adapters.jetstream.health import Dependency, DependencyHealth
 from headgate.adapters.jetstream.jetstream_log import JetStreamLog, open_log
 from headgate.adapters.jetstream.options import NatsOptions
 
@@ -33,7 +33,7 @@ __all__ = [
     "BrokerError",
     "Connection",
     "Dependency",
-    "Health",
+    "DependencyHealth",
     "JetStreamLog",
     "NatsOptions",
     "PermissionDenied",

@@ -10,15 +10,15 @@ same way, because the conflicting message may be our own earlier attempt, stored
 
 from collections.abc import Mapping
 
-from headgate.adapters.jetstream.backoff import Backoff
+from headgate.adapters.backoff import Backoff
 from headgate.adapters.jetstream.connection import Connection
 from headgate.adapters.jetstream.errors import (
     STREAM_NOT_FOUND,
     WRONG_LAST_SEQUENCE,
     BrokerError,
+    JetStreamApiError,
     NotSent,
     OutcomeUnknown,
-    Refused,
 )
 from headgate.adapters.jetstream.messages import last_of_subject, next_of_subject
 from headgate.adapters.log import Appended, AppendOutcome, Conflict
@@ -59,7 +59,7 @@ async def append(
             outcome = await _settle(connection, stream, subject, payload, expected_last)
             if outcome is not None:
                 return outcome
-        except Refused as error:
+        except JetStreamApiError as error:
             trouble = error
             if error.err_code in WRONG_LAST_SEQUENCE:
                 outcome = await _settle(connection, stream, subject, payload, expected_last)
@@ -120,7 +120,7 @@ async def publish_once(
             ack = await connection.publish(subject, payload, all_headers)
         except (NotSent, OutcomeUnknown) as error:
             trouble: Exception = error
-        except Refused as error:
+        except JetStreamApiError as error:
             if error.for_good:
                 raise BrokerError(f"message {message_id} cannot be stored in {dependency}: {error}") from error
             trouble = error

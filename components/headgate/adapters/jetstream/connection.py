@@ -2,8 +2,8 @@
 One connection to NATS per process, and the calls that all other modules use.
 
 `connect` returns a `Connection` that recovers by itself: it reconnects without limit, notifies the tails, ends calls in
-flight as "outcome unknown", and updates `Health`. `call` is a JetStream API request that is safe to repeat and
-therefore waits out transient failures; `call_once` is for those that are not.
+flight as "outcome unknown", and updates `DependencyHealth`. `call` is a JetStream API request that is safe to repeat
+and therefore waits out transient failures; `call_once` is for those that are not.
 """
 # Over 400 lines: one connection and its life; calls, reconnection and health read and change the same fields.
 
@@ -20,18 +20,18 @@ import nats.errors
 from msgspec import Struct
 from nats.aio.client import Client
 
-from headgate.adapters.jetstream.backoff import Backoff
+from headgate.adapters.backoff import Backoff
 from headgate.adapters.jetstream.errors import (
     BrokerClosed,
     BrokerError,
+    JetStreamApiError,
     NotSent,
     OutcomeUnknown,
     PermissionDenied,
-    Refused,
 )
 from headgate.adapters.jetstream.frames import frame
-from headgate.adapters.jetstream.health import Health
-from headgate.adapters.jetstream.nkeys import Credentials
+from headgate.adapters.jetstream.health import DependencyHealth
+from headgate.adapters.jetstream.nkeys import NatsCredentials
 from headgate.adapters.jetstream.options import NatsOptions, TlsNotOffered, explain, wants_tls, without_secrets
 from headgate.adapters.jetstream.requests import Requests
 from headgate.adapters.jetstream.stored_time import only_header
@@ -96,7 +96,7 @@ class _Client(Client):
 
     handlers: dict[int, Handler]
     demands_tls: bool = False
-    credentials: Credentials | None = None
+    credentials: NatsCredentials | None = None
 
     def _setup_nkeys_connect(self) -> None:
         # nats-py's own needs a package that is not used otherwise.
@@ -167,7 +167,7 @@ class _Client(Client):
 class Connection:
     """A connected client with its requester. Created by `connect`; used by one event loop."""
 
-    def __init__(self, *, options: NatsOptions, health: Health) -> None:
+    def __init__(self, *, options: NatsOptions, health: DependencyHealth) -> None:
         self.options = options
         self.health = health
         self.client = _Client()
@@ -318,7 +318,7 @@ class Connection:
                 answer = await self.call_once(verb, body, decoder)
             except (NotSent, OutcomeUnknown) as error:
                 self.health.unwell(dependency, str(error))
-            except Refused as error:
+            except JetStreamApiError as error:
                 if error.code != 503:
                     raise
                 self.health.unwell(dependency, str(error))
@@ -409,13 +409,13 @@ class Connection:
             listener()
 
 
-def _refused(what: str, fault: _ApiFault) -> Refused:
-    return Refused(what, code=fault.code, err_code=fault.err_code, description=fault.description)
+def _refused(what: str, fault: _ApiFault) -> JetStreamApiError:
+    return JetStreamApiError(what, code=fault.code, err_code=fault.err_code, description=fault.description)
 
 
 @asynccontextmanager
 async def connect(
-    url: str, *, name: str, options: NatsOptions | None = None, health: Health | None = None
+    url: str, *, name: str, options: NatsOptions | None = None, health: DependencyHealth | None = None
 ) -> AsyncIterator[Connection]:
     """
     Connects to NATS at `url` (several, separated by commas, for a cluster) and stays connected until the block ends.
@@ -427,11 +427,11 @@ async def connect(
     options = options or NatsOptions()
     # Errors in files are reported before a server is contacted.
     identity = {"password": options.secret("password"), "token": options.secret("token"), "tls": options.tls_context()}
-    connection = Connection(options=options, health=health or Health())
+    connection = Connection(options=options, health=health or DependencyHealth())
     connection.client.demands_tls = wants_tls(url, options)
     if options.creds_file or options.nkey_seed_file:
         files = {"creds_file": options.creds_file, "nkey_seed_file": options.nkey_seed_file}
-        connection.client.credentials = Credentials(**files)
+        connection.client.credentials = NatsCredentials(**files)
     connection.health.unwell(DEPENDENCY, f"connecting to {without_secrets(url)}")
     try:
         await _dial(connection, url, name, identity)

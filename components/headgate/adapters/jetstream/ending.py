@@ -8,7 +8,7 @@ entry itself: one request, and the difference is detected before any wait.
 
 import anyio
 
-from headgate.adapters.jetstream.backoff import Backoff
+from headgate.adapters.backoff import Backoff
 from headgate.adapters.jetstream.connection import Connection
 from headgate.adapters.jetstream.messages import by_seq, last_of_subject
 from headgate.adapters.jetstream.stream import StreamInfo, stream_deleted, stream_info

@@ -2,8 +2,8 @@
 Errors between this process and the broker, sorted by the caller's next step.
 
 `NotSent` and `OutcomeUnknown` are transient and are retried inside the adapter: the first at once, the second after
-determining the outcome. `Refused` is the broker's own answer; its code decides. `BrokerClosed` and `BrokerError` reach
-the processes.
+determining the outcome. `JetStreamApiError` is the broker's own answer; its code decides. `BrokerClosed` and
+`BrokerError` reach the processes.
 """
 
 # ruff: noqa: N818 - exceptions here are named for what happened.
@@ -62,7 +62,7 @@ class OutcomeUnknown(Exception):
     """The request was sent and no answer came: it may or may not have had its effect, and may still have it."""
 
 
-class Refused(Exception):
+class JetStreamApiError(Exception):
     """The broker answered with an error of the JetStream API."""
 
     def __init__(self, what: str, *, code: int, err_code: int, description: str) -> None:

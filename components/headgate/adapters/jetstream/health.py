@@ -26,7 +26,7 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Health:
+class DependencyHealth:
     """
     The dependencies of one process by name.
 

@@ -20,7 +20,7 @@ from headgate.adapters.jetstream.stream import (
     token,
 )
 from headgate.adapters.jetstream.tail import JetStreamTail, TailOptions
-from headgate.adapters.log import AppendOutcome, Entry, EntryNotFound, LogTruncated
+from headgate.adapters.log import AppendOutcome, EntryNotFound, LogEntry, LogTruncated
 
 if TYPE_CHECKING:
     from headgate.adapters.log import Log
@@ -69,7 +69,7 @@ class JetStreamLog:
             commit_id=commit_id,
         )
 
-    async def read(self, start: int, *, stop: int | None = None) -> AsyncGenerator[list[Entry], None]:
+    async def read(self, start: int, *, stop: int | None = None) -> AsyncGenerator[list[LogEntry], None]:
         """See `Log.read`."""
         info = await opened_info(self.connection, self._name)
         last = info.state.last_seq if stop is None else min(stop, info.state.last_seq)
@@ -121,14 +121,14 @@ class JetStreamLog:
         state = (await opened_info(self.connection, self._name)).state
         return state.first_seq if state.messages else state.last_seq + 1
 
-    async def get(self, seq: int) -> Entry:
+    async def get(self, seq: int) -> LogEntry:
         """See `Log.get`."""
         found = await by_seq(self.connection, self._name, seq)
         if found is None:
             raise EntryNotFound(self._name, seq)
         return found.entry
 
-    async def next_of(self, producer: str, start: int) -> Entry | None:
+    async def next_of(self, producer: str, start: int) -> LogEntry | None:
         """See `Log.next_of`."""
         found = await next_of_subject(self.connection, self._name, self.subject(producer), max(start, 1))
         return found.entry if found is not None else None

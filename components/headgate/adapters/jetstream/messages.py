@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from headgate.adapters.jetstream.connection import Connection
-from headgate.adapters.jetstream.errors import NO_MESSAGE, STREAM_NOT_FOUND, Refused
+from headgate.adapters.jetstream.errors import NO_MESSAGE, STREAM_NOT_FOUND, JetStreamApiError
 from headgate.adapters.jetstream.stored_time import stored_ms
 from headgate.adapters.jetstream.stream import time_ms_of
-from headgate.adapters.log import Entry, StreamGone
+from headgate.adapters.log import LogEntry, StreamGone
 
 
 class _Stored(Struct):
@@ -36,7 +36,7 @@ _GOT = msgspec.json.Decoder(_Got)
 class StoredMessage(Struct, frozen=True):
     """An entry with its headers as the broker stores them."""
 
-    entry: Entry
+    entry: LogEntry
     headers: dict[str, str]
 
 
@@ -60,7 +60,7 @@ async def _get(connection: Connection, stream: str, request: dict[str, str | int
         got = await connection.call(
             f"STREAM.MSG.GET.{stream}", msgspec.json.encode(request), _GOT, dependency=f"stream {stream}"
         )
-    except Refused as refused:
+    except JetStreamApiError as refused:
         if refused.err_code == NO_MESSAGE:
             return None
         if refused.err_code == STREAM_NOT_FOUND:
@@ -69,7 +69,7 @@ async def _get(connection: Connection, stream: str, request: dict[str, str | int
     stored = got.message
     headers = _headers(stored.hdrs)
     time_ms = stored_ms(headers, time_ms_of(stored.time))
-    return StoredMessage(Entry(stored.seq, stored.subject, time_ms, binascii.a2b_base64(stored.data)), headers)
+    return StoredMessage(LogEntry(stored.seq, stored.subject, time_ms, binascii.a2b_base64(stored.data)), headers)
 
 
 def _headers(encoded: str) -> dict[str, str]:

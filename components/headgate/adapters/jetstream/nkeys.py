@@ -91,7 +91,7 @@ def _parse_creds(text: str) -> tuple[str, UserKey]:
     return jwt[1], UserKey.of_seed(seed[1])
 
 
-class Credentials:
+class NatsCredentials:
     """
     A client's credentials: its public key or JWT, and a signature over the server's nonce.
 

@@ -18,9 +18,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headgate.adapters.jetstream.backoff import Backoff
+from headgate.adapters.backoff import Backoff
 from headgate.adapters.jetstream.connection import Connection, Outgoing
-from headgate.adapters.jetstream.errors import BrokerError, NotSent, OutcomeUnknown, Refused
+from headgate.adapters.jetstream.errors import BrokerError, JetStreamApiError, NotSent, OutcomeUnknown
 from headgate.adapters.jetstream.messages import by_seq
 from headgate.adapters.jetstream.stored_time import HEADER
 from headgate.adapters.jetstream.stream import (
@@ -31,7 +31,7 @@ from headgate.adapters.jetstream.stream import (
     find_stream,
     stream_info,
 )
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 
 EXPECTED_STREAM_LAST: Final = "Nats-Expected-Last-Sequence"
 MARKER: Final = "headgate.origin"
@@ -88,7 +88,7 @@ async def delete_stream(connection: Connection, name: str) -> None:
     try:
         if await find_stream(connection, name) is not None:
             await connection.call(f"STREAM.DELETE.{name}", b"", _DONE, dependency=f"stream {name}")
-    except Refused as error:
+    except JetStreamApiError as error:
         raise BrokerError(f"stream {name} cannot be removed: {error}") from error
 
 
@@ -96,7 +96,7 @@ async def fill(
     connection: Connection,
     cell: str,
     log: StreamConfig,
-    entries: Callable[[int], Iterator[Entry]],
+    entries: Callable[[int], Iterator[LogEntry]],
     *,
     first: int,
     last: int,
@@ -124,8 +124,8 @@ async def fill(
         try:
             for batch in _batches(entries(stored + 1), last):
                 await connection.publish_all([_message(staging, entry) for entry in batch])
-        except (NotSent, OutcomeUnknown, Refused) as error:
-            if tries == FILL_TRIES or (isinstance(error, Refused) and error.for_good):
+        except (NotSent, OutcomeUnknown, JetStreamApiError) as error:
+            if tries == FILL_TRIES or (isinstance(error, JetStreamApiError) and error.for_good):
                 raise BrokerError(
                     f"stream {log.name} cannot be filled beyond entry {stored}: {error}. Mend that and run the command "
                     "again: it goes on from there"
@@ -165,7 +165,7 @@ async def _call(connection: Connection, verb: str, name: str, config: StreamConf
     body = msgspec.json.encode(config)
     try:
         return await connection.call(f"STREAM.{verb}.{name}", body, _INFO, dependency=f"stream {name}")
-    except Refused as error:
+    except JetStreamApiError as error:
         raise BrokerError(f"stream {name}: {verb.lower()} was refused: {error}") from error
 
 
@@ -177,13 +177,13 @@ _INFO: msgspec.json.Decoder[StreamInfo] = msgspec.json.Decoder(StreamInfo)
 _DONE: msgspec.json.Decoder[_Done] = msgspec.json.Decoder(_Done)
 
 
-def _message(staging: str, entry: Entry) -> Outgoing:
+def _message(staging: str, entry: LogEntry) -> Outgoing:
     headers = {EXPECTED_STREAM_LAST: str(entry.seq - 1), HEADER: str(entry.time_ms)}
     return f"{staging}.{entry.subject.rpartition('.')[2]}", entry.payload, headers
 
 
-def _batches(entries: Iterator[Entry], last: int) -> Iterator[list[Entry]]:
-    batch: list[Entry] = []
+def _batches(entries: Iterator[LogEntry], last: int) -> Iterator[list[LogEntry]]:
+    batch: list[LogEntry] = []
     size = 0
     for entry in entries:
         if entry.seq > last:

@@ -25,13 +25,13 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from headgate.adapters.jetstream.backoff import Backoff
+from headgate.adapters.backoff import Backoff
 from headgate.adapters.jetstream.connection import Connection
 from headgate.adapters.jetstream.errors import (
     STREAM_NAME_IN_USE,
     STREAM_NOT_FOUND,
+    JetStreamApiError,
     PermissionDenied,
-    Refused,
     StreamMismatch,
 )
 from headgate.adapters.log import StreamGone
@@ -216,7 +216,7 @@ async def opened_info(connection: Connection, name: str) -> StreamInfo:
     """
     try:
         return await stream_info(connection, name)
-    except Refused as refused:
+    except JetStreamApiError as refused:
         if refused.err_code == STREAM_NOT_FOUND:
             raise StreamGone(name) from refused
         raise
@@ -233,7 +233,7 @@ async def find_stream(connection: Connection, name: str) -> StreamInfo | None:
     """As `stream_info`; None when there is no such stream."""
     try:
         return await stream_info(connection, name)
-    except Refused as refused:
+    except JetStreamApiError as refused:
         if refused.err_code != STREAM_NOT_FOUND:
             raise
         return None
@@ -275,7 +275,7 @@ async def ensure_stream(
     while True:
         try:
             info = await find_stream(connection, wanted.name)
-        except Refused as refused:
+        except JetStreamApiError as refused:
             raise StreamMismatch(f"cannot look at {dependency}: {refused}") from refused
         if info is not None:
             break
@@ -293,7 +293,7 @@ async def ensure_stream(
                 f"it is not there, and {denied.who} may not create it: `headgate nats setup` does, as an admin",
             )
             await backoff.wait()
-        except Refused as refused:
+        except JetStreamApiError as refused:
             # Another process may have created it in between, with different replicas; then it is checked again.
             if refused.err_code != STREAM_NAME_IN_USE:
                 raise StreamMismatch(f"cannot create {dependency}: {refused}") from refused
@@ -325,7 +325,7 @@ async def _with_subjects(
     body = msgspec.json.encode({**actual.config, "subjects": wanted.subjects})
     try:
         return await connection.call(f"STREAM.UPDATE.{name}", body, _INFO, dependency=dependency), []
-    except (Refused, PermissionDenied) as refused:
+    except (JetStreamApiError, PermissionDenied) as refused:
         return info, [
             f"stream {name} takes messages on any of {', '.join(info.config.subjects)} and cannot be changed "
             f"({refused}); what others publish there is refused. Narrow it as an admin, with `headgate nats setup` or "

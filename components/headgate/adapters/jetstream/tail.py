@@ -30,20 +30,20 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from headgate.adapters.jetstream.backoff import Backoff
+from headgate.adapters.backoff import Backoff
 from headgate.adapters.jetstream.connection import Connection
 from headgate.adapters.jetstream.ending import torn_end
 from headgate.adapters.jetstream.errors import (
     STREAM_NOT_FOUND,
     BrokerError,
+    JetStreamApiError,
     NotSent,
     OutcomeUnknown,
     PermissionDenied,
-    Refused,
 )
 from headgate.adapters.jetstream.stored_time import stored_ms
 from headgate.adapters.jetstream.stream import SECOND_NS, StreamInfo, identity_of, stream_info
-from headgate.adapters.log import Entry, LogHole, LogTorn, LogTruncated
+from headgate.adapters.log import LogEntry, LogHole, LogTorn, LogTruncated
 
 if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
@@ -115,7 +115,7 @@ class JetStreamTail:
         self._options = options or TailOptions()
         self._expected = start  # the next stream sequence to be buffered
         self._returned = start - 1  # the last stream sequence that receive returned
-        self._buffer: deque[Entry] = deque()
+        self._buffer: deque[LogEntry] = deque()
         self._buffer_bytes = 0
         self._broker_pending = 0  # the broker's backlog beyond the last entry it sent
         self._seen_once = False
@@ -174,7 +174,7 @@ class JetStreamTail:
         """How often the consumer was created anew since the first."""
         return max(self._repairs - 1, 0)
 
-    async def receive(self) -> list[Entry]:
+    async def receive(self) -> list[LogEntry]:
         """
         The next entries, at least one; waits for as long as there is none.
 
@@ -209,7 +209,7 @@ class JetStreamTail:
         """
         await self._settle()
 
-    def _take(self) -> list[Entry]:
+    def _take(self) -> list[LogEntry]:
         entries = list(self._buffer)
         self._buffer.clear()
         self._buffer_bytes = 0
@@ -260,7 +260,7 @@ class JetStreamTail:
         self._expected = seq + 1
         self._broker_pending = int(fields[at + 3])
         time_ms = int(fields[at + 2]) // 1_000_000
-        self._buffer.append(Entry(seq, subject.decode(), stored_ms(status, time_ms) if status else time_ms, payload))
+        self._buffer.append(LogEntry(seq, subject.decode(), stored_ms(status, time_ms) if status else time_ms, payload))
         self._buffer_bytes += len(payload)
         self._wake.set()
         pulls = self._pulls
@@ -355,7 +355,7 @@ class JetStreamTail:
                 await self._create()
             except (NotSent, OutcomeUnknown) as error:
                 trouble: Exception = error
-            except Refused as error:
+            except JetStreamApiError as error:
                 if error.for_good:
                     raise BrokerError(f"stream {self._stream} cannot be read: {error}") from error
                 trouble = error
@@ -430,7 +430,7 @@ class JetStreamTail:
         """The reason against reading on, or "", and the number of replicas of the stream (0: there is no stream)."""
         try:
             info: StreamInfo = await stream_info(self._connection, self._stream)
-        except Refused as refused:
+        except JetStreamApiError as refused:
             if refused.err_code != STREAM_NOT_FOUND:
                 raise
             return "the stream does not exist any more", 0

@@ -33,9 +33,10 @@ import anyio
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from headgate.adapters.backoff import Backoff
 from headgate.adapters.kubernetes.errors import ApiError, TransportError, api_error, is_operating_error, kind_of
 from headgate.adapters.kubernetes.resources import asked_for
-from headgate.adapters.kubernetes.retry import Backoff, Health, RateLimiter, Repeats, Sleep
+from headgate.adapters.kubernetes.retry import ApiServerHealth, RateLimiter, Repeats, Sleep
 from headgate.adapters.kubernetes.transport import Response, Transport
 
 _LOG: Final = logging.getLogger(__name__)
@@ -162,12 +163,12 @@ class CallExecutor:
         self._repeats = Repeats()
 
     @property
-    def health(self) -> Health:
+    def health(self) -> ApiServerHealth:
         """Whether calls succeed: since when the oldest of those under retry fails, and the newest error."""
         if not self._failing:
-            return Health()
+            return ApiServerHealth()
         newest = next(reversed(self._failing.values()))
-        return Health(
+        return ApiServerHealth(
             failing_since=min(failing.since for failing in self._failing.values()),
             error=newest.error,
             attempts=sum(failing.attempts for failing in self._failing.values()),

@@ -31,7 +31,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from headgate.adapters.kubernetes.errors import ConfigurationError
+from headgate.adapters.kubernetes.errors import KubeConfigurationError
 from headgate.adapters.kubernetes.kubeconfig import Authentication, ClusterAccess
 
 _LOG: Final = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ EXPIRY_MARGIN_S: Final = 60.0
 RENEWAL_INTERVAL_S: Final = 10.0
 
 
-class Credentials:
+class KubeCredentials:
     """
     The credentials of one transport.
 
@@ -65,7 +65,7 @@ class Credentials:
         ssl_context: ssl.SSLContext | None = None,
         tls_server_name: str | None = None,
         proxy: str | None = None,
-        load: Callable[[], Awaitable["Loaded"]] | None = None,
+        load: Callable[[], Awaitable["LoadedCredential"]] | None = None,
         files: Sequence[Path] = (),
         reread_s: float | None = None,
         user: str = "",
@@ -137,7 +137,7 @@ class Credentials:
             else:
                 self.renewals += 1
 
-    def adopt(self, loaded: "Loaded") -> None:
+    def adopt(self, loaded: "LoadedCredential") -> None:
         """Use a freshly loaded credential from now on. New TLS connections use its certificate."""
         self._header = loaded.header
         self.user = _user_of(loaded.header) or self._configured_user
@@ -153,7 +153,7 @@ class Credentials:
             self.ssl_context.load_cert_chain(loaded.cert_file, loaded.key_file)
 
 
-class Loaded:
+class LoadedCredential:
     """A credential as kubernetes-asyncio loaded it: header, expiry in unix seconds, TLS files."""
 
     def __init__(self, configuration: Any, loader: Any | None) -> None:
@@ -234,7 +234,7 @@ def _import_alone(folders: list[str]) -> tuple[Any, Any]:
             del sys.modules[name]
 
 
-async def _load(access: ClusterAccess) -> Loaded:
+async def _load(access: ClusterAccess) -> LoadedCredential:
     made, config = _import()
     # Called on the type, because the class hands out copies of a process-wide default otherwise.
     configuration = type.__call__(made)
@@ -245,14 +245,14 @@ async def _load(access: ClusterAccess) -> Loaded:
             token_filename=f"{access.service_account}/token",
             cert_filename=f"{access.service_account}/ca.crt",
         )
-        return Loaded(configuration, None)
+        return LoadedCredential(configuration, None)
     loader = await config.load_kube_config(
         config_file=os.pathsep.join(access.kubeconfig), context=access.context, client_configuration=configuration
     )
-    return Loaded(configuration, loader)
+    return LoadedCredential(configuration, loader)
 
 
-async def load_credentials(access: ClusterAccess) -> Credentials:
+async def load_credentials(access: ClusterAccess) -> KubeCredentials:
     """
     The credentials for an access.
 
@@ -262,10 +262,10 @@ async def load_credentials(access: ClusterAccess) -> Credentials:
     """
     is_tls = access.server.startswith("https:")
     if not access.needs_configuration:
-        return Credentials(ssl_context=ssl.create_default_context() if is_tls else None)
+        return KubeCredentials(ssl_context=ssl.create_default_context() if is_tls else None)
     try:
         # Made before anything is read, so that a file which changes meanwhile is read again.
-        credentials = Credentials(
+        credentials = KubeCredentials(
             load=functools.partial(_load, access),
             files=[Path(file) for file in access.files],
             reread_s=FILE_REREAD_S if access.authentication is Authentication.FILE else None,
@@ -277,13 +277,13 @@ async def load_credentials(access: ClusterAccess) -> Credentials:
         credentials.proxy = loaded.proxy
         credentials.adopt(loaded)
     except Exception as error:
-        raise ConfigurationError(
+        raise KubeConfigurationError(
             f"{access.origin}: cannot load the credentials for {access.server}: {error}"
         ) from error
     return credentials
 
 
-def _ssl_context(loaded: Loaded) -> ssl.SSLContext:
+def _ssl_context(loaded: LoadedCredential) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=loaded.ca_file)
     if not loaded.verify:
         context.check_hostname = False

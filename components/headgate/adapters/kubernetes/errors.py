@@ -25,7 +25,7 @@ class KubernetesError(Exception):
     """Any error that kept a request to the API server from succeeding."""
 
 
-class ConfigurationError(KubernetesError, ValueError):
+class KubeConfigurationError(KubernetesError, ValueError):
     """The flags, the environment or a kubeconfig file do not identify a cluster. The operator must correct it."""
 
 

@@ -25,7 +25,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from headgate.adapters.kubernetes.credentials import Credentials, load_credentials
+from headgate.adapters.kubernetes.credentials import KubeCredentials, load_credentials
 from headgate.adapters.kubernetes.errors import TransportError, api_error
 from headgate.adapters.kubernetes.kubeconfig import ClusterAccess
 from headgate.adapters.kubernetes.transport import NO_HEADERS, NO_QUERY, Response, silent
@@ -36,7 +36,7 @@ LINE_BYTES_MAX: Final = 2**24
 QUERIES_MAX: Final = 64
 
 
-class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+class TransportSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of an `HttpTransport`."""
 
     #: Connections to the server; each open watch holds one for its lifetime.
@@ -96,7 +96,12 @@ class HttpTransport:
     """
 
     def __init__(
-        self, access: ClusterAccess, credentials: Credentials, settings: HttpSettings, *, random: Random | None = None
+        self,
+        access: ClusterAccess,
+        credentials: KubeCredentials,
+        settings: TransportSettings,
+        *,
+        random: Random | None = None,
     ) -> None:
         self.access = access
         self.credentials = credentials
@@ -308,7 +313,7 @@ def _transport_error(error: Exception, request: str, server: str) -> TransportEr
 @contextlib.asynccontextmanager
 async def open_transport(
     access: ClusterAccess,
-    settings: HttpSettings = HttpSettings(),  # noqa: B008  (frozen)
+    settings: TransportSettings = TransportSettings(),  # noqa: B008  (frozen)
 ) -> AsyncIterator[HttpTransport]:
     """
     A transport to a cluster, closed on leaving.

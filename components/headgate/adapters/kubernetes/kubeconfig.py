@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
-from headgate.adapters.kubernetes.errors import ConfigurationError
+from headgate.adapters.kubernetes.errors import KubeConfigurationError
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -136,7 +136,7 @@ def resolve(
     environ = os.environ if environ is None else environ
     if server is not None:
         if kubeconfig is not None or context is not None:
-            raise ConfigurationError("--server is used without credentials; leave out --kubeconfig and --context")
+            raise KubeConfigurationError("--server is used without credentials; leave out --kubeconfig and --context")
         return ClusterAccess(server=_base_url(server, "--server"), origin="--server")
     if kubeconfig is not None:
         return _from_files((Path(kubeconfig),), context, "--kubeconfig")
@@ -150,7 +150,7 @@ def resolve(
     default = (home or Path.home()) / ".kube" / "config"
     if default.exists():
         return _from_files((default,), context, str(default))
-    raise ConfigurationError(
+    raise KubeConfigurationError(
         "no cluster is configured: give --server URL or --kubeconfig FILE, set KUBECONFIG, "
         "or run in a pod with a service account"
     )
@@ -176,14 +176,14 @@ def _from_files(paths: Sequence[Path], context: str | None, origin: str) -> Clus
     files = [_read(path, origin) for path in paths]
     name = context or next((file.current_context for file in files if file.current_context), None)
     if name is None:
-        raise ConfigurationError(f"{origin} has no current-context; choose one with --context ({_names(files)})")
+        raise KubeConfigurationError(f"{origin} has no current-context; choose one with --context ({_names(files)})")
     chosen = next((entry.context for file in files for entry in file.contexts or () if entry.name == name), None)
     if chosen is None:
-        raise ConfigurationError(f"{origin} has no context {name!r}; it has {_names(files)}")
+        raise KubeConfigurationError(f"{origin} has no context {name!r}; it has {_names(files)}")
     clusters = (entry.cluster for file in files for entry in file.clusters or () if entry.name == chosen.cluster)
     cluster = next(clusters, None)
     if cluster is None or not cluster.server:
-        raise ConfigurationError(
+        raise KubeConfigurationError(
             f"{origin}: context {name!r} names the cluster {chosen.cluster!r}, which has no server"
         )
     users = (
@@ -209,11 +209,11 @@ def _read(path: Path, origin: str) -> _Kubeconfig:
     try:
         return msgspec.convert(yaml.safe_load(path.read_bytes()) or {}, _Kubeconfig)
     except OSError as error:
-        raise ConfigurationError(f"{origin}: cannot read {path}: {error.strerror}") from error
+        raise KubeConfigurationError(f"{origin}: cannot read {path}: {error.strerror}") from error
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"{origin}: {path} is not YAML: {' '.join(str(error).split())}") from error
+        raise KubeConfigurationError(f"{origin}: {path} is not YAML: {' '.join(str(error).split())}") from error
     except msgspec.ValidationError as error:
-        raise ConfigurationError(f"{origin}: {path} is not a kubeconfig: {error}") from error
+        raise KubeConfigurationError(f"{origin}: {path} is not a kubeconfig: {error}") from error
 
 
 def _names(files: Sequence[_Kubeconfig]) -> str:
@@ -247,7 +247,7 @@ def _files(user: _User | None, folder: Path) -> tuple[str, ...]:
 def _base_url(server: str, origin: str) -> str:
     parts = urlsplit(server)
     if parts.scheme not in {"http", "https"} or not parts.netloc:
-        raise ConfigurationError(f"{origin}: {server!r} is not an http:// or https:// URL")
+        raise KubeConfigurationError(f"{origin}: {server!r} is not an http:// or https:// URL")
     if parts.query or parts.fragment or parts.username:
-        raise ConfigurationError(f"{origin}: the server URL must not have credentials, a query or a fragment")
+        raise KubeConfigurationError(f"{origin}: the server URL must not have credentials, a query or a fragment")
     return server.rstrip("/")

@@ -32,7 +32,7 @@ class ChangeType(enum.Enum):
     DELETED = "DELETED"
 
 
-class Changed(msgspec.Struct, frozen=True, kw_only=True):
+class ObjectChange(msgspec.Struct, frozen=True, kw_only=True):
     """One object changed. After a resume, `ADDED` may name an object that the owner has from before a restart."""
 
     resource: Resource
@@ -50,7 +50,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """Pending changes, in the order in which they happened. Never empty."""
 
     resource: Resource
-    changes: list[Changed]
+    changes: list[ObjectChange]
 
     @property
     def resource_version(self) -> str:
@@ -58,7 +58,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
         return self.changes[-1].resource_version
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class ListPage(msgspec.Struct, frozen=True, kw_only=True):
     """A page of a consistent list. Page 0 begins anew; `complete` ends it; objects on no page do not exist."""
 
     resource: Resource
@@ -69,7 +69,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
 
 
-class Resumed(msgspec.Struct, frozen=True, kw_only=True):
+class WatchResumed(msgspec.Struct, frozen=True, kw_only=True):
     """The server has accepted a watch from the version that the owner passed; changes since then follow."""
 
     resource: Resource
@@ -84,7 +84,7 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: What the owner receives.
-Message: TypeAlias = Listed | Resumed | Changes | Bookmark
+Message: TypeAlias = ListPage | WatchResumed | Changes | Bookmark
 
 #: The reflector's entries, change by change.
-Entry: TypeAlias = Listed | Resumed | Changed | Bookmark
+Entry: TypeAlias = ListPage | WatchResumed | ObjectChange | Bookmark

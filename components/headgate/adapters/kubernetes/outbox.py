@@ -12,7 +12,15 @@ from typing import assert_never
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-from headgate.adapters.kubernetes.messages import Bookmark, Changed, Changes, Entry, Listed, Message, Resumed
+from headgate.adapters.kubernetes.messages import (
+    Bookmark,
+    Changes,
+    Entry,
+    ListPage,
+    Message,
+    ObjectChange,
+    WatchResumed,
+)
 
 
 class Outbox:
@@ -67,21 +75,21 @@ class Outbox:
     def _take(self) -> Message:
         entry = self._pop()
         match entry:
-            case Changed():
+            case ObjectChange():
                 return Changes(resource=entry.resource, changes=[entry, *self._pop_changes(self._burst_max - 1)])
             case Bookmark():
                 while self._entries and isinstance(newer := self._entries[0], Bookmark):
                     self._pop()
                     entry = newer
                 return entry
-            case Listed() | Resumed():
+            case ListPage() | WatchResumed():
                 return entry
             case _:
                 assert_never(entry)
 
-    def _pop_changes(self, limit: int) -> list[Changed]:
-        changes: list[Changed] = []
-        while len(changes) < limit and self._entries and isinstance(entry := self._entries[0], Changed):
+    def _pop_changes(self, limit: int) -> list[ObjectChange]:
+        changes: list[ObjectChange] = []
+        while len(changes) < limit and self._entries and isinstance(entry := self._entries[0], ObjectChange):
             self._pop()
             changes.append(entry)
         return changes
@@ -93,4 +101,4 @@ class Outbox:
 
 
 def _weight(entry: Entry) -> int:
-    return max(1, len(entry.items)) if isinstance(entry, Listed) else 1
+    return max(1, len(entry.items)) if isinstance(entry, ListPage) else 1

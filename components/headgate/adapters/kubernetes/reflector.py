@@ -22,14 +22,15 @@ not, and does not separate pages, which bound the memory here.
 
 The messages to the owner, in order, through a bounded stream:
 
-* `Listed`: a page of the list. Page 0 begins a list, also after an unfinished one; the page with `complete` ends it. An
+* `ListPage`: a page of the list. Page 0 begins a list, also after an unfinished one; the page with `complete` ends it.
+An
   object that the owner has and that no page of a complete list named is gone. Pages, and not the whole list, because
   100,000 pods are 600 MB.
-* `Resumed`: the server accepted a watch from the version passed. If that version was dropped after all, a list follows.
-* `Changes`: changes in the order in which they happened, as many as were pending when the owner was ready for more.
-* `Bookmark`: nothing relevant happened up to this version.
+* `WatchResumed`: the server accepted a watch from the version passed. If that version was dropped after all, a list
+follows. * `Changes`: changes in the order in which they happened, as many as were pending when the owner was ready for
+more. * `Bookmark`: nothing relevant happened up to this version.
 
-The versions of `Changes`, `Bookmark` and the complete `Listed` may be stored to resume from; the version of an
+The versions of `Changes`, `Bookmark` and the complete `ListPage` may be stored to resume from; the version of an
 incomplete list may not, because its missing pages would never be seen.
 
 Back-pressure reaches the server: when the owner is slow, at most `pending_max` objects wait here, then the connection
@@ -48,6 +49,7 @@ import anyio
 import msgspec
 from anyio.streams.memory import MemoryObjectSendStream
 
+from headgate.adapters.backoff import Backoff
 from headgate.adapters.kubernetes.client import KubeClient, Page
 from headgate.adapters.kubernetes.errors import (
     ApiError,
@@ -61,17 +63,17 @@ from headgate.adapters.kubernetes.errors import (
 )
 from headgate.adapters.kubernetes.messages import (
     Bookmark,
-    Changed,
     ChangeType,
     Entry,
-    Listed,
+    ListPage,
     Message,
+    ObjectChange,
     ObjectMeta,
-    Resumed,
+    WatchResumed,
 )
 from headgate.adapters.kubernetes.outbox import Outbox
 from headgate.adapters.kubernetes.resources import Resource
-from headgate.adapters.kubernetes.retry import Backoff, Health, Repeats, Sleep
+from headgate.adapters.kubernetes.retry import ApiServerHealth, Repeats, Sleep
 from headgate.adapters.kubernetes.transport import NO_QUERY
 
 _LOG: Final = logging.getLogger(__name__)
@@ -195,7 +197,7 @@ class Reflector:
         """
         self.resource = resource
         self.counters = ReflectorCounters()
-        self.health = Health()
+        self.health = ApiServerHealth()
         self.resource_version = ""
         self.synced = False
         self._client = client
@@ -218,7 +220,7 @@ class Reflector:
         self._bookmarks_seen = False
         self._must_verify = True
         # The last change received since the list, by which the server's history is recognised.
-        self._anchor: Changed | None = None
+        self._anchor: ObjectChange | None = None
         self._outbox = Outbox(pending_max=settings.pending_max, burst_max=settings.burst_max)
 
     @property
@@ -291,7 +293,7 @@ class Reflector:
             self.counters.pages += 1
             self.counters.listed += len(page.items)
             await self._put(
-                Listed(
+                ListPage(
                     resource=self.resource,
                     items=page.items,
                     resource_version=page.resource_version,
@@ -342,7 +344,7 @@ class Reflector:
             if anchor is None:
                 self._heard()
             if not self.synced:
-                await self._put(Resumed(resource=self.resource, resource_version=self.resource_version))
+                await self._put(WatchResumed(resource=self.resource, resource_version=self.resource_version))
             self.synced = True
             if anchor is not None and not await self._is_ours(lines, anchor):
                 return
@@ -354,7 +356,7 @@ class Reflector:
                     await self._tell(entry)
         self._end_watch(path, lines_heard, self._clock() - begun_s, seconds)
 
-    async def _is_ours(self, lines: AsyncIterator[bytes], anchor: Changed) -> bool:
+    async def _is_ours(self, lines: AsyncIterator[bytes], anchor: ObjectChange) -> bool:
         """Whether the overlap is the change that was received before."""
         line = None
         # It arrives at once or never: a server that is behind our version sends nothing.
@@ -376,10 +378,10 @@ class Reflector:
             raise TransportError(f"watch {path}: it ended at once and said nothing", maybe_applied=False)
         self._progressed()
 
-    async def _tell(self, entry: Changed | Bookmark) -> None:
+    async def _tell(self, entry: ObjectChange | Bookmark) -> None:
         await self._put(entry)
         self.resource_version = entry.resource_version
-        if isinstance(entry, Changed):
+        if isinstance(entry, ObjectChange):
             self._anchor = entry if entry.resource_version.isdecimal() else None
 
     async def _put(self, entry: Entry) -> None:
@@ -387,7 +389,7 @@ class Reflector:
             await self._outbox.wait_for_room()
         self._outbox.put(entry)
 
-    def _read(self, line: bytes) -> Changed | Bookmark | None:
+    def _read(self, line: bytes) -> ObjectChange | Bookmark | None:
         """
         The entry of a watch line; None for an object that had to be skipped.
 
@@ -412,7 +414,7 @@ class Reflector:
                 self.counters.bookmarks += 1
                 self._bookmarks_seen = True
                 return Bookmark(resource=self.resource, resource_version=meta.resource_version)
-            change = Changed(
+            change = ObjectChange(
                 resource=self.resource, type=_CHANGE_TYPES[envelope.type], meta=meta, object=envelope.object
             )
         except (msgspec.DecodeError, UnicodeDecodeError, KeyError) as error:
@@ -438,7 +440,7 @@ class Reflector:
         if not self.health.ok:
             since_s = self._wall_clock() - (self.health.failing_since or 0.0)
             _LOG.info("%s: the API server answers again, after %.1f s", self.resource.plural, since_s)
-            self.health = Health()
+            self.health = ApiServerHealth()
             self._repeats.clear()
 
     def _progressed(self) -> None:
@@ -464,7 +466,7 @@ class Reflector:
         """Report the failure, and wait before the next attempt."""
         delay_s = self._backoff.next_s(error.retry_after if isinstance(error, ApiError) else None)
         since = self._wall_clock() if self.health.failing_since is None else self.health.failing_since
-        self.health = Health(failing_since=since, error=str(error), attempts=self.health.attempts + 1)
+        self.health = ApiServerHealth(failing_since=since, error=str(error), attempts=self.health.attempts + 1)
         _LOG.log(
             logging.WARNING if self._repeats.is_news(kind_of(error)) else logging.DEBUG,
             "%s: %s; %s in %.1f s",

@@ -1,46 +1,16 @@
 """
-Back-off between attempts, and rate limits.
+Rate limits, repeated failures, and whether requests currently succeed.
 
-Randomness and clock are parameters, so a simulation with a seed and a virtual clock waits the same times in every run.
+The clock is a parameter, so a simulation with a virtual clock waits the same times in every run.
 """
 
 import time
 from collections.abc import Awaitable, Callable
-from random import Random
 
 import anyio
 import msgspec
 
 Sleep = Callable[[float], Awaitable[None]]
-
-
-class Backoff:
-    """
-    Exponential back-off with jitter: each delay is between half of and the whole of the current step.
-
-    The step starts at `first_s` and doubles up to `max_s`, in seconds.
-    """
-
-    def __init__(self, *, first_s: float, max_s: float, random: Random) -> None:
-        self._first_s = first_s
-        self._max_s = max_s
-        self._random = random
-        self._step_s = first_s
-
-    def next_s(self, at_least_s: float | None = None) -> float:
-        """
-        The delay before the next attempt, in seconds.
-
-        `at_least_s` is the server's request (`Retry-After`). It is never undercut, and the jitter is added to it, so
-        that the clients with the same number do not return at the same instant.
-        """
-        delay_s = self._step_s * self._random.uniform(0.5, 1.0)
-        self._step_s = min(self._step_s * 2, self._max_s)
-        return delay_s if at_least_s is None else max(delay_s, at_least_s * self._random.uniform(1.0, 1.25))
-
-    def reset(self) -> None:
-        """Begin again with the first step: the last attempt made progress."""
-        self._step_s = self._first_s
 
 
 class RateLimiter:
@@ -102,7 +72,7 @@ class Repeats:
         self._said_at.clear()
 
 
-class Health(msgspec.Struct, frozen=True, kw_only=True):
+class ApiServerHealth(msgspec.Struct, frozen=True, kw_only=True):
     """
     Whether requests to the API server currently succeed.
 

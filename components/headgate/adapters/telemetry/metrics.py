@@ -1,8 +1,8 @@
 """
 Metrics: OpenTelemetry's SDK read in process, in Prometheus' text format.
 
-Per-event counts go into a `Tally`: a dictionary of plain integers, which an observable instrument reads on a request
-for /metrics (an OpenTelemetry counter costs 5 µs an event, a dictionary a tenth of one). Histograms are
+Per-event counts go into a `LabelledCounter`: a dictionary of plain integers, which an observable instrument reads on a
+request for /metrics (an OpenTelemetry counter costs 5 µs an event, a dictionary a tenth of one). Histograms are
 `Distribution`s, likewise: OpenTelemetry's cost seven times as much, and each workload has four values.
 """
 
@@ -30,7 +30,7 @@ def exponential_buckets(count: int) -> tuple[float, ...]:
     return (1.0, *(2.5 * 2**power for power in range(count - 1)))
 
 
-class Tally:
+class LabelledCounter:
     """A counter by labels, as plain integers."""
 
     __slots__ = ("labels", "values")
@@ -101,9 +101,9 @@ class Metrics:
         self._meter = self._provider.get_meter("headgate")
         self._distributions: list[Distribution] = []
 
-    def tally(self, name: str, help_text: str, labels: Sequence[str] = ()) -> Tally:
+    def tally(self, name: str, help_text: str, labels: Sequence[str] = ()) -> LabelledCounter:
         """A counter that is counted in plain integers. `name` ends in `_total`."""
-        tally = Tally(labels)
+        tally = LabelledCounter(labels)
 
         def observe(_: CallbackOptions) -> Iterable[Observation]:
             return [

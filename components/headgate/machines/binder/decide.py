@@ -39,7 +39,7 @@ from headgate.machines.binder.finalizers import Finalizers
 from headgate.machines.binder.pod_placement import PodPlacement
 from headgate.machines.binder.queue_statuses import QueueStatuses
 from headgate.machines.binder.retention import Retention
-from headgate.machines.binder.set_aside import SetAside
+from headgate.machines.binder.set_aside import QuarantineReports
 from headgate.machines.binder.workload_statuses import WorkloadStatuses
 
 EVENTS_MAX: Final = 2000
@@ -60,7 +60,7 @@ class Binder:
         self._retention = Retention(state)
         self._pods = PodPlacement(state)
         self.events = Events(state, load, told)
-        self._set_aside = SetAside(state, told)
+        self._set_aside = QuarantineReports(state, told)
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """The commands that follow from a stimulus."""

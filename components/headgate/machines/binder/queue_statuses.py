@@ -81,7 +81,7 @@ _CONFIGURATION: Final = (
 """The events that may change whether a queue is active, or its status. Rare, so all queues are examined."""
 
 
-class Queue(NamedTuple):
+class StatusOwner(NamedTuple):
     """
     A queue, or a Cohort, which takes part in fair sharing like a queue.
 
@@ -102,20 +102,20 @@ class _Place(NamedTuple):
     admitted: bool
     reclaimable: tuple[ReclaimablePod, ...]
 
-    def queues(self) -> tuple[Queue, Queue]:
+    def queues(self) -> tuple[StatusOwner, StatusOwner]:
         """The LocalQueue and the ClusterQueue."""
-        return Queue("LocalQueue", self.local_queue), Queue("ClusterQueue", self.cluster_queue)
+        return StatusOwner("LocalQueue", self.local_queue), StatusOwner("ClusterQueue", self.cluster_queue)
 
 
 class _Tally:
     """Pending workloads by queue, and the workloads that hold quota by LocalQueue."""
 
     def __init__(self) -> None:
-        self.pending: dict[Queue, int] = {}
-        self.holders: dict[Queue, dict[WorkloadKey, None]] = {}
+        self.pending: dict[StatusOwner, int] = {}
+        self.holders: dict[StatusOwner, dict[WorkloadKey, None]] = {}
         self._places: dict[WorkloadKey, _Place] = {}
 
-    def recount(self, state: State, key: WorkloadKey) -> tuple[Queue, ...]:
+    def recount(self, state: State, key: WorkloadKey) -> tuple[StatusOwner, ...]:
         """Count a workload anew. Returns the queues whose counts have changed."""
         old, new = self._places.get(key), _place_of(state, key)
         if old == new:
@@ -180,27 +180,27 @@ class QueueStatuses:
             self._tally.recount(state, key)
         self._moved: dict[WorkloadKey, None] = {}
         """Workloads that are to be recounted."""
-        self._dirty: OrderedDict[Queue, None] = OrderedDict()
+        self._dirty: OrderedDict[StatusOwner, None] = OrderedDict()
         """Queues whose status may be outdated, oldest change first."""
-        self._pressing: dict[Queue, None] = {}
+        self._pressing: dict[StatusOwner, None] = {}
         """Queues among them that may have become active or inactive."""
-        self._written: dict[Queue, _Written] = {}
-        self._writes: dict[str, Queue] = {}
-        self._looks: dict[str, Queue] = {}
-        self._failed: list[Queue] = []
+        self._written: dict[StatusOwner, _Written] = {}
+        self._writes: dict[str, StatusOwner] = {}
+        self._looks: dict[str, StatusOwner] = {}
+        self._failed: list[StatusOwner] = []
         self._rest_until: UnixMs | None = None
         """The next time at which something can be written if nothing else happens."""
         self._look_at_all()
 
     def _look_at_all(self) -> None:
         for name in self._state.cluster_queues:
-            self._pressing[Queue("ClusterQueue", name)] = None
+            self._pressing[StatusOwner("ClusterQueue", name)] = None
         for key in self._state.local_queues:
-            self._pressing[Queue("LocalQueue", key)] = None
+            self._pressing[StatusOwner("LocalQueue", key)] = None
         self._note(self._pressing)
-        self._note(Queue("Cohort", name) for name in self._state.cohorts)
+        self._note(StatusOwner("Cohort", name) for name in self._state.cohorts)
 
-    def _note(self, queues: Iterable[Queue]) -> None:
+    def _note(self, queues: Iterable[StatusOwner]) -> None:
         for queue in queues:
             if queue not in self._dirty:
                 self._dirty[queue] = None
@@ -211,14 +211,14 @@ class QueueStatuses:
         if isinstance(event, WORKLOAD_EVENTS):
             self._moved[event.workload] = None
         elif isinstance(event, queueing.LocalQueuesSampled):
-            self._note(Queue("LocalQueue", key) for key in event.queues)
+            self._note(StatusOwner("LocalQueue", key) for key in event.queues)
         elif isinstance(event, _CONFIGURATION):
             if isinstance(event, facts.ClusterQueueObserved):
-                self._forget_if_new(Queue("ClusterQueue", event.name), event.uid)
+                self._forget_if_new(StatusOwner("ClusterQueue", event.name), event.uid)
             elif isinstance(event, facts.LocalQueueObserved):
-                self._forget_if_new(Queue("LocalQueue", event.queue), event.uid)
+                self._forget_if_new(StatusOwner("LocalQueue", event.queue), event.uid)
             elif isinstance(event, facts.CohortDeleted):
-                self._forget(Queue("Cohort", event.name))
+                self._forget(StatusOwner("Cohort", event.name))
             self._shares.forget()
             self._look_at_all()
             self._rest_until = None
@@ -233,14 +233,14 @@ class QueueStatuses:
                     self._note_cohorts(changed)
         self._moved.clear()
 
-    def _note_cohorts(self, changed: Iterable[Queue]) -> None:
+    def _note_cohorts(self, changed: Iterable[StatusOwner]) -> None:
         """The shares of the ancestor cohorts change with the usage of a ClusterQueue."""
         for queue in changed:
             if queue.kind == "ClusterQueue":
                 above = self._shares.cohorts_above(queue.key)
-                self._note(Queue("Cohort", name) for name in above if name in self._state.cohorts)
+                self._note(StatusOwner("Cohort", name) for name in above if name in self._state.cohorts)
 
-    def _forget_if_new(self, queue: Queue, uid: str) -> None:
+    def _forget_if_new(self, queue: StatusOwner, uid: str) -> None:
         """An object that was created anew under its name has no status."""
         written = self._written.get(queue)
         if written is not None and written.status is not None and written.status["uid"] != uid:
@@ -305,7 +305,7 @@ class QueueStatuses:
                 ready_ms = self._budget.ready_at(now_ms)
         return min(wake_ms, ready_ms) if self._dirty and ready_ms > now_ms else wake_ms
 
-    def _look(self, queue: Queue, calls: list[Command]) -> None:
+    def _look(self, queue: StatusOwner, calls: list[Command]) -> None:
         with about(queue.kind, queue.key):
             is_gone = self._status(queue) is None
         if is_gone:
@@ -317,19 +317,19 @@ class QueueStatuses:
             path = queue_status_path(queue.kind, queue.key).removesuffix("/status")
             calls.append(Call(id=call_id, method="GET", path=path, lane=_call_id(queue)))
 
-    def _forget(self, queue: Queue) -> None:
+    def _forget(self, queue: StatusOwner) -> None:
         self._dirty.pop(queue, None)
         self._pressing.pop(queue, None)
         self._written.pop(queue, None)
 
-    def _write(self, queue: Queue, written: _Written, now_ms: UnixMs, calls: list[Command]) -> bool:
+    def _write(self, queue: StatusOwner, written: _Written, now_ms: UnixMs, calls: list[Command]) -> bool:
         """Write a queue's status if it has changed. False when there is no budget for it."""
         with about(queue.kind, queue.key):
             return self._write_found(queue, written, self._status(queue), now_ms, calls)
 
     def _write_found(
         self,
-        queue: Queue,
+        queue: StatusOwner,
         written: _Written,
         found: tuple[str, Json] | None,
         now_ms: UnixMs,
@@ -368,7 +368,7 @@ class QueueStatuses:
         )
         return True
 
-    def _status(self, queue: Queue) -> tuple[str, Json] | None:
+    def _status(self, queue: StatusOwner) -> tuple[str, Json] | None:
         """Uid and status of a queue; None when there is no such queue. Cohorts have no uid, and only shares."""
         state = self._state
         if is_aside(state, queue.kind, queue.key, Producer.BINDER):
@@ -388,7 +388,7 @@ class QueueStatuses:
         counts = self._counts(queue, self._tally.holders.get(queue, {}))
         return local.uid, local_queue_status(state, LocalQueueKey(queue.key), counts)
 
-    def _counts(self, queue: Queue, holders: dict[WorkloadKey, None]) -> Counts:
+    def _counts(self, queue: StatusOwner, holders: dict[WorkloadKey, None]) -> Counts:
         return count_holders(self._state, holders, self._tally.pending.get(queue, 0))
 
 
@@ -401,7 +401,7 @@ def _fair_sharing(share: Share | None) -> Json:
     return {} if share is None else {"fairSharing": {"weightedShare": share.rounded}}
 
 
-def _call_id(queue: Queue) -> str:
+def _call_id(queue: StatusOwner) -> str:
     return f"queue-status/{queue.kind}/{queue.key}"
 
 

@@ -36,7 +36,7 @@ CALLS_MAX: Final = 64
 MESSAGE_MAX: Final = 1024
 
 
-class SetAside:
+class QuarantineReports:
     """The reports that are still to be written. A new binder writes all of them once more."""
 
     def __init__(self, state: State, told: Told) -> None:

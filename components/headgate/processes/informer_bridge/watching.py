@@ -17,22 +17,20 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from random import Random
 from typing import Final, assert_never
 
 import anyio
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from headgate.adapters.backoff import Backoff
 from headgate.adapters.jetstream.health import Dependency
 from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError, is_operating_error
-from headgate.adapters.kubernetes.messages import Bookmark, Changes, Message, ObjectMeta
-from headgate.adapters.kubernetes.messages import Listed as ListedPage
-from headgate.adapters.kubernetes.messages import Resumed as ResumedWatch
+from headgate.adapters.kubernetes.messages import Bookmark, Changes, ListPage, Message, ObjectMeta, WatchResumed
 from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
 from headgate.adapters.kubernetes.resources import NAMESPACES, Resource
-from headgate.adapters.kubernetes.retry import Backoff, Health, RateLimiter, Repeats, Sleep
+from headgate.adapters.kubernetes.retry import ApiServerHealth, RateLimiter, Repeats, Sleep
 from headgate.adapters.kubernetes.transport import Transport
 from headgate.core.api.decoding import CLUSTER_NAMESPACE, READING, UnreadableObjectError, cluster_id_of
 from headgate.core.log.cluster_anchors import Anchor, anchor_of, parse_anchor, within
@@ -93,7 +91,7 @@ class Watching:
         self._sleep = sleep
         self._reflectors: list[Reflector] = []
         # Health of the requests before the reflectors start.
-        self._asking = Health()
+        self._asking = ApiServerHealth()
         # By resource and event, in terms that are over.
         self._counted: Counter[tuple[str, str]] = Counter()
 
@@ -154,22 +152,22 @@ class Watching:
     async def _answered(self, ask: Callable[[], Awaitable[bytes]], what: str) -> bytes | None:
         """The answer, waited for without limit; None when the server refuses it permanently."""
         # Jitter needs no cryptography.
-        backoff = Backoff(first_s=0.5, max_s=10.0, random=Random())  # noqa: S311
+        backoff = Backoff(first_s=0.5, max_s=10.0)
         while True:
             try:
                 answer = await ask()
             except KubernetesError as error:
                 if isinstance(error, ApiError) and not is_operating_error(error):
                     _LOG.warning("%s cannot be told: %s", what, error)
-                    self._asking = Health()
+                    self._asking = ApiServerHealth()
                     return None
                 since_s = self._asking.failing_since or time.time()
-                self._asking = Health(failing_since=since_s, error=str(error))
+                self._asking = ApiServerHealth(failing_since=since_s, error=str(error))
                 delay_s = backoff.next_s(error.retry_after if isinstance(error, ApiError) else None)
                 _LOG.warning("%s; asking again in %.1f s", error, delay_s)
                 await self._sleep(delay_s)
             else:
-                self._asking = Health()
+                self._asking = ApiServerHealth()
                 return answer
 
     async def _pass_on(self, messages: MemoryObjectReceiveStream[Message], offer: Offer) -> None:
@@ -177,7 +175,7 @@ class Watching:
         async for message in messages:
             name = message.resource.plural
             match message:
-                case ListedPage():
+                case ListPage():
                     whole = pages.setdefault(name, [])
                     if message.page == 0:
                         whole.clear()
@@ -187,7 +185,7 @@ class Watching:
                 case Changes():
                     for change in message.changes:
                         await offer(Changed(name, change.type.value, bytes(change.object), change.resource_version))
-                case ResumedWatch():
+                case WatchResumed():
                     await offer(Resumed(name, message.resource_version))
                 case Bookmark():
                     await offer(Progressed(name, message.resource_version))

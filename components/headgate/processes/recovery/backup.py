@@ -22,13 +22,13 @@ import msgspec
 from headgate.adapters.backup import (
     BackupDirectory,
     BackupError,
-    Manifest,
+    BackupManifest,
     SegmentFile,
     SnapshotFile,
     backup_id,
     chained,
 )
-from headgate.adapters.log import BlobDamaged, BlobNotFound, Blobs, Entry, EntryNotFound, Log
+from headgate.adapters.log import BlobDamaged, BlobNotFound, Blobs, EntryNotFound, Log, LogEntry
 from headgate.core import fold
 from headgate.core.fold import BrokenLogError
 from headgate.core.fold.containment import Refolding, now
@@ -52,15 +52,15 @@ FOLDED_AT_ONCE: Final = 500
 class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a backup now, and how much of it is new."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     added: int
     folded: int
 
 
-class Verified(msgspec.Struct, frozen=True, kw_only=True):
+class VerifiedBackup(msgspec.Struct, frozen=True, kw_only=True):
     """A verified backup: its content, the number of folded entries, and the terms in them."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     folded: int
     state_hash: str
     epochs: dict[str, int]
@@ -89,7 +89,7 @@ async def back_up(
         base, base_hash = _base(log, first, before, packed)
         log_hash = before.log_hash if before is not None else base_hash
         segments = await _write_segments(log, directory, start, last, base, log_hash)
-        draft = Manifest(
+        draft = BackupManifest(
             cell=cell,
             id="",
             version=store.VERSION,
@@ -110,7 +110,7 @@ async def back_up(
         return BackedUp(manifest=checked.manifest, added=sum(_size(each) for each in segments), folded=checked.folded)
 
 
-def verify(directory: BackupDirectory) -> Verified:
+def verify(directory: BackupDirectory) -> VerifiedBackup:
     """
     Read a whole backup, chain it and fold it.
 
@@ -140,7 +140,7 @@ def _size(segment: SegmentFile) -> int:
 # --- the log ---------------------------------------------------------------------------------------------------------
 
 
-async def _is_continued(log: Log, cell: str, directory: BackupDirectory, before: Manifest) -> None:
+async def _is_continued(log: Log, cell: str, directory: BackupDirectory, before: BackupManifest) -> None:
     """
     Check that the log still is the one that was backed up, with more after it.
 
@@ -180,7 +180,7 @@ async def _write_segments(
     """Everything from `start` to `last`, in as many files as needed. Entries before `base` are not chained."""
     segments: list[SegmentFile] = []
     writer = directory.segment(start)
-    reading: AsyncGenerator[list[Entry], None] = log.read(start, stop=last)  # type: ignore[assignment]
+    reading: AsyncGenerator[list[LogEntry], None] = log.read(start, stop=last)  # type: ignore[assignment]
     try:
         async with aclosing(reading):
             async for entries in reading:
@@ -202,7 +202,7 @@ async def _write_segments(
     return tuple(segments)
 
 
-def _parts(entries: list[Entry], end: int) -> Iterator[list[Entry]]:
+def _parts(entries: list[LogEntry], end: int) -> Iterator[list[LogEntry]]:
     """Entries split at file boundaries: before position `end`, and after each SEGMENT_ENTRIES_MAX."""
     while entries and entries[-1].seq >= end:
         cut = end - entries[0].seq
@@ -239,7 +239,7 @@ async def _snapshots(log: Log, blobs: Blobs | None, cell: str, last: int) -> lis
     return found
 
 
-def _base(log: Log, first: int, before: Manifest | None, packed: list[_Packed]) -> tuple[int, str]:
+def _base(log: Log, first: int, before: BackupManifest | None, packed: list[_Packed]) -> tuple[int, str]:
     """The position from which the hash of the log is known: its beginning, or a snapshot of a trimmed log."""
     if before is not None:
         return before.base, before.base_hash
@@ -264,7 +264,9 @@ def _opened(directory: BackupDirectory, stored: SnapshotFile, cell: str) -> tupl
 # --- checking --------------------------------------------------------------------------------------------------------
 
 
-def _check_new(directory: BackupDirectory, draft: Manifest, before: Manifest | None, packed: list[_Packed]) -> Verified:
+def _check_new(
+    directory: BackupDirectory, draft: BackupManifest, before: BackupManifest | None, packed: list[_Packed]
+) -> VerifiedBackup:
     """
     Read what was just written, from the newest state that an earlier backup has verified, and choose the snapshots.
 
@@ -289,10 +291,10 @@ def _check_new(directory: BackupDirectory, draft: Manifest, before: Manifest | N
     return _verified(manifest, folding)
 
 
-def _verified(manifest: Manifest, folding: "_Folding") -> Verified:
+def _verified(manifest: BackupManifest, folding: "_Folding") -> VerifiedBackup:
     state = folding.state
     epochs = {producer.value: int(record.epoch) for producer, record in state.producers.items()}
-    return Verified(manifest=manifest, folded=folding.folded, state_hash=fold.state_hash(state), epochs=epochs)
+    return VerifiedBackup(manifest=manifest, folded=folding.folded, state_hash=fold.state_hash(state), epochs=epochs)
 
 
 class _Folding:
@@ -302,7 +304,7 @@ class _Folding:
     `vouched` are the positions of snapshots that the log itself has a `snapshot.taken` of, with the same hashes.
     """
 
-    def __init__(self, directory: BackupDirectory, manifest: Manifest, state: State) -> None:
+    def __init__(self, directory: BackupDirectory, manifest: BackupManifest, state: State) -> None:
         self.state = state
         self.folded = 0
         self.vouched: set[Seq] = set()
@@ -331,7 +333,7 @@ class _Folding:
         if self.state.position != manifest.position or self._log_hash != manifest.log_hash:
             raise self._wrong(self.state.position, f"it ends there, and should end at {manifest.position}")
 
-    def _fold(self, entries: list[Entry], metas: dict[int, SnapshotMeta]) -> None:
+    def _fold(self, entries: list[LogEntry], metas: dict[int, SnapshotMeta]) -> None:
         for entry in entries:
             try:
                 logged = decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms)
@@ -385,9 +387,9 @@ def _is_of(meta: SnapshotMeta | None, event: SnapshotTaken) -> bool:
     return meta is not None and (meta.state_hash, meta.log_hash) == (event.state_hash, event.log_hash)
 
 
-def _batches(entries: Iterable[Entry], ends: set[int]) -> Iterator[list[Entry]]:
+def _batches(entries: Iterable[LogEntry], ends: set[int]) -> Iterator[list[LogEntry]]:
     """Entries in batches, of which none reaches beyond one of the `ends`."""
-    batch: list[Entry] = []
+    batch: list[LogEntry] = []
     for entry in entries:
         batch.append(entry)
         if entry.seq in ends or len(batch) >= FOLDED_AT_ONCE:

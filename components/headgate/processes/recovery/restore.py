@@ -24,7 +24,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from headgate.adapters.backup import BackupDirectory, BackupError, Manifest, chained
+from headgate.adapters.backup import BackupDirectory, BackupError, BackupManifest, chained
 from headgate.adapters.jetstream import Connection
 from headgate.adapters.jetstream.blobs import open_blobs
 from headgate.adapters.jetstream.feed import open_feed
@@ -40,10 +40,10 @@ from headgate.adapters.jetstream.stream import (
     snapshot_stream,
 )
 from headgate.adapters.lease import LeaseRecord
-from headgate.adapters.log import Entry, LogDamaged, LogError, LogHole
+from headgate.adapters.log import LogDamaged, LogEntry, LogError, LogHole
 from headgate.adapters.logfile import LogFileWriter
 from headgate.events.base import Producer
-from headgate.processes.recovery.backup import Verified, verify
+from headgate.processes.recovery.backup import VerifiedBackup, verify
 from headgate.processes.snapshots import store as snapshots
 
 EPOCHS_SPARE: Final = 1_000
@@ -63,7 +63,7 @@ class RestoreRefusedError(LogError):
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
     """The result of `restore`. `set_aside` is the number of former entries, now in a file."""
 
-    manifest: Manifest
+    manifest: BackupManifest
     log_identity: str
     snapshots: tuple[int, ...]
     epochs: dict[str, int]
@@ -208,7 +208,7 @@ async def _set_aside(connection: Connection, cell: str, there: StreamInfo, path:
         return writer.entries
 
 
-async def _deliverable(log: JetStreamLog, first: int, last: int) -> AsyncIterator[list[Entry]]:
+async def _deliverable(log: JetStreamLog, first: int, last: int) -> AsyncIterator[list[LogEntry]]:
     """The readable part of a log that may be damaged: it continues after a hole and ends at a torn end."""
     start = first
     while start <= last:
@@ -227,7 +227,7 @@ async def _deliverable(log: JetStreamLog, first: int, last: int) -> AsyncIterato
 # --- restored data ---------------------------------------------------------------------------------------------------
 
 
-async def _compare(connection: Connection, cell: str, info: StreamInfo, manifest: Manifest) -> None:
+async def _compare(connection: Connection, cell: str, info: StreamInfo, manifest: BackupManifest) -> None:
     """Read back what was written: each entry, and so the hash of the whole log, must equal that of the backup."""
     log = JetStreamLog(connection, cell, info, [], None)
     log_hash, at = manifest.base_hash, manifest.first - 1
@@ -243,7 +243,12 @@ async def _compare(connection: Connection, cell: str, info: StreamInfo, manifest
 
 
 async def _store_snapshots(
-    connection: Connection, cell: str, directory: BackupDirectory, manifest: Manifest, identity: str, replicas: int
+    connection: Connection,
+    cell: str,
+    directory: BackupDirectory,
+    manifest: BackupManifest,
+    identity: str,
+    replicas: int,
 ) -> tuple[int, ...]:
     """Replaces the existing ones, which may belong to the lost log."""
     blobs = await open_blobs(connection, cell, replicas=replicas)
@@ -255,7 +260,7 @@ async def _store_snapshots(
     return tuple(stored.position for stored in manifest.snapshots)
 
 
-async def _raise_epochs(connection: Connection, cell: str, checked: Verified, replicas: int) -> dict[str, int]:
+async def _raise_epochs(connection: Connection, cell: str, checked: VerifiedBackup, replicas: int) -> dict[str, int]:
     """No term of the restored cell has a number that the lost log may have used."""
     manifest = checked.manifest
     leases = await open_leases(connection, cell, replicas=replicas)

@@ -13,13 +13,13 @@ not act.
 import logging
 import uuid
 from collections.abc import Awaitable, Callable
-from random import Random
 from typing import Final, Protocol, TypeVar
 
 import anyio
 
+from headgate.adapters.backoff import Backoff
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
-from headgate.adapters.kubernetes.retry import Backoff, Sleep
+from headgate.adapters.kubernetes.retry import Sleep
 from headgate.adapters.lease import LeaseRecord
 from headgate.adapters.log import Log, LogDamaged
 from headgate.core.api.decoding import UnreadableObjectError
@@ -171,7 +171,7 @@ class IdentityGate:
     async def _answered(self, ask: Callable[[], Awaitable[_T]], what: str) -> _T:
         """The answer, waited for without limit; meanwhile the status reports what is missing."""
         # Jitter needs no cryptography.
-        backoff = Backoff(first_s=0.5, max_s=10.0, random=Random())  # noqa: S311
+        backoff = Backoff(first_s=0.5, max_s=10.0)
         while True:
             try:
                 answer = await ask()

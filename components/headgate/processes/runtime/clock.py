@@ -39,7 +39,7 @@ def mono_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class Clock:
+class ProcessClock:
     """The clock of one process. `is_off` is set when it disagrees with the broker and all others."""
 
     def __init__(

@@ -23,7 +23,7 @@ from headgate.events.registry import Event
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from headgate.adapters.log import Entry
+    from headgate.adapters.log import LogEntry
 
 LINES_MAX: Final = 200
 """The number of newest lines shown of a long history."""
@@ -65,7 +65,7 @@ async def story_of(log: Log, cell: str, error: EventFailedError) -> str:
     key = WorkloadKey(error.own.key)
     lines: list[str] = []
     gate = CommitFilter(cell)
-    reading: AsyncGenerator[list[Entry], None] = log.read(1, stop=error.at.seq)  # type: ignore[assignment]
+    reading: AsyncGenerator[list[LogEntry], None] = log.read(1, stop=error.at.seq)  # type: ignore[assignment]
     async with aclosing(reading):
         async for entries in reading:
             for entry in entries:

@@ -39,7 +39,7 @@ import anyio.abc
 import anyio.lowlevel
 
 from headgate.adapters.lease import Leadership
-from headgate.adapters.log import Appended, AppendOutcome, Conflict, Entry, LogTail, LogTruncated
+from headgate.adapters.log import Appended, AppendOutcome, Conflict, LogEntry, LogTail, LogTruncated
 from headgate.core import fold
 from headgate.core.engine.appends import LogRolledBackError
 from headgate.core.engine.driver import Driver, DriverLimits, TermPhase
@@ -60,9 +60,18 @@ from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.ids import Epoch, Seq
 from headgate.events.signing import anchored
-from headgate.processes.runtime.clock import Clock
-from headgate.processes.runtime.host_parts import Gate, NoObserver, Observer, OpenGate, Parts, Rhythm, Stores, Trust
-from headgate.processes.runtime.leadership import Term
+from headgate.processes.runtime.clock import ProcessClock
+from headgate.processes.runtime.host_parts import (
+    CellMembership,
+    NoObserver,
+    Observer,
+    OpenGate,
+    Parts,
+    Stores,
+    Trust,
+    TurnTiming,
+)
+from headgate.processes.runtime.leadership import LeadershipTerm
 from headgate.processes.runtime.process_status import Phase, Status
 from headgate.processes.runtime.settings import LimitSettings
 from headgate.processes.snapshots import store
@@ -103,11 +112,11 @@ class Host:
         status: Status,
         *,
         observer: Observer | None = None,
-        gate: Gate | None = None,
+        gate: CellMembership | None = None,
         trust: Trust = Trust(),  # noqa: B008  (frozen)
-        rhythm: Rhythm = Rhythm(),  # noqa: B008  (frozen)
+        rhythm: TurnTiming = TurnTiming(),  # noqa: B008  (frozen)
         limits: LimitSettings = LimitSettings(),  # noqa: B008  (frozen)
-        clock: Clock | None = None,
+        clock: ProcessClock | None = None,
     ) -> None:
         self._producer = producer
         self._parts = parts
@@ -116,11 +125,11 @@ class Host:
         self._lease = stores.lease
         self._status = status
         self._observer: Observer = observer if observer is not None else NoObserver()
-        self._gate: Gate = gate if gate is not None else OpenGate()
+        self._gate: CellMembership = gate if gate is not None else OpenGate()
         self._trusts = trust.vouches
         self._rhythm = rhythm
         self._entries_max = limits.entries_max
-        self._clock = clock if clock is not None else Clock(producer, status)
+        self._clock = clock if clock is not None else ProcessClock(producer, status)
         self._refolding = refolding(self._log, status.cell, self._blobs, self._trusts, limited=True)
         self._driver = Driver(
             producer,
@@ -135,11 +144,11 @@ class Host:
             trace=self._observer.deciding,
         )
         self._bell = asyncio.Event()
-        self._inbox: deque[Entry] = deque()
+        self._inbox: deque[LogEntry] = deque()
         self._inbox_room = asyncio.Event()
         self._leadership: Leadership | None = None
         self._term_over = asyncio.Event()
-        self._term: Term | None = None
+        self._term: LeadershipTerm | None = None
         self._to_append: asyncio.Queue[Send] = asyncio.Queue(maxsize=1)
         self._outcome: AppendOutcome | None = None
         self._fold_to = Seq(0)
@@ -443,7 +452,7 @@ class Host:
                     assert_never(output)
 
     @property
-    def _running(self) -> Term:
+    def _running(self) -> LeadershipTerm:
         assert self._term is not None, "calls and timers belong to a machine"
         return self._term
 
@@ -453,7 +462,7 @@ class Host:
 
     async def _start_term(self, epoch: Epoch) -> None:
         assert self._tasks is not None
-        self._term = Term(
+        self._term = LeadershipTerm(
             self.state,
             carrier=self._parts.carrier,
             feeder=self._parts.feeder,

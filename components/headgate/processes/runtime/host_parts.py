@@ -61,7 +61,7 @@ class Trust(msgspec.Struct, frozen=True, kw_only=True):
     vouches: store.Trusts = lambda _: True
 
 
-class Rhythm(msgspec.Struct, frozen=True, kw_only=True):
+class TurnTiming(msgspec.Struct, frozen=True, kw_only=True):
     """
     The timing of the host's turns.
 
@@ -74,7 +74,7 @@ class Rhythm(msgspec.Struct, frozen=True, kw_only=True):
     linger_s: float = 0.0
 
 
-class Gate(TermGate, Protocol):
+class CellMembership(TermGate, Protocol):
     """Whether this process belongs to the cell of the log (`headgate.processes.runtime.cell_identity`)."""
 
     def waits_for(self, state: State) -> str:

@@ -1,9 +1,9 @@
 """
 The I/O of one machine: its feeder, its calls, its snapshots and its timer.
 
-A `Term` begins when the driver has created a machine and ends when the driver drops it; its tasks end with it, so
-nothing of one machine reaches the next. It is owned by the host's loop. Inputs of its tasks go to the driver, which
-holds them until it delivers them to the machine.
+A `LeadershipTerm` begins when the driver has created a machine and ends when the driver drops it; its tasks end with
+it, so nothing of one machine reaches the next. It is owned by the host's loop. Inputs of its tasks go to the driver,
+which holds them until it delivers them to the machine.
 
 Bounds: the feeder waits while the driver has no room for its stimuli; the driver decides how many calls run at once
 (`headgate.core.engine.driver.DriverLimits`).
@@ -70,7 +70,7 @@ class NoCarrier:
         raise NoCallsError(f"{command.call_id}: this process takes no snapshots")
 
 
-class Term:
+class LeadershipTerm:
     """The tasks of a machine. `hear` passes a stimulus to the driver; `has_room`: whether more may wait there."""
 
     def __init__(

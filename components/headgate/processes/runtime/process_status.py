@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from headgate.adapters.jetstream.health import Dependency, Health
+from headgate.adapters.jetstream.health import Dependency, DependencyHealth
 
 KUBERNETES = "kubernetes"
 
@@ -68,7 +68,7 @@ Tally = Callable[[], Iterable[tuple[float, Mapping[str, str]]]]
 """Counts since the process began, each with its labels."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """The body of /readyz. A notice is something to examine that does not make the process unready."""
 
     ready: bool
@@ -97,7 +97,13 @@ class Status:
     """One process's status. `health` is shared with its adapters; `probes` are called at each report (kubernetes)."""
 
     def __init__(
-        self, *, process: str, cell: str, holder: str, health: Health, now_ms: Callable[[], int] = _wall_clock_ms
+        self,
+        *,
+        process: str,
+        cell: str,
+        holder: str,
+        health: DependencyHealth,
+        now_ms: Callable[[], int] = _wall_clock_ms,
     ) -> None:
         self.process = process
         self.cell = cell
@@ -140,12 +146,12 @@ class Status:
         """All dependencies, healthy or not."""
         return [*self.health.dependencies(), *(probe() for probe in self.probes)]
 
-    def report(self) -> Report:
+    def report(self) -> Readiness:
         """Ready: it leads or stands by, all its dependencies are healthy, and there are no internal problems."""
         dependencies = tuple(self.dependencies())
         quarantine = self.quarantine()
         settled = self.phase not in (Phase.STARTING, Phase.STOPPING)
-        return Report(
+        return Readiness(
             ready=settled and all(each.ok for each in dependencies) and not self._problems,
             process=self.process,
             cell=self.cell,

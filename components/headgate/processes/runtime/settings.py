@@ -268,7 +268,7 @@ class Flag(NamedTuple):
     value: str
 
 
-class Loaded(NamedTuple):
+class LoadedSettings(NamedTuple):
     """Settings, and whether a broker was configured or is only the default one."""
 
     settings: Settings
@@ -290,7 +290,7 @@ def load(
 
 def load_all(
     path: str | Path | None = None, environ: Mapping[str, str] | None = None, flags: Iterable[Flag] = ()
-) -> Loaded:
+) -> LoadedSettings:
     """The result of `load`, and the source of the broker's address. Raises SettingsError."""
     environ = os.environ if environ is None else environ
     named = path if path is not None else environ.get("HEADGATE_CONFIG") or None
@@ -310,7 +310,7 @@ def load_all(
     except ValueError as error:
         raise SettingsError(f"{origins.get(('cell',), file)}: {error}") from error
     _check_nats(settings.nats, origins, file)
-    return Loaded(settings, names_broker)
+    return LoadedSettings(settings, names_broker)
 
 
 def _check_nats(nats: NatsSettings, origins: Mapping[tuple[str, ...], str], file: Path) -> None:

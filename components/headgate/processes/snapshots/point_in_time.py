@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
-from headgate.adapters.log import Blobs, Entry, Log
+from headgate.adapters.log import Blobs, Log, LogEntry
 from headgate.core import fold
 from headgate.core.fold.containment import Refolding
 from headgate.core.fold.quarantine import EventFailedError, Treatments
@@ -34,7 +34,7 @@ class NotInLogError(LookupError):
     """Raised when a position or time is not in the log. The message contains the valid range."""
 
 
-def fold_entries(state: State, entries: list[Entry], treatments: Treatments = fold.NO_TREATMENTS) -> None:
+def fold_entries(state: State, entries: list[LogEntry], treatments: Treatments = fold.NO_TREATMENTS) -> None:
     """Fold entries into a state. Raises what the fold raises."""
     decoded = [decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries]
     for logged in anchored(decoded):
@@ -61,7 +61,7 @@ def refolding(
         return (await store.newest(log, blobs, cell, up_to=up_to, trusts=trusts))[0]
 
     async def read(first: Seq, last: Seq) -> AsyncIterator[LoggedCommit]:
-        reading: AsyncGenerator[list[Entry], None] = log.read(first, stop=last)  # type: ignore[assignment]
+        reading: AsyncGenerator[list[LogEntry], None] = log.read(first, stop=last)  # type: ignore[assignment]
         async with aclosing(reading):
             async for entries in reading:
                 for entry in entries:
@@ -77,7 +77,7 @@ async def fold_on(log: Log, state: State, position: Seq, past: Refolding) -> Sta
     Returns the state there; another one when something had to be quarantined on the way (`past`).
     """
     while state.position < position:
-        reading: AsyncGenerator[list[Entry], None] = log.read(state.position + 1, stop=position)  # type: ignore[assignment]
+        reading: AsyncGenerator[list[LogEntry], None] = log.read(state.position + 1, stop=position)  # type: ignore[assignment]
         try:
             async with aclosing(reading):
                 async for entries in reading:

@@ -24,10 +24,10 @@ from headgate.adapters.log import (
     BlobInfo,
     BlobNotFound,
     Blobs,
-    Entry,
     EntryNotFound,
     Log,
     LogDamaged,
+    LogEntry,
 )
 from headgate.core import fold
 from headgate.core.fold import quarantine
@@ -226,7 +226,7 @@ _NOT_ANNOUNCED: Final = (
 )
 
 
-def _events(entry: Entry) -> tuple[Event, ...]:
+def _events(entry: LogEntry) -> tuple[Event, ...]:
     try:
         return decode_commit(entry.seq, entry.subject, entry.payload, entry.time_ms).commit.events
     except UnreadableCommitError:

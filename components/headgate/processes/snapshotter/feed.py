@@ -25,7 +25,7 @@ from typing import Final, Protocol
 import anyio
 
 from headgate.adapters.jetstream.feed import FeedMessage
-from headgate.adapters.log import Entry, EntryNotFound, Log, LogDamaged
+from headgate.adapters.log import EntryNotFound, Log, LogDamaged, LogEntry
 from headgate.core.log.attestation import hash_at
 from headgate.core.log.branches import EventId, number_at, token_of
 from headgate.core.log.refusal import admitted
@@ -115,7 +115,7 @@ class FeedBeyondLogError(LogDamaged):
         )
 
 
-class Writer(Protocol):
+class MessageWriter(Protocol):
     """The destination of messages (`headgate.processes.snapshotter.feed_writer.FeedWriter`)."""
 
     def follow(self, branches: Sequence[Branch]) -> None:
@@ -138,7 +138,7 @@ class Writer(Protocol):
 class Feeding:
     """Publishes the feed while the process leads."""
 
-    def __init__(self, writer: Writer, log: Log, status: Status, *, batch_max: int) -> None:
+    def __init__(self, writer: MessageWriter, log: Log, status: Status, *, batch_max: int) -> None:
         self._writer = writer
         self._log = log
         self._status = status
@@ -203,7 +203,7 @@ class Feeding:
         if here not in ("", attested):
             raise FeedBeyondLogError(self._log.name, last, f"and the log has another hash at {logged.commit.at}")
 
-    async def _publish(self, entries: list[Entry], state: State) -> None:
+    async def _publish(self, entries: list[LogEntry], state: State) -> None:
         """Publish the events of these entries that the feed does not have yet."""
         batch: list[FeedMessage] = []
         for entry in entries:

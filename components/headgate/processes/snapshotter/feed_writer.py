@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 
 import anyio
 
+from headgate.adapters.backoff import Backoff
 from headgate.adapters.jetstream.appender import MESSAGE_ID
-from headgate.adapters.jetstream.backoff import Backoff
 from headgate.adapters.jetstream.connection import Connection
-from headgate.adapters.jetstream.errors import BrokerError, NotSent, OutcomeUnknown, Refused
+from headgate.adapters.jetstream.errors import BrokerError, JetStreamApiError, NotSent, OutcomeUnknown
 from headgate.adapters.jetstream.feed import FeedMessage
 from headgate.adapters.jetstream.messages import last_of_subject
 from headgate.adapters.jetstream.stream import stream_info
@@ -135,7 +135,7 @@ class FeedWriter:
                     for expected, message in enumerate(messages, self._stream_last)
                 ]
             )
-        except (NotSent, OutcomeUnknown, Refused) as error:
+        except (NotSent, OutcomeUnknown, JetStreamApiError) as error:
             return self._failed(str(error))
         if ack.seq != self._stream_last + len(messages):
             return self._failed(f"message {messages[-1].message_id} is in the feed already")
@@ -151,7 +151,7 @@ class FeedWriter:
                 ack = await self._connection.publish(message.subject, message.payload, _headers(message, expected))
             except (NotSent, OutcomeUnknown) as error:
                 failed = failed or str(error)
-            except Refused as error:
+            except JetStreamApiError as error:
                 if error.for_good:
                     raise BrokerError(
                         f"message {message.message_id} cannot be stored in {self._dependency}: {error}"

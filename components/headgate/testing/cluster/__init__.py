@@ -13,9 +13,9 @@ May import: adapters.kubernetes, core, events.
 
 from headgate.testing.cluster.api.routing import object_path, parse_path
 from headgate.testing.cluster.api.watch import Watch
-from headgate.testing.cluster.cluster import Cluster, Response
+from headgate.testing.cluster.cluster import Cluster, ServerResponse
 from headgate.testing.cluster.controllers.controllers import ControllerOptions
-from headgate.testing.cluster.errors import ApiError
+from headgate.testing.cluster.errors import ApiStatusError
 from headgate.testing.cluster.faults import ConnectionDropped, Fault, FaultPlan, FaultRule
 from headgate.testing.cluster.kinds import BY_KIND, BY_PLURAL, KINDS, Column, Kind, kind_of
 
@@ -23,7 +23,7 @@ __all__ = [
     "BY_KIND",
     "BY_PLURAL",
     "KINDS",
-    "ApiError",
+    "ApiStatusError",
     "Cluster",
     "Column",
     "ConnectionDropped",
@@ -32,7 +32,7 @@ __all__ = [
     "FaultPlan",
     "FaultRule",
     "Kind",
-    "Response",
+    "ServerResponse",
     "Watch",
     "kind_of",
     "object_path",

@@ -31,19 +31,19 @@ from headgate.testing.cluster.api.discovery import AGGREGATED, aggregated, docum
 from headgate.testing.cluster.api.listing import list_collection
 from headgate.testing.cluster.api.patch import go_value, json_patch, merge_patch, strategic_merge
 from headgate.testing.cluster.api.reading import watch_start
-from headgate.testing.cluster.api.representation import View
-from headgate.testing.cluster.api.routing import Target, nothing_at, parse_path
+from headgate.testing.cluster.api.representation import ObjectRenderer
+from headgate.testing.cluster.api.routing import ResourcePath, nothing_at, parse_path
 from headgate.testing.cluster.api.selectors import predicate
 from headgate.testing.cluster.api.subresources import bind, evict
 from headgate.testing.cluster.api.watch import Watch
 from headgate.testing.cluster.api.writes import Deletion, Write, given_metadata
 from headgate.testing.cluster.controllers.controllers import ControllerOptions, Controllers
-from headgate.testing.cluster.errors import ApiError
+from headgate.testing.cluster.errors import ApiStatusError
 from headgate.testing.cluster.faults import ConnectionDropped, Fault, FaultPlan
 from headgate.testing.cluster.kinds import BY_PLURAL, Kind, kind_of
 from headgate.testing.cluster.storage.persistence import Journal
 from headgate.testing.cluster.storage.registry import Registry
-from headgate.testing.cluster.storage.store import Entry
+from headgate.testing.cluster.storage.store import ObjectVersion
 from headgate.testing.cluster.validation.admission import SYSTEM_CLASSES
 from headgate.testing.cluster.validation.crds import crd_objects
 
@@ -62,7 +62,7 @@ _NO_QUERY: Final[Mapping[str, str]] = {}
 _DEFAULT_CONTROLLERS: Final = ControllerOptions()
 
 
-class Response:
+class ServerResponse:
     """What a request got: the HTTP status, the body and extra headers (`Warning`, `Retry-After`)."""
 
     __slots__ = ("body", "content_type", "headers", "status")
@@ -155,9 +155,9 @@ class Cluster:
         *,
         user: str = "",
         accept: str = "",
-    ) -> Response:
+    ) -> ServerResponse:
         """
-        Serve one request; never raises ApiError, a refusal is a response with a `Status` body.
+        Serve one request; never raises ApiStatusError, a refusal is a response with a `Status` body.
 
         `body` may be given decoded; it then belongs to the cluster. `user` is the client's User-Agent, whose first
         part names the field manager. Raises ConnectionDropped where the fault plan breaks the connection.
@@ -169,7 +169,7 @@ class Cluster:
                 return disturbed
         try:
             response = self._serve(method, path, query, body, content_type, user, accept)
-        except ApiError as error:
+        except ApiStatusError as error:
             response = refusal(error)
         if "/v1beta1/" in path:
             _warn_of_version(response, path)
@@ -182,11 +182,11 @@ class Cluster:
         """
         Open a watch on a collection or one object.
 
-        Raises ApiError 400 or 404; 410 comes as an ERROR event of the watch.
+        Raises ApiStatusError 400 or 404; 410 comes as an ERROR event of the watch.
         """
         target = parse_path(path)
         table = self.store.table(target.kind)
-        view = View(target.kind, target.version, accept, query.get("includeObject", ""))
+        view = ObjectRenderer(target.kind, target.version, accept, query.get("includeObject", ""))
         matches = predicate(target.kind, target.version, query.get("labelSelector", ""), query.get("fieldSelector", ""))
         faults = self.faults
         fault = None
@@ -217,7 +217,7 @@ class Cluster:
         Create one manifest at its own path, or merge it into what is there; returns the stored object.
 
         The cheap form of `kubectl apply`: no field ownership is kept, so nothing is removed by leaving it out. Raises
-        ApiError, and KeyError on an unknown kind.
+        ApiStatusError, and KeyError on an unknown kind.
         """
         kind = kind_of(manifest["apiVersion"], manifest["kind"])
         metadata = manifest.get("metadata") or {}
@@ -233,7 +233,7 @@ class Cluster:
         """
         Create one manifest at its own path; returns the stored object.
 
-        Raises ApiError, and KeyError on an unknown kind.
+        Raises ApiStatusError, and KeyError on an unknown kind.
         """
         kind = kind_of(manifest["apiVersion"], manifest["kind"])
         namespace = (manifest.get("metadata") or {}).get("namespace") or "default"
@@ -253,24 +253,26 @@ class Cluster:
     # -- serving -----------------------------------------------------------------------------------------------------
     # ------------
 
-    def _disturbed(self, fault: Fault, path: str) -> Response | None:
+    def _disturbed(self, fault: Fault, path: str) -> ServerResponse | None:
         match fault:
             case Fault.DROP_BEFORE:
                 raise ConnectionDropped(f"connection broke while {path} was requested; read before trying again")
             case Fault.THROTTLED:
                 return refusal(errors.too_many_requests("too many requests, please try again later", retry_after_s=1))
             case Fault.INTERNAL:
-                return refusal(ApiError(500, "InternalError", "Internal error occurred: injected fault", details={}))
+                return refusal(
+                    ApiStatusError(500, "InternalError", "Internal error occurred: injected fault", details={})
+                )
             case Fault.UNAVAILABLE:
                 return refusal(
-                    ApiError(
+                    ApiStatusError(
                         503, "ServiceUnavailable", "the server is currently unable to handle the request", details={}
                     )
                 )
             case Fault.CONFLICT:
                 try:
                     target = parse_path(path)
-                except ApiError as error:
+                except ApiStatusError as error:
                     return refusal(error)
                 return refusal(errors.conflict(target.kind, target.name))
             case Fault.DROP_AFTER | Fault.WATCH_CUT | Fault.WATCH_GONE:
@@ -285,7 +287,7 @@ class Cluster:
         content_type: str | None,
         user: str,
         accept: str,
-    ) -> Response:
+    ) -> ServerResponse:
         steps = path.strip("/").split("/", 3)
         if (
             len(steps) < 3
@@ -298,12 +300,12 @@ class Cluster:
             case "GET" if target.subresource in _ACTIONS:
                 raise errors.method_not_allowed()
             case "GET":
-                view = View(target.kind, target.version, accept, query.get("includeObject", ""))
+                view = ObjectRenderer(target.kind, target.version, accept, query.get("includeObject", ""))
                 if target.name:
                     self._check_reached(query.get("resourceVersion"))
                     entry = self.registry.get(target.kind, target.namespace, target.name)
-                    return Response(200, view.one(entry, self.clock()))
-                return Response(200, list_collection(self.store, target, query, view, self.clock()))
+                    return ServerResponse(200, view.one(entry, self.clock()))
+                return ServerResponse(200, list_collection(self.store, target, query, view, self.clock()))
             case "POST":
                 return self._post(target, query, body, content_type, user, accept)
             case "PUT":
@@ -319,30 +321,38 @@ class Cluster:
         if wanted and (rv := list_options.version(wanted)) > self.store.rv:
             raise errors.too_large(rv, self.store.rv)
 
-    def _about(self, method: str, path: str, steps: list[str], accept: str) -> Response:
+    def _about(self, method: str, path: str, steps: list[str], accept: str) -> ServerResponse:
         if method not in {"GET", "HEAD"}:
             raise errors.method_not_allowed()
         if steps[0] in _HEALTH and steps[1:] in ([], ["ping"], ["etcd"]):
-            return Response(200, b"ok", content_type="text/plain")
+            return ServerResponse(200, b"ok", content_type="text/plain")
         if "as=APIGroupDiscoveryList" in accept and (whole := aggregated(steps)) is not None:
-            return Response(200, whole, content_type=AGGREGATED)
+            return ServerResponse(200, whole, content_type=AGGREGATED)
         body = document(path)
         if body is None:
             raise nothing_at(steps[1] if steps[0] == "apis" else "" if steps[0] == "api" else path)
-        return Response(200, body)
+        return ServerResponse(200, body)
 
-    def _shown(self, target: Target, status: int, entry: Entry, write: Write, accept: str) -> Response:
-        view = View(target.kind, target.version, accept, "")
+    def _shown(
+        self, target: ResourcePath, status: int, entry: ObjectVersion, write: Write, accept: str
+    ) -> ServerResponse:
+        view = ObjectRenderer(target.kind, target.version, accept, "")
         headers = (
             {"Warning": ", ".join(f'299 - "{_quoted(text)}"' for text in write.warnings)}
             if write.warnings
             else _NO_QUERY
         )
-        return Response(status, view.one(entry, self.clock()), headers)
+        return ServerResponse(status, view.one(entry, self.clock()), headers)
 
     def _post(
-        self, target: Target, query: Mapping[str, str], body: Any, content_type: str | None, user: str, accept: str
-    ) -> Response:
+        self,
+        target: ResourcePath,
+        query: Mapping[str, str],
+        body: Any,
+        content_type: str | None,
+        user: str,
+        accept: str,
+    ) -> ServerResponse:
         is_action = target.subresource in _ACTIONS
         if not is_action and (target.name or (target.kind.namespaced and not target.namespace)):
             raise errors.method_not_allowed()
@@ -353,13 +363,19 @@ class Cluster:
                 bind(self.registry, target.namespace, target.name, obj, write)
             else:
                 evict(self.registry, target.namespace, target.name, obj, write)
-            return Response(201, _encode({**_success(), "code": 201}))
+            return ServerResponse(201, _encode({**_success(), "code": 201}))
         entry = self.registry.create(target.kind, target.namespace, obj, write)
         return self._shown(target, 201, entry, write, accept)
 
     def _put(
-        self, target: Target, query: Mapping[str, str], body: Any, content_type: str | None, user: str, accept: str
-    ) -> Response:
+        self,
+        target: ResourcePath,
+        query: Mapping[str, str],
+        body: Any,
+        content_type: str | None,
+        user: str,
+        accept: str,
+    ) -> ServerResponse:
         if not target.name:
             raise errors.method_not_allowed()
         write = write_options("PUT", target, query, user)
@@ -373,15 +389,21 @@ class Cluster:
             entry = self.registry.update(target.kind, entry, obj, write)
         return self._shown(target, 200, entry, write, accept)
 
-    def _require_name(self, target: Target, obj: JsonObject, write: Write) -> None:
+    def _require_name(self, target: ResourcePath, obj: JsonObject, write: Write) -> None:
         if not given_metadata(target.kind, write, obj).get("name"):
             raise errors.bad_request(
                 f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
             )
 
     def _patch(
-        self, target: Target, query: Mapping[str, str], body: Any, content_type: str | None, user: str, accept: str
-    ) -> Response:
+        self,
+        target: ResourcePath,
+        query: Mapping[str, str],
+        body: Any,
+        content_type: str | None,
+        user: str,
+        accept: str,
+    ) -> ServerResponse:
         if not target.name:
             raise errors.method_not_allowed()
         kind = target.kind
@@ -414,14 +436,18 @@ class Cluster:
         entry = self.registry.update(kind, entry, obj, write)
         return self._shown(target, 200, entry, write, accept)
 
-    def _apply_patch(self, target: Target, query: Mapping[str, str], body: Any, write: Write, accept: str) -> Response:
+    def _apply_patch(
+        self, target: ResourcePath, query: Mapping[str, str], body: Any, write: Write, accept: str
+    ) -> ServerResponse:
         config = apply_body(body)
         check_configuration(target, config)
         force = query.get("force") in {"true", "1"}
         entry, created = self.registry.apply(target.kind, target.namespace, target.name, config, write, force=force)
         return self._shown(target, 201 if created else 200, entry, write, accept)
 
-    def _delete(self, target: Target, query: Mapping[str, str], body: Any, content_type: str | None) -> Response:
+    def _delete(
+        self, target: ResourcePath, query: Mapping[str, str], body: Any, content_type: str | None
+    ) -> ServerResponse:
         if target.subresource or (target.kind.namespaced and not target.namespace):
             raise errors.method_not_allowed()
         deletion, warnings = deletion_options(target.kind, query, body, content_type)
@@ -437,12 +463,14 @@ class Cluster:
             if target.kind.group:
                 details["group"] = target.kind.group
             details |= {"kind": target.kind.plural, "uid": entry.obj["metadata"]["uid"]}
-            return Response(200, _encode({**_success(), "details": details}), headers)
-        return Response(200, View(target.kind, target.version, "", "").one(entry, self.clock()), headers)
+            return ServerResponse(200, _encode({**_success(), "details": details}), headers)
+        return ServerResponse(
+            200, ObjectRenderer(target.kind, target.version, "", "").one(entry, self.clock()), headers
+        )
 
     def _delete_collection(
-        self, target: Target, query: Mapping[str, str], deletion: Deletion, headers: Mapping[str, str]
-    ) -> Response:
+        self, target: ResourcePath, query: Mapping[str, str], deletion: Deletion, headers: Mapping[str, str]
+    ) -> ServerResponse:
         if target.kind.plural == "namespaces":
             raise errors.method_not_allowed()
         list_options.read(query)
@@ -452,23 +480,23 @@ class Cluster:
         for entry in found:
             marked, gone = self.registry.delete(target.kind, entry, deletion)
             shown.append(entry if gone else marked)
-        view = View(target.kind, target.version, "", "")
-        return Response(200, view.many(shown, listed_rv, self.clock(), {}), headers)
+        view = ObjectRenderer(target.kind, target.version, "", "")
+        return ServerResponse(200, view.many(shown, listed_rv, self.clock(), {}), headers)
 
 
-def refusal(error: ApiError) -> Response:
+def refusal(error: ApiStatusError) -> ServerResponse:
     """The response that an error of the API server is."""
     if isinstance(error, errors.PageNotFoundError):
-        return Response(404, f"{error.message}\n".encode(), content_type="text/plain")
+        return ServerResponse(404, f"{error.message}\n".encode(), content_type="text/plain")
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else _NO_QUERY
-    return Response(error.code, _encode(error.status()), headers)
+    return ServerResponse(error.code, _encode(error.status()), headers)
 
 
-def _warn_of_version(response: Response, path: str) -> None:
+def _warn_of_version(response: ServerResponse, path: str) -> None:
     """Say that a version of a custom resource is one of the past, in what way the request ever ended."""
     try:
         kind = parse_path(path).kind
-    except ApiError:
+    except ApiStatusError:
         return
     if kind.custom:
         text = f'299 - "This version is deprecated. Use {kind.version} instead."'

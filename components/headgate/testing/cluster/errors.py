@@ -1,7 +1,7 @@
 """
 The errors of the API server.
 
-Owns the Kubernetes `Status` bodies: one exception, `ApiError`, that carries the HTTP code, the machine-readable
+Owns the Kubernetes `Status` bodies: one exception, `ApiStatusError`, that carries the HTTP code, the machine-readable
 reason and the details, and one constructor per refusal so that the wording is in a single place. Every layer of the
 simulated cluster raises these; `Cluster.request` is the only place that turns them into responses.
 
@@ -114,7 +114,7 @@ def _shown(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-class ApiError(Exception):
+class ApiStatusError(Exception):
     """A refusal by the API server; `status()` is the body that the client sees."""
 
     def __init__(
@@ -160,25 +160,27 @@ def _details(kind: "Kind", name: str) -> JsonObject:
     return details
 
 
-def not_found(kind: "Kind", name: str) -> ApiError:
+def not_found(kind: "Kind", name: str) -> ApiStatusError:
     """404: the object does not exist."""
-    return ApiError(404, "NotFound", f'{kind.resource} "{name}" not found', details=_details(kind, name))
+    return ApiStatusError(404, "NotFound", f'{kind.resource} "{name}" not found', details=_details(kind, name))
 
 
-def unknown_path() -> ApiError:
+def unknown_path() -> ApiStatusError:
     """404: no such API path."""
-    return ApiError(404, "NotFound", "the server could not find the requested resource", details={})
+    return ApiStatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
-def already_exists(kind: "Kind", name: str) -> ApiError:
+def already_exists(kind: "Kind", name: str) -> ApiStatusError:
     """409: create of a name that is taken."""
-    return ApiError(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', details=_details(kind, name))
+    return ApiStatusError(
+        409, "AlreadyExists", f'{kind.resource} "{name}" already exists', details=_details(kind, name)
+    )
 
 
-def conflict(kind: "Kind", name: str, why: str = "") -> ApiError:
+def conflict(kind: "Kind", name: str, why: str = "") -> ApiStatusError:
     """409: the write was based on another state than the stored one; read again and retry."""
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
-    return ApiError(
+    return ApiStatusError(
         409,
         "Conflict",
         f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}',
@@ -186,7 +188,7 @@ def conflict(kind: "Kind", name: str, why: str = "") -> ApiError:
     )
 
 
-def precondition_failed(kind: "Kind", namespace: str, name: str, why: str) -> ApiError:
+def precondition_failed(kind: "Kind", namespace: str, name: str, why: str) -> ApiStatusError:
     """409: the object is not the one that the write is about."""
     where = "/".join(part for part in (namespace, name) if part)
     key = f"/registry/{f'{kind.group}/' if '.' in kind.group else ''}{_STORED.get(kind.plural, kind.plural)}/{where}"
@@ -195,15 +197,15 @@ def precondition_failed(kind: "Kind", namespace: str, name: str, why: str) -> Ap
     )
 
 
-def another_object(kind: "Kind", name: str, why: str) -> ApiError:
+def another_object(kind: "Kind", name: str, why: str) -> ApiStatusError:
     """409: the object is not the one that the deletion is about."""
     details = _details(kind, name) | {"kind": kind.kind}
-    return ApiError(
+    return ApiStatusError(
         409, "Conflict", f'Operation cannot be fulfilled on {kind.qualified} "{name}": {why}', details=details
     )
 
 
-def apply_conflict(causes: list[JsonObject]) -> ApiError:
+def apply_conflict(causes: list[JsonObject]) -> ApiStatusError:
     """409: server-side apply met fields that other managers own with another value; force or drop them."""
     plural = "s" if len(causes) > 1 else ""
     managers: dict[str, list[str]] = {}
@@ -216,27 +218,27 @@ def apply_conflict(causes: list[JsonObject]) -> ApiError:
         text = "conflicts with " + "\nconflicts with ".join(
             f"{manager}:\n" + "\n".join(f"- {field}" for field in fields) for manager, fields in managers.items()
         )
-    return ApiError(
+    return ApiStatusError(
         409, "Conflict", f"Apply failed with {len(causes)} conflict{plural}: {text}", details={"causes": causes}
     )
 
 
-def bad_request(message: str) -> ApiError:
+def bad_request(message: str) -> ApiStatusError:
     """400: the request itself cannot be understood."""
-    return ApiError(400, "BadRequest", message)
+    return ApiStatusError(400, "BadRequest", message)
 
 
-def another_name(given: str, name: str) -> ApiError:
+def another_name(given: str, name: str) -> ApiStatusError:
     """400: the object in the body has another name than the path."""
     return bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
-def internal(message: str) -> ApiError:
+def internal(message: str) -> ApiStatusError:
     """500 without a reason: the storage's error for a request that passed every earlier check."""
-    return ApiError(500, "", message)
+    return ApiStatusError(500, "", message)
 
 
-def unrecognized(kind: "Kind", why: str, body: bytes) -> ApiError:
+def unrecognized(kind: "Kind", why: str, body: bytes) -> ApiStatusError:
     """400: the body does not even say what it is."""
     shown = body.decode(errors="replace") if body.startswith(b"{") else body.hex()
     if len(body) > _SHOWN_BYTES:
@@ -247,15 +249,15 @@ def unrecognized(kind: "Kind", why: str, body: bytes) -> ApiError:
     )
 
 
-def undecodable(kind: "Kind", version: str, why: str, *, given: str = "") -> ApiError:
+def undecodable(kind: "Kind", version: str, why: str, *, given: str = "") -> ApiStatusError:
     """400: the body, of the kind that it gives, cannot be decoded into the kind, or not strictly."""
     return bad_request(f'{given or kind.kind} in version "{version}" cannot be handled as a {kind.kind}: {why}')
 
 
-def unpatchable(quoted: str, why: str) -> ApiError:
+def unpatchable(quoted: str, why: str) -> ApiStatusError:
     """422: what a patch makes of the object cannot be decoded; `quoted` is the patched object, or the patch."""
     text = f"Invalid value: {msgspec.json.encode(quoted).decode()}: {why}"
-    return ApiError(
+    return ApiStatusError(
         422,
         "Invalid",
         f' "" is invalid: patch: {text}',
@@ -263,37 +265,37 @@ def unpatchable(quoted: str, why: str) -> ApiError:
     )
 
 
-def inapplicable_patch() -> ApiError:
+def inapplicable_patch() -> ApiStatusError:
     """422: an operation of a JSON patch has nothing to work on, or its test failed."""
-    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
+    return ApiStatusError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
 
-def body_too_large(why: str) -> ApiError:
+def body_too_large(why: str) -> ApiStatusError:
     """413: more than the server takes."""
-    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
+    return ApiStatusError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
 
 
-def invalid_options(options: str, errors: Sequence[FieldError]) -> ApiError:
+def invalid_options(options: str, errors: Sequence[FieldError]) -> ApiStatusError:
     """422: the query or the options of a request; `options` is their kind, such as `PatchOptions`."""
     return _invalid(f'{options}.meta.k8s.io ""', {"group": "meta.k8s.io", "kind": options}, errors)
 
 
-def forbidden(kind: "Kind", name: str, why: str, causes: list[JsonObject] | None = None) -> ApiError:
+def forbidden(kind: "Kind", name: str, why: str, causes: list[JsonObject] | None = None) -> ApiStatusError:
     """403: admission refuses."""
     details = _details(kind, name)
     if causes:
         details["causes"] = causes
-    return ApiError(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', details=details)
+    return ApiStatusError(403, "Forbidden", f'{kind.resource} "{name}" is forbidden: {why}', details=details)
 
 
-def invalid(kind: "Kind", name: str, errors: Sequence[FieldError], *, as_resource: bool = False) -> ApiError:
+def invalid(kind: "Kind", name: str, errors: Sequence[FieldError], *, as_resource: bool = False) -> ApiStatusError:
     """422: the object is well-formed and wrong; `details.causes` has one entry per field."""
     details = _details(kind, name)
     details["kind"] = kind.plural if as_resource else kind.kind
     return _invalid(f'{kind.resource if as_resource else kind.qualified} "{name}"', details, errors)
 
 
-def another_kind(api_version: str, kind: str, name: str, field: str, value: str, expected: str) -> ApiError:
+def another_kind(api_version: str, kind: str, name: str, field: str, value: str, expected: str) -> ApiStatusError:
     """422: a custom resource's body has another apiVersion or kind."""
     group, slash, _ = api_version.partition("/")
     details: JsonObject = {"name": name} | ({"group": group} if slash else {}) | {"kind": kind}
@@ -301,26 +303,26 @@ def another_kind(api_version: str, kind: str, name: str, field: str, value: str,
     return _invalid(f'{qualified} "{name}"', details, [invalid_value(field, value, f"must be {expected}")])
 
 
-def _invalid(what: str, details: JsonObject, errors: Sequence[FieldError]) -> ApiError:
+def _invalid(what: str, details: JsonObject, errors: Sequence[FieldError]) -> ApiStatusError:
     texts = list(dict.fromkeys(f"{error.field}: {error.message}" for error in errors))
     text = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     causes = [{"reason": error.reason, "message": error.message, "field": error.field} for error in errors]
-    return ApiError(422, "Invalid", f"{what} is invalid: {text}", details={**details, "causes": causes})
+    return ApiStatusError(422, "Invalid", f"{what} is invalid: {text}", details={**details, "causes": causes})
 
 
-def expired(message: str, *, token: str = "") -> ApiError:
+def expired(message: str, *, token: str = "") -> ApiStatusError:
     """410: the version or continue token is older than the history; list again, or continue with `token`."""
-    return ApiError(410, "Expired", message, token=token)
+    return ApiStatusError(410, "Expired", message, token=token)
 
 
-def too_old(resource_version: int, oldest: int) -> ApiError:
+def too_old(resource_version: int, oldest: int) -> ApiStatusError:
     """410 of a watch or list whose start is no longer in the history."""
     return expired(f"too old resource version: {resource_version} ({oldest})")
 
 
-def too_large(resource_version: int, current: int) -> ApiError:
+def too_large(resource_version: int, current: int) -> ApiStatusError:
     """504: a resource version from the future."""
-    return ApiError(
+    return ApiStatusError(
         504,
         "Timeout",
         f"Timeout: Too large resource version: {resource_version}, current: {current}",
@@ -334,44 +336,44 @@ def too_large(resource_version: int, current: int) -> ApiError:
 
 def too_many_requests(
     message: str, *, causes: list[JsonObject] | None = None, retry_after_s: int | None = None
-) -> ApiError:
+) -> ApiStatusError:
     """429: not now; wait and try again."""
     details: JsonObject = {}
     if causes:
         details["causes"] = causes
     if retry_after_s:
         details["retryAfterSeconds"] = retry_after_s
-    return ApiError(429, "TooManyRequests", message, details=details, retry_after_s=retry_after_s)
+    return ApiStatusError(429, "TooManyRequests", message, details=details, retry_after_s=retry_after_s)
 
 
-class PageNotFoundError(ApiError):
+class PageNotFoundError(ApiStatusError):
     """404 in plain text: no part of the server answers for the path."""
 
     def __init__(self) -> None:
         super().__init__(404, "NotFound", "404 page not found")
 
 
-def method_not_allowed() -> ApiError:
+def method_not_allowed() -> ApiStatusError:
     """405: the path exists, the verb does not."""
-    return ApiError(
+    return ApiStatusError(
         405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={}
     )
 
 
-def not_acceptable(message: str) -> ApiError:
+def not_acceptable(message: str) -> ApiStatusError:
     """406: no representation that the client takes is served."""
-    return ApiError(406, "NotAcceptable", message)
+    return ApiStatusError(406, "NotAcceptable", message)
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
+def unsupported_media_type(accepted: Sequence[str]) -> ApiStatusError:
     """415: the content type of a write is not one this kind takes."""
-    return ApiError(
+    return ApiStatusError(
         415,
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted),
     )
 
 
-def no_patch_type() -> ApiError:
+def no_patch_type() -> ApiStatusError:
     """415: the content type of a PATCH is no patch at all, and routing itself refuses it."""
-    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+    return ApiStatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})

@@ -60,7 +60,7 @@ class Trouble(enum.StrEnum):
         return self in {Trouble.CONFLICT_AFTER, Trouble.UNAVAILABLE_AFTER, Trouble.RESET_AFTER}
 
 
-class Faults(msgspec.Struct, frozen=True, kw_only=True):
+class ProxyFaults(msgspec.Struct, frozen=True, kw_only=True):
     """How much trouble. Shares are of requests, 0 to 1."""
 
     #: Writes that meet one of `troubles`, each of which is as likely.
@@ -76,7 +76,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
 class FaultProxy:
     """A running proxy. `faults` may be exchanged while it runs. Made by `fault_proxy`."""
 
-    def __init__(self, upstream: str, session: aiohttp.ClientSession, faults: Faults, random: Random) -> None:
+    def __init__(self, upstream: str, session: aiohttp.ClientSession, faults: ProxyFaults, random: Random) -> None:
         self.url = ""
         self.faults = faults
         #: What was done, by name: each trouble, "delay", "cut", "cut in a line", "unreachable", "swallowed", "passed".
@@ -211,7 +211,7 @@ def _passing(headers: Mapping[str, str]) -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def fault_proxy(
-    access: ClusterAccess, faults: Faults, random: Random, *, tls: ssl.SSLContext | None = None, port: int = 0
+    access: ClusterAccess, faults: ProxyFaults, random: Random, *, tls: ssl.SSLContext | None = None, port: int = 0
 ) -> AsyncIterator[FaultProxy]:
     """
     A proxy before the cluster of `access` until the block ends.

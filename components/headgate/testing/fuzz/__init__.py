@@ -11,16 +11,16 @@ May import: cluster, world, adapters, machines, core, events.
 """
 
 from headgate.testing.fuzz.operations import Operation, Script, script_of
-from headgate.testing.fuzz.playing import Finding, Judge, Played, Playing, tail
+from headgate.testing.fuzz.playing import Judge, Played, Playing, PropertyViolation, tail
 from headgate.testing.fuzz.shrinking import TRIES_MAX, shrink, signature, told, tries_for
 
 __all__ = [
     "TRIES_MAX",
-    "Finding",
     "Judge",
     "Operation",
     "Played",
     "Playing",
+    "PropertyViolation",
     "Script",
     "script_of",
     "shrink",

@@ -9,7 +9,7 @@ import copy
 import random
 from typing import Any, Final
 
-from headgate.adapters.kubernetes.crds.schema import Node
+from headgate.adapters.kubernetes.crds.schema import SchemaNode
 from headgate.testing.cluster import BY_KIND, Kind
 from headgate.testing.fuzz.fitting import Fitting, Manifest
 from headgate.testing.fuzz.values import HOSTILE_STRINGS, WRONG, Values
@@ -63,7 +63,7 @@ class Objects:
         values = self.rng.choice((self._mild, self._wild))
         return self._bent(kind.schema.fields[top], copy.deepcopy(value), top, values)
 
-    def _bent(self, node: Node, value: Any, name: str, values: Values) -> Any:
+    def _bent(self, node: SchemaNode, value: Any, name: str, values: Values) -> Any:
         """Walk down to some place and change it there."""
         rng = self.rng
         if node.type == "object" and node.fields and isinstance(value, dict) and rng.random() < 0.85:

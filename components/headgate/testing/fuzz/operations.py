@@ -47,7 +47,7 @@ from headgate.testing.fuzz.values import (
     TIMES,
     TOPOLOGIES,
 )
-from headgate.testing.world.world import NO_FAULTS, Faults
+from headgate.testing.world.world import NO_FAULTS, FaultRates
 
 START_MS: Final = 1_700_000_000_000
 STOP: Final = "STOP"
@@ -124,7 +124,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: int
     operations: tuple[Operation, ...]
-    faults: Faults = NO_FAULTS
+    faults: FaultRates = NO_FAULTS
     rules: Rules = Rules()
     configuration: Configuration = Configuration()
     owners: str = "release"
@@ -149,11 +149,11 @@ def script_of(seed: int) -> Script:
     )
 
 
-def _faults(rng: random.Random, span_ms: int) -> Faults:
+def _faults(rng: random.Random, span_ms: int) -> FaultRates:
     def some(most: float) -> float:
         return rng.choice((0.0, most / 4, most))
 
-    return Faults(
+    return FaultRates(
         crash=some(0.01),
         rival=some(0.005),
         call_error=some(0.2),

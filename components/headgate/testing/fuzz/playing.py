@@ -3,7 +3,7 @@ A script played in a simulated world, under the eyes of judges.
 
 `play` carries out the operations of a script at their times, lets all six machines run, plays those controllers that a
 cluster with admission checks and foreign integrations has, and in the end waits until nothing more happens. Whatever a
-machine raises comes out of it, and so does what a judge finds (`Finding`).
+machine raises comes out of it, and so does what a judge finds (`PropertyViolation`).
 
 A request that the API server refuses is no finding: hostile objects are there to be refused.
 """
@@ -56,7 +56,7 @@ _BOOKKEEPING: Final = (LeaderElected, InformersSynced, LocalQueuesSampled, Snaps
 _NO_UID: Final = "00000000-0000-4000-a000-00000000dead"
 
 
-class Finding(AssertionError):  # noqa: N818  (what a judge finds is no error of the judge)
+class PropertyViolation(AssertionError):  # noqa: N818  (what a judge finds is no error of the judge)
     """Raised by a judge: what must hold does not. `check` names the promise, `about` the object."""
 
     def __init__(self, check: str, text: str, about: str = "") -> None:
@@ -66,7 +66,7 @@ class Finding(AssertionError):  # noqa: N818  (what a judge finds is no error of
 
 
 class Judge(Protocol):
-    """Checks a run: at each commit once it is folded, and at the end. Raises Finding."""
+    """Checks a run: at each commit once it is folded, and at the end. Raises PropertyViolation."""
 
     def commit(self, world: World, state: State, logged: LoggedCommit) -> None:
         """A commit has just been folded into `state`."""
@@ -186,7 +186,7 @@ class Playing:
         self.accepted += response.status < 300
         if response.status >= 500:
             shown = response.body[:300].decode(errors="replace")
-            raise Finding(
+            raise PropertyViolation(
                 "the simulated cluster", f"{operation.method} {operation.path} gives {response.status}: {shown}"
             )
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from headgate.testing.fuzz.operations import Operation, Script
-from headgate.testing.fuzz.playing import Finding
+from headgate.testing.fuzz.playing import PropertyViolation
 from headgate.testing.world.world import NO_FAULTS
 
 TRIES_MAX: Final = 300
@@ -28,7 +28,7 @@ def tries_for(steps: int) -> int:
 
 def signature(error: BaseException) -> str:
     """What makes two failures the same."""
-    if isinstance(error, Finding):
+    if isinstance(error, PropertyViolation):
         return error.check
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/headgate/" in frame.filename]
     where = f"{frames[-1].filename.rpartition('/headgate/')[2]}:{frames[-1].name}" if frames else ""

@@ -3,7 +3,7 @@ Values drawn from a schema: such as it allows, such as it just allows, and such 
 
 Called by `objects` for whole objects and for the parts that it changes in fitting ones. The schema is the one tree that
 the CustomResourceDefinitions are rendered from and that the simulated API server checks by
-(`adapters.kubernetes.crds.schema.Node`), so a field that is added there is drawn here.
+(`adapters.kubernetes.crds.schema.SchemaNode`), so a field that is added there is drawn here.
 
 Names come from small pools (`NAMES`), so that what is drawn refers to what there is more often than not.
 """
@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from headgate.adapters.kubernetes.crds.schema import Node
+from headgate.adapters.kubernetes.crds.schema import SchemaNode
 
 NAMESPACES: Final = ("team-a", "team-b", "team-c")
 FLAVORS: Final = ("on-demand", "spot")
@@ -103,7 +103,7 @@ class Values:
         self._edge = edge
         self._hostile = hostile
 
-    def draw(self, node: Node, name: str = "", depth: int = 0) -> Any:
+    def draw(self, node: SchemaNode, name: str = "", depth: int = 0) -> Any:
         """A value of a field of this schema and name."""
         rng = self.rng
         if rng.random() < self._hostile / 4:
@@ -134,7 +134,7 @@ class Values:
             return self.rng.choice(hostile)
         return self.rng.choice(edge if drawn < self._hostile + self._edge else usual)
 
-    def _object(self, node: Node, depth: int) -> dict[str, Any]:
+    def _object(self, node: SchemaNode, depth: int) -> dict[str, Any]:
         rng, value = self.rng, {}
         # The deeper, the fewer optional fields: or an object of a Pod's schema never ends.
         presence = 0.0 if depth >= DEPTH_MAX else rng.choice((0.1, 0.3, 0.6, 1.0)) / (1 + depth / 2)
@@ -146,7 +146,7 @@ class Values:
             value[rng.choice(HOSTILE_STRINGS)] = rng.choice(WRONG)
         return value
 
-    def _list(self, node: Node, name: str, depth: int) -> list[Any]:
+    def _list(self, node: SchemaNode, name: str, depth: int) -> list[Any]:
         rng, item = self.rng, node.item
         assert item is not None
         least, most = node.min_items or 0, node.max_items or 4
@@ -156,7 +156,7 @@ class Values:
             return _distinct(values, node.list_keys)
         return values
 
-    def _map(self, node: Node, name: str, depth: int) -> dict[str, Any]:
+    def _map(self, node: SchemaNode, name: str, depth: int) -> dict[str, Any]:
         assert node.item is not None
         keys: Sequence[str] = RESOURCES if node.item.type == "quantity" else ("flavor", "a", "example.com/b")
         if name == "flavors":
@@ -166,14 +166,14 @@ class Values:
         value_name = "flavors" if name == "flavors" else ""
         return {key: self.draw(node.item, value_name, depth + 1) for key in drawn}
 
-    def _integer(self, node: Node) -> Any:
+    def _integer(self, node: SchemaNode) -> Any:
         least = node.min if node.min is not None else 0
         most = node.max if node.max is not None else 2**31 - 1
         return self._of(
             (max(least, 1), max(least, 2), max(least, 3)), (least, most, *EDGE_INTEGERS), (least - 1, *HOSTILE_INTEGERS)
         )
 
-    def _string(self, node: Node, name: str) -> Any:
+    def _string(self, node: SchemaNode, name: str) -> Any:
         if node.format == "date-time" or name.endswith(("Time", "Timestamp", "requeueAt", "lastUpdate")):
             return self._of(TIMES, EDGE_TIMES, HOSTILE_TIMES)
         if node.enum:

@@ -13,7 +13,7 @@ import msgspec
 from headgate.cli.output import BROKEN, OK, WRONG_USAGE, CliError, say
 from headgate.core.plan.reading import PlanInputError
 from headgate.testing.reference.outcome import outcome_of
-from headgate.testing.reference.rhythm import Rhythm
+from headgate.testing.reference.rhythm import ReferencePlan
 from headgate.testing.reference.scenario import read_scenario
 from headgate.testing.reference.stopping import run
 
@@ -41,7 +41,7 @@ def _run_line(number: int, line: bytes) -> int:
     try:
         scenario = read_scenario(msgspec.json.decode(line))
         scenario_name = scenario.name
-        rhythm = Rhythm(scenario.facts, scenario.configuration, scenario.now_ms)
+        rhythm = ReferencePlan(scenario.facts, scenario.configuration, scenario.now_ms)
         stop = run(rhythm, scenario.cycles_max)
         outcome = msgspec.json.encode(outcome_of(scenario.name, rhythm, stop))
     except PlanInputError as error:

@@ -18,9 +18,9 @@ from headgate.core.quota.tree import Ledger
 from headgate.core.state.tables import HOLDS_QUOTA, Workload
 from headgate.core.status.queue_status import cluster_queue_status
 from headgate.events.ids import WorkloadKey
-from headgate.testing.reference.rhythm import Ran, Rhythm
+from headgate.testing.reference.rhythm import Ran, ReferencePlan
 from headgate.testing.reference.stopping import Stop
-from headgate.testing.reference.telling import Told
+from headgate.testing.reference.telling import RecordedEvent
 
 Json = dict[str, Any]
 
@@ -28,7 +28,7 @@ INFINITE = "inf"
 """The exact share of a borrower of weight 0; rounded it is the largest int64."""
 
 
-def outcome_of(name: str, rhythm: Rhythm, stop: Stop) -> Json:
+def outcome_of(name: str, rhythm: ReferencePlan, stop: Stop) -> Json:
     """The whole outcome of a plan that has stopped."""
     return {
         "name": name,
@@ -43,7 +43,7 @@ def outcome_of(name: str, rhythm: Rhythm, stop: Stop) -> Json:
 # --- the end -------------------------------------------------------------------------------------------------------
 
 
-def _final(rhythm: Rhythm) -> Json:
+def _final(rhythm: ReferencePlan) -> Json:
     queued, inadmissible = rhythm.queued(), rhythm.inadmissible()
     standing = {key: "active" for keys in queued.values() for key in keys}
     standing |= {key: "inadmissible" for keys in inadmissible.values() for key in keys}
@@ -100,7 +100,7 @@ def workload_of(workload: Workload, queue: str) -> Json:
     return shown
 
 
-def _cluster_queue(rhythm: Rhythm, name: str, pending: int) -> Json:
+def _cluster_queue(rhythm: ReferencePlan, name: str, pending: int) -> Json:
     state = rhythm.state
     status, active = cluster_queue_status(state, name), cluster_queue_active(state, name)
     shown: Json = {
@@ -118,7 +118,7 @@ def _cluster_queue(rhythm: Rhythm, name: str, pending: int) -> Json:
     return shown
 
 
-def _share_in(rhythm: Rhythm, tree_name: str, name: str, *, is_cohort: bool) -> Json:
+def _share_in(rhythm: ReferencePlan, tree_name: str, name: str, *, is_cohort: bool) -> Json:
     """The dominant resource share of a ClusterQueue or Cohort; none below a cycle of cohorts, which has no quota."""
     forest = rhythm.catalog.forest
     if forest.has_cycle(tree_name):
@@ -182,6 +182,6 @@ def _entry(entry: CycleEntry) -> Json:
     return shown | {field: value for field, value in more.items() if value}
 
 
-def _event(told: Told) -> Json:
+def _event(told: RecordedEvent) -> Json:
     key: WorkloadKey = told.object
     return {"object": key, "type": told.type, "reason": told.reason, "message": told.message}

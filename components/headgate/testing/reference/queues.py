@@ -35,7 +35,7 @@ class Waiting(msgspec.Struct, frozen=True):
     shape: Shape = Shape("")
 
 
-class Preemptor(msgspec.Struct, frozen=True):
+class PreemptingHead(msgspec.Struct, frozen=True):
     """The workload that preempts for a ClusterQueue; `sticky`: it is its head until it is admitted or gone."""
 
     key: WorkloadKey
@@ -54,7 +54,7 @@ class QueueOfOne:
         self.inadmissible: dict[WorkloadKey, Waiting] = {}
         self.bulk_moved: dict[Shape, str] = {}
         """Equivalence class -> why it was set aside as a whole."""
-        self.preemptor: Preemptor | None = None
+        self.preemptor: PreemptingHead | None = None
         self.in_flight: Waiting | None = None
         self._heap: dict[WorkloadKey, Waiting] = {}
         self._order: SortedList[Rank] = SortedList()
@@ -104,7 +104,7 @@ class QueueOfOne:
         flavors stopped before the last.
         """
         if reason in PREEMPTS:
-            self.preemptor = Preemptor(waiting.key, self.best_effort)
+            self.preemptor = PreemptingHead(waiting.key, self.best_effort)
         self._forget_in_flight(waiting.key)
         immediate = reason in IMMEDIATE if self.best_effort else reason != NAMESPACE_MISMATCH
         if may_be_tried and (immediate or self._inadmissible_cycle >= self._pop_cycle or untried_flavors):

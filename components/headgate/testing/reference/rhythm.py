@@ -54,13 +54,13 @@ from headgate.testing.reference import controllers
 from headgate.testing.reference.controllers import Why
 from headgate.testing.reference.queues import QueueOfOne, Waiting
 from headgate.testing.reference.scans import Scans
-from headgate.testing.reference.telling import Told, told
+from headgate.testing.reference.telling import RecordedEvent, told
 
 SECOND_MS: Final = 1000
 _NOTHING: Final[Mapping[WorkloadKey, str]] = {}
 
 
-class Preempted(msgspec.Struct, frozen=True):
+class PreemptedCondition(msgspec.Struct, frozen=True):
     """The target and its preemptor, with reason and message of its Preempted condition."""
 
     by: WorkloadKey
@@ -75,16 +75,16 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     time_ms: UnixMs
     cycle: Cycle
     admitted: tuple[WorkloadKey, ...]
-    preempted: dict[WorkloadKey, Preempted]
+    preempted: dict[WorkloadKey, PreemptedCondition]
     evicted: dict[WorkloadKey, Why]
     pending: dict[WorkloadKey, Why]
     """QuotaReserved conditions that the cycle changed to another reason or message."""
     queued: dict[str, list[WorkloadKey]]
     inadmissible: dict[str, list[WorkloadKey]]
-    events: tuple[Told, ...]
+    events: tuple[RecordedEvent, ...]
 
 
-class Rhythm:
+class ReferencePlan:
     """
     One plan under way. Made from facts; `look` once, then `run_cycle` as often as `has_heads`.
 
@@ -117,9 +117,9 @@ class Rhythm:
             )
             for name in sorted(self.state.cluster_queues)
         }
-        self.initial_events: tuple[Told, ...] = ()
+        self.initial_events: tuple[RecordedEvent, ...] = ()
         self.ran: list[Ran] = []
-        self._told: list[Told] = []
+        self._told: list[RecordedEvent] = []
         self._due: set[str] = set()
         self._scans = Scans(
             preserves=feature_gates.enabled(self.state.configuration, feature_gates.PRESERVE_SCAN_PROGRESS)
@@ -185,7 +185,7 @@ class Rhythm:
             self._scans.stopped(entry.key, entry.last_tried, cycle=number, generation=seen[name], told=told)
             self._requeue(entry, waiting[name])
         preempted = {
-            event.workload: Preempted(event.preemptor, event.reason, event.message)
+            event.workload: PreemptedCondition(event.preemptor, event.reason, event.message)
             for event in decided
             if isinstance(event, WorkloadPreempted)
         }
@@ -573,5 +573,5 @@ def _why(workload: Workload) -> Why | None:
     return Why(reserved.reason, reserved.message)
 
 
-def _sorted(events: Iterable[Told]) -> tuple[Told, ...]:
+def _sorted(events: Iterable[RecordedEvent]) -> tuple[RecordedEvent, ...]:
     return tuple(sorted(events, key=lambda told: (told.message, told.object, told.reason, told.type)))

@@ -13,7 +13,7 @@ from headgate.core.state.tables import Workload
 from headgate.events.commit import digest
 from headgate.events.ids import WorkloadKey
 from headgate.events.objects import Admission, Condition
-from headgate.testing.reference.rhythm import Rhythm
+from headgate.testing.reference.rhythm import ReferencePlan
 
 STABLE_AFTER: Final = 2
 """Cycles in a row that change nothing, after which a plan stops."""
@@ -23,7 +23,7 @@ LOOP_AFTER: Final = 5
 Stop = Literal["no-heads", "stable", "loop", "limit"]
 
 
-def run(rhythm: Rhythm, cycles_max: int) -> Stop:
+def run(rhythm: ReferencePlan, cycles_max: int) -> Stop:
     """
     Let a plan run until it stops, and why it did.
 
@@ -52,7 +52,7 @@ def run(rhythm: Rhythm, cycles_max: int) -> Stop:
 class _Standing:
     """The state of a plan, as a digest of all that a cycle changes but times and counters."""
 
-    def __init__(self, rhythm: Rhythm) -> None:
+    def __init__(self, rhythm: ReferencePlan) -> None:
         self._rhythm = rhythm
         self._kept: dict[WorkloadKey, tuple[tuple[Condition, ...], Admission | None, str]] = {}
 

@@ -19,7 +19,7 @@ from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.events.registry import Event
 
 
-class Told(msgspec.Struct, frozen=True):
+class RecordedEvent(msgspec.Struct, frozen=True):
     """One Kubernetes Event about a workload."""
 
     object: WorkloadKey
@@ -28,7 +28,7 @@ class Told(msgspec.Struct, frozen=True):
     message: str
 
 
-def told(state: State, event: Event, now_ms: UnixMs, considered: Mapping[WorkloadKey, str]) -> list[Told]:
+def told(state: State, event: Event, now_ms: UnixMs, considered: Mapping[WorkloadKey, str]) -> list[RecordedEvent]:
     """
     The Kubernetes Events of one event, `state` being that before it.
 
@@ -44,7 +44,7 @@ def told(state: State, event: Event, now_ms: UnixMs, considered: Mapping[Workloa
             note = event_messages.admitted(state.workloads[event.workload], event, now_ms)
             return [_normal(event.workload, "Admitted", note)]
         case decisions.WorkloadSkipped():
-            return [Told(event.workload, "Warning", event.reason, event_messages.cut(event.message))]
+            return [RecordedEvent(event.workload, "Warning", event.reason, event_messages.cut(event.message))]
         case decisions.WorkloadPreempted():
             return _preempted(state, event)
         case decisions.WorkloadReplaced():
@@ -59,7 +59,7 @@ def told(state: State, event: Event, now_ms: UnixMs, considered: Mapping[Workloa
             return []
 
 
-def _preempted(state: State, event: decisions.WorkloadPreempted) -> list[Told]:
+def _preempted(state: State, event: decisions.WorkloadPreempted) -> list[RecordedEvent]:
     victim = state.workloads[event.workload]
     preemptor = state.workloads[event.preemptor]
     configuration = state.configuration
@@ -72,5 +72,5 @@ def _preempted(state: State, event: decisions.WorkloadPreempted) -> list[Told]:
     ]
 
 
-def _normal(key: WorkloadKey, reason: str, note: str) -> Told:
-    return Told(key, "Normal", reason, event_messages.cut(note))
+def _normal(key: WorkloadKey, reason: str, note: str) -> RecordedEvent:
+    return RecordedEvent(key, "Normal", reason, event_messages.cut(note))

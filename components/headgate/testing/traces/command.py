@@ -9,12 +9,12 @@ from typing import Annotated
 import msgspec
 import typer
 
-from headgate.adapters.log import Entry
+from headgate.adapters.log import LogEntry
 from headgate.adapters.logfile import LogFileWriter
 from headgate.cli import options
 from headgate.cli.output import FAILED, OK, CliError, Output, console, emit
 from headgate.testing.traces import openb
-from headgate.testing.traces.report import Report, as_dict, picture
+from headgate.testing.traces.report import TraceReport, as_dict, picture
 from headgate.testing.traces.run import Progress, run_trace
 
 app = typer.Typer(add_completion=False)
@@ -66,11 +66,11 @@ def simulate(
     raise typer.Exit(FAILED if report.unfinished else OK)
 
 
-def _run(trace: openb.Trace, compress: float, log: Path) -> Report:
+def _run(trace: openb.Trace, compress: float, log: Path) -> TraceReport:
     with LogFileWriter(log) as writer, _progress(len(trace.tasks)) as tell:
 
         def sink(seq: int, subject: str, time_ms: int, payload: bytes) -> None:
-            writer.write((Entry(seq=seq, subject=subject, time_ms=time_ms, payload=payload),))
+            writer.write((LogEntry(seq=seq, subject=subject, time_ms=time_ms, payload=payload),))
 
         return run_trace(trace, compress=compress, clock=time.monotonic, sink=sink, progress=tell)
 
@@ -93,7 +93,7 @@ def _progress(tasks: int) -> Iterator[Callable[[Progress], None]]:
         yield tell
 
 
-def _show(report: Report, out: Path) -> None:
+def _show(report: TraceReport, out: Path) -> None:
     from rich.table import Table
 
     table = Table("queue", "tasks", "admitted", "waiting", "p50", "p90", "p99", "max", title="wait for admission")

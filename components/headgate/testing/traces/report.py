@@ -1,7 +1,7 @@
 """
 What a simulated run was like: waits, utilisation, counts, and a picture.
 
-`Recorder` gets every commit as it is appended and keeps what the report needs; `report` sums it up; `picture`
+`TraceRecorder` gets every commit as it is appended and keeps what the report needs; `report` sums it up; `picture`
 draws utilisation and queue lengths over virtual time as SVG.
 """
 
@@ -23,7 +23,7 @@ SAMPLES_MAX = 2000
 """Points of a series in a report. When there are more, every second one is dropped and the spacing doubled."""
 
 
-class Waits(msgspec.Struct, frozen=True, kw_only=True):
+class QueueWaits(msgspec.Struct, frozen=True, kw_only=True):
     """Time from creation to admission in one queue, in virtual seconds; `waiting` were never admitted."""
 
     queue: str
@@ -44,7 +44,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     pending: int
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class TraceReport(msgspec.Struct, frozen=True, kw_only=True):
     """A run in numbers. `utilisation` is time-weighted, of `capacity` of `resource`; `log_hash` identifies the log."""
 
     tasks: int
@@ -62,12 +62,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     cycles: int
     log_hash: str
-    queues: tuple[Waits, ...]
+    queues: tuple[QueueWaits, ...]
     unfinished_why: dict[str, int]
     samples: tuple[Sample, ...]
 
 
-class Recorder:
+class TraceRecorder:
     """Keeps what a report needs while a run continues. `observe` is the world's `check`."""
 
     def __init__(self, resource: str, start_ms: int) -> None:
@@ -145,7 +145,7 @@ class Recorder:
             self._samples = self._samples[::2]
             self._every *= 2
 
-    def report(self, state: State, *, tasks: int, real_s: float) -> Report:
+    def report(self, state: State, *, tasks: int, real_s: float) -> TraceReport:
         """Sum up a run that has come to its end."""
         workloads = list(state.workloads.values())
         done = [each for each in workloads if each.stage is Stage.FINISHED]
@@ -160,7 +160,7 @@ class Recorder:
             elif each.stage is not Stage.FINISHED:
                 why[each.stage.value] = why.get(each.stage.value, 0) + 1
         elapsed_ms = max(1, self._changed_ms - self.start_ms)
-        return Report(
+        return TraceReport(
             tasks=tasks,
             succeeded=len(done) - failed,
             failed=failed,
@@ -181,7 +181,7 @@ class Recorder:
             samples=(*self._samples, *((self._latest,) if self._latest is not None else ())),
         )
 
-    def _waits(self) -> tuple[Waits, ...]:
+    def _waits(self) -> tuple[QueueWaits, ...]:
         queues: dict[str, list[WorkloadKey]] = {}
         for key in self._created:
             queues.setdefault(split_key(key)[0], []).append(key)
@@ -189,7 +189,7 @@ class Recorder:
         for queue, keys in sorted(queues.items()):
             waits = sorted((self._admitted[key] - self._created[key]) / 1000 for key in keys if key in self._admitted)
             rows.append(
-                Waits(
+                QueueWaits(
                     queue=queue,
                     tasks=len(keys),
                     admitted=len(waits),
@@ -215,7 +215,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 960, 420, 80, 48, 56
 
 
-def picture(report: Report, title: str) -> str:
+def picture(report: TraceReport, title: str) -> str:
     """Amount in use and workloads pending over virtual time, as an SVG document."""
     samples = report.samples
     end_s = max((sample.at_s for sample in samples), default=1.0) or 1.0
@@ -282,7 +282,7 @@ def _time(seconds: float) -> str:
     return f"{seconds:.4g} s"
 
 
-def as_dict(report: Report) -> dict[str, Any]:
+def as_dict(report: TraceReport) -> dict[str, Any]:
     """The report as plain data, without the samples."""
     data: dict[str, Any] = msgspec.to_builtins(report)
     del data["samples"]

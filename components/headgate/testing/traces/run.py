@@ -12,7 +12,7 @@ from headgate.core.machine.contract import Machine
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.testing.traces import openb
-from headgate.testing.traces.report import Recorder, Report
+from headgate.testing.traces.report import TraceRecorder, TraceReport
 from headgate.testing.world.world import MACHINES, World
 
 START_MS = 1_700_000_000_000
@@ -42,7 +42,7 @@ def run_trace(
     clock: Callable[[], float],
     sink: Callable[[int, str, int, bytes], None] | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
-) -> Report:
+) -> TraceReport:
     """
     Run a trace to its end and report.
 
@@ -51,7 +51,7 @@ def run_trace(
     payload).
     """
     begun_s = clock()
-    recorder = Recorder(openb.GPU, START_MS)
+    recorder = TraceRecorder(openb.GPU, START_MS)
     world = World(start_ms=START_MS, cell="openb", check=recorder.observe, sink=sink, machines=DECIDING)
     world.create(*openb.cluster_objects(trace))
     world.run(until_ms=START_MS)

@@ -10,7 +10,7 @@ The snapshotter decides when snapshots are taken. They are stored as in producti
 stretch of the log behind each is folded again and compared, and a process starts from the newest one that the log
 names.
 
-What goes wrong (`Faults`): a process crashes between any two steps and starts again from a snapshot and the tail; a
+What goes wrong (`FaultRates`): a process crashes between any two steps and starts again from a snapshot and the tail; a
 second instance takes over while the first still acts as leader; calls fail and are repeated, also after
 they had been carried out; watches are cut; commits and answers arrive late, in bursts, one by one.
 
@@ -108,7 +108,7 @@ HISTORY_MAX = 1000
 """Changes that the cluster keeps per kind: the bridge polls its watches at every step and is never far behind."""
 
 
-class Clock:
+class VirtualClock:
     """Virtual time. It moves only when `World` moves it."""
 
     def __init__(self, now_ms: int) -> None:
@@ -119,7 +119,7 @@ class Clock:
         return self.now_ms
 
 
-class Faults(msgspec.Struct, frozen=True, kw_only=True):
+class FaultRates(msgspec.Struct, frozen=True, kw_only=True):
     """
     How often what goes wrong, as probabilities per step (or per call).
 
@@ -143,7 +143,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int = 0
 
 
-NO_FAULTS = Faults()
+NO_FAULTS = FaultRates()
 NO_SIGNERS: Mapping[Producer, Signer] = {}
 
 
@@ -228,7 +228,7 @@ class World:
         seed: int = 0,
         cell: str = "sim",
         start_ms: int = 1_700_000_000_000,
-        faults: Faults = NO_FAULTS,
+        faults: FaultRates = NO_FAULTS,
         check: Callable[[State, LoggedCommit], None] | None = None,
         machines: Mapping[Producer, Callable[[State], Machine]] = MACHINES,
         sink: Callable[[int, str, int, bytes], None] | None = None,
@@ -239,7 +239,7 @@ class World:
     ) -> None:
         self.random = random.Random(seed)  # noqa: S311  (a simulation has to be repeatable, not secret)
         self.faults = faults
-        self.clock = Clock(start_ms)
+        self.clock = VirtualClock(start_ms)
         self.cell = cell
         self.cluster = Cluster(self.clock, seed=f"world-{seed}", history_max=HISTORY_MAX)
         self.state = fold.new_state(cell)

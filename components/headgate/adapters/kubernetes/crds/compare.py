@@ -24,7 +24,7 @@ _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
 _WALKED: Final = {"properties", "items", "additionalProperties", "required", "description", "x-kubernetes-validations"}
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class SchemaDifference(msgspec.Struct, frozen=True, kw_only=True):
     """One place where two definitions differ: the value of either; `-` where it has none."""
 
     path: str
@@ -32,7 +32,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     theirs: str
 
 
-def differences(ours: JsonObject, theirs: JsonObject) -> list[Difference]:
+def differences(ours: JsonObject, theirs: JsonObject) -> list[SchemaDifference]:
     """Every difference between two CustomResourceDefinition manifests, in the order of their paths."""
     return list(_definitions(ours["spec"], theirs["spec"]))
 
@@ -54,7 +54,7 @@ def missing_fields(needed: JsonObject, served: JsonObject, path: str = "") -> It
             yield from missing_fields(inner, other, path + "[]")
 
 
-def _definitions(ours: JsonObject, theirs: JsonObject) -> Iterator[Difference]:
+def _definitions(ours: JsonObject, theirs: JsonObject) -> Iterator[SchemaDifference]:
     names, their_names = ours["names"], theirs["names"]
     for key in ("kind", "listKind", "plural", "singular", "shortNames", "categories"):
         yield from _values(f"names.{key}", _sorted(names.get(key)), _sorted(their_names.get(key)))
@@ -77,7 +77,7 @@ def _sorted(value: Any) -> Any:
     return sorted(value) if isinstance(value, list) else value
 
 
-def _versions(name: str, ours: JsonObject, theirs: JsonObject) -> Iterator[Difference]:
+def _versions(name: str, ours: JsonObject, theirs: JsonObject) -> Iterator[SchemaDifference]:
     for key in ("served", "storage", "deprecated", "deprecationWarning"):
         yield from _values(f"{name} {key}", ours.get(key) or None, theirs.get(key) or None)
     for key in ("subresources", "selectableFields"):
@@ -94,7 +94,7 @@ def _column(column: JsonObject) -> str:
     return f"{column['name']} ({column['type']}{wide} {column['jsonPath']})"
 
 
-def _schemas(version: str, path: str, ours: JsonObject, theirs: JsonObject) -> Iterator[Difference]:
+def _schemas(version: str, path: str, ours: JsonObject, theirs: JsonObject) -> Iterator[SchemaDifference]:
     place = version + (path or "object")
     for key in sorted({*ours, *theirs} - _WALKED):
         yield from _values(f"{place} {key}", _said(key, ours.get(key)), _said(key, theirs.get(key)))
@@ -107,7 +107,7 @@ def _schemas(version: str, path: str, ours: JsonObject, theirs: JsonObject) -> I
             yield from _schemas(version, inner, properties[name], their_properties[name])
         elif not (ours if name in their_properties else theirs).get(_OPEN):
             found = (_kind(properties.get(name)), _kind(their_properties.get(name)))
-            yield Difference(path=version + inner, ours=found[0], theirs=found[1])
+            yield SchemaDifference(path=version + inner, ours=found[0], theirs=found[1])
     for key, step in (("items", "[]"), ("additionalProperties", "{}")):
         inner_ours, inner_theirs = ours.get(key), theirs.get(key)
         if isinstance(inner_ours, dict) and isinstance(inner_theirs, dict):
@@ -140,16 +140,16 @@ def _rules(schema: JsonObject) -> list[str]:
     return [rule.get("message") or re.sub(r"\s+", "", rule["rule"]) for rule in rules]
 
 
-def _members(path: str, ours: list[str] | None, theirs: list[str] | None) -> Iterator[Difference]:
+def _members(path: str, ours: list[str] | None, theirs: list[str] | None) -> Iterator[SchemaDifference]:
     for member in sorted({*(ours or ()), *(theirs or ())}):
         sides = (member in (each or ()) for each in (ours, theirs))
         yield from _values(f"{path} {member!r}", *("yes" if side else None for side in sides))
 
 
-def _values(path: str, ours: Any, theirs: Any) -> Iterator[Difference]:
+def _values(path: str, ours: Any, theirs: Any) -> Iterator[SchemaDifference]:
     ours, theirs = ours or (ours if ours in (0, "") else None), theirs or (theirs if theirs in (0, "") else None)
     if ours != theirs:
-        yield Difference(path=path, ours=_shown(ours), theirs=_shown(theirs))
+        yield SchemaDifference(path=path, ours=_shown(ours), theirs=_shown(theirs))
 
 
 def _shown(value: Any) -> str:

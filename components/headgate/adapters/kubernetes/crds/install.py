@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from headgate.adapters.kubernetes.client import KubeClient, PatchType
-from headgate.adapters.kubernetes.crds.compare import Difference, differences, missing_fields
+from headgate.adapters.kubernetes.crds.compare import SchemaDifference, differences, missing_fields
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_GROUP, KUEUE_KINDS
 from headgate.adapters.kubernetes.crds.render import MANAGED_BY, MANAGER, custom_resource_definitions
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
@@ -40,7 +40,7 @@ class CrdError(KubernetesError):
     """An existing definition keeps ours from being installed. The message has the remedy."""
 
 
-class State(enum.Enum):
+class InstallOutcome(enum.Enum):
     """The outcome for a definition, or with a dry run the expected one."""
 
     CREATED = "created"
@@ -58,7 +58,7 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    state: State
+    state: InstallOutcome
     detail: str = ""
     usable: bool = True
 
@@ -68,7 +68,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     there: bool
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[SchemaDifference, ...] = ()
 
 
 async def install(
@@ -86,7 +86,7 @@ async def install(
     for definition in custom_resource_definitions():
         found = await _read(client, definition["metadata"]["name"])
         done = await _install_one(client, definition, found, dry_run=dry_run, force=force)
-        if done.state is not State.LEFT and not dry_run:
+        if done.state is not InstallOutcome.LEFT and not dry_run:
             await _wait_served(client, definition, timeout_s)
         yield done
 
@@ -122,7 +122,7 @@ async def _install_one(
     name = definition["metadata"]["name"]
     if found is None:
         await _apply(client, definition, dry_run=dry_run)
-        return Installed(name=name, state=State.CREATED)
+        return Installed(name=name, state=InstallOutcome.CREATED)
     if found["metadata"].get("deletionTimestamp"):
         raise CrdError(
             f"customresourcedefinition {name} is being deleted, with all its objects: run this again when it is gone"
@@ -131,13 +131,13 @@ async def _install_one(
         if not force:
             return _left_alone(name, definition, found)
         await _replace(client, definition, found, dry_run=dry_run)
-        return Installed(name=name, state=State.REPLACED, detail=f"was installed by {_installer(found)}")
+        return Installed(name=name, state=InstallOutcome.REPLACED, detail=f"was installed by {_installer(found)}")
     differing = differences(definition, found)
     if not differing:
-        return Installed(name=name, state=State.UNCHANGED)
+        return Installed(name=name, state=InstallOutcome.UNCHANGED)
     await _apply(client, definition, dry_run=dry_run)
     more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
-    return Installed(name=name, state=State.UPDATED, detail=differing[0].path + more)
+    return Installed(name=name, state=InstallOutcome.UPDATED, detail=differing[0].path + more)
 
 
 def _left_alone(name: str, definition: JsonObject, found: JsonObject) -> Installed:
@@ -146,15 +146,15 @@ def _left_alone(name: str, definition: JsonObject, found: JsonObject) -> Install
     served = {version["name"]: version for version in found["spec"]["versions"] if version["served"]}
     if _STORED not in served:
         detail = f"{by}, does not serve {_STORED}: upgrade it, or replace it with --force"
-        return Installed(name=name, state=State.LEFT, detail=detail, usable=False)
+        return Installed(name=name, state=InstallOutcome.LEFT, detail=detail, usable=False)
     lacking = sorted(missing_fields(_stored_schema(definition), served[_STORED]["schema"]["openAPIV3Schema"]))
     if not lacking:
-        return Installed(name=name, state=State.LEFT, detail=f"{by}, serves {_STORED} with every field we use")
+        return Installed(name=name, state=InstallOutcome.LEFT, detail=f"{by}, serves {_STORED} with every field we use")
     # A status field that the server drops would be written repeatedly; a spec field that it drops is unusable.
     usable = not any(field.startswith("status") for field in lacking)
     then = "objects cannot use them" if usable else "upgrade it, or replace it with --force"
     detail = f"{by}, serves {_STORED} without {', '.join(lacking)}: {then}"
-    return Installed(name=name, state=State.LEFT, detail=detail, usable=usable)
+    return Installed(name=name, state=InstallOutcome.LEFT, detail=detail, usable=usable)
 
 
 def _stored_schema(definition: JsonObject) -> JsonObject:

@@ -11,7 +11,7 @@ import msgspec
 
 from headgate.adapters.kubernetes.crds.fields import KUEUE_SCHEMAS
 from headgate.adapters.kubernetes.crds.rules import KUEUE_RULES
-from headgate.adapters.kubernetes.crds.schema import Node, compile_schemas
+from headgate.adapters.kubernetes.crds.schema import SchemaNode, compile_schemas
 
 KUEUE_GROUP: Final = "kueue.x-k8s.io"
 
@@ -46,7 +46,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     plural: str
     singular: str
     namespaced: bool
-    schema: Node
+    schema: SchemaNode
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ conversion. A former version also has its own spellings, only to refuse them wit
 from typing import Any, Final
 
 from headgate.adapters.kubernetes.crds.kinds import AGE, KUEUE_KINDS, Column, Kind
-from headgate.adapters.kubernetes.crds.schema import QUANTITY, Node
+from headgate.adapters.kubernetes.crds.schema import QUANTITY, SchemaNode
 
 JsonObject = dict[str, Any]
 
@@ -93,7 +93,7 @@ def object_schema(kind: Kind, *, former: bool = False) -> JsonObject:
     }
 
 
-def node_schema(node: Node, *, former: bool = False) -> JsonObject:
+def node_schema(node: SchemaNode, *, former: bool = False) -> JsonObject:
     """The OpenAPI v3 schema of one compiled field: types, bounds, defaults, rules, and how its lists merge."""
     shown = _typed(node, former=former)
     if node.format:
@@ -128,7 +128,7 @@ def node_schema(node: Node, *, former: bool = False) -> JsonObject:
     return shown
 
 
-def _typed(node: Node, *, former: bool) -> JsonObject:
+def _typed(node: SchemaNode, *, former: bool) -> JsonObject:
     match node.type:
         case "object":
             return _object(node, former=former)
@@ -151,11 +151,11 @@ def _typed(node: Node, *, former: bool) -> JsonObject:
             return {"type": scalar}
 
 
-def _item(node: Node, *, former: bool) -> JsonObject:
+def _item(node: SchemaNode, *, former: bool) -> JsonObject:
     return node_schema(node.item, former=former) if node.item is not None else {}
 
 
-def _object(node: Node, *, former: bool) -> JsonObject:
+def _object(node: SchemaNode, *, former: bool) -> JsonObject:
     shown: JsonObject = {"type": "object"}
     properties = {name: node_schema(child, former=former) for name, child in node.fields.items()}
     if former:
@@ -169,7 +169,7 @@ def _object(node: Node, *, former: bool) -> JsonObject:
     return shown
 
 
-def _refused(node: Node, message: str) -> JsonObject:
+def _refused(node: SchemaNode, message: str) -> JsonObject:
     """A field that is always refused unless it is empty."""
     shown = node_schema(node)
     match node.type:

@@ -60,7 +60,7 @@ Rules = Mapping[str, tuple[Rule, ...]]
 """Rules by their place: `Workload.spec`, `Workload.spec.podSets[]` for each item of a list."""
 
 
-class Node:
+class SchemaNode:
     """
     One field's schema, compiled.
 
@@ -100,8 +100,8 @@ class Node:
 
     def __init__(self, type_: str) -> None:
         self.type = type_
-        self.fields: dict[str, Node] = {}
-        self.item: Node | None = None
+        self.fields: dict[str, SchemaNode] = {}
+        self.item: SchemaNode | None = None
         self.required: tuple[str, ...] = ()
         self.defaults: tuple[tuple[str, Any], ...] = ()
         self.finished = False
@@ -111,7 +111,7 @@ class Node:
         self.format = ""
         self.pattern = ""
         self.rules: tuple[Rule, ...] = ()
-        self.former: dict[str, tuple[Node, str]] = {}
+        self.former: dict[str, tuple[SchemaNode, str]] = {}
         self.former_values: dict[str, str] = {}
         self.min_len: int | None = None
         self.min: int | None = None
@@ -127,14 +127,14 @@ class Node:
         self.atomic = False
         self.open = False
 
-    def child(self, name: str) -> "Node | None":
+    def child(self, name: str) -> "SchemaNode | None":
         """The schema below a key: a field of an object, the values of a map, or an empty one."""
         if self.type == "object":
             return self.fields.get(name)
         return self.item if self.type == "map" else None
 
 
-def compile_schemas(text: str, rules: Rules | None = None) -> dict[str, Node]:
+def compile_schemas(text: str, rules: Rules | None = None) -> dict[str, SchemaNode]:
     """
     Compile every top-level type of `text` (lines `Name: object` at column 0), with the CEL rules of its places.
 
@@ -142,8 +142,8 @@ def compile_schemas(text: str, rules: Rules | None = None) -> dict[str, Node]:
 
     Raises ValueError on a line that is not in the language, a reference to an unknown type, or rules without a place.
     """
-    types: dict[str, Node] = {}
-    stack: list[tuple[int, str, Node]] = []
+    types: dict[str, SchemaNode] = {}
+    stack: list[tuple[int, str, SchemaNode]] = []
     left = dict(rules or {})
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
@@ -172,22 +172,22 @@ def compile_schemas(text: str, rules: Rules | None = None) -> dict[str, Node]:
     return types
 
 
-def _add_field(parent: Node, name: str, node: Node, *, required: bool) -> None:
+def _add_field(parent: SchemaNode, name: str, node: SchemaNode, *, required: bool) -> None:
     parent.fields[name] = node
     if required:
         parent.required = (*parent.required, name)
 
 
 def _compile_type(
-    name: str, types: dict[str, Node], place: str, rules: dict[str, tuple[Rule, ...]]
-) -> tuple[Node, Node | None]:
+    name: str, types: dict[str, SchemaNode], place: str, rules: dict[str, tuple[Rule, ...]]
+) -> tuple[SchemaNode, SchemaNode | None]:
     """The node of a type, and the object node that the following, deeper lines fill (None if none)."""
-    holder: Node | None = None
+    holder: SchemaNode | None = None
     if name.startswith("[]"):
-        node = Node("list")
+        node = SchemaNode("list")
         node.item, holder = _compile_type(name[2:], types, place + "[]", rules)
     elif name.startswith("map["):
-        node = Node("map")
+        node = SchemaNode("map")
         node.item, holder = _compile_type(name[4:-1], types, place + "[]", rules)
     elif name.startswith("$"):
         try:
@@ -196,23 +196,23 @@ def _compile_type(
             raise ValueError(f"schema refers to an unknown type {name}") from None
     else:
         type_, format_ = _FORMATS.get(name, (name, ""))
-        node = Node(type_)
+        node = SchemaNode(type_)
         node.format = format_
         holder = node if name == "object" else None
     node.rules = (*node.rules, *rules.pop(place, ()))
     return node, holder
 
 
-def _copy(node: Node) -> Node:
+def _copy(node: SchemaNode) -> SchemaNode:
     # Options such as `default` belong to the place of use, so a shared type is copied at its top only.
-    copy = Node(node.type)
-    for slot in Node.__slots__:
+    copy = SchemaNode(node.type)
+    for slot in SchemaNode.__slots__:
         setattr(copy, slot, getattr(node, slot))
     return copy
 
 
 # Large: one case for each option of the schema language.
-def _set_options(node: Node, options: str) -> str:
+def _set_options(node: SchemaNode, options: str) -> str:
     """Set what stands in parentheses; the message of a former field is returned."""
     message = ""
     for option in _OPTION.split(options) if options else []:
@@ -262,7 +262,7 @@ def _set_options(node: Node, options: str) -> str:
     return message
 
 
-def _finish(node: Node) -> None:
+def _finish(node: SchemaNode) -> None:
     """Expand defaults bottom-up, so that checking assigns ready values."""
     if node.finished:
         return
@@ -280,5 +280,5 @@ def _finish(node: Node) -> None:
     )
 
 
-def _expanded(node: Node, given: dict[str, Any]) -> dict[str, Any]:
+def _expanded(node: SchemaNode, given: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in node.defaults if name not in given}

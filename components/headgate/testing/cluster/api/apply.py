@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.adapters.kubernetes.crds.schema import Node, compile_schemas
+from headgate.adapters.kubernetes.crds.schema import SchemaNode, compile_schemas
 from headgate.testing.cluster.errors import apply_conflict
 
 JsonObject = dict[str, Any]
@@ -60,14 +60,14 @@ _UNOWNED: Final = frozenset(
 )
 
 
-def root_node(schema: Node) -> Node:
+def root_node(schema: SchemaNode) -> SchemaNode:
     """The schema of a whole object: its fields and its metadata."""
-    root = Node("object")
+    root = SchemaNode("object")
     root.fields = {**schema.fields, "metadata": METADATA}
     return root
 
 
-class Writer(msgspec.Struct, frozen=True, kw_only=True):
+class FieldManager(msgspec.Struct, frozen=True, kw_only=True):
     """Who writes: the identity of one `managedFields` entry."""
 
     manager: str
@@ -76,7 +76,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
     subresource: str = ""
 
 
-def field_set(obj: JsonObject, root: Node) -> Paths:
+def field_set(obj: JsonObject, root: SchemaNode) -> Paths:
     """Every field of an object that can be owned."""
     out: set[Path] = set()
     for name, value in obj.items():
@@ -91,7 +91,7 @@ def field_set(obj: JsonObject, root: Node) -> Paths:
     return frozenset(out)
 
 
-def _collect(value: Any, node: Node | None, path: Path, out: set[Path]) -> None:
+def _collect(value: Any, node: SchemaNode | None, path: Path, out: set[Path]) -> None:
     if isinstance(value, dict) and value and not (node is not None and node.atomic):
         _collect_fields(value, node, path, out)
     elif isinstance(value, list) and node is not None and (node.list_keys or node.set):
@@ -105,7 +105,7 @@ def _collect(value: Any, node: Node | None, path: Path, out: set[Path]) -> None:
         out.add(path)
 
 
-def _collect_fields(value: JsonObject, node: Node | None, path: Path, out: set[Path]) -> None:
+def _collect_fields(value: JsonObject, node: SchemaNode | None, path: Path, out: set[Path]) -> None:
     for name, item in value.items():
         at = (*path, "f:" + name)
         if isinstance(item, dict | list):
@@ -114,7 +114,7 @@ def _collect_fields(value: JsonObject, node: Node | None, path: Path, out: set[P
             out.add(at)
 
 
-def step_of(item: Any, node: Node) -> str:
+def step_of(item: Any, node: SchemaNode) -> str:
     """The step to an item of a list whose items are owned one by one."""
     if not node.list_keys:
         return "v:" + msgspec.json.encode(item).decode()
@@ -137,7 +137,7 @@ def _namestep_of(key: str, value: str) -> str:
     return "k:" + msgspec.json.encode({key: value}).decode()
 
 
-def merged(live: Any, config: Any, node: Node | None) -> Any:
+def merged(live: Any, config: Any, node: SchemaNode | None) -> Any:
     """
     The live value with the configuration laid over it: maps and keyed lists merge, everything else is replaced.
 
@@ -166,7 +166,7 @@ def merged(live: Any, config: Any, node: Node | None) -> Any:
     return config
 
 
-def _merged_items(live: list[Any], config: list[Any], node: Node) -> list[Any]:
+def _merged_items(live: list[Any], config: list[Any], node: SchemaNode) -> list[Any]:
     result = list(live)
     places = {step_of(item, node): index for index, item in enumerate(live)}
     changed = False
@@ -181,7 +181,7 @@ def _merged_items(live: list[Any], config: list[Any], node: Node) -> list[Any]:
     return result if changed else live
 
 
-def compared(before: Any, after: Any, node: Node | None) -> tuple[Paths, Paths]:
+def compared(before: Any, after: Any, node: SchemaNode | None) -> tuple[Paths, Paths]:
     """The paths that a change from `before` to `after` sets, and those that it removes, containers included."""
     changed: set[Path] = set()
     gone: set[Path] = set()
@@ -197,7 +197,13 @@ def compared(before: Any, after: Any, node: Node | None) -> tuple[Paths, Paths]:
 
 
 def _compare(
-    old: JsonObject, new: JsonObject, name: str, node: Node | None, path: Path, changed: set[Path], gone: set[Path]
+    old: JsonObject,
+    new: JsonObject,
+    name: str,
+    node: SchemaNode | None,
+    path: Path,
+    changed: set[Path],
+    gone: set[Path],
 ) -> None:
     """Compare one field of two maps."""
     before, after = old.get(name, _ABSENT), new.get(name, _ABSENT)
@@ -208,7 +214,7 @@ def _compare(
 
 
 def _compare_values(
-    before: Any, after: Any, node: Node | None, path: Path, changed: set[Path], gone: set[Path]
+    before: Any, after: Any, node: SchemaNode | None, path: Path, changed: set[Path], gone: set[Path]
 ) -> None:
     if before is after:
         return
@@ -227,16 +233,16 @@ def _compare_values(
         changed.add(path)
 
 
-def _is_map(value: Any, node: Node | None) -> bool:
+def _is_map(value: Any, node: SchemaNode | None) -> bool:
     return isinstance(value, dict) and not (node is not None and node.atomic)
 
 
-def _is_keyed(value: Any, node: Node) -> bool:
+def _is_keyed(value: Any, node: SchemaNode) -> bool:
     """Whether a value is a list whose items are owned one by one; an absent list of a struct is null."""
     return (value is None or isinstance(value, list)) and bool(node.list_keys or node.set) and not node.atomic
 
 
-def _walk(value: Any, node: Node | None, path: Path, out: set[Path]) -> None:
+def _walk(value: Any, node: SchemaNode | None, path: Path, out: set[Path]) -> None:
     """Everything in a part that is new, or gone."""
     out.add(path)
     if _is_map(value, node):
@@ -251,8 +257,8 @@ def applied(
     live: JsonObject | None,
     config: JsonObject,
     managed: list[JsonObject],
-    writer: Writer,
-    root: Node,
+    writer: FieldManager,
+    root: SchemaNode,
     *,
     force: bool,
     time: str,
@@ -260,13 +266,13 @@ def applied(
     """
     The object after an apply, and its managed fields.
 
-    Raises ApiError 409, with one cause per field, if another manager owns a field that the configuration would
+    Raises ApiStatusError 409, with one cause per field, if another manager owns a field that the configuration would
     change, unless `force`.
     """
     sets = _decoded(managed)
     if live is not None and not sets:
         # An object without managed fields: its contents belong to the manager that wrote them before.
-        first = Writer(manager="before-first-apply", operation="Update", api_version=writer.api_version)
+        first = FieldManager(manager="before-first-apply", operation="Update", api_version=writer.api_version)
         sets[first] = (compared({}, live, root)[0], time)
     wanted = field_set(config, root)
     last = sets.pop(writer, (Paths(), ""))
@@ -366,7 +372,13 @@ def _without(obj: Any, path: Path, held: Set[Path], depth: int = 1) -> Any:
 
 
 def tracked(
-    before: JsonObject, after: JsonObject, managed: list[JsonObject], writer: Writer, root: Node, *, time: str
+    before: JsonObject,
+    after: JsonObject,
+    managed: list[JsonObject],
+    writer: FieldManager,
+    root: SchemaNode,
+    *,
+    time: str,
 ) -> list[JsonObject]:
     """
     The managed fields after another write: the writer takes what it changed, everyone loses what is gone.
@@ -385,7 +397,7 @@ def tracked(
     return _encoded(sets)
 
 
-def _cause(other: Writer, path: Path) -> JsonObject:
+def _cause(other: FieldManager, path: Path) -> JsonObject:
     message = f'conflict with "{other.manager}"'
     if other.subresource:
         message += f' with subresource "{other.subresource}"'
@@ -409,10 +421,10 @@ def shown_path(path: Path) -> Iterator[str]:
 # --- managedFields -------------------------------------------------------------------------------------------------
 
 
-def _decoded(managed: list[JsonObject]) -> dict[Writer, tuple[Paths, str]]:
-    sets: dict[Writer, tuple[Paths, str]] = {}
+def _decoded(managed: list[JsonObject]) -> dict[FieldManager, tuple[Paths, str]]:
+    sets: dict[FieldManager, tuple[Paths, str]] = {}
     for entry in managed:
-        writer = Writer(
+        writer = FieldManager(
             manager=entry.get("manager", ""),
             operation=entry.get("operation", "Update"),
             api_version=entry.get("apiVersion", ""),
@@ -453,7 +465,7 @@ def _unnest(fields: JsonObject, path: Path, out: set[Path]) -> None:
             out.add((*path, step))
 
 
-def _encoded(sets: dict[Writer, tuple[Paths, str]]) -> list[JsonObject]:
+def _encoded(sets: dict[FieldManager, tuple[Paths, str]]) -> list[JsonObject]:
     entries = []
     for writer, (paths, time) in sets.items():
         if not paths:

@@ -15,7 +15,7 @@ import yaml
 
 from headgate.testing.cluster import errors
 from headgate.testing.cluster.api import protobuf
-from headgate.testing.cluster.api.routing import Target
+from headgate.testing.cluster.api.routing import ResourcePath
 from headgate.testing.cluster.api.writes import Deletion, Write
 from headgate.testing.cluster.errors import FieldError, forbidden_field, invalid_value, not_supported, too_long
 from headgate.testing.cluster.kinds import BY_KIND, Kind
@@ -52,9 +52,9 @@ _YamlLoader.yaml_implicit_resolvers = {
 # -- options
 
 
-def write_options(method: str, target: Target, query: Mapping[str, str], user: str, media: str = "") -> Write:
+def write_options(method: str, target: ResourcePath, query: Mapping[str, str], user: str, media: str = "") -> Write:
     """
-    The options of a write: dry run, field validation, field manager. Raises ApiError 422.
+    The options of a write: dry run, field validation, field manager. Raises ApiStatusError 422.
 
     `media` is the content type of a patch.
     """
@@ -102,7 +102,7 @@ def _dry_run_errors(dry_run: str | list[str]) -> list[FieldError]:
 
 
 def deletion_options(kind: Kind, query: Mapping[str, str], body: Any, content_type: str | None) -> tuple[Deletion, str]:
-    """The deletion that query and body ask for, and the warning that goes with it. Raises ApiError 400 or 422."""
+    """The deletion that query and body ask for, and the warning that goes with it. Raises ApiStatusError 400 or 422."""
     options: JsonObject = _delete_options(body, content_type or _JSON) if body else dict(query)
     preconditions = options.get("preconditions") or {}
     propagation = options.get("propagationPolicy") or ""
@@ -148,10 +148,10 @@ _DELETE_FIELDS: Final[Mapping[str, tuple[type, str]]] = {
 
 
 def _delete_options(body: Any, media: str) -> JsonObject:
-    """The options in a body, checked as far as they are used. Raises ApiError 400."""
+    """The options in a body, checked as far as they are used. Raises ApiStatusError 400."""
     try:
         found = decoded(body, media)
-    except errors.ApiError as error:
+    except errors.ApiStatusError as error:
         raise errors.bad_request(f"couldn't get version/kind; json parse error: {error.message}") from None
     if not isinstance(found, dict):
         raise errors.bad_request(f"couldn't get version/kind; json parse error: {_mismatch(found, _TYPE_META)}")
@@ -193,8 +193,8 @@ def decoded(body: Any, content_type: str) -> Any:
         raise errors.bad_request(_yaml_problem(error)) from None
 
 
-def document_body(target: Target, body: Any, content_type: str | None, write: Write) -> JsonObject:
-    """The object of a POST or PUT; what it has twice is noted in `write`. Raises ApiError 400 or 415."""
+def document_body(target: ResourcePath, body: Any, content_type: str | None, write: Write) -> JsonObject:
+    """The object of a POST or PUT; what it has twice is noted in `write`. Raises ApiStatusError 400 or 415."""
     media = (content_type or _JSON).partition(";")[0].strip()
     if media not in {_JSON, "application/yaml", PROTOBUF}:
         raise errors.unsupported_media_type((_JSON, "application/yaml", PROTOBUF))
@@ -202,7 +202,7 @@ def document_body(target: Target, body: Any, content_type: str | None, write: Wr
         body = b""
     try:
         found = decoded(body, media)
-    except errors.ApiError as error:
+    except errors.ApiStatusError as error:
         if media == PROTOBUF or not isinstance(body, bytes):
             raise
         prefix = "" if "yaml" in media else "couldn't get version/kind; json parse error: "
@@ -217,11 +217,11 @@ def document_body(target: Target, body: Any, content_type: str | None, write: Wr
 
 
 def patch_body(body: Any, media: str) -> Any:
-    """The decoded body of a merge, strategic or JSON patch. Raises ApiError 400 or 413."""
+    """The decoded body of a merge, strategic or JSON patch. Raises ApiStatusError 400 or 413."""
     prefix = "" if "strategic" in media else "error decoding patch: "
     try:
         patch = decoded(body if body is not None else b"", _JSON)
-    except errors.ApiError as error:
+    except errors.ApiStatusError as error:
         raise errors.bad_request(prefix + error.message) from None
     if media == "application/json-patch+json":
         if not isinstance(patch, list):
@@ -238,10 +238,10 @@ def patch_body(body: Any, media: str) -> Any:
 
 
 def apply_body(body: Any) -> JsonObject:
-    """The configuration of an apply. Raises ApiError 400."""
+    """The configuration of an apply. Raises ApiStatusError 400."""
     try:
         found = decoded(body if body is not None else b"", "application/yaml")
-    except errors.ApiError as error:
+    except errors.ApiStatusError as error:
         raise errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error.message}") from None
     if not isinstance(found, dict):
         raise errors.bad_request(
@@ -250,8 +250,8 @@ def apply_body(body: Any) -> JsonObject:
     return found
 
 
-def check_configuration(target: Target, config: JsonObject) -> None:
-    """Refuse a configuration of another type than the path's. Raises ApiError 400."""
+def check_configuration(target: ResourcePath, config: JsonObject) -> None:
+    """Refuse a configuration of another type than the path's. Raises ApiStatusError 400."""
     kind = target.kind
     expected = f"{kind.group}/{target.version}" if kind.group else target.version
     given, name = config.get("apiVersion", ""), config.get("kind", "")
@@ -259,8 +259,8 @@ def check_configuration(target: Target, config: JsonObject) -> None:
         raise errors.bad_request(f"invalid object type: {given if '/' in given else f'/{given}'}, Kind={name}")
 
 
-def check_type(target: Target, obj: JsonObject, body: Any) -> None:
-    """Refuse a body of another type than the path's. Raises ApiError 400 or 422."""
+def check_type(target: ResourcePath, obj: JsonObject, body: Any) -> None:
+    """Refuse a body of another type than the path's. Raises ApiStatusError 400 or 422."""
     kind = target.kind
     expected = f"{kind.group}/{target.version}" if kind.group else target.version
     if kind.custom:
@@ -301,7 +301,7 @@ def _check_custom_type(kind: Kind, expected: str, obj: JsonObject, body: Any) ->
         raise another_type(kind, obj, "kind", name, kind.kind)
 
 
-def another_type(kind: Kind, obj: JsonObject, field: str, value: str, expected: str) -> errors.ApiError:
+def another_type(kind: Kind, obj: JsonObject, field: str, value: str, expected: str) -> errors.ApiStatusError:
     """The refusal of a custom resource with another apiVersion or kind."""
     metadata = obj.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
@@ -309,8 +309,8 @@ def another_type(kind: Kind, obj: JsonObject, field: str, value: str, expected: 
     return errors.another_kind(api_version, str(obj.get("kind", kind.kind)), name, field, value, expected)
 
 
-def check_patched_type(target: Target, obj: JsonObject, write: Write) -> None:
-    """Refuse a patch that changes what an object is. Raises ApiError 422."""
+def check_patched_type(target: ResourcePath, obj: JsonObject, write: Write) -> None:
+    """Refuse a patch that changes what an object is. Raises ApiStatusError 422."""
     kind = target.kind
     expected = f"{kind.group}/{target.version}" if kind.group else target.version
     given, name = obj.get("apiVersion"), obj.get("kind")

@@ -39,7 +39,7 @@ _PREFIX_FORM: Final = (
 )
 
 
-class Term(NamedTuple):
+class SelectorTerm(NamedTuple):
     """One requirement: a key, one of In, NotIn, Exists, DoesNotExist, Gt and Lt, and values in order."""
 
     key: str
@@ -51,8 +51,8 @@ class _SyntaxError(Exception):
     """What does not parse, in the server's words."""
 
 
-def parse(text: str) -> list[Term]:
-    """The requirements of a selector. Raises ApiError 400."""
+def parse(text: str) -> list[SelectorTerm]:
+    """The requirements of a selector. Raises ApiStatusError 400."""
     try:
         return _Parser(text).terms()
     except _SyntaxError as error:
@@ -73,8 +73,8 @@ class _Parser:
         self._at += 1
         return token
 
-    def terms(self) -> list[Term]:
-        found: list[Term] = []
+    def terms(self) -> list[SelectorTerm]:
+        found: list[SelectorTerm] = []
         while begin := self._look():
             if not _is_word(begin) and begin != "!":
                 raise _SyntaxError(f"found '{begin}', expected: !, identifier, or 'end of string'")
@@ -92,7 +92,7 @@ class _Parser:
                 raise _SyntaxError(f"found '{after}', expected: identifier after ','")
         return found
 
-    def _term(self) -> Term:
+    def _term(self) -> SelectorTerm:
         key = self._take()
         absent = key == "!"
         if absent:
@@ -101,9 +101,9 @@ class _Parser:
             raise _SyntaxError(f"found '{key}', expected: identifier")
         _check_key(key)
         if absent:
-            return Term(key, "DoesNotExist", ())
+            return SelectorTerm(key, "DoesNotExist", ())
         if self._look() in {"", ","}:
-            return Term(key, "Exists", ())
+            return SelectorTerm(key, "Exists", ())
         sign = self._take()
         operator = _OPERATORS.get(sign)
         if operator is None:
@@ -111,7 +111,7 @@ class _Parser:
         values = self._values() if sign in {"in", "notin"} else (self._value(),)
         for index, value in enumerate(values):
             _check_value(key, operator, index, value)
-        return Term(key, operator, values)
+        return SelectorTerm(key, operator, values)
 
     def _value(self) -> str:
         if self._look() in {"", ","}:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.testing.cluster import errors
-from headgate.testing.cluster.errors import ApiError, FieldError
+from headgate.testing.cluster.errors import ApiStatusError, FieldError
 
 JsonObject = dict[str, Any]
 Key = tuple[str, str]
@@ -52,7 +52,7 @@ def read(query: Mapping[str, str], *, watching: bool = False) -> ListOptions:
     """
     The options in a query.
 
-    Raises ApiError: 400 for a number that is none, 422 for options that do not go together.
+    Raises ApiStatusError: 400 for a number that is none, 422 for options that do not go together.
     """
     initial = query.get("sendInitialEvents")
     options = ListOptions(
@@ -125,18 +125,18 @@ def _match(why: str) -> FieldError:
 
 
 def version(text: str) -> int:
-    """A resourceVersion as a number. Raises ApiError 500 without a reason, which is what reading one object gets."""
+    """A resourceVersion as a number. Raises ApiStatusError 500 without a reason, as reading one object does."""
     if text.isascii() and text.isdigit():
         return int(text)
     message = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-    raise ApiError(500, "", message)
+    raise ApiStatusError(500, "", message)
 
 
 def list_version(text: str) -> int:
-    """The resourceVersion of a list as a number. Raises ApiError 400."""
+    """The resourceVersion of a list as a number. Raises ApiStatusError 400."""
     try:
         return version(text)
-    except ApiError as error:
+    except ApiStatusError as error:
         raise errors.bad_request(f"invalid resource version: {error.message}") from None
 
 
@@ -158,7 +158,7 @@ def _token(rv: int, start: str, end: str) -> str:
 
 
 def continuation(token: str, namespace: str) -> tuple[int, Key]:
-    """The version of a continue token and the key it continues behind. Raises ApiError 400 if it is not one of ours."""
+    """The version of a continue token and the key it continues behind. Raises ApiStatusError 400 if it is not ours."""
     held = _held(token)
     start = held.start.rstrip("\0").removeprefix("/")
     if namespace:
@@ -189,5 +189,5 @@ def _held(token: str) -> _Token:
     return held
 
 
-def _bad_token(why: str) -> ApiError:
+def _bad_token(why: str) -> ApiStatusError:
     return errors.bad_request(f"invalid continue token: continue key is not valid{why}")

@@ -12,10 +12,10 @@ from typing import Any, Final
 from headgate.testing.cluster import errors
 from headgate.testing.cluster.api import list_options
 from headgate.testing.cluster.api.list_options import INCONSISTENT, ListOptions
-from headgate.testing.cluster.api.representation import View
-from headgate.testing.cluster.api.routing import Target
+from headgate.testing.cluster.api.representation import ObjectRenderer
+from headgate.testing.cluster.api.routing import ResourcePath
 from headgate.testing.cluster.api.selectors import predicate
-from headgate.testing.cluster.errors import ApiError
+from headgate.testing.cluster.errors import ApiStatusError
 from headgate.testing.cluster.storage.store import Key, Store
 
 JsonObject = dict[str, Any]
@@ -29,11 +29,13 @@ _CONTINUE_EXPIRED: Final = (
 )
 
 
-def list_collection(store: Store, target: Target, query: Mapping[str, str], view: View, now_ms: int) -> bytes:
+def list_collection(
+    store: Store, target: ResourcePath, query: Mapping[str, str], view: ObjectRenderer, now_ms: int
+) -> bytes:
     """
     The list that a query selects, encoded.
 
-    Raises ApiError: 400 and 422 for an invalid query, 410 for a version that has expired, 504 for a version from
+    Raises ApiStatusError: 400 and 422 for an invalid query, 410 for a version that has expired, 504 for a version from
     the future.
     """
     options = list_options.read(query)
@@ -42,7 +44,7 @@ def list_collection(store: Store, target: Target, query: Mapping[str, str], view
     rv, after, limit = _start(store, options, target.namespace)
     try:
         found, count = store.table(target.kind).as_of(rv, target.namespace, after)
-    except ApiError:
+    except ApiStatusError:
         if options.token:
             raise errors.expired(_CONTINUE_EXPIRED, token=list_options.token_now(options.token)) from None
         raise errors.expired(_EXPIRED) from None

@@ -10,7 +10,7 @@ the kind's schema.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from headgate.adapters.kubernetes.crds.schema import Node
+from headgate.adapters.kubernetes.crds.schema import SchemaNode
 from headgate.testing.cluster.errors import inapplicable_patch, internal
 
 JsonObject = dict[str, Any]
@@ -38,7 +38,7 @@ def json_patch(target: Any, operations: Sequence[JsonObject]) -> Any:
     """
     RFC 6902 as evanphx/json-patch reads it: all operations or none; `replace` also adds, absent sources are null.
 
-    Raises ApiError 422 when a `test` fails, a path is absent or an operation is none.
+    Raises ApiStatusError 422 when a `test` fails, a path is absent or an operation is none.
     """
     document = target
     for operation in operations:
@@ -159,7 +159,7 @@ def go_value(value: Any) -> str:
 
 
 # Large: one case for each directive and each type of value, as in the API server's strategic merge.
-def strategic_merge(target: Any, patch: Any, node: Node | None) -> Any:
+def strategic_merge(target: Any, patch: Any, node: SchemaNode | None) -> Any:
     """Strategic merge of one object; `node` is its schema, where the merge keys of its lists are."""
     if not isinstance(patch, dict):
         return patch
@@ -198,7 +198,7 @@ def _delete_primitives(result: JsonObject, directive: str, values: Any) -> None:
             result[field] = [item for item in result[field] if item not in values]
 
 
-def _merge_list(current: list[Any], patch: list[Any], node: Node | None, order: Any) -> list[Any]:
+def _merge_list(current: list[Any], patch: list[Any], node: SchemaNode | None, order: Any) -> list[Any]:
     if node is None or node.type != "list":
         return patch
     if node.union:
@@ -226,7 +226,7 @@ def _merge_list(current: list[Any], patch: list[Any], node: Node | None, order: 
     return _ordered(merged, kept, current, order, node)
 
 
-def _ordered(merged: list[Any], patch: list[Any], live: list[Any], order: Any, node: Node | None) -> list[Any]:
+def _ordered(merged: list[Any], patch: list[Any], live: list[Any], order: Any, node: SchemaNode | None) -> list[Any]:
     """
     The merged items in the order that strategic merge gives them.
 
@@ -247,5 +247,5 @@ def _ordered(merged: list[Any], patch: list[Any], live: list[Any], order: Any, n
     return [*result, *named, *others]
 
 
-def _key(item: Any, node: Node) -> Any:
+def _key(item: Any, node: SchemaNode) -> Any:
     return item.get(node.merge_key) if isinstance(item, dict) else item

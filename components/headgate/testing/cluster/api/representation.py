@@ -1,9 +1,9 @@
 """
 How a stored entry is shown to one client: which version of its kind, as an object or as a table row.
 
-A `View` is chosen once per request from the path's version and the `Accept` header and then used for gets, lists and
-watches alike. Objects keep `apiVersion` first, so that another served version is a change of the first bytes of the
-stored encoding.
+A `ObjectRenderer` is chosen once per request from the path's version and the `Accept` header and then used for gets,
+lists and watches alike. Objects keep `apiVersion` first, so that another served version is a change of the first bytes
+of the stored encoding.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ import msgspec
 from headgate.testing.cluster.api.tables import column_definitions, row
 from headgate.testing.cluster.errors import bad_request, not_acceptable
 from headgate.testing.cluster.kinds import Kind
-from headgate.testing.cluster.storage.store import Entry
+from headgate.testing.cluster.storage.store import ObjectVersion
 
 JsonObject = dict[str, Any]
 
@@ -80,7 +80,7 @@ _EMPTY: Final[dict[str, JsonObject]] = {
 """What an object of nothing looks like, of kinds whose fields are typed: bookmarks are such objects."""
 
 
-class View:
+class ObjectRenderer:
     """Rendering of entries of one kind. `now_ms` is read when a table row shows an age."""
 
     __slots__ = ("_api_version", "_first", "_prefix", "_sent_columns", "_typed", "include", "kind", "shape")
@@ -100,7 +100,7 @@ class View:
             )
         self._sent_columns = False
 
-    def one(self, entry: Entry, now_ms: int) -> bytes:
+    def one(self, entry: ObjectVersion, now_ms: int) -> bytes:
         """One object in the representation that the client requested."""
         if self.shape == "Table":
             return self._table([entry], str(entry.rv), now_ms, {})
@@ -110,12 +110,12 @@ class View:
             raise not_acceptable(f"you requested {_PARTIAL_LIST}, but the requested object is not a list")
         return self.plain(entry)
 
-    def plain(self, entry: Entry) -> bytes:
+    def plain(self, entry: ObjectVersion) -> bytes:
         """One object in the requested version."""
         encoded = entry.encoded
         return self._first + encoded[len(self._prefix) :] if self._first else encoded
 
-    def many(self, entries: Iterable[Entry], rv: str, now_ms: int, list_meta: JsonObject) -> bytes:
+    def many(self, entries: Iterable[ObjectVersion], rv: str, now_ms: int, list_meta: JsonObject) -> bytes:
         """A list response. `list_meta` has `continue` and `remainingItemCount` when the list is cut."""
         if self.shape == "Table":
             return self._table(entries, rv, now_ms, list_meta)
@@ -133,18 +133,18 @@ class View:
         items = b",".join([self._item(entry) for entry in entries])
         return head + _encode(metadata) + b',"items":[' + items + b"]}"
 
-    def _item(self, entry: Entry) -> bytes:
+    def _item(self, entry: ObjectVersion) -> bytes:
         """One object in a list, which has the type of all; custom objects have their own type as well."""
         if self.kind.custom:
             return self.plain(entry)
         return entry.encoded.replace(self._typed, b"{", 1)
 
-    def event(self, type_: str, entry: Entry, now_ms: int) -> bytes:
+    def event(self, type_: str, entry: ObjectVersion, now_ms: int) -> bytes:
         """One line of a watch stream, newline included."""
         shown = self.plain(entry) if self.shape == "" else self._event_object(entry, now_ms)
         return b'{"type":"' + type_.encode() + b'","object":' + shown + b"}\n"
 
-    def _event_object(self, entry: Entry, now_ms: int) -> bytes:
+    def _event_object(self, entry: ObjectVersion, now_ms: int) -> bytes:
         if self.shape in {_PARTIAL, _PARTIAL_LIST}:
             return _encode(self._partial(entry))
         # kubectl needs the columns once per watch; the API server sends them with the first row only.
@@ -173,12 +173,12 @@ class View:
             }
         return _encode({"type": "BOOKMARK", "object": obj}) + b"\n"
 
-    def _partial(self, entry: Entry) -> JsonObject:
+    def _partial(self, entry: ObjectVersion) -> JsonObject:
         return {"kind": _PARTIAL, "apiVersion": "meta.k8s.io/v1", "metadata": entry.obj["metadata"]}
 
     def _table(
         self,
-        entries: Iterable[Entry],
+        entries: Iterable[ObjectVersion],
         rv: str,
         now_ms: int,
         list_meta: JsonObject,
@@ -208,7 +208,7 @@ def _shape(accept: str) -> str:
     """
     The first representation of an `Accept` header that is served, empty for the object itself.
 
-    Table, PartialObjectMetadata or PartialObjectMetadataList. Raises ApiError 406 if there is none.
+    Table, PartialObjectMetadata or PartialObjectMetadataList. Raises ApiStatusError 406 if there is none.
     """
     if "as=" not in accept:
         return ""

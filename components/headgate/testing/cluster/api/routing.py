@@ -4,13 +4,13 @@ from typing import Final
 
 import msgspec
 
-from headgate.testing.cluster.errors import ApiError, PageNotFoundError, not_found, unknown_path
+from headgate.testing.cluster.errors import ApiStatusError, PageNotFoundError, not_found, unknown_path
 from headgate.testing.cluster.kinds import BY_PLURAL, KINDS, Kind
 
 _TYPED: Final = frozenset(kind.group for kind in KINDS if not kind.custom)
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class ResourcePath(msgspec.Struct, frozen=True, kw_only=True):
     """What a path names. Empty `namespace`: cluster-scoped, or all namespaces. Empty `name`: the collection."""
 
     kind: Kind
@@ -20,8 +20,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     subresource: str = ""
 
 
-def parse_path(path: str) -> Target:
-    """The target of `/api/v1/…` or `/apis/<group>/<version>/…`. Raises ApiError 404 if nothing is served there."""
+def parse_path(path: str) -> ResourcePath:
+    """The target of `/api/v1/…` or `/apis/<group>/<version>/…`. Raises ApiStatusError 404 if nothing is there."""
     steps = path.strip("/").split("/")
     if len(steps) >= 3 and steps[0] == "api":
         group, version, rest = "", steps[1], steps[2:]
@@ -41,10 +41,10 @@ def parse_path(path: str) -> Target:
         raise nothing_at(group)
     if subresource and subresource not in kind.subresources:
         raise not_found(kind, name) if kind.custom else unknown_path()
-    return Target(kind=kind, version=version, namespace=namespace, name=name, subresource=subresource)
+    return ResourcePath(kind=kind, version=version, namespace=namespace, name=name, subresource=subresource)
 
 
-def nothing_at(group: str) -> ApiError:
+def nothing_at(group: str) -> ApiStatusError:
     """The 404 of a path that is not served: Kubernetes' own groups answer with a Status, other paths with a page."""
     return unknown_path() if group in _TYPED else PageNotFoundError()
 
@@ -53,7 +53,7 @@ def names_object(path: str) -> bool:
     """Whether a path names one object, which can be read and not watched."""
     try:
         return bool(parse_path(path).name)
-    except ApiError:
+    except ApiStatusError:
         return False
 
 

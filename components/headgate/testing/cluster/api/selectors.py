@@ -22,7 +22,7 @@ Predicate = Callable[[JsonObject], bool]
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
-class Requirement:
+class LabelRequirement:
     """One requirement on a set of labels."""
 
     __slots__ = ("key", "operator", "values")
@@ -52,21 +52,21 @@ class Requirement:
                 raise ValueError(f"unknown selector operator {other!r}")
 
 
-def parse_label_selector(text: str) -> list[Requirement]:
-    """The requirements of a query's `labelSelector`. Raises ApiError 400 if it cannot be parsed."""
-    return [Requirement(*term) for term in label_syntax.parse(text)]
+def parse_label_selector(text: str) -> list[LabelRequirement]:
+    """The requirements of a query's `labelSelector`. Raises ApiStatusError 400 if it cannot be parsed."""
+    return [LabelRequirement(*term) for term in label_syntax.parse(text)]
 
 
-def label_requirements(selector: JsonObject) -> list[Requirement]:
+def label_requirements(selector: JsonObject) -> list[LabelRequirement]:
     """The requirements of a `LabelSelector` object; an empty one matches everything."""
-    equal = [Requirement(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
+    equal = [LabelRequirement(key, "In", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
     return equal + [
-        Requirement(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
+        LabelRequirement(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
         for expression in selector.get("matchExpressions") or ()
     ]
 
 
-def matches_labels(requirements: list[Requirement], obj: JsonObject) -> bool:
+def matches_labels(requirements: list[LabelRequirement], obj: JsonObject) -> bool:
     """Whether the object's labels meet all requirements."""
     labels = obj["metadata"].get("labels") or _NOTHING
     return all(requirement.matches(labels) for requirement in requirements)
@@ -115,7 +115,7 @@ _ELSEWHERE: Final = {
 
 
 def parse_field_selector(kind: "Kind", version: str, text: str) -> list[tuple[tuple[str, ...], bool, str]]:
-    """(path, equal?, value) of each term of a `fieldSelector`. Raises ApiError 400 on a field that is not indexed."""
+    """(path, equal?, value) of each term of a `fieldSelector`. Raises ApiStatusError 400 on an unindexed field."""
     terms = []
     for part in re.findall(r"((?:\\.|[^,\\])+\\?|\\$)", text):
         match = re.match(r"(.*?)(!=|==|=)(.*)$", part, re.DOTALL)
@@ -176,7 +176,7 @@ def field_value(obj: JsonObject, path: tuple[str, ...]) -> str:
 
 
 def predicate(kind: "Kind", version: str, label_text: str, field_text: str) -> Predicate | None:
-    """One predicate for both selectors of a request, or None when there are none. Raises ApiError 400."""
+    """One predicate for both selectors of a request, or None when there are none. Raises ApiStatusError 400."""
     labels = parse_label_selector(label_text) if label_text else []
     fields = parse_field_selector(kind, version, field_text) if field_text else []
     if not labels and not fields:

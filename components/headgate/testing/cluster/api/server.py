@@ -24,8 +24,8 @@ from aiohttp import web
 from headgate.testing.cluster.api.list_options import is_true
 from headgate.testing.cluster.api.routing import names_object
 from headgate.testing.cluster.api.watch import Watch
-from headgate.testing.cluster.cluster import Cluster, Response, refusal
-from headgate.testing.cluster.errors import ApiError, body_too_large
+from headgate.testing.cluster.cluster import Cluster, ServerResponse, refusal
+from headgate.testing.cluster.errors import ApiStatusError, body_too_large
 from headgate.testing.cluster.faults import ConnectionDropped
 from headgate.testing.cluster.storage.store import Change, Table
 
@@ -72,13 +72,13 @@ class _Front:
             return web.Response(status=503)
         except web.HTTPRequestEntityTooLarge:
             refusal = body_too_large(f"limit is {BODY_BYTES_MAX}")
-            response = Response(refusal.code, msgspec.json.encode(refusal.status()))
+            response = ServerResponse(refusal.code, msgspec.json.encode(refusal.status()))
         return _plain(response)
 
     async def _watch(self, request: web.BaseRequest, query: Mapping[str, str]) -> web.StreamResponse:
         try:
             watch = self.cluster.watch(request.path, query, accept=request.headers.get("Accept", ""))
-        except ApiError as error:
+        except ApiStatusError as error:
             return _plain(refusal(error))
         stream = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
         stream.enable_chunked_encoding()
@@ -119,7 +119,7 @@ class _Front:
             stream.set()
 
 
-def _plain(response: Response) -> web.Response:
+def _plain(response: ServerResponse) -> web.Response:
     return web.Response(
         status=response.status,
         body=response.body,

@@ -14,7 +14,7 @@ from headgate.testing.cluster.controllers.disruption import BUDGETS, allowed_con
 from headgate.testing.cluster.controllers.job_pods import is_ready
 from headgate.testing.cluster.nodes.node_usage import PODS
 from headgate.testing.cluster.storage.registry import Registry
-from headgate.testing.cluster.storage.store import Entry
+from headgate.testing.cluster.storage.store import ObjectVersion
 from headgate.testing.cluster.times import rfc3339
 
 JsonObject = dict[str, Any]
@@ -25,7 +25,7 @@ _STATUS: Final = Write(manager="kube-apiserver", subresource="status")
 
 
 def bind(registry: Registry, namespace: str, name: str, binding: JsonObject, write: Write) -> None:
-    """Give a pod its node. Raises ApiError: 400, 404, 409 (bound, deleted, gated, another pod), 500 (no target)."""
+    """Bind a pod. Raises ApiStatusError: 400, 404, 409 (bound, deleted, gated, another pod), 500 (no target)."""
     target = _part(binding, "target")
     given = given_metadata(PODS, write, binding)
     if given.get("name", "") != name:
@@ -51,7 +51,7 @@ def bind(registry: Registry, namespace: str, name: str, binding: JsonObject, wri
         registry.store.put(registry.store.table(PODS), entry.key, _bound(obj, target["name"], given, registry.clock()))
 
 
-def _require_same(entry: Entry, given: JsonObject) -> None:
+def _require_same(entry: ObjectVersion, given: JsonObject) -> None:
     metadata, (namespace, name) = entry.obj["metadata"], entry.key
     for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         if given.get(field) and given[field] != metadata[field]:
@@ -62,10 +62,10 @@ def _require_same(entry: Entry, given: JsonObject) -> None:
             raise errors.precondition_failed(PODS, namespace, name, why)
 
 
-def _refused(name: str, why: str) -> errors.ApiError:
+def _refused(name: str, why: str) -> errors.ApiStatusError:
     resource = "pods/binding"
     message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
-    return errors.ApiError(409, "Conflict", message, details={"name": name, "kind": resource})
+    return errors.ApiStatusError(409, "Conflict", message, details={"name": name, "kind": resource})
 
 
 def _bound(obj: JsonObject, node: str, given: JsonObject, now_ms: int) -> JsonObject:
@@ -100,7 +100,7 @@ def _with_condition(pod: JsonObject, fresh: JsonObject) -> list[JsonObject]:
 
 
 def evict(registry: Registry, namespace: str, name: str, eviction: JsonObject, write: Write) -> None:
-    """Delete a pod if its budget allows. Raises ApiError: 400, 404, 409, 429 (try later), 500 (two budgets)."""
+    """Delete a pod if its budget allows. Raises ApiStatusError: 400, 404, 409, 429 (try later), 500 (two budgets)."""
     if given_metadata(PODS, write, eviction).get("name", "") != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     options = _part(eviction, "deleteOptions")
@@ -132,7 +132,7 @@ def evict(registry: Registry, namespace: str, name: str, eviction: JsonObject, w
     registry.delete(PODS, entry, deletion)
 
 
-def _marked(registry: Registry, entry: Entry) -> Entry:
+def _marked(registry: Registry, entry: ObjectVersion) -> ObjectVersion:
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -145,8 +145,8 @@ def _marked(registry: Registry, entry: Entry) -> Entry:
     return registry.update(PODS, entry, {**entry.obj, "status": status}, _STATUS)
 
 
-def _ask(registry: Registry, budget: Entry, pod: Entry, *, dry_run: bool) -> None:
-    """Take one disruption from a budget, or none if the pod is not ready and may go anyway. Raises ApiError 429."""
+def _ask(registry: Registry, budget: ObjectVersion, pod: ObjectVersion, *, dry_run: bool) -> None:
+    """Take one disruption from a budget, or none if the pod is unready and may go anyway. Raises ApiStatusError 429."""
     status, spec, name = budget.obj.get("status") or {}, budget.obj["spec"], budget.key[1]
     healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
     if not is_ready(pod.obj) and (

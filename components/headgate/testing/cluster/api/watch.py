@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from headgate.testing.cluster.api.representation import View
+from headgate.testing.cluster.api.representation import ObjectRenderer
 from headgate.testing.cluster.api.selectors import Predicate
-from headgate.testing.cluster.errors import ApiError, too_large, too_old
-from headgate.testing.cluster.storage.store import Change, Entry, Store, Table
+from headgate.testing.cluster.errors import ApiStatusError, too_large, too_old
+from headgate.testing.cluster.storage.store import Change, ObjectVersion, Store, Table
 
 JsonObject = dict[str, Any]
 
@@ -46,7 +46,7 @@ class Watch:
         self,
         store: Store,
         table: Table,
-        view: View,
+        view: ObjectRenderer,
         start: WatchStart,
         matches: Predicate | None,
         clock: Callable[[], int],
@@ -59,8 +59,8 @@ class Watch:
         self._matches = matches
         self._clock = clock
         self._fault = fault
-        self._error: ApiError | None = None
-        self._initial: list[Entry] = []
+        self._error: ApiStatusError | None = None
+        self._initial: list[ObjectVersion] = []
         self._initial_bookmark = False
         self._bookmarks = start.bookmarks
         self._deadline_ms = None if start.timeout_ms is None else clock() + start.timeout_ms
@@ -84,7 +84,7 @@ class Watch:
         elif start.rv:
             try:
                 self._position = self._table.position_after(start.rv)
-            except ApiError as error:
+            except ApiStatusError as error:
                 self._error = error
         else:
             self.resource_version = self._store.rv
@@ -121,7 +121,7 @@ class Watch:
         now_ms, view = self._clock(), self._view
         lines: list[bytes] = []
         for type_, what in self._advance(now_ms):
-            if isinstance(what, Entry):
+            if isinstance(what, ObjectVersion):
                 lines.append(view.event(type_, what, now_ms))
             elif type_ == "BOOKMARK":
                 lines.append(view.bookmark(self.resource_version, initial_events_end=what is True))
@@ -139,7 +139,7 @@ class Watch:
             return []
         events: list[tuple[str, JsonObject]] = []
         for type_, what in self._advance(self._clock()):
-            if isinstance(what, Entry):
+            if isinstance(what, ObjectVersion):
                 events.append((type_, what.obj))
             elif type_ == "BOOKMARK":
                 line = self._view.bookmark(self.resource_version, initial_events_end=what is True)
@@ -149,7 +149,7 @@ class Watch:
         return events
 
     # Large: what a watch sends in its order: first objects, bookmark, error or changes, timeout.
-    def _advance(self, now_ms: int) -> Iterator[tuple[str, Entry | bool | JsonObject]]:
+    def _advance(self, now_ms: int) -> Iterator[tuple[str, ObjectVersion | bool | JsonObject]]:
         match self._fault() if self._fault is not None else "":
             case "cut":
                 self.close()
@@ -195,7 +195,7 @@ class Watch:
         if ending:
             self.close()
 
-    def _wants(self, entry: Entry) -> bool:
+    def _wants(self, entry: ObjectVersion) -> bool:
         if self._namespace and entry.key[0] != self._namespace:
             return False
         return self._matches is None or self._matches(entry.obj)
@@ -213,9 +213,9 @@ class Watch:
         return "DELETED" if before else ""
 
 
-def _as_it_left(change: Change) -> Entry:
+def _as_it_left(change: Change) -> ObjectVersion:
     """What a watcher is shown of an object that ceased to match: its last matching state at the change's revision."""
     assert change.previous is not None
     obj = change.previous.obj
     metadata = {**obj["metadata"], "resourceVersion": str(change.rv)}
-    return Entry(change.entry.key, {**obj, "metadata": metadata}, change.rv)
+    return ObjectVersion(change.entry.key, {**obj, "metadata": metadata}, change.rv)

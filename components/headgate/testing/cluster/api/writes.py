@@ -57,7 +57,7 @@ class Write:
         self.repeated: list[str] = []
         self.warnings: list[str] = []
 
-    def undecodable(self, kind: Kind, why: str) -> errors.ApiError:
+    def undecodable(self, kind: Kind, why: str) -> errors.ApiStatusError:
         """The refusal of an object that cannot be decoded: of the patch that made it so, or of the body."""
         if self.patched is not None:
             return errors.unpatchable(self.patched(), why)
@@ -80,7 +80,7 @@ class Deletion:
 
 
 def given_metadata(kind: Kind, write: Write, obj: JsonObject) -> JsonObject:
-    """The metadata of a client's object, empty if it has none. Raises ApiError 400 if it cannot be decoded."""
+    """The metadata of a client's object, empty if it has none. Raises ApiStatusError 400 if it cannot be decoded."""
     metadata: Any = obj.get("metadata")
     if metadata is None:
         return {}

@@ -14,7 +14,7 @@ from headgate.testing.cluster.controllers.disruption import DisruptionController
 from headgate.testing.cluster.controllers.garbage import GarbageCollector
 from headgate.testing.cluster.controllers.job_controller import JobController
 from headgate.testing.cluster.controllers.namespaces import NamespaceController
-from headgate.testing.cluster.controllers.recorder import Recorder
+from headgate.testing.cluster.controllers.recorder import EventRecorder
 from headgate.testing.cluster.nodes.first_fit import FirstFitScheduler
 from headgate.testing.cluster.nodes.kubelet import Kubelet
 from headgate.testing.cluster.nodes.node_usage import NodeUsage
@@ -59,7 +59,7 @@ class Controllers:
         self._registry = registry
         self._settled_rv = 0
         self.kubelet = Kubelet(registry, usage, run_ms=options.run_ms, start_ms=options.start_ms)
-        recorder = Recorder(registry, "job-controller") if options.events else None
+        recorder = EventRecorder(registry, "job-controller") if options.events else None
         self._loops: list[Controller] = [JobController(registry, recorder, batch_ms=options.job_batch_ms)]
         if options.default_scheduler:
             self._loops.append(FirstFitScheduler(registry, usage))

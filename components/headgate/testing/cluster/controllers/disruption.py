@@ -15,7 +15,7 @@ from headgate.testing.cluster.controllers.job_pods import is_ready
 from headgate.testing.cluster.kinds import BY_PLURAL
 from headgate.testing.cluster.nodes.node_usage import PODS
 from headgate.testing.cluster.storage.registry import Registry
-from headgate.testing.cluster.storage.store import Change, Entry, Table
+from headgate.testing.cluster.storage.store import Change, ObjectVersion, Table
 from headgate.testing.cluster.times import rfc3339, unix_ms
 
 JsonObject = dict[str, Any]
@@ -54,7 +54,7 @@ class DisruptionController:
         """When an evicted pod has had its time to be deleted."""
         return min(self._due.values(), default=None)
 
-    def _recount(self, entry: Entry, now_ms: int) -> None:
+    def _recount(self, entry: ObjectVersion, now_ms: int) -> None:
         budget, (namespace, _) = entry.obj, entry.key
         old = budget.get("status") or {}
         pods = [e.obj for e in self._registry.store.table(PODS).select(namespace) if matches_budget(budget, e.obj)]
@@ -92,7 +92,7 @@ class DisruptionController:
                 self._due[namespace] = min(due_ms, self._due.get(namespace, due_ms))
         return kept
 
-    def _write(self, entry: Entry, status: JsonObject) -> None:
+    def _write(self, entry: ObjectVersion, status: JsonObject) -> None:
         self._registry.update(BUDGETS, entry, {**entry.obj, "status": status}, _STATUS)
 
 

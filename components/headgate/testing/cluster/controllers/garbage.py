@@ -12,10 +12,10 @@ import contextlib
 from typing import Any
 
 from headgate.testing.cluster.api.writes import Deletion
-from headgate.testing.cluster.errors import ApiError
+from headgate.testing.cluster.errors import ApiStatusError
 from headgate.testing.cluster.kinds import BY_KIND, BY_PLURAL, Kind
 from headgate.testing.cluster.storage.registry import Registry
-from headgate.testing.cluster.storage.store import Change, Entry, Key, Table
+from headgate.testing.cluster.storage.store import Change, Key, ObjectVersion, Table
 
 JsonObject = dict[str, Any]
 Ref = tuple[str, str, Key]
@@ -57,7 +57,7 @@ class GarbageCollector:
             return
         self._index(table, change.entry)
 
-    def _index(self, table: Table, entry: Entry) -> None:
+    def _index(self, table: Table, entry: ObjectVersion) -> None:
         metadata = entry.obj["metadata"]
         ref = (table.kind.group, table.kind.plural, entry.key)
         self._uids[metadata["uid"]] = entry.key[0]
@@ -108,7 +108,7 @@ class GarbageCollector:
             return (owner["apiVersion"].rpartition("/")[0], owner["kind"]) not in BY_KIND
         return where in {"", namespace}
 
-    def _entry(self, ref: Ref) -> tuple[Kind, Entry | None]:
+    def _entry(self, ref: Ref) -> tuple[Kind, ObjectVersion | None]:
         kind = BY_PLURAL[(ref[0], ref[1])]
         return kind, self._registry.find(kind, *ref[2])
 
@@ -126,7 +126,7 @@ class GarbageCollector:
             uid = entry.obj["metadata"]["uid"]
             self._registry.delete(kind, entry, Deletion(uid=uid, propagation="Background"))
 
-    def _set_owners(self, kind: Kind, entry: Entry, owners: list[JsonObject]) -> None:
+    def _set_owners(self, kind: Kind, entry: ObjectVersion, owners: list[JsonObject]) -> None:
         self._write(kind, entry, {**entry.obj["metadata"], "ownerReferences": owners})
 
     def _finalize(self, ref: Ref) -> None:
@@ -161,12 +161,12 @@ class GarbageCollector:
         owners = entry.obj["metadata"].get("ownerReferences") or []
         return any(owner["uid"] == owner_uid and owner.get("blockOwnerDeletion") for owner in owners)
 
-    def _drop_finalizer(self, kind: Kind, entry: Entry, name: str) -> None:
+    def _drop_finalizer(self, kind: Kind, entry: ObjectVersion, name: str) -> None:
         metadata = entry.obj["metadata"]
         finalizers = [finalizer for finalizer in metadata.get("finalizers") or () if finalizer != name]
         self._write(kind, entry, {**metadata, "finalizers": finalizers})
 
-    def _write(self, kind: Kind, entry: Entry, metadata: JsonObject) -> None:
+    def _write(self, kind: Kind, entry: ObjectVersion, metadata: JsonObject) -> None:
         """A write that is refused (an object that its own rules would not admit) leaves the object where it is."""
-        with contextlib.suppress(ApiError):
+        with contextlib.suppress(ApiStatusError):
             self._registry.update(kind, entry, {**entry.obj, "metadata": metadata})

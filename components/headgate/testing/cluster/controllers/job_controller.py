@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from headgate.testing.cluster.api.writes import Deletion, Write
 from headgate.testing.cluster.controllers.job_pods import INDEX_ANNOTATION, TRACKING_FINALIZER, is_tracked
-from headgate.testing.cluster.controllers.job_sync import Backoff, JobSync
-from headgate.testing.cluster.controllers.recorder import Recorder
-from headgate.testing.cluster.errors import ApiError
+from headgate.testing.cluster.controllers.job_sync import JobSync, PodFailures
+from headgate.testing.cluster.controllers.recorder import EventRecorder
+from headgate.testing.cluster.errors import ApiStatusError
 from headgate.testing.cluster.kinds import BY_PLURAL
 from headgate.testing.cluster.nodes.node_usage import PODS
 from headgate.testing.cluster.storage.registry import Registry
-from headgate.testing.cluster.storage.store import Change, Entry, Key, Table
+from headgate.testing.cluster.storage.store import Change, Key, ObjectVersion, Table
 from headgate.testing.cluster.times import unix_ms
 from headgate.testing.cluster.validation.rules_jobs import is_true
 
@@ -39,12 +39,12 @@ _OURS: Final = (None, "kubernetes.io/job-controller")
 class JobController:
     """Runs all Jobs that are not managed by someone else."""
 
-    def __init__(self, registry: Registry, recorder: Recorder | None, *, batch_ms: int = 0) -> None:
+    def __init__(self, registry: Registry, recorder: EventRecorder | None, *, batch_ms: int = 0) -> None:
         self._registry = registry
         self._recorder = recorder
         self._batch_ms = batch_ms
         self._pods: dict[str, dict[Key, None]] = {}
-        self._backoffs: dict[str, Backoff] = {}
+        self._backoffs: dict[str, PodFailures] = {}
         self._retries: dict[Key, int] = {}
         self._due: dict[Key, int] = {}
         self._queue: list[tuple[int, int, Key]] = []
@@ -74,7 +74,7 @@ class JobController:
         written = before == metadata.get("generation")
         self._enqueue(key, self._registry.clock() + (self._batch_ms if written else 0))
 
-    def _on_pod(self, entry: Entry, *, gone: bool) -> None:
+    def _on_pod(self, entry: ObjectVersion, *, gone: bool) -> None:
         owner = _owner_of(entry.obj)
         if owner is None:
             if is_tracked(entry.obj) and not gone:
@@ -126,7 +126,7 @@ class JobController:
             self._queued += 1
             heapq.heappush(self._queue, (due_ms, self._queued, key))
 
-    def _sync(self, entry: Entry, now_ms: int) -> None:
+    def _sync(self, entry: ObjectVersion, now_ms: int) -> None:
         obj, uid = entry.obj, entry.obj["metadata"]["uid"]
         if _is_finished(obj):
             self._backoffs.pop(uid, None)
@@ -134,11 +134,11 @@ class JobController:
             return
         found = (self._registry.find(PODS, *key) for key in self._pods.get(uid, ()))
         pods = [pod.obj for pod in found if pod is not None]
-        look = JobSync(self, obj, pods, self._backoffs.get(uid) or Backoff(), now_ms)
+        look = JobSync(self, obj, pods, self._backoffs.get(uid) or PodFailures(), now_ms)
         try:
             look.run()
             refused = look.refused
-        except ApiError:
+        except ApiStatusError:
             refused = True
         if refused:
             # Admission refuses a pod, or the status was changed under the controller: it tries again later.
@@ -151,7 +151,7 @@ class JobController:
         else:
             self._backoffs.pop(uid, None)
 
-    def _after_finish(self, entry: Entry, now_ms: int) -> None:
+    def _after_finish(self, entry: ObjectVersion, now_ms: int) -> None:
         ttl = entry.obj["spec"].get("ttlSecondsAfterFinished")
         if ttl is None or "deletionTimestamp" in entry.obj["metadata"]:
             return
@@ -208,7 +208,7 @@ class JobController:
             spec = {**_with_index_variable(spec), "hostname": f"{metadata['name']}-{index}"}
         try:
             made = self._registry.create(PODS, metadata["namespace"], {"metadata": fresh, "spec": spec}, _MAIN)
-        except ApiError as error:
+        except ApiStatusError as error:
             causes = (error.details or {}).get("causes") or ()
             if any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
                 return True
@@ -237,7 +237,7 @@ class JobController:
         self._registry.update(PODS, entry, {**entry.obj, "metadata": metadata}, _MAIN)
 
     def write_status(self, job: JsonObject, status: JsonObject) -> JsonObject:
-        """Write the Job's status. Raises ApiError."""
+        """Write the Job's status. Raises ApiStatusError."""
         entry = self._registry.get(JOBS, job["metadata"]["namespace"], job["metadata"]["name"])
         return self._registry.update(JOBS, entry, {**entry.obj, "status": status}, _STATUS).obj
 

@@ -8,7 +8,8 @@ the end (SuccessCriteriaMet, FailureTarget) is written before the end itself (Co
 pod is left.
 
 `JobSync.run` works on the pods as they were when it began, through `Hands`, which the controller lends it. All that
-lasts is in the objects, but for the pause after failures (`Backoff`), which ends with the controller, as in a cluster.
+lasts is in the objects, but for the pause after failures (`PodFailures`), which ends with the controller, as in a
+cluster.
 """
 # Over 400 lines: it follows `syncJob` step by step, so that the two can be compared.
 
@@ -43,7 +44,7 @@ PODS_MAX: Final = 500
 _NEXT: Final = {"SuccessCriteriaMet": "Complete", "FailureTarget": "Failed"}
 
 
-class Backoff:
+class PodFailures:
     """How many pods of a Job have failed since one succeeded, and when the last one did."""
 
     __slots__ = ("failures", "last_ms")
@@ -52,15 +53,15 @@ class Backoff:
         self.failures = failures
         self.last_ms = last_ms
 
-    def after(self, succeeded: list[JsonObject], failed: list[JsonObject]) -> "Backoff":
+    def after(self, succeeded: list[JsonObject], failed: list[JsonObject]) -> "PodFailures":
         """The record with what ended since."""
         if not succeeded and not failed:
             return self
         if not succeeded:
-            return Backoff(self.failures + len(failed), max(finished_ms(pod) for pod in failed))
+            return PodFailures(self.failures + len(failed), max(finished_ms(pod) for pod in failed))
         latest = max(finished_ms(pod) for pod in succeeded)
         later = [ended for ended in map(finished_ms, failed) if ended > latest]
-        return Backoff(len(later), max(later, default=0))
+        return PodFailures(len(later), max(later, default=0))
 
     def left_ms(self, now_ms: int) -> int:
         """How long a replacement still waits."""
@@ -98,7 +99,9 @@ class Hands(Protocol):
 class JobSync:
     """One look; made for it and thrown away."""
 
-    def __init__(self, hands: Hands, job: JsonObject, pods: list[JsonObject], backoff: Backoff, now_ms: int) -> None:
+    def __init__(
+        self, hands: Hands, job: JsonObject, pods: list[JsonObject], backoff: PodFailures, now_ms: int
+    ) -> None:
         self._hands = hands
         self._job = job
         self._spec = job["spec"]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from headgate.testing.cluster.api.writes import Deletion, Write
 from headgate.testing.cluster.kinds import BY_PLURAL
 from headgate.testing.cluster.storage.registry import Registry
-from headgate.testing.cluster.storage.store import Change, Entry, Table
+from headgate.testing.cluster.storage.store import Change, ObjectVersion, Table
 from headgate.testing.cluster.times import rfc3339
 
 JsonObject = dict[str, Any]
@@ -83,7 +83,7 @@ class NamespaceController:
         if not left and (found.obj.get("spec") or {}).get("finalizers"):
             self._registry.finalize(_NAMESPACES, found, {"spec": {"finalizers": []}})
 
-    def _say(self, entry: Entry, left: Counter[str], held: Counter[str]) -> Entry:
+    def _say(self, entry: ObjectVersion, left: Counter[str], held: Counter[str]) -> ObjectVersion:
         """Write what is left, and by what it is held, into the namespace's conditions, if they do not say so yet."""
         said = {condition["type"]: condition for condition in entry.obj["status"].get("conditions") or ()}
         conditions = []

@@ -20,7 +20,7 @@ KNOWN_MAX: Final = 4096
 """How many Events a recorder keeps for counting; the oldest is dropped first, and written as a new one if it recurs."""
 
 
-class Recorder:
+class EventRecorder:
     """Writes the Events of one controller."""
 
     def __init__(self, registry: Registry, component: str) -> None:

@@ -23,7 +23,7 @@ from headgate.testing.cluster.api.writes import Deletion, Write
 from headgate.testing.cluster.nodes.node_usage import NODES, PODS, NodeUsage, Shortage, selects_node, untolerated
 from headgate.testing.cluster.quantity import ONE, pod_requests
 from headgate.testing.cluster.storage.registry import Registry
-from headgate.testing.cluster.storage.store import Change, Entry, Key, Table
+from headgate.testing.cluster.storage.store import Change, Key, ObjectVersion, Table
 from headgate.testing.cluster.times import rfc3339, unix_ms
 from headgate.testing.pod_scripts import (
     EXIT_ANNOTATION,
@@ -235,7 +235,7 @@ class Kubelet:
         elif self._timed.get(key) != metadata["uid"]:
             self._resume(entry, now_ms)
 
-    def _resume(self, entry: Entry, now_ms: int) -> None:
+    def _resume(self, entry: ObjectVersion, now_ms: int) -> None:
         """
         Give a pod without a timer, written by someone else or left by an earlier kubelet, what is left of its time.
 
@@ -258,7 +258,7 @@ class Kubelet:
         began_ms = unix_ms(began) if began else now_ms
         self._schedule(max(now_ms, began_ms + length_ms), entry.key, obj["metadata"]["uid"], action)
 
-    def _admit(self, entry: Entry, node: JsonObject, now_ms: int) -> None:
+    def _admit(self, entry: ObjectVersion, node: JsonObject, now_ms: int) -> None:
         obj = entry.obj
         spec = obj["spec"]
         if not selects_node(spec, node):
@@ -291,7 +291,7 @@ class Kubelet:
         self._schedule(now_ms + start_ms, entry.key, obj["metadata"]["uid"], "start")
         self._registry.update(PODS, entry, {**obj, "status": status}, _STATUS)
 
-    def _reject(self, entry: Entry, reason: str, message: str, now_ms: int) -> None:
+    def _reject(self, entry: ObjectVersion, reason: str, message: str, now_ms: int) -> None:
         status = {
             **entry.obj["status"],
             "phase": "Failed",
@@ -301,7 +301,7 @@ class Kubelet:
         }
         self._registry.update(PODS, entry, {**entry.obj, "status": status}, _STATUS)
 
-    def _run(self, entry: Entry, now_ms: int) -> None:
+    def _run(self, entry: ObjectVersion, now_ms: int) -> None:
         obj = entry.obj
         status = obj["status"]
         restarts = _restarts(status)
@@ -326,7 +326,7 @@ class Kubelet:
             self._schedule(now_ms + run_ms, entry.key, obj["metadata"]["uid"], "end")
         self._registry.update(PODS, entry, {**obj, "status": fresh}, _STATUS)
 
-    def _end(self, entry: Entry, now_ms: int) -> None:
+    def _end(self, entry: ObjectVersion, now_ms: int) -> None:
         obj = entry.obj
         code = _annotated(obj, EXIT_ANNOTATION, 0)
         policy = obj["spec"].get("restartPolicy", "Always")
@@ -340,7 +340,7 @@ class Kubelet:
         ended = _terminated(obj, code, now_ms)
         self._finish(entry, "Failed" if code else "Succeeded", ended, restarts, now_ms)
 
-    def _finish(self, entry: Entry, phase: str, state: JsonObject, restarts: int, now_ms: int) -> Entry:
+    def _finish(self, entry: ObjectVersion, phase: str, state: JsonObject, restarts: int, now_ms: int) -> ObjectVersion:
         obj, status = entry.obj, entry.obj["status"]
         kept = [c for c in status.get("conditions") or () if c["type"] not in {"Ready", "ContainersReady"}]
         reason = "PodCompleted" if phase == "Succeeded" else "ContainersNotReady"
@@ -355,7 +355,7 @@ class Kubelet:
         }
         return self._registry.update(PODS, entry, {**obj, "status": fresh}, _STATUS)
 
-    def _kill(self, entry: Entry, now_ms: int) -> None:
+    def _kill(self, entry: ObjectVersion, now_ms: int) -> None:
         """Stop the containers of a deleted pod, say so, and let the object go."""
         if entry.obj["status"].get("phase") not in {"Succeeded", "Failed"}:
             # Killed containers exit with 143, which fails the pod under every restart policy (SyncTerminatedPod).
@@ -369,7 +369,7 @@ class Kubelet:
             uid = entry.obj["metadata"]["uid"]
             self._registry.delete(PODS, entry, Deletion(uid=uid, grace_s=0, propagation="Background"))
 
-    def _orphaned(self, entry: Entry, now_ms: int) -> None:
+    def _orphaned(self, entry: ObjectVersion, now_ms: int) -> None:
         """The pod garbage collector's part: a pod whose node is gone has failed and is removed."""
         if entry.obj["status"].get("phase") not in {"Succeeded", "Failed"}:
             disrupted = _condition(
@@ -381,7 +381,7 @@ class Kubelet:
         self._vanish(entry.key)
 
 
-def table_pods(registry: Registry, node: str) -> list[Entry]:
+def table_pods(registry: Registry, node: str) -> list[ObjectVersion]:
     """The pods that are bound to a node."""
     return [entry for entry in registry.store.table(PODS).select("") if entry.obj["spec"].get("nodeName") == node]
 

@@ -9,7 +9,7 @@ kubelet checks (k8s.io/kubernetes/pkg/kubelet/lifecycle, `GeneralPredicates`).
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from headgate.testing.cluster.api.selectors import Requirement, field_value
+from headgate.testing.cluster.api.selectors import LabelRequirement, field_value
 from headgate.testing.cluster.kinds import BY_PLURAL
 from headgate.testing.cluster.quantity import ONE, pod_requests, quantity
 from headgate.testing.cluster.storage.store import Change, Key, Store, Table
@@ -112,8 +112,8 @@ def _term_matches(term: JsonObject, node: JsonObject, labels: Mapping[str, str])
     return True
 
 
-def _requirement(expression: JsonObject) -> Requirement:
-    return Requirement(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
+def _requirement(expression: JsonObject) -> LabelRequirement:
+    return LabelRequirement(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
 
 
 def untolerated(spec: JsonObject, node: JsonObject, effects: Iterable[str]) -> JsonObject | None:

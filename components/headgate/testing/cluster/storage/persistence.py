@@ -25,7 +25,7 @@ import msgspec
 
 from headgate.testing.cluster.kinds import KINDS, Kind
 from headgate.testing.cluster.storage.registry import Registry
-from headgate.testing.cluster.storage.store import ENCODED_MAX, Change, Entry, Key, Table
+from headgate.testing.cluster.storage.store import ENCODED_MAX, Change, Key, ObjectVersion, Table
 
 JsonObject = dict[str, Any]
 
@@ -114,7 +114,7 @@ class Journal:
         self._log = log
         self._failed = failed
         self._registry: Registry | None = None
-        self._pending: dict[tuple[str, Key], Entry | None] = {}
+        self._pending: dict[tuple[str, Key], ObjectVersion | None] = {}
         self._file = -1
         self._size = 0
         self._compact_at = COMPACT_BYTES_MIN

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.adapters.kubernetes.crds.schema import Node
+from headgate.adapters.kubernetes.crds.schema import SchemaNode
 from headgate.testing.cluster import errors
-from headgate.testing.cluster.api.apply import Writer, applied, root_node, tracked
+from headgate.testing.cluster.api.apply import FieldManager, applied, root_node, tracked
 from headgate.testing.cluster.api.writes import Deletion, Write, given_metadata
 from headgate.testing.cluster.kinds import BY_PLURAL, Kind
 from headgate.testing.cluster.storage.metadata import (
@@ -29,7 +29,7 @@ from headgate.testing.cluster.storage.metadata import (
     metadata_errors,
     metadata_warnings,
 )
-from headgate.testing.cluster.storage.store import Entry, Key, Store, Table
+from headgate.testing.cluster.storage.store import Key, ObjectVersion, Store, Table
 from headgate.testing.cluster.times import rfc3339
 from headgate.testing.cluster.validation import rules
 from headgate.testing.cluster.validation.decoding import (
@@ -73,18 +73,18 @@ class Registry:
         self._seed = seed.encode()
         self._identities = 0
         self._track_all = track_all
-        self._roots: dict[str, Node] = {}
+        self._roots: dict[str, SchemaNode] = {}
 
     # -- reading
     # ---------------------------------------------------------------------------------------------------------------
 
-    def find(self, kind: Kind, namespace: str, name: str) -> Entry | None:
+    def find(self, kind: Kind, namespace: str, name: str) -> ObjectVersion | None:
         """The stored version of an object, if it exists."""
-        entry: Entry | None = self.store.table(kind).entries.get((namespace if kind.namespaced else "", name))
+        entry: ObjectVersion | None = self.store.table(kind).entries.get((namespace if kind.namespaced else "", name))
         return entry
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Entry:
-        """The stored version of an object. Raises ApiError 404."""
+    def get(self, kind: Kind, namespace: str, name: str) -> ObjectVersion:
+        """The stored version of an object. Raises ApiStatusError 404."""
         entry = self.find(kind, namespace, name)
         if entry is None:
             raise errors.not_found(kind, name)
@@ -125,15 +125,15 @@ class Registry:
     # -- create
     # ----------------------------------------------------------------------------------------------------------------
 
-    def create(self, kind: Kind, namespace: str, obj: JsonObject, write: Write | None = None) -> Entry:
-        """Create an object. Raises ApiError: 400, 403, 404 (namespace), 409 (exists), 422."""
+    def create(self, kind: Kind, namespace: str, obj: JsonObject, write: Write | None = None) -> ObjectVersion:
+        """Create an object. Raises ApiStatusError: 400, 403, 404 (namespace), 409 (exists), 422."""
         write = write or Write()
         return self._create(kind, namespace, obj, write, None)
 
     # Large: the steps of a create in the order of the API server, which decides what error a client sees.
     def _create(
         self, kind: Kind, namespace: str, obj: JsonObject, write: Write, managed: list[JsonObject] | None
-    ) -> Entry:
+    ) -> ObjectVersion:
         given = given_metadata(kind, write, obj)
         unknown: list[str] = []
         metadata = combined(given, {}, unknown)
@@ -170,7 +170,7 @@ class Registry:
         elif self._track_all and managed is None and (owned := self._tracked(kind, None, said, write)):
             metadata["managedFields"] = owned
         if write.dry_run:
-            return Entry((namespace, name), fresh, 0)
+            return ObjectVersion((namespace, name), fresh, 0)
         return self.store.put(table, (namespace, name), fresh)
 
     def _identity(self, kind: Kind, namespace: str, name: str, metadata: JsonObject) -> JsonObject:
@@ -211,9 +211,9 @@ class Registry:
     # -- update
     # ----------------------------------------------------------------------------------------------------------------
 
-    def update(self, kind: Kind, entry: Entry, obj: JsonObject, write: Write | None = None) -> Entry:
+    def update(self, kind: Kind, entry: ObjectVersion, obj: JsonObject, write: Write | None = None) -> ObjectVersion:
         """
-        Replace a stored version by `obj`. Raises ApiError: 400, 409 (stale resourceVersion or uid), 422.
+        Replace a stored version by `obj`. Raises ApiStatusError: 400, 409 (stale resourceVersion or uid), 422.
 
         With `write.subresource == "status"` only the status (and, for Kubernetes' own kinds, labels and annotations)
         is taken; without it, everything but the status. An update that changes nothing stores nothing.
@@ -223,8 +223,8 @@ class Registry:
 
     # Large: the steps of an update in the order of the API server, which decides what error a client sees.
     def _update(
-        self, kind: Kind, entry: Entry, obj: JsonObject, write: Write, managed: list[JsonObject] | None
-    ) -> Entry:
+        self, kind: Kind, entry: ObjectVersion, obj: JsonObject, write: Write, managed: list[JsonObject] | None
+    ) -> ObjectVersion:
         old, name = entry.obj, entry.key[1]
         stored = old["metadata"]
         given: JsonObject = obj.get("metadata") or stored
@@ -267,10 +267,10 @@ class Registry:
             if fresh == old:
                 return entry
         if write.dry_run:
-            return Entry(entry.key, fresh, entry.rv)
+            return ObjectVersion(entry.key, fresh, entry.rv)
         return self._store_update(kind, entry, fresh)
 
-    def _store_update(self, kind: Kind, entry: Entry, fresh: JsonObject) -> Entry:
+    def _store_update(self, kind: Kind, entry: ObjectVersion, fresh: JsonObject) -> ObjectVersion:
         table, metadata = self.store.table(kind), fresh["metadata"]
         held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
         if kind.plural == "namespaces":
@@ -278,10 +278,10 @@ class Registry:
         if "deletionTimestamp" in metadata and not held:
             # What would be stored is gone at once, so only the deletion is.
             self.store.remove(table, entry.key)
-            return Entry(entry.key, fresh, entry.rv)
+            return ObjectVersion(entry.key, fresh, entry.rv)
         return self.store.put(table, entry.key, fresh)
 
-    def _check_preconditions(self, kind: Kind, entry: Entry, given: JsonObject, write: Write) -> None:
+    def _check_preconditions(self, kind: Kind, entry: ObjectVersion, given: JsonObject, write: Write) -> None:
         name, stored = entry.key[1], entry.obj["metadata"]
         if given.get("name", name) != name:
             raise errors.another_name(given["name"], name)
@@ -306,11 +306,11 @@ class Registry:
 
     def apply(
         self, kind: Kind, namespace: str, name: str, config: JsonObject, write: Write, *, force: bool
-    ) -> tuple[Entry, bool]:
+    ) -> tuple[ObjectVersion, bool]:
         """
         Server-side apply; returns the entry and whether it was created.
 
-        Raises ApiError: 409 on a field conflict unless `force`.
+        Raises ApiStatusError: 409 on a field conflict unless `force`.
         """
         given = given_metadata(kind, write, config)
         entry = self.find(kind, namespace, name)
@@ -350,7 +350,9 @@ class Registry:
         result = {**result, "metadata": {**result["metadata"], **claims}}
         return self._update(kind, entry, result, write, managed), False
 
-    def _check_configuration(self, writer: Writer, config: JsonObject, given: JsonObject, root: Node) -> None:
+    def _check_configuration(
+        self, writer: FieldManager, config: JsonObject, given: JsonObject, root: SchemaNode
+    ) -> None:
         if given.get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
         if problem := typing_problem(config, root):
@@ -359,9 +361,9 @@ class Registry:
             what = f"{where}; {version}, Kind={config.get('kind')}"
             raise errors.internal(f"failed to create typed patch object ({what}): {problem}")
 
-    def _writer(self, kind: Kind, write: Write, operation: str) -> Writer:
+    def _writer(self, kind: Kind, write: Write, operation: str) -> FieldManager:
         version = write.version or kind.version
-        return Writer(
+        return FieldManager(
             manager=write.manager,
             operation=operation,
             api_version=f"{kind.group}/{version}" if kind.group else version,
@@ -376,7 +378,7 @@ class Registry:
         writer = self._writer(kind, write, "Update")
         return tracked(before, fresh, managed, writer, self.root(kind), time=rfc3339(self.clock()))
 
-    def root(self, kind: Kind) -> Node:
+    def root(self, kind: Kind) -> SchemaNode:
         """The schema of whole objects of a kind, metadata included."""
         root = self._roots.get(kind.resource)
         if root is None:
@@ -386,11 +388,11 @@ class Registry:
     # -- delete
     # ----------------------------------------------------------------------------------------------------------------
 
-    def delete(self, kind: Kind, entry: Entry, deletion: Deletion | None = None) -> tuple[Entry, bool]:
+    def delete(self, kind: Kind, entry: ObjectVersion, deletion: Deletion | None = None) -> tuple[ObjectVersion, bool]:
         """
         Delete, or begin to; returns the last entry and whether the object is gone.
 
-        Raises ApiError 409 on a failed precondition.
+        Raises ApiStatusError 409 on a failed precondition.
         """
         deletion = deletion or Deletion()
         metadata, (_, name) = entry.obj["metadata"], entry.key
@@ -417,7 +419,7 @@ class Registry:
             return self.store.remove(self.store.table(kind), entry.key), True
         return self._mark_deleted(kind, entry, grace_s, finalizers), False
 
-    def finalize(self, kind: Kind, entry: Entry, obj: JsonObject) -> Entry:
+    def finalize(self, kind: Kind, entry: ObjectVersion, obj: JsonObject) -> ObjectVersion:
         """Replace a namespace's `spec.finalizers`; the last one gone from a terminating namespace removes it."""
         fresh = {
             **entry.obj,
@@ -426,7 +428,7 @@ class Registry:
         }
         return self._store_update(kind, entry, fresh)
 
-    def _mark_deleted(self, kind: Kind, entry: Entry, grace_s: int, finalizers: list[str]) -> Entry:
+    def _mark_deleted(self, kind: Kind, entry: ObjectVersion, grace_s: int, finalizers: list[str]) -> ObjectVersion:
         old = entry.obj["metadata"]
         metadata = {**old, "deletionGracePeriodSeconds": grace_s}
         if "deletionTimestamp" not in old or grace_s < old.get("deletionGracePeriodSeconds", 0):

@@ -37,7 +37,7 @@ def order(key: Key) -> Key:
     return key[0] + "/", key[1]
 
 
-class Entry:
+class ObjectVersion:
     """One version of one object."""
 
     __slots__ = ("_encoded", "key", "obj", "rv")
@@ -65,7 +65,7 @@ class Change:
 
     __slots__ = ("entry", "previous", "rv", "type")
 
-    def __init__(self, rv: int, type_: str, entry: Entry, previous: Entry | None) -> None:
+    def __init__(self, rv: int, type_: str, entry: ObjectVersion, previous: ObjectVersion | None) -> None:
         self.rv = rv
         self.type = type_
         self.entry = entry
@@ -79,7 +79,7 @@ class Table:
 
     def __init__(self, kind: Kind, history_max: int) -> None:
         self.kind = kind
-        self.entries: SortedDict[Key, Entry] = SortedDict(order)
+        self.entries: SortedDict[Key, ObjectVersion] = SortedDict(order)
         self._history: list[Change] = []
         self._history_max = history_max
         self._offset = 0
@@ -103,7 +103,7 @@ class Table:
             self._offset += dropped
 
     def position_after(self, rv: int) -> int:
-        """The position of the first change after `rv`. Raises ApiError 410 if changes after `rv` were forgotten."""
+        """The position of the first change after `rv`. Raises ApiStatusError 410 if later changes were compacted."""
         if rv < self.compacted_rv:
             raise too_old(rv, self.compacted_rv)
         return self._offset + bisect_right(self._history, rv, key=lambda change: change.rv)
@@ -118,7 +118,7 @@ class Table:
         """The position that the next change will have."""
         return self._offset + len(self._history)
 
-    def select(self, namespace: str, after: Key | None = None) -> Iterator[Entry]:
+    def select(self, namespace: str, after: Key | None = None) -> Iterator[ObjectVersion]:
         """Entries in key order, of one namespace or (empty) all, strictly after a key if given."""
         low: Key | None = (namespace, "") if namespace else None
         high: Key | None = (namespace, _LAST) if namespace else None
@@ -136,14 +136,14 @@ class Table:
             low = max(low, keys.bisect_right(after))
         return max(0, high - low)
 
-    def as_of(self, rv: int, namespace: str, after: Key | None) -> tuple[Iterator[Entry], int]:
+    def as_of(self, rv: int, namespace: str, after: Key | None) -> tuple[Iterator[ObjectVersion], int]:
         """
         Entries as they were at a revision, in key order and lazily, and how many they are.
 
-        Raises ApiError 410 if the history does not reach back that far.
+        Raises ApiStatusError 410 if the history does not reach back that far.
         """
         start = self.position_after(rv)
-        undone: dict[Key, Entry | None] = {}
+        undone: dict[Key, ObjectVersion | None] = {}
         behind = None if after is None else order(after)
         for change in reversed(self._history[start - self._offset :]):
             key = change.entry.key
@@ -158,7 +158,7 @@ class Table:
         return merge(untouched, restored, key=_key), count + len(restored)
 
 
-def _key(entry: Entry) -> Key:
+def _key(entry: ObjectVersion) -> Key:
     return order(entry.key)
 
 
@@ -187,7 +187,7 @@ class Store:
         What happened before is not known: watches and lists from before it get 410.
         """
         for table, key, obj in objects:
-            table.entries[key] = Entry(key, obj, int(obj["metadata"]["resourceVersion"]))
+            table.entries[key] = ObjectVersion(key, obj, int(obj["metadata"]["resourceVersion"]))
         self.rv = rv
         for table in self.tables.values():
             table.compacted_rv = rv
@@ -196,22 +196,22 @@ class Store:
         """Call `listener` after each change, in the order of the changes; it must not write to the store."""
         self._listeners.append(listener)
 
-    def put(self, table: Table, key: Key, obj: JsonObject) -> Entry:
+    def put(self, table: Table, key: Key, obj: JsonObject) -> ObjectVersion:
         """Store a version. `obj` and its metadata become the store's: the caller has made both afresh."""
         self.rv += 1
         obj["metadata"]["resourceVersion"] = str(self.rv)
         previous = table.entries.get(key)
-        entry = Entry(key, obj, self.rv)
+        entry = ObjectVersion(key, obj, self.rv)
         table.entries[key] = entry
         self._publish(table, Change(self.rv, "ADDED" if previous is None else "MODIFIED", entry, previous))
         return entry
 
-    def remove(self, table: Table, key: Key) -> Entry:
+    def remove(self, table: Table, key: Key) -> ObjectVersion:
         """Remove an object; the returned entry is its last version with the revision of the removal."""
         previous = table.entries.pop(key)
         self.rv += 1
         metadata = {**previous.obj["metadata"], "resourceVersion": str(self.rv)}
-        entry = Entry(key, {**previous.obj, "metadata": metadata}, self.rv)
+        entry = ObjectVersion(key, {**previous.obj, "metadata": metadata}, self.rv)
         self._publish(table, Change(self.rv, "DELETED", entry, previous))
         return entry
 

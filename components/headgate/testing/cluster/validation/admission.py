@@ -3,7 +3,7 @@ What the API server's admission plugins do to a new pod, in their order.
 
 LimitRanger (defaults, then bounds), Priority, DefaultTolerationSeconds, RuntimeClass, as the default set of plugins of
 a kube-apiserver has them (k8s.io/kubernetes/plugin/pkg/admission). Called by the rules of pods with the whole object;
-reads the classes and limits from the store. A refusal is ApiError 403 in the plugin's words.
+reads the classes and limits from the store. A refusal is ApiStatusError 403 in the plugin's words.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,7 +49,7 @@ _DEFAULT_TOLERATIONS: Final = tuple(
 
 
 def admitted(registry: RegistryReader, kind: Kind, obj: JsonObject) -> JsonObject:
-    """A new pod with what the plugins add. Raises ApiError 403 if one of them refuses it."""
+    """A new pod with what the plugins add. Raises ApiStatusError 403 if one of them refuses it."""
     name, spec = obj["metadata"]["name"], dict(obj["spec"])
     ranges = [entry.obj for entry in registry.store.table(_LIMIT_RANGES).select(obj["metadata"]["namespace"])]
     set_by_limits: list[str] = []
@@ -66,7 +66,7 @@ def admitted(registry: RegistryReader, kind: Kind, obj: JsonObject) -> JsonObjec
 
 
 def validate(registry: RegistryReader, kind: Kind, obj: JsonObject) -> None:
-    """The plugins' last word, on a pod that is valid otherwise. Raises ApiError 403."""
+    """The plugins' last word, on a pod that is valid otherwise. Raises ApiStatusError 403."""
     for entry in registry.store.table(_LIMIT_RANGES).select(obj["metadata"]["namespace"]):
         problems = _limit_problems(obj["spec"], entry.obj)
         if problems:

@@ -63,7 +63,7 @@ def decoded(
     """
     The object with its fields decoded, pruned and defaulted by the schema. What is wrong is left in `checker`.
 
-    Raises ApiError 400 if it cannot be decoded, or not strictly; 422 if a patch made it so.
+    Raises ApiStatusError 400 if it cannot be decoded, or not strictly; 422 if a patch made it so.
     """
     node = kind.schema
     for field in list(obj):

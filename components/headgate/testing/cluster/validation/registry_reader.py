@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from headgate.testing.cluster.kinds import Kind
-from headgate.testing.cluster.storage.store import Entry, Store
+from headgate.testing.cluster.storage.store import ObjectVersion, Store
 
 
 class RegistryReader(Protocol):
@@ -22,5 +22,5 @@ class RegistryReader(Protocol):
     def clock(self) -> Callable[[], int]:
         """The time of the cluster, in unix milliseconds."""
 
-    def find(self, kind: Kind, namespace: str, name: str) -> Entry | None:
+    def find(self, kind: Kind, namespace: str, name: str) -> ObjectVersion | None:
         """The stored version of an object, if it exists."""

@@ -35,7 +35,7 @@ def with_defaults(kind: Kind, obj: JsonObject, name: str) -> JsonObject:
 
 
 def on_create(registry: RegistryReader, kind: Kind, obj: JsonObject) -> JsonObject:
-    """The object with what admission and the strategy of its kind fill in. Raises ApiError 403."""
+    """The object with what admission and the strategy of its kind fill in. Raises ApiStatusError 403."""
     match kind.resource:
         case "pods":
             return pods.pod_on_create(registry, kind, obj)
@@ -48,7 +48,7 @@ def on_create(registry: RegistryReader, kind: Kind, obj: JsonObject) -> JsonObje
 
 
 def on_update(registry: RegistryReader, kind: Kind, obj: JsonObject, old: JsonObject, subresource: str) -> JsonObject:
-    """The object with what the defaults and the strategy of its kind keep over an update. Raises ApiError 403."""
+    """The object with what the defaults and the strategy of its kind keep over an update. Raises ApiStatusError 403."""
     match (kind.resource, subresource):
         case ("namespaces", ""):
             # Finalizers of a namespace are changed through /finalize only.
@@ -77,12 +77,12 @@ def create_errors(kind: Kind, obj: JsonObject) -> list[FieldError]:
 
 
 def require_deletable(kind: Kind, name: str) -> None:
-    """Refuse to delete what every cluster has. Raises ApiError 403."""
+    """Refuse to delete what every cluster has. Raises ApiStatusError 403."""
     core.require_deletable(kind, name)
 
 
 def on_valid(registry: RegistryReader, kind: Kind, obj: JsonObject) -> list[str]:
-    """What the API server remarks on a new object that is valid. Raises ApiError 403 if admission keeps it out."""
+    """The warnings of the API server about a valid new object. Raises ApiStatusError 403 if admission keeps it out."""
     match kind.resource:
         case "jobs.batch":
             spec = obj["spec"]["template"].get("spec") or {}

@@ -39,7 +39,7 @@ _USER_PRIORITY_MAX: Final = 1_000_000_000
 
 
 def with_defaults(registry: RegistryReader, kind: Kind, obj: JsonObject, old: JsonObject | None) -> JsonObject:
-    """An object of a smaller kind with what admission and its strategy add. Raises ApiError 403."""
+    """An object of a smaller kind with what admission and its strategy add. Raises ApiStatusError 403."""
     match kind.kind:
         case "LimitRange":
             return limit_range_defaults(obj)
@@ -76,7 +76,7 @@ def _require_one_default(registry: RegistryReader, kind: Kind, obj: JsonObject, 
 
 
 def require_deletable(kind: Kind, name: str) -> None:
-    """Refuse to delete what every cluster has. Raises ApiError 403."""
+    """Refuse to delete what every cluster has. Raises ApiStatusError 403."""
     if kind.kind == "PriorityClass" and name in SYSTEM_PRIORITIES:
         raise errors.forbidden(kind, name, "this is a system priority class and cannot be deleted")
 

@@ -35,7 +35,7 @@ def pod_on_create(registry: RegistryReader, kind: Kind, obj: JsonObject) -> Json
     """
     Defaults, admission and first status of a pod.
 
-    Raises ApiError 403 if it names a class that does not exist or breaks a LimitRange.
+    Raises ApiStatusError 403 if it names a class that does not exist or breaks a LimitRange.
     """
     obj = admitted(registry, kind, pod_defaults({**obj, "spec": obj.get("spec") or {}}))
     spec = obj["spec"]

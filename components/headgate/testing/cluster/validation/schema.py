@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.adapters.kubernetes.crds.schema import QUANTITY, Node
+from headgate.adapters.kubernetes.crds.schema import QUANTITY, SchemaNode
 from headgate.testing.cluster.errors import (
     FieldError,
     bare_value,
@@ -90,12 +90,12 @@ class Checker:
         self._former = former
         self._keeps_nulls = keeps_nulls
         self._former_errors: list[FieldError] = []
-        self._ruled: list[tuple[Node, str, Any, Any]] = []
+        self._ruled: list[tuple[SchemaNode, str, Any, Any]] = []
         self.errors: list[FieldError] = []
         self.unknown: list[str] = []
         self.undecodable = ""
 
-    def check(self, node: Node, value: Any, old: Any = _MISSING) -> Any:
+    def check(self, node: SchemaNode, value: Any, old: Any = _MISSING) -> Any:
         """The value, checked, defaulted and pruned; `old` is the stored value at the same place, if any."""
         if value is old:
             return value
@@ -117,14 +117,14 @@ class Checker:
             self._ruled.append((node, self._where(), result, _MISSING if old is None else old))
         return result
 
-    def field(self, name: str, node: Node, value: Any, old: Any = _MISSING) -> Any:
+    def field(self, name: str, node: SchemaNode, value: Any, old: Any = _MISSING) -> Any:
         """`check` one step below the current path."""
         self._path.append(name if not self._path else "." + name)
         result = self.check(node, value, old)
         self._path.pop()
         return result
 
-    def whole(self, node: Node, value: Any, old: Any) -> None:
+    def whole(self, node: SchemaNode, value: Any, old: Any) -> None:
         """Queue the rules of a whole object, whose fields were checked one by one; `old` is None on create."""
         if node.rules:
             self._ruled.insert(0, (node, "", value, _MISSING if old is None else old))
@@ -153,7 +153,7 @@ class Checker:
     def _text(self, where: str) -> str:
         return f"{where}.".removeprefix(self._below).removesuffix(".")
 
-    def _mistyped(self, value: Any, expected: str, node: Node) -> None:
+    def _mistyped(self, value: Any, expected: str, node: SchemaNode) -> None:
         where = self._where()
         if self._custom:
             self.errors.append(wrong_type(where, value, expected, shown=self._text(where)))
@@ -163,7 +163,7 @@ class Checker:
             self.undecodable = _QUANTITIES if node.type == "quantity" else go_text
 
     # Large: one pass over the fields, which copies the object only when one of them changes.
-    def _object(self, node: Node, value: Any, old: Any) -> Any:
+    def _object(self, node: SchemaNode, value: Any, old: Any) -> Any:
         if type(value) is not dict:
             self._mistyped(value, "object", node)
             return value
@@ -208,7 +208,7 @@ class Checker:
                 result_value[name] = default
         return result_value
 
-    def _unlisted(self, node: Node, name: str, item: Any) -> None:
+    def _unlisted(self, node: SchemaNode, name: str, item: Any) -> None:
         """A field that the storage version does not have: unknown, or of former versions and refused by its rule."""
         where = f"{self._where()}.{name}" if self._path else name
         if not self._former or name not in node.former:
@@ -217,13 +217,13 @@ class Checker:
             shown = "" if isinstance(item, dict | list) else msgspec.json.encode(item).decode()
             self._former_errors.append(bare_value(where, node.former[name][1], shown=shown))
 
-    def _is_left_out(self, node: Node, name: str, child: Node, item: Any) -> bool:
+    def _is_left_out(self, node: SchemaNode, name: str, child: SchemaNode, item: Any) -> bool:
         """Whether an empty list or map vanishes, as in Kubernetes' own kinds, whose structs omit them."""
         return (
             not self._custom and isinstance(item, dict | list) and child.type in _OMITTED and name not in node.required
         )
 
-    def _list(self, node: Node, value: Any, old: Any) -> Any:
+    def _list(self, node: SchemaNode, value: Any, old: Any) -> Any:
         if type(value) is not list:
             self._mistyped(value, "array", node)
             return value
@@ -250,13 +250,13 @@ class Checker:
             self._unique(node, result_value)
         return result_value
 
-    def _count(self, node: Node, items: list[Any]) -> None:
+    def _count(self, node: SchemaNode, items: list[Any]) -> None:
         if node.max_items is not None and len(items) > node.max_items:
             self.errors.append(too_many(self._where(), len(items), node.max_items))
         if node.min_items is not None and len(items) < node.min_items:
             self._refuse(len(items), f"should have at least {node.min_items} items")
 
-    def _unique(self, node: Node, items: list[Any]) -> None:
+    def _unique(self, node: SchemaNode, items: list[Any]) -> None:
         seen: list[Any] = []
         for index, item in enumerate(items):
             if node.list_keys:
@@ -271,7 +271,7 @@ class Checker:
                 self.errors.append(duplicate(f"{self._where()}[{index}]", key))
             seen.append(key)
 
-    def _map(self, node: Node, value: Any, old: Any) -> Any:
+    def _map(self, node: SchemaNode, value: Any, old: Any) -> Any:
         if type(value) is not dict:
             self._mistyped(value, "object", node)
             return value
@@ -300,7 +300,7 @@ class Checker:
         return value if changed is None else changed
 
     # Large: one case for each type of the schema.
-    def _scalar(self, node: Node, value: Any) -> None:
+    def _scalar(self, node: SchemaNode, value: Any) -> None:
         kind = type(value)
         match node.type:
             case "string":
@@ -327,7 +327,7 @@ class Checker:
             case other:
                 raise AssertionError(f"schema type {other} has no check")
 
-    def _string(self, node: Node, value: str) -> None:
+    def _string(self, node: SchemaNode, value: str) -> None:
         if node.enum:
             if self._former and value in node.former_values:
                 shown = msgspec.json.encode(value).decode()
@@ -351,7 +351,7 @@ class Checker:
         where = self._where()
         self.errors.append(invalid_value(where, value, f"{self._text(where)} in body {why}"))
 
-    def _bounds(self, node: Node, value: int) -> None:
+    def _bounds(self, node: SchemaNode, value: int) -> None:
         if node.format == "int32" and not -(2**31) <= value < 2**31:
             text = "Checked value must be of type integer with format int32 in value"
             self.errors.append(bare_value("", text, shown='""'))
@@ -361,7 +361,7 @@ class Checker:
         if node.max is not None and value > node.max:
             self._refuse(value, f"should be less than or equal to {node.max}")
 
-    def _quantity(self, node: Node, value: Any) -> None:
+    def _quantity(self, node: SchemaNode, value: Any) -> None:
         if type(value) is int or (type(value) is float and not self._custom):
             return
         if type(value) is str:
@@ -395,7 +395,7 @@ def unchecked_rules(found: list[FieldError]) -> list[FieldError]:
 
 
 @cache
-def has_rules(node: Node) -> bool:
+def has_rules(node: SchemaNode) -> bool:
     """Whether a schema has CEL rules anywhere."""
     return bool(node.rules) or any(
         has_rules(child) for child in (*node.fields.values(), *([node.item] if node.item is not None else []))
@@ -419,7 +419,7 @@ def _is_time(value: str) -> bool:
     return True
 
 
-def _go_mismatch(kind: str, where: str, value: Any, node: Node) -> str:
+def _go_mismatch(kind: str, where: str, value: Any, node: SchemaNode) -> str:
     """The error of Go's JSON decoder for a value of the wrong type. Names of Go's types are guessed from the path."""
     steps = [re.sub(r"\[\d+\]", "", step) for step in where.split(".")]
     word = _GO_VALUES.get(json_type(value), json_type(value))

@@ -7,7 +7,7 @@ Other writes are decoded leniently and then judged; an apply is typed first, bec
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headgate.adapters.kubernetes.crds.schema import Node
+from headgate.adapters.kubernetes.crds.schema import SchemaNode
 from headgate.testing.cluster.api.apply import shown_path, step_of
 from headgate.testing.cluster.errors import json_type
 from headgate.testing.cluster.storage.metadata import KNOWN_FIELDS
@@ -15,7 +15,7 @@ from headgate.testing.cluster.storage.metadata import KNOWN_FIELDS
 JsonObject = dict[str, Any]
 
 
-def typing_problem(config: JsonObject, root: Node) -> str:
+def typing_problem(config: JsonObject, root: SchemaNode) -> str:
     """What keeps a configuration from being one of its kind: undeclared fields, wrong types, keys that occur twice."""
     found: list[str] = []
     for name, value in config.items():
@@ -42,7 +42,7 @@ _SCALARS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
 
 
 # Large: one case for each type of the schema.
-def _check_types(value: Any, node: Node, where: str, out: list[str]) -> None:
+def _check_types(value: Any, node: SchemaNode, where: str, out: list[str]) -> None:
     if value is None:
         return
     match node.type:
@@ -69,7 +69,7 @@ def _check_types(value: Any, node: Node, where: str, out: list[str]) -> None:
             pass
 
 
-def _check_items(items: list[Any], node: Node, where: str, out: list[str]) -> None:
+def _check_items(items: list[Any], node: SchemaNode, where: str, out: list[str]) -> None:
     seen: set[str] = set()
     for index, item in enumerate(items):
         if not (node.list_keys or node.set) or (node.list_keys and not isinstance(item, dict)):
