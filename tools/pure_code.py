@@ -55,6 +55,7 @@ LIBRARIES = frozenset(
         "textwrap",
         "types",
         "typing",
+        "typing_extensions",  # for mypy only: what a later `typing` has
         "zlib",
     }
 )

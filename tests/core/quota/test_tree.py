@@ -10,6 +10,7 @@ from tests.support.cells import NAMESPACE, Cell, cluster_queue, cohort, pod_set
 from headgate.core.flavors.catalog import Catalog
 from headgate.core.kubernetes.quantities import UNLIMITED
 from headgate.core.quota.cache import Forest
+from headgate.core.quota.structural import is_structural
 from headgate.core.quota.tree import Ledger, Level, Quota, QuotaNode, QuotaTree
 from headgate.events.base import Producer
 from headgate.events.decisions import QuotaReserved
@@ -248,7 +249,8 @@ def test_a_forest_that_is_told_of_changes_is_the_one_that_would_be_made_anew(see
         event = _any_change(rng, cell, step)
         producer = Producer.SCHEDULER if isinstance(event, QuotaReserved) else Producer.INFORMER_BRIDGE
         log.append(producer, event, decided_at=log.state.position)
-        catalog.change(event)
+        if is_structural(event):
+            catalog.change(event)
         anew = Catalog(cell.state)
         for name in sorted(cell.state.cluster_queues):
             if rng.random() < 0.5:

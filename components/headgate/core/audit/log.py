@@ -61,6 +61,7 @@ from headgate.events.commit import (
     commit_id,
     decode_entry,
 )
+from headgate.events.families import names_workload
 from headgate.events.ids import Epoch, Seq, Uid, UnixMs, WorkloadKey
 from headgate.events.registry import Event
 from headgate.events.subjects import parse_log_subject, subject_key
@@ -440,8 +441,7 @@ class Audit:
         """The stages, before a commit, of the workloads in it."""
         found: dict[WorkloadKey, tuple[Uid, Stage]] = {}
         for event in commit.events:
-            key = getattr(event, "workload", None)
-            workload = self.state.workloads.get(key) if key is not None else None
+            workload = self.state.workloads.get(event.workload) if names_workload(event) else None
             if workload is not None:
                 found[workload.key] = (workload.uid, workload.stage)
         return found

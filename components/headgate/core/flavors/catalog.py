@@ -3,43 +3,25 @@ The catalog: what follows from specs alone, computed once and cached until a spe
 
 Cycles need the same data of the same ClusterQueues thousands of times a minute: which resource group covers cpu, which
 taints a flavor has, whether the queue is active, which ClusterQueues share quota. None of it depends on workloads. The
-scheduler's machine keeps one catalog and passes it the events in `STRUCTURAL` (`Catalog.change`), so that it drops
+scheduler's machine keeps one catalog and passes it the structural events (`Catalog.change`), so that it drops
 exactly what they have made out of date; a catalog computes on demand. Deciding with a cached catalog or with a new one
 gives the same events.
 """
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from headgate.core.flavors.cluster_queue import ClusterQueueFlavors, Flavor, Group
 from headgate.core.quota.activeness import CLUSTER_QUEUE, cluster_queue_active, is_left_alone
 from headgate.core.quota.cache import Forest
 from headgate.core.quota.holders import Rankings
+from headgate.core.quota.structural import Structural
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import State
 from headgate.core.workload.pod_requests import Limits, limits_of
 from headgate.events import facts
-from headgate.events.base import EventBase
 from headgate.events.ids import split_key
 from headgate.events.objects import ResourceGroup
-
-STRUCTURAL: frozenset[type[EventBase]] = frozenset(
-    {
-        facts.ConfigurationObserved,
-        facts.ResourceFlavorObserved,
-        facts.ResourceFlavorDeleted,
-        facts.TopologyObserved,
-        facts.TopologyDeleted,
-        facts.CohortObserved,
-        facts.CohortDeleted,
-        facts.ClusterQueueObserved,
-        facts.ClusterQueueDeleted,
-        facts.AdmissionCheckObserved,
-        facts.AdmissionCheckDeleted,
-        facts.LimitRangeObserved,
-        facts.LimitRangeDeleted,
-    }
-)
-"""The events after which a catalog is out of date."""
 
 
 class Catalog:
@@ -54,12 +36,8 @@ class Catalog:
         self.forest = Forest(state)
         self.rankings = Rankings(state)
 
-    def change(self, event: EventBase) -> None:
-        """
-        Drop what an event has made out of date; the state has folded it.
-
-        Only events in `STRUCTURAL` have an effect.
-        """
+    def change(self, event: Structural) -> None:
+        """Drop what an event has made out of date; the state has folded it."""
         concerned = self.forest.change(event)
         match event:
             case (
@@ -75,11 +53,18 @@ class Catalog:
                 self._limits.pop(split_key(event.limit_range)[0], None)
             case facts.ConfigurationObserved():
                 self._queues, self.rankings = {}, Rankings(self._state)
-            case _ if type(event) in STRUCTURAL:
+            case (
+                facts.ResourceFlavorObserved()
+                | facts.ResourceFlavorDeleted()
+                | facts.TopologyObserved()
+                | facts.TopologyDeleted()
+                | facts.AdmissionCheckObserved()
+                | facts.AdmissionCheckDeleted()
+            ):
                 self._queues = {}
                 self.rankings.forget_all()
             case _:
-                pass
+                assert_never(event)
 
     def queue(self, name: str) -> ClusterQueueFlavors | None:
         """A ClusterQueue; None when there is none of this name, or it is in quarantine."""

@@ -31,6 +31,7 @@ from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, digest
 from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadMigrated, WorkloadPreempted
 from headgate.events.facts import ConfigurationObserved, InformersSynced, WorkloadObserved
+from headgate.events.families import names_workload
 from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.events.queueing import LocalQueuesSampled, WorkloadEvicted
 from headgate.events.registry import Event
@@ -216,9 +217,8 @@ class DryRun:
                     self._has_evicted = True
                 case _:
                     pass
-            key: WorkloadKey | None = getattr(event, "workload", None)
-            if key:
-                self._changed[key] = None
+            if names_workload(event) and event.workload:
+                self._changed[event.workload] = None
 
 
 def _without_end(fact: Event) -> Event:

@@ -5,7 +5,7 @@ A tree is built on first use. When a ClusterQueue or a Cohort changes, only its 
 kept current: `Forest.ledger` copies it instead of summing it up. So a cycle never rebuilds all trees. The catalog keeps
 one for the scheduler; the queue manager and the shares in statuses keep one each.
 
-The owner must pass it every folded event that is in `headgate.core.flavors.catalog.STRUCTURAL`; changes of usage are
+The owner must pass it every folded event that is structural (`headgate.core.quota.structural`); changes of usage are
 read from `Index.changed`.
 
 A ClusterQueue or Cohort in quarantine (`activeness.is_left_alone`) keeps its place in its tree, so that the others have
@@ -14,15 +14,16 @@ latter case what it uses counts as borrowed, and the tree never grants more than
 """
 
 from collections.abc import Collection, Iterable
+from typing import assert_never
 
 from headgate.core.kubernetes.quantities import LOWEST, UNLIMITED
 from headgate.core.quota.activeness import CLUSTER_QUEUE, COHORT, cluster_queue_active, is_left_alone
 from headgate.core.quota.cohorts import in_cycle, root_of
+from headgate.core.quota.structural import Structural
 from headgate.core.quota.tree import Ledger, Quota, QuotaNode, QuotaTree, quotas_of, weight_of
 from headgate.core.state.attribution import ObjectFailedError, about
 from headgate.core.state.tables import FlavorResource, State
 from headgate.events import facts
-from headgate.events.base import EventBase
 from headgate.events.objects import ClusterQueueSpec, CohortSpec
 
 Columns = dict[FlavorResource, list[int]]
@@ -69,7 +70,7 @@ class Forest:
         self._catch_up()
         return Ledger(tree, self._state.index.usage, self._kept.setdefault(name, {}))
 
-    def change(self, event: EventBase) -> list[str]:
+    def change(self, event: Structural) -> list[str]:
         """
         Apply an event that the state has folded. Returns the ClusterQueues whose trees have to be rebuilt.
 
@@ -89,8 +90,10 @@ class Forest:
                 | facts.AdmissionCheckDeleted()
             ):
                 return self._recheck()
-            case _:
+            case facts.ConfigurationObserved() | facts.LimitRangeObserved() | facts.LimitRangeDeleted():
                 return []
+            case _:
+                assert_never(event)
 
     def _regroup(self, cluster_queues: Collection[str] = (), cohorts: Collection[str] = ()) -> list[str]:
         """

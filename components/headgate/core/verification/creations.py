@@ -17,6 +17,7 @@ from headgate.core.workload.job_workload import workload_key
 from headgate.events import effects, facts
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
+from headgate.events.families import names_workload
 from headgate.events.ids import JobKey, Seq, WorkloadKey, split_key
 from headgate.events.registry import Event
 
@@ -99,8 +100,7 @@ class CreationCheck:
             case facts.ClusterQueueObserved() | facts.LocalQueueObserved() | facts.ConfigurationObserved():
                 yield from self._families
             case _:
-                key: WorkloadKey | None = getattr(event, "workload", None)
-                workload = state.workloads.get(key) if key else None
+                workload = state.workloads.get(event.workload) if names_workload(event) else None
                 if workload is not None:
                     yield variants.parent_key(workload) or workload.key
 

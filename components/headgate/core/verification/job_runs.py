@@ -17,6 +17,7 @@ from headgate.core.workload.slices import is_elastic
 from headgate.events import effects, facts
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
+from headgate.events.families import names_workload
 from headgate.events.ids import JobKey, Seq, WorkloadKey
 from headgate.events.registry import Event
 
@@ -103,16 +104,17 @@ class JobRunCheck:
             case effects.JobStarted() | effects.JobStartRejected() | effects.JobStopped() | effects.JobStopRejected():
                 yield event.job
             case _:
-                key = getattr(event, "workload", None)
-                workload = state.workloads.get(key) if key else None
+                if not names_workload(event):
+                    return
+                workload = state.workloads.get(event.workload)
                 if workload is not None:
                     job = job_key(workload)
                     if job is not None and job in self._jobs:
                         self._job_of[workload.key] = job
                         yield job
-                elif key in self._job_of:
+                elif event.workload in self._job_of:
                     # It was deleted.
-                    yield self._job_of.pop(key)
+                    yield self._job_of.pop(event.workload)
 
 
 def _what(

@@ -17,6 +17,7 @@ from headgate.core.workload.owners import workload_of
 from headgate.events import effects, facts
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
+from headgate.events.families import names_workload
 from headgate.events.ids import Seq, Uid, WorkloadKey
 from headgate.events.queueing import HeadsOffered, HeadsWithdrawn, LocalQueuesSampled
 from headgate.events.registry import Event
@@ -101,8 +102,7 @@ def _concerned(state: State, event: Event) -> Iterator[WorkloadKey]:
         case facts.ConfigurationObserved():
             keys = tuple(state.workloads)
         case _:
-            key = getattr(event, "workload", None)
-            keys = (key,) if key else ()
+            keys = (event.workload,) if names_workload(event) and event.workload else ()
     for key in keys:
         yield key
         workload = state.workloads.get(key)

@@ -42,6 +42,7 @@ from headgate.core.workload.unadmitted_reasons import shown_reason
 from headgate.core.workload.variants import GATE
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.commit import Position
+from headgate.events.families import OfWorkload, is_of_workload
 from headgate.events.ids import JobKey, JobRef, UnixMs, WorkloadKey, split_key
 from headgate.events.registry import Event
 from headgate.machines.binder.retention import Deleted
@@ -279,9 +280,8 @@ class Events:
             case effects.JobStopped():
                 yield _about_job(event.job, event.job_uid, "Stopped", self._why_stopped(event), at, at_ms)
             case _:
-                key: WorkloadKey | None = getattr(event, "workload", None)
-                workload = self._state.workloads.get(key) if key else None
-                if workload is not None and workload.uid == getattr(event, "uid", ""):
+                workload = self._state.workloads.get(event.workload) if is_of_workload(event) else None
+                if is_of_workload(event) and workload is not None and workload.uid == event.uid:
                     yield from self._about_workload(event, workload, at, at_ms)
 
     def _about_variant(self, event: effects.VariantChanged, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
@@ -317,7 +317,7 @@ class Events:
         )
 
     # Large: one case for each event type that Kueue writes an Event about.
-    def _about_workload(self, event: Event, workload: Workload, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
+    def _about_workload(self, event: OfWorkload, workload: Workload, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
         def normal(reason: str, note: str) -> Telling:
             return Telling("Workload", workload.key, workload.uid, "Normal", reason, note, at, at_ms, at_ms)
 

@@ -25,6 +25,7 @@ from headgate.core.status.server_side_apply import API_VERSION
 from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import concurrent_admission, variants
 from headgate.events import effects, facts
+from headgate.events.families import names_workload
 from headgate.events.ids import Uid, WorkloadKey, split_key
 from headgate.events.registry import Event
 
@@ -134,9 +135,8 @@ class VariantMaker:
                     self._remember(event.workload, workload)
                 self._changed(self._parent_of.get(event.workload, event.workload))
             case _:
-                key: WorkloadKey | None = getattr(event, "workload", None)
-                if key:
-                    self._look_at((self._parent_of.get(key, key),))
+                if names_workload(event) and event.workload:
+                    self._look_at((self._parent_of.get(event.workload, event.workload),))
 
     def _remember(self, key: WorkloadKey, workload: Workload) -> None:
         parent = variants.parent_key(workload)

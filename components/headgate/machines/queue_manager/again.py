@@ -27,6 +27,7 @@ from headgate.core.queueing.wake_conditions import Sleeper, Woken
 from headgate.core.state.tables import Parked, Stage, State, Workload
 from headgate.core.verification.machines import MachineCheck, Order
 from headgate.events.base import Producer
+from headgate.events.families import names_workload
 from headgate.events.ids import Shape, UnixMs, WorkloadKey
 from headgate.events.queueing import Head, HeadsOffered, HeadsWithdrawn, WorkloadParked, WorkloadQueued, WorkloadWoken
 from headgate.events.registry import Event
@@ -80,10 +81,11 @@ class RecordedOrder:
                     self._come_to(event)
 
     def _come_to(self, event: Event) -> None:
-        key = WorkloadKey(intern(getattr(event, "workload", "")))
-        if key:
-            self.workloads.pop(key, None)
-            self.workloads[key] = None
+        if not names_workload(event) or not event.workload:
+            return
+        key = WorkloadKey(intern(event.workload))
+        self.workloads.pop(key, None)
+        self.workloads[key] = None
         if isinstance(event, WorkloadWoken):
             self.woken[key] = self.going_on[key] = None
         elif isinstance(event, WorkloadParked):

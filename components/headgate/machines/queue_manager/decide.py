@@ -23,7 +23,6 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from headgate.core.flavors.catalog import STRUCTURAL
 from headgate.core.fold.quarantine import about_event, is_about_aside, is_aside
 from headgate.core.machine.contract import Append, Command, Committed, Settled, Stimulus, WakeAt
 from headgate.core.queueing.enqueueing import by_verdict, steps
@@ -32,15 +31,17 @@ from headgate.core.queueing.wake_conditions import Sleeper, Woken
 from headgate.core.quota.activeness import cluster_queue_active
 from headgate.core.quota.admission_fair_sharing import due, orders_by_usage
 from headgate.core.quota.cache import Forest
+from headgate.core.quota.structural import QueueFact, is_structural
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import HOLDS_QUOTA, Parked, Stage, State, Workload
 from headgate.core.workload import concurrent_admission
 from headgate.core.workload.pod_requests import Limits, limits_of
 from headgate.core.workload.slices import is_elastic, slices_of
 from headgate.core.workload.variants import is_parent, is_variant
-from headgate.events import decisions, effects, facts
+from headgate.events import decisions, effects, facts, identity
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position
+from headgate.events.families import NamesWorkload, is_in_cluster_queue, names_workload
 from headgate.events.ids import LocalQueueKey, UnixMs, WorkloadKey, split_key
 from headgate.events.queueing import (
     Head,
@@ -70,20 +71,6 @@ SAMPLES_PER_COMMIT_MAX = 2000
 HEADS_PER_COMMIT_MAX = 2000
 """Heads offered in one commit, in addition. One ClusterQueue's offer stays together."""
 
-_QUEUE_FACTS = (
-    facts.ClusterQueueObserved,
-    facts.ClusterQueueDeleted,
-    facts.CohortObserved,
-    facts.CohortDeleted,
-    facts.ResourceFlavorObserved,
-    facts.ResourceFlavorDeleted,
-    facts.TopologyObserved,
-    facts.TopologyDeleted,
-    facts.AdmissionCheckObserved,
-    facts.AdmissionCheckDeleted,
-)
-"""Facts from which the activeness of a ClusterQueue follows."""
-
 _SILENT = (effects.StatusApplied, effects.StatusRejected)
 """Events that name a workload and change nothing here except when events of other writers take effect."""
 
@@ -99,8 +86,39 @@ _FREQUENT = (
 )
 """Events about one workload that are too frequent to be matched against all other cases."""
 
+_Unheard = (
+    facts.NamespaceObserved
+    | facts.NamespaceDeleted
+    | facts.NodeObserved
+    | facts.NodeDeleted
+    | facts.WorkloadPriorityClassObserved
+    | facts.WorkloadPriorityClassDeleted
+    | facts.PriorityClassObserved
+    | facts.PriorityClassDeleted
+    | facts.PodObserved
+    | facts.PodDeleted
+    | identity.CellFounded
+    | identity.CellKeysChanged
+    | identity.CellRestored
+    | decisions.CycleDecided
+    | decisions.PodPlaced
+    | effects.LeaderElected
+    | effects.PodBound
+    | effects.PodBindRejected
+    | effects.VariantChanged
+    | effects.SnapshotTaken
+    | effects.DivergenceFound
+    | effects.ObjectQuarantined
+    | effects.ObjectReleased
+)
+"""Events after which nothing has to be examined here. The rest of the events is noted."""
+
 Standing = tuple[bool, str]
 """Whether a ClusterQueue is active, and its stop policy."""
+
+
+def _cluster_queue_of(event: Event) -> str | None:
+    return event.cluster_queue if is_in_cluster_queue(event) else None
 
 
 class QueueManager:
@@ -178,18 +196,17 @@ class QueueManager:
             with about_event(event):
                 if not isinstance(event, VAIN):
                     concerned.update(dict.fromkeys(self._concerned(event)))
-                if self._forest is not None and type(event) in STRUCTURAL:
+                if self._forest is not None and is_structural(event):
                     self._forest.change(event)
                 self._note(event)
         self._sleeping.note_commit(logged.commit, concerned)
 
     def _concerned(self, event: Event) -> Iterable[str]:
         """The ClusterQueues in which the workload of an event was or is queued."""
-        key: WorkloadKey | None = getattr(event, "workload", None)
-        if key:
-            workload = self.state.workloads.get(key)
+        if names_workload(event) and event.workload:
+            workload = self.state.workloads.get(event.workload)
             stands_in = workload.cluster_queue if workload is not None else ""
-            queues = (self._stood_in.get(key, ""), getattr(event, "cluster_queue", ""), stands_in)
+            queues = (self._stood_in.get(event.workload, ""), _cluster_queue_of(event), stands_in)
             yield from filter(None, queues)
 
     # Large: one case for each event type after which something is to be examined.
@@ -202,7 +219,7 @@ class QueueManager:
                 if (workload := self.state.workloads.get(event.workload)) is not None and workload.shown is not None:
                     # Events of other writers take effect when none of ours is left to be written.
                     self._look[event.workload] = None
-            case _ if isinstance(event, _QUEUE_FACTS):
+            case _ if isinstance(event, QueueFact):
                 self._queues_changed = True
                 if isinstance(event, facts.ClusterQueueObserved):
                     # Its ordering may have changed.
@@ -245,12 +262,14 @@ class QueueManager:
                 if not self.state.relisting:
                     self._look.update(self._unproven)
                     self._unproven.clear()
+            case _ if names_workload(event):
+                if event.workload:
+                    self._note_workload(event.workload, event)
             case _:
-                key: WorkloadKey | None = getattr(event, "workload", None)
-                if key:
-                    self._note_workload(key, event)
+                # An event type that is neither noted above nor listed is a type error.
+                _unheard: _Unheard = event
 
-    def _note_workload(self, key: WorkloadKey, event: Event) -> None:
+    def _note_workload(self, key: WorkloadKey, event: NamesWorkload) -> None:
         workload = self.state.workloads.get(key)
         if workload is not None and (is_parent(workload) or is_variant(workload)):
             self._look.update((each.key, None) for each in concurrent_admission.relatives(self.state, workload))
@@ -261,7 +280,7 @@ class QueueManager:
         stood_in, stands_in = self._stood_in.get(key, ""), workload.cluster_queue if workload is not None else ""
         if isinstance(event, facts.WorkloadDeleted):
             self._stood_in.pop(key, None)
-        concerned = tuple(filter(None, (stood_in, getattr(event, "cluster_queue", ""), stands_in)))
+        concerned = tuple(filter(None, (stood_in, _cluster_queue_of(event), stands_in)))
         self._touched.update(dict.fromkeys(concerned))
         self._sleeping.note(event, workload, concerned)
         if isinstance(event, WorkloadParked) and workload is not None and workload.parked is not None:
@@ -430,7 +449,7 @@ class QueueManager:
                     self._touch(event, workload)
 
     def _touch(self, event: QueueEvent, workload: Workload) -> None:
-        for cluster_queue in (workload.cluster_queue, getattr(event, "cluster_queue", "")):
+        for cluster_queue in (workload.cluster_queue, _cluster_queue_of(event)):
             if cluster_queue:
                 self._touched[cluster_queue] = None
 

@@ -15,9 +15,10 @@ ClusterQueue has an offered head: the queue manager offers only workloads whose 
 """
 
 from headgate.core.cycle import decide_cycle, is_ready
-from headgate.core.flavors.catalog import STRUCTURAL, Catalog
+from headgate.core.flavors.catalog import Catalog
 from headgate.core.fold.quarantine import about_event, is_about_aside
 from headgate.core.machine.contract import Append, Command, Committed, Settled, Stimulus
+from headgate.core.quota.structural import is_structural
 from headgate.core.state.tables import Stage, State
 from headgate.events.base import Producer
 from headgate.events.decisions import QuotaReserved
@@ -51,7 +52,7 @@ class Scheduler:
 
     def _note(self, event: Event) -> None:
         """Record what a commit makes necessary to examine; drop what it makes obsolete."""
-        if type(event) in STRUCTURAL:
+        if is_structural(event):
             if self._catalog is not None:
                 self._catalog.change(event)
             if isinstance(event, ClusterQueueObserved):

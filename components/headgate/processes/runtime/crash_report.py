@@ -16,6 +16,7 @@ from headgate.core.log.refusal import CommitFilter
 from headgate.core.views.descriptions import format_time
 from headgate.events.base import tag_of
 from headgate.events.commit import LoggedCommit, decode_entry
+from headgate.events.families import names_workload
 from headgate.events.ids import WorkloadKey
 from headgate.events.queueing import HeadsOffered
 from headgate.events.registry import Event
@@ -33,7 +34,7 @@ def concerns(event: Event, key: WorkloadKey) -> bool:
     """Whether an event names the workload."""
     if isinstance(event, HeadsOffered):
         return any(head.workload == key for head in event.heads)
-    return getattr(event, "workload", None) == key
+    return names_workload(event) and event.workload == key
 
 
 def lines_of(logged: LoggedCommit, key: WorkloadKey) -> list[str]:
