@@ -6,9 +6,10 @@ from tests.support.cells import Cell, cluster_queue
 
 from headgate.core.flavors import Assigner, Assignment, PodSetResult
 from headgate.core.flavors.catalog import Catalog
+from headgate.core.kubernetes.effective_requests import pod_requests
 from headgate.core.quota.tree import Ledger
 from headgate.core.state.tables import FlavorResource
-from headgate.core.workload.pod_requests import PodSetRequests, pod_requests
+from headgate.core.workload.pod_requests import PodSetRequests
 from headgate.events.configuration import Configuration
 from headgate.events.objects import PodSet
 

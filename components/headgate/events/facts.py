@@ -99,6 +99,21 @@ class NodeDeleted(EventBase, frozen=True, tag="node.deleted"):
     name: str
 
 
+class NodeUsageObserved(EventBase, frozen=True, tag="node.usage_observed"):
+    """
+    Appended by the informer bridge when pods that have no facts of their own use another part of a node.
+
+    These are pods with a node that have not ended, and are neither of a workload nor bound or ungated by Headgate.
+    `requests` is the sum of their effective requests by resource, in canonical quantities, and `pods` their number; 0
+    when there are none left. Only observed while a flavor has a topology, or Headgate binds pods. An increase is
+    appended at once, decreases of all nodes once a second.
+    """
+
+    node: str
+    requests: dict[str, str | int | float] = {}
+    pods: int = 0
+
+
 class ResourceFlavorObserved(EventBase, frozen=True, tag="resourceflavor.observed"):
     """
     Appended by the informer bridge when a ResourceFlavor appears or changes.
@@ -121,10 +136,17 @@ class ResourceFlavorDeleted(EventBase, frozen=True, tag="resourceflavor.deleted"
 
 
 class TopologyObserved(EventBase, frozen=True, tag="topology.observed"):
-    """Appended by the informer bridge when a Topology appears or changes."""
+    """
+    Appended by the informer bridge when a Topology appears or changes.
+
+    `finalizer`: it carries Kueue's finalizer, which holds it while a ResourceFlavor refers to it.
+    """
 
     name: str
     spec: TopologySpec
+    uid: Uid = Uid("")
+    deleting: bool = False
+    finalizer: bool = False
 
 
 class TopologyDeleted(EventBase, frozen=True, tag="topology.deleted"):
@@ -356,7 +378,8 @@ class PodObserved(EventBase, frozen=True, tag="pod.observed"):
     """
     Appended by the informer bridge when a relevant pod appears or a relevant part of it changes.
 
-    A pod is relevant while it occupies room on a node, or waits for Headgate to bind or ungate it.
+    A pod is relevant until it ends, if it is of a workload, or Headgate binds or ungates it. What others use of a node
+    is in `node.usage_observed`; logs of earlier versions have a fact of each of them.
     """
 
     pod: PodKey
@@ -377,6 +400,7 @@ Fact = (
     | NamespaceDeleted
     | NodeObserved
     | NodeDeleted
+    | NodeUsageObserved
     | ResourceFlavorObserved
     | ResourceFlavorDeleted
     | TopologyObserved

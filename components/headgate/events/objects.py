@@ -351,6 +351,12 @@ class PodSetRequest(ApiBranch, frozen=True):
     resources: dict[str, str | int | float] = {}
 
 
+class UnhealthyNode(ApiObject, frozen=True):
+    """`status.unhealthyNodes[]`: a node of the topology assignment that has failed and is to be replaced."""
+
+    name: str
+
+
 class WorkloadStatus(ApiBranch, frozen=True):
     """`kueue.x-k8s.io/v1beta2` Workload status, as far as Headgate reads or writes it."""
 
@@ -363,6 +369,7 @@ class WorkloadStatus(ApiBranch, frozen=True):
     scheduling_stats: SchedulingStats | None = None
     accumulated_past_execution_time_seconds: int | None = None
     preemption_gates: tuple[PreemptionGateState, ...] = ()
+    unhealthy_nodes: tuple[UnhealthyNode, ...] = ()
 
 
 class ShownConditions(ApiBranch, frozen=True):
@@ -575,7 +582,13 @@ class AdmissionCheckSpec(ApiObject, frozen=True):
 
 
 class Node(ApiBranch, frozen=True):
-    """A node as far as quota, topology and binding depend on it. `ready` is its Ready condition."""
+    """
+    A node as far as quota, topology and binding depend on it.
+
+    `ready`: its Ready condition is True. Otherwise `not_ready_since_ms` is when that condition last changed, and
+    `lacks_ready` that there is none; both are as by default while the node is ready. A heartbeat changes nothing here.
+    `deleting`: it has a deletion timestamp.
+    """
 
     name: str
     labels: dict[str, str] = {}
@@ -583,6 +596,9 @@ class Node(ApiBranch, frozen=True):
     unschedulable: bool = False
     allocatable: dict[str, str | int | float] = {}
     ready: bool = True
+    not_ready_since_ms: UnixMs = UnixMs(0)
+    lacks_ready: bool = False
+    deleting: bool = False
 
 
 class LimitRangeItem(ApiBranch, frozen=True):
@@ -634,7 +650,15 @@ class Job(ApiBranch, frozen=True):
 
 
 class Pod(ApiBranch, frozen=True):
-    """A pod that occupies room on a node or waits for it."""
+    """
+    A pod of a workload, or one that Headgate binds or ungates.
+
+    `topology_aware`: it carries an annotation that requests a topology; the node of such a pod is charged to its
+    workload's topology assignment. Its `spec` has no more than its effective requests, node selector, gates and node,
+    unless Headgate binds it. `pod_set` is the name of its pod set, `indexes` its labels whose values are whole numbers,
+    among which are those that its rank is read from, `index_offset` what Kueue's annotation of that name adds to its
+    index, and `slice_name` the name that the slices of its elastic job have in common. All four are empty for others.
+    """
 
     uid: str
     created_ms: UnixMs
@@ -643,3 +667,8 @@ class Pod(ApiBranch, frozen=True):
     workload: str = ""
     owner: OwnerReference | None = None
     deleting: bool = False
+    topology_aware: bool = False
+    pod_set: str = ""
+    indexes: dict[str, int] = {}
+    index_offset: int = 0
+    slice_name: str = ""

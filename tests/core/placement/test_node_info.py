@@ -4,12 +4,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.core.kubernetes.effective_requests import pod_requests
 from headgate.core.kubernetes.quantities import amount
 from headgate.core.kubernetes.selectors import matches_node, untolerated_taint
 from headgate.core.placement import node_info as room_module
 from headgate.core.placement.node_info import Room, ask_of
 from headgate.core.state.tables import PodRecord
-from headgate.core.workload.pod_requests import pod_requests
 from headgate.events.ids import PodKey, UnixMs
 from headgate.events.objects import (
     Affinity,

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.core.kubernetes.effective_requests import pod_requests
 from headgate.core.kubernetes.quantities import UNLIMITED
 from headgate.core.state.tables import State, Workload
 from headgate.core.workload.pod_requests import (
     Limits,
     adjusted,
     limits_of,
-    pod_requests,
     pod_set_requests,
     summarize,
     why_invalid,

@@ -62,7 +62,7 @@ The watched resources (plural names), in the order of their facts in a commit.
 Referenced objects come first, so owners come before what they own.
 """
 
-READING = 4
+READING = 5
 """
 The version of the rules by which `read` makes facts. Raise it whenever the same object gives another fact than before.
 

@@ -11,6 +11,22 @@ MAX_EXEC_TIME_LABEL = KUEUE + "max-exec-time-seconds"
 MIN_PARALLELISM = KUEUE + "job-min-parallelism"
 COMPLETIONS_EQUAL_PARALLELISM = KUEUE + "job-completions-equal-parallelism"
 WORKLOAD_ANNOTATION = KUEUE + "workload"
+PODSET_LABEL = KUEUE + "podset"
+"""The label of a pod that names its pod set."""
+POD_INDEX_OFFSET = KUEUE + "pod-index-offset"
+SLICE_NAME_ANNOTATION = KUEUE + "workload-slice-name"
+"""The annotation of a pod of an elastic job: the name that all slices of the job have in common."""
+TOPOLOGY_ANNOTATIONS = frozenset(
+    KUEUE + name
+    for name in (
+        "podset-required-topology",
+        "podset-preferred-topology",
+        "podset-unconstrained-topology",
+        "podset-slice-required-topology",
+        "podset-slice-required-topology-constraints",
+    )
+)
+"""A pod with one of these is placed by the topology assignment of its workload (Kueue's IsTAS)."""
 ELASTIC_JOB = KUEUE + "elastic-job"
 GATED_BY = KUEUE + "admission-gated-by"
 """The annotation that holds a job, and with it its Workload, back until its author removes it."""

@@ -96,7 +96,14 @@ def read_flavor(raw: bytes) -> tuple[Metadata, Fact | None]:
 def read_topology(raw: bytes) -> tuple[Metadata, Fact | None]:
     """The metadata and the fact of one Topology."""
     seen = decode(_Topology, raw)
-    return seen.metadata, TopologyObserved(name=seen.metadata.name, spec=seen.spec)
+    meta = seen.metadata
+    return meta, TopologyObserved(
+        name=meta.name,
+        spec=seen.spec,
+        uid=Uid(meta.uid),
+        deleting=meta.deletion_timestamp is not None,
+        finalizer=is_held(meta),
+    )
 
 
 def read_cohort(raw: bytes) -> tuple[Metadata, Fact | None]:

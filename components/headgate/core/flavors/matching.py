@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from headgate.core.flavors.cluster_queue import ClusterQueueFlavors, Flavor, Group, Matching, Part, Together
+from headgate.core.kubernetes.effective_requests import pod_requests
 from headgate.core.kubernetes.selectors import matches_flavor, taint_text, untolerated_taint
-from headgate.core.workload.pod_requests import PodSetRequests, pod_requests
+from headgate.core.workload.pod_requests import PodSetRequests
 from headgate.events.objects import PodSet, TopologyRequest
 
 MATCHINGS_MAX = 64

@@ -19,6 +19,9 @@ from headgate.core.fold import (
     decisions as fold_decisions,
 )
 from headgate.core.fold import (
+    nodes as fold_nodes,
+)
+from headgate.core.fold import (
     objects as fold_objects,
 )
 from headgate.core.fold import (
@@ -57,7 +60,10 @@ class BrokenLogError(Exception):
 
 
 HANDLERS = (
-    fold_objects.HANDLERS.joined(fold_workloads.HANDLERS).joined(fold_decisions.HANDLERS).joined(cell_identity.HANDLERS)
+    fold_objects.HANDLERS.joined(fold_nodes.HANDLERS)
+    .joined(fold_workloads.HANDLERS)
+    .joined(fold_decisions.HANDLERS)
+    .joined(cell_identity.HANDLERS)
 )
 """The handlers of all events but `leader.elected` and those of the quarantine, which `_apply_element` handles."""
 
@@ -245,6 +251,7 @@ def reindex(state: State) -> None:
     """Rebuild every index from the tables."""
     before, state.index = state.index, Index()
     fold_objects.reindex(state)
+    fold_nodes.reindex(state, before)
     transitions.reindex(state)
     quarantine.reindex(state)
     # Caches that compare the count of changes must find that everything may have changed.

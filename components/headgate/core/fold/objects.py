@@ -1,5 +1,5 @@
 """
-The fold of facts about everything but workloads, and of the other processes' effects on jobs and pods.
+The fold of facts about everything but workloads, nodes and pods, and of the other processes' effects on jobs.
 
 Called by `headgate.core.fold` only. Each function applies one event type to the state; changes that may let waiting
 workloads fit are recorded in `State.freed`, from which the queue manager wakes them.
@@ -28,7 +28,6 @@ from headgate.core.state.tables import (
     JobRecord,
     LocalQueueRecord,
     NamespaceRecord,
-    PodRecord,
     PriorityClassRecord,
     SnapshotRecord,
     Stage,
@@ -37,9 +36,9 @@ from headgate.core.state.tables import (
 from headgate.core.workload.ordering import arrived
 from headgate.core.workload.owners import job_key, workload_of
 from headgate.core.workload.pods_ready import WAITING_FOR_PODS_READY, all_ready, follow
-from headgate.events import decisions, effects, facts
+from headgate.events import effects, facts
 from headgate.events.commit import Commit
-from headgate.events.ids import JobKey, PodKey, Seq
+from headgate.events.ids import JobKey, Seq
 from headgate.events.objects import ResourceGroup
 
 ANY = "*"
@@ -197,14 +196,6 @@ def _namespace_deleted(state: State, event: facts.NamespaceDeleted, commit: Comm
     state.namespaces.pop(event.name, None)
 
 
-def _node_observed(state: State, event: facts.NodeObserved, commit: Commit, seq: Seq) -> None:
-    state.nodes[event.name] = event.node
-
-
-def _node_deleted(state: State, event: facts.NodeDeleted, commit: Commit, seq: Seq) -> None:
-    state.nodes.pop(event.name, None)
-
-
 def as_flavor(event: facts.ResourceFlavorObserved) -> FlavorRecord:
     """The record for a fact about a ResourceFlavor."""
     return FlavorRecord(
@@ -227,21 +218,6 @@ def _flavor_observed(state: State, event: facts.ResourceFlavorObserved, commit: 
 def _flavor_deleted(state: State, event: facts.ResourceFlavorDeleted, commit: Commit, seq: Seq) -> None:
     state.flavors.pop(event.name, None)
     free_where(state, lambda record: _uses_flavor(record.spec.resource_groups, event.name), seq)
-
-
-def _topology_observed(state: State, event: facts.TopologyObserved, commit: Commit, seq: Seq) -> None:
-    state.topologies[event.name] = event.spec
-    _free_topology(state, event.name, seq)
-
-
-def _topology_deleted(state: State, event: facts.TopologyDeleted, commit: Commit, seq: Seq) -> None:
-    state.topologies.pop(event.name, None)
-    _free_topology(state, event.name, seq)
-
-
-def _free_topology(state: State, topology: str, seq: Seq) -> None:
-    flavors = {name for name, record in state.flavors.items() if record.spec.topology_name == topology}
-    free_where(state, lambda record: any(_uses_flavor(record.spec.resource_groups, flavor) for flavor in flavors), seq)
 
 
 def _cohort_observed(state: State, event: facts.CohortObserved, commit: Commit, seq: Seq) -> None:
@@ -372,7 +348,7 @@ def _runtime_class_deleted(state: State, event: facts.RuntimeClassDeleted, commi
     state.runtime_classes.pop(event.name, None)
 
 
-# --- jobs and pods -------------------------------------------------------------------------------------------------
+# --- jobs ----------------------------------------------------------------------------------------------------------
 
 
 def _job_observed(state: State, event: facts.JobObserved, commit: Commit, seq: Seq) -> None:
@@ -458,46 +434,6 @@ def _job_stop_rejected(state: State, event: effects.JobStopRejected, commit: Com
         record.action_refused = f"{event.code} {event.reason}: {event.message}"
 
 
-def _pod_observed(state: State, event: facts.PodObserved, commit: Commit, seq: Seq) -> None:
-    record = state.pods.get(event.pod)
-    if record is None or record.pod.uid != event.spec.uid:
-        state.pods[event.pod] = PodRecord(
-            pod=event.spec, placed=event.spec.spec.node_name, bound=event.spec.spec.node_name != ""
-        )
-        return
-    record.pod = event.spec
-    if event.spec.spec.node_name:
-        record.placed, record.bound = event.spec.spec.node_name, True
-
-
-def _pod_deleted(state: State, event: facts.PodDeleted, commit: Commit, seq: Seq) -> None:
-    if _pod_of(state, event.pod, event.uid):
-        del state.pods[event.pod]
-
-
-def _pod_of(state: State, pod: PodKey, uid: str) -> PodRecord | None:
-    record = state.pods.get(pod)
-    return record if record is not None and record.pod.uid == uid else None
-
-
-def _pod_placed(state: State, event: decisions.PodPlaced, commit: Commit, seq: Seq) -> None:
-    record = _pod_of(state, event.pod, event.uid)
-    if record is not None and not record.bound:
-        record.placed = event.node
-
-
-def _pod_bound(state: State, event: effects.PodBound, commit: Commit, seq: Seq) -> None:
-    if record := _pod_of(state, event.pod, event.uid):
-        record.placed, record.bound = event.node, True
-
-
-def _pod_bind_rejected(state: State, event: effects.PodBindRejected, commit: Commit, seq: Seq) -> None:
-    record = _pod_of(state, event.pod, event.uid)
-    if record is not None and not record.bound:
-        record.placed = ""
-        record.refusals += 1
-
-
 def _snapshot_taken(state: State, event: effects.SnapshotTaken, commit: Commit, seq: Seq) -> None:
     state.snapshot = SnapshotRecord(
         position=event.position, state_hash=event.state_hash, log_hash=event.log_hash, name=event.name
@@ -519,12 +455,8 @@ HANDLERS = (
     .on(facts.InformersSynced, _informers_synced)
     .on(facts.NamespaceObserved, _namespace_observed)
     .on(facts.NamespaceDeleted, _namespace_deleted)
-    .on(facts.NodeObserved, _node_observed)
-    .on(facts.NodeDeleted, _node_deleted)
     .on(facts.ResourceFlavorObserved, _flavor_observed)
     .on(facts.ResourceFlavorDeleted, _flavor_deleted)
-    .on(facts.TopologyObserved, _topology_observed)
-    .on(facts.TopologyDeleted, _topology_deleted)
     .on(facts.CohortObserved, _cohort_observed)
     .on(facts.CohortDeleted, _cohort_deleted)
     .on(facts.ClusterQueueObserved, _cluster_queue_observed)
@@ -543,9 +475,6 @@ HANDLERS = (
     .on(facts.RuntimeClassDeleted, _runtime_class_deleted)
     .on(facts.JobObserved, _job_observed)
     .on(facts.JobDeleted, _job_deleted)
-    .on(facts.PodObserved, _pod_observed)
-    .on(facts.PodDeleted, _pod_deleted)
-    .on(decisions.PodPlaced, _pod_placed)
     .on(effects.WorkloadCreated, _workload_created)
     .on(effects.WorkloadCreateRejected, _workload_create_rejected)
     .on(effects.VariantChanged, _variant_changed)
@@ -553,8 +482,6 @@ HANDLERS = (
     .on(effects.JobStartRejected, _job_start_rejected)
     .on(effects.JobStopped, _job_stopped)
     .on(effects.JobStopRejected, _job_stop_rejected)
-    .on(effects.PodBound, _pod_bound)
-    .on(effects.PodBindRejected, _pod_bind_rejected)
     .on(effects.SnapshotTaken, _snapshot_taken)
     .on(effects.DivergenceFound, _divergence_found)
 )

@@ -249,6 +249,8 @@ def _take_over(state: State, workload: Workload, status: WorkloadStatus) -> None
     workload.resource_requests = status.resource_requests
     workload.evictions = status.scheduling_stats.evictions if status.scheduling_stats is not None else ()
     workload.past_execution_s = status.accumulated_past_execution_time_seconds
+    holds = status.admission is not None
+    workload.unhealthy_nodes = tuple(node.name for node in status.unhealthy_nodes) if holds else ()
     reserved = conditions.find(status.conditions, conditions.QUOTA_RESERVED)
     if conditions.is_true(status.conditions, conditions.FINISHED):
         workload.stage = Stage.FINISHED

@@ -15,9 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.core.api.job_kinds import BATCH_JOB
-from headgate.core.api.names import KUEUE, WORKLOAD_ANNOTATION
+from headgate.core.api.names import KUEUE, PODSET_LABEL, WORKLOAD_ANNOTATION
 from headgate.core.jobs.integration import Json, PodSetState
-from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL, PODSET_LABEL
+from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL
 from headgate.events.objects import Job, Labels
 
 _POD_SET: Final = "main"

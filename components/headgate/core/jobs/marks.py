@@ -4,6 +4,5 @@ from typing import Final
 
 from headgate.core.api.names import KUEUE
 
-PODSET_LABEL: Final = KUEUE + "podset"
 CLUSTER_QUEUE_LABEL: Final = KUEUE + "cluster-queue-name"
 LOCAL_QUEUE_LABEL: Final = KUEUE + "local-queue-name"

@@ -16,10 +16,10 @@ from typing import Final
 
 import msgspec
 
+from headgate.core.kubernetes.effective_requests import pod_requests
 from headgate.core.kubernetes.quantities import amount
 from headgate.core.kubernetes.selectors import matches_node, untolerated_taint
 from headgate.core.state.tables import PodRecord
-from headgate.core.workload.pod_requests import pod_requests
 from headgate.events.ids import PodKey
 from headgate.events.objects import Affinity, Node, PodSpec, Toleration
 

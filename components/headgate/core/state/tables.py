@@ -163,7 +163,8 @@ class Workload(Record):
     refusal; `applied_version` the version that the object got with `applied`. `shown` has the conditions that others
     may have written since (`headgate.core.workload.shown_conditions`). `taken_over` is the status that the object had
     when it was taken over, until another one is written; `applied` is empty then. `arrival` orders those of equal
-    creation seconds (`headgate.core.workload.ordering.arrived`).
+    creation seconds (`headgate.core.workload.ordering.arrived`). `unhealthy_nodes` are nodes of its topology assignment
+    that have failed; the first is to be replaced.
     """
 
     key: WorkloadKey
@@ -217,6 +218,7 @@ class Workload(Record):
     shown: ShownConditions | None = None
     arrival: int = 0
     taken_over: WorkloadStatus | None = None
+    unhealthy_nodes: tuple[str, ...] = ()
 
 
 class NamespaceRecord(Note, frozen=True):
@@ -232,6 +234,14 @@ class FlavorRecord(Note, frozen=True):
     spec: ResourceFlavorSpec
     generation: int = 0
     uid: Uid = Uid("")
+    deleting: bool = False
+    finalizer: bool = False
+
+
+class TopologyObject(Note, frozen=True):
+    """The metadata of a Topology; its spec is in `Tables.topologies`."""
+
+    uid: Uid
     deleting: bool = False
     finalizer: bool = False
 
@@ -512,6 +522,14 @@ class Tables(Record):
     """The position of the `cell.restored` since which not everything was listed yet; 0 when there is none."""
     unconfirmed: dict[WorkloadKey, None] = {}
     """Workloads that were not observed since (`headgate.core.log.reconciliation`)."""
+    topology_objects: dict[str, TopologyObject] = {}
+    """Logs of versions that do not manage their finalizers have none."""
+    node_usage: dict[str, dict[str, int]] = {}
+    """
+    By node: what pods without facts of their own use (`node.usage_observed`), in amounts, `pods` included.
+
+    `Index.taken` adds the pods that have facts.
+    """
 
 
 FlavorResource = tuple[str, str]
@@ -542,6 +560,10 @@ class Index:
 
     `set_aside_owners`: uid of the owner of a Workload in quarantine -> that Workload.
 
+    `taken`: node -> what pods that are not topology-aware use of it, in amounts, `pods` included; those of
+    `Tables.node_usage`, and those in `Tables.pods` from the choice of their node on. `taken_changes` counts changes;
+    `taken_changed` has the number of the last one by node, the newest last.
+
     `changes` counts the changes of quota holders and their amounts; `changed` has the number of the last one by
     ClusterQueue, the newest last, so that a cache finds its outdated entries without a full pass.
     """
@@ -565,6 +587,9 @@ class Index:
         "set_aside_owners",
         "slices",
         "standing",
+        "taken",
+        "taken_changed",
+        "taken_changes",
         "trees",
         "usage",
         "usage_of",
@@ -590,6 +615,9 @@ class Index:
         self.preemptors: dict[str, WorkloadKey] = {}
         self.standing: dict[str, dict[str, None]] = {}
         self.set_aside_owners: dict[str, WorkloadKey] = {}
+        self.taken: dict[str, dict[str, int]] = {}
+        self.taken_changes = 0
+        self.taken_changed: dict[str, int] = {}
         self.changes = 0
         self.changed: dict[str, int] = {}
 

@@ -25,7 +25,15 @@ from headgate.core.status.server_side_apply import API_VERSION, Json
 from headgate.core.workload.owners import job_key, job_of
 from headgate.events.commit import digest
 from headgate.events.ids import Uid, WorkloadKey, split_key
-from headgate.events.objects import CheckState, Condition, ReclaimablePod, RequeueState, SchedulingStats, WorkloadStatus
+from headgate.events.objects import (
+    CheckState,
+    Condition,
+    ReclaimablePod,
+    RequeueState,
+    SchedulingStats,
+    UnhealthyNode,
+    WorkloadStatus,
+)
 
 ADMISSION_MANAGER = "kueue-admission"
 """
@@ -50,7 +58,7 @@ WRITTEN_CONDITIONS = frozenset(
 )
 """The conditions that are written to Workloads: Kueue's admissionManagedConditions. PodsReady is ours for Jobs only."""
 
-REMOVABLE = ("admission", "requeueState", "resourceRequests", "accumulatedPastExecutionTimeSeconds")
+REMOVABLE = ("admission", "requeueState", "resourceRequests", "accumulatedPastExecutionTimeSeconds", "unhealthyNodes")
 """
 The fields of a Workload's status that are removed, and not only emptied.
 
@@ -76,6 +84,7 @@ def workload_status(state: State, workload: Workload) -> WorkloadStatus:
         scheduling_stats=stats,
         accumulated_past_execution_time_seconds=workload.past_execution_s,
         preemption_gates=workload.preemption_gates,
+        unhealthy_nodes=tuple(UnhealthyNode(name=name) for name in workload.unhealthy_nodes),
     )
 
 

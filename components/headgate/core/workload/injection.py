@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from headgate.core.api.job_kinds import title
-from headgate.core.api.names import WORKLOAD_ANNOTATION
+from headgate.core.api.names import PODSET_LABEL, WORKLOAD_ANNOTATION
 from headgate.core.jobs.integration import Directives, Json, LeftBehind, PodSetState
-from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL, PODSET_LABEL
+from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL
 from headgate.core.jobs.registry import integration_of
 from headgate.core.state.tables import State, Workload
 from headgate.core.workload.slices import ELASTIC_GATE, is_elastic

@@ -1,11 +1,10 @@
 """
-Requests: what the pods of a workload request, as quota and nodes have to count it.
+Requests: what the pods of a workload request of quota.
 
 `adjusted` completes a pod spec as the API server would (RuntimeClass overhead, LimitRange defaults, limits in place of
-missing requests), `pod_requests` gives Kubernetes' effective request of one such pod: that is what a node has to have.
-`pod_set_requests` is what quota is charged: of all pod sets of a workload, after the configuration's excluded prefixes
-and transformations (`headgate.core.workload.resource_transformations`), with the number of pods that still count. The
-scheduler assigns flavors to them, the queue manager digests them into a workload's shape.
+missing requests). `pod_set_requests` is what quota is charged: of all pod sets of a workload, after the configuration's
+excluded prefixes and transformations (`headgate.core.workload.resource_transformations`), with the number of pods that
+still count. The scheduler assigns flavors to them, the queue manager digests them into a workload's shape.
 
 `why_invalid` gives in Kueue's wording what no ClusterQueue could ever accept: requests above limits, containers outside
 their namespace's LimitRanges.
@@ -14,12 +13,12 @@ Workloads come from few templates: what follows from one pod set is computed onc
 """
 
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from functools import lru_cache
 
 import msgspec
 
 from headgate.core.config import feature_gates
+from headgate.core.kubernetes.effective_requests import Quantities, effective, pod_requests
 from headgate.core.kubernetes.quantities import amount, multiply, parse_quantity, to_amount
 from headgate.core.state.tables import State, Workload
 from headgate.core.workload.resource_transformations import transformed, without_excluded
@@ -28,13 +27,8 @@ from headgate.events.configuration import Configuration, ResourcesConfiguration
 from headgate.events.ids import split_key
 from headgate.events.objects import Container, LimitRangeItem, PodSet, PodSpec, Resources
 
-Quantities = Mapping[str, str | int | float]
-
 POD_SETS_CACHED_MAX = 4096
 """How many distinct pod sets are cached with their requests."""
-
-_POD_LEVEL = ("cpu", "memory")
-_HUGE_PAGES = "hugepages-"
 
 
 class PodSetRequests(msgspec.Struct, frozen=True):
@@ -155,48 +149,7 @@ def _limits_as_requests(resources: Resources) -> Resources:
     return Resources(requests={**resources.limits, **resources.requests}, limits=resources.limits)
 
 
-# --- the effective request of a pod --------------------------------------------------------------------------------
-
-
-def pod_requests(spec: PodSpec) -> dict[str, int]:
-    """Kubernetes' effective request of one pod, per resource in `amounts` units: what a node has to have for it."""
-    return {resource: max(0, to_amount(resource, value)) for resource, value in effective(spec).items()}
-
-
-def effective(spec: PodSpec) -> dict[str, Fraction]:
-    """
-    Kubernetes' effective request of one pod, exactly.
-
-    Containers and sidecars together, or the peak of the init phase (an init container with the sidecars started before
-    it) if that is more; pod-level requests replace both; overhead is added. See KEP-753 and KEP-2837.
-    """
-    running = _sum(container.resources.requests for container in spec.containers)
-    peak: dict[str, Fraction] = {}
-    sidecars: dict[str, Fraction] = {}
-    for container in spec.init_containers:
-        moment = _sum((container.resources.requests,), sidecars)
-        if container.restart_policy == "Always":
-            sidecars = moment
-        for resource, value in moment.items():
-            peak[resource] = max(peak.get(resource, value), value)
-    for resource, value in sidecars.items():
-        running[resource] = running.get(resource, Fraction(0)) + value
-    for resource, value in peak.items():
-        running[resource] = max(running.get(resource, value), value)
-    if spec.resources is not None:
-        for resource, quantity in spec.resources.requests.items():
-            if resource in _POD_LEVEL or resource.startswith(_HUGE_PAGES):
-                running[resource] = parse_quantity(quantity)
-    return _sum((spec.overhead,), running) if spec.overhead else running
-
-
-def _sum(parts: Iterable[Quantities], start: Mapping[str, Fraction] | None = None) -> dict[str, Fraction]:
-    total = dict(start or {})
-    for part in parts:
-        for resource, quantity in part.items():
-            value = parse_quantity(quantity)
-            total[resource] = total[resource] + value if resource in total else value
-    return total
+# --- the requests of a pod set -------------------------------------------------------------------------------------
 
 
 class _Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

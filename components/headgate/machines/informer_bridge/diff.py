@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from headgate.core.api import job_kinds
 from headgate.core.api.job_kinds import JobKind
 from headgate.core.fold import quarantine
+from headgate.core.fold.nodes import as_topology
 from headgate.core.fold.objects import as_cluster_queue, as_flavor
 from headgate.core.jobs.registry import integration_of
 from headgate.core.state.tables import (
@@ -84,7 +85,8 @@ def _is_known(state: State, fact: Fact) -> bool:
         case facts.ResourceFlavorObserved():
             return state.flavors.get(fact.name) == as_flavor(fact)
         case facts.TopologyObserved():
-            return state.topologies.get(fact.name) == fact.spec
+            same = state.topology_objects.get(fact.name) == as_topology(fact)
+            return same and state.topologies.get(fact.name) == fact.spec
         case facts.CohortObserved():
             return state.cohorts.get(fact.name) == CohortRecord(spec=fact.spec, generation=fact.generation)
         case facts.AdmissionCheckObserved():
