@@ -91,6 +91,7 @@ _Unheard = (
     | facts.NamespaceDeleted
     | facts.NodeObserved
     | facts.NodeDeleted
+    | facts.NodeUsageObserved
     | facts.WorkloadPriorityClassObserved
     | facts.WorkloadPriorityClassDeleted
     | facts.PriorityClassObserved
