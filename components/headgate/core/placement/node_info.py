@@ -12,6 +12,7 @@ changes, and a change of one node costs one check of it per kind.
 """
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -68,7 +69,7 @@ class Room:
     """
     Free capacity by node.
 
-    `observe_node` and `observe_pod` keep it current with the state; `first_fit` queries it.
+    `observe_node`, `observe_pod` and `observe_use` keep it current with the state; `first_fit` queries it.
     """
 
     def __init__(self) -> None:
@@ -77,6 +78,7 @@ class Room:
         self._free: dict[str, dict[str, int]] = {}
         self._used: dict[str, dict[str, int]] = {}
         self._held: dict[PodKey, _Held] = {}
+        self._others: dict[str, dict[str, int]] = {}
         self._tried: dict[Ask, _Looked] = {}
 
     def observe_node(self, name: str, node: Node | None) -> None:
@@ -118,6 +120,22 @@ class Room:
             self._held[key] = _Held(node, asked)
             self._charge(node, asked, 1)
         return held is not None
+
+    def observe_use(self, node: str, use: Mapping[str, int] | None) -> bool:
+        """
+        What pods without facts of their own use of a node (`Tables.node_usage`), in amounts, or (None) nothing.
+
+        True when capacity was freed.
+        """
+        before, after = self._others.pop(node, {}), dict(use or {})
+        self._charge(node, tuple(before.items()), -1)
+        self._charge(node, tuple(after.items()), 1)
+        if after:
+            self._others[node] = after
+        freed = any(after.get(resource, 0) < value for resource, value in before.items())
+        if freed:
+            self._look_again(node)
+        return freed
 
     def first_fit(self, spec: PodSpec, ask: Ask) -> str:
         """The first node that a pod fits on; "" when there is none. It holds no capacity there until it is observed."""

@@ -1,9 +1,9 @@
 """
 The compressed form of topology assignments, in which the API has them.
 
-`compressed` is the inverse of `expand`. The API (v1beta2) has slices of domains: per level one value that all domains of
-a slice share, or the roots of their values between a common prefix and a common suffix; and one number of pods, or one
-for each. Kueue writes all domains as one slice, or, with the gate TASAssignmentsEncodingByHostnamePrefix,
+`compressed` is the inverse of `expand`. The API (v1beta2) has slices of domains: per level one value that all domains
+of a slice share, or the roots of their values between a common prefix and a common suffix; and one number of pods, or
+one for each. Kueue writes all domains as one slice, or, with the gate TASAssignmentsEncodingByHostnamePrefix,
 one slice for each run of host names with a prefix in common (`pool-a-`), whichever is the shorter JSON
 (pkg/util/tas/tas_assignment.go). The order of the domains is kept: ranks follow it.
 

@@ -49,6 +49,8 @@ class PlacementCheck:
             match event:
                 case facts.NodeObserved() | facts.NodeDeleted():
                     self._room.observe_node(event.name, state.nodes.get(event.name))
+                case facts.NodeUsageObserved():
+                    self._room.observe_use(event.node, state.node_usage.get(event.node))
                 case (
                     facts.PodObserved()
                     | facts.PodDeleted()

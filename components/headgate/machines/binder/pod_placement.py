@@ -54,6 +54,9 @@ class PodPlacement:
         for name in state.nodes:
             with about("Node", name):
                 self._observe_node(name)
+        for name, use in state.node_usage.items():
+            with about("Node", name):
+                self._room.observe_use(name, use)
         for key in state.pods:
             with about("Pod", key):
                 self._refresh(key)
@@ -66,6 +69,9 @@ class PodPlacement:
             case facts.NodeObserved() | facts.NodeDeleted():
                 self._observe_node(event.name)
                 self._look = True
+            case facts.NodeUsageObserved():
+                if self._room.observe_use(event.node, self._state.node_usage.get(event.node)):
+                    self._look = True
             case facts.PodObserved() | facts.PodDeleted() | decisions.PodPlaced():
                 self._refresh(event.pod)
             case effects.PodBound():

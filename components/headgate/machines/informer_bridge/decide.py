@@ -22,6 +22,8 @@ start. A pending Workload follows its Job to another queue or priority class, an
 Variants are created by `variant_maker`. All of this follows from the state and the observed objects, and is found again
 after a crash.
 
+Once a flavor has a topology, pods that are none of ours are summed up by node (`foreign_pods`).
+
 Objects that cannot be parsed are kept in `problems` for the process to log; they count as absent.
 """
 # Over 400 lines: the machine: one handler for each kind of stimulus and event, over the same tables of what waits.
@@ -82,11 +84,12 @@ from headgate.events import effects, facts, queueing
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
 from headgate.events.identity import CellFounded
-from headgate.events.ids import JobKey, JobRef, Uid, UnixMs, WorkloadKey, split_key
-from headgate.events.objects import Job
+from headgate.events.ids import JobKey, JobRef, PodKey, Uid, UnixMs, WorkloadKey, split_key
+from headgate.events.objects import Job, ResourceFlavorSpec
 from headgate.events.registry import Event
 from headgate.machines.informer_bridge import diff
 from headgate.machines.informer_bridge.absent_owners import AbsentOwners
+from headgate.machines.informer_bridge.foreign_pods import PODS, ForeignPods, is_foreign
 from headgate.machines.informer_bridge.marks import ObservedVersions
 from headgate.machines.informer_bridge.variant_maker import VariantMaker
 
@@ -160,6 +163,7 @@ class InformerBridge:
         self._waiting: dict[str, OrderedDict[str, bytes]] = {resource: OrderedDict() for resource in RESOURCES}
         self._followed: dict[str, None] = {}
         self._unswept: dict[str, None] = {}
+        self._foreign = ForeignPods(state)
         self._marks = ObservedVersions(state, lambda resource: bool(self._waiting[resource]))
         self._raw: dict[JobKey, bytes] = {}
         """The JSON of Jobs that have no Workload yet, as last observed. At most one per Job."""
@@ -271,7 +275,9 @@ class InformerBridge:
         del self._effects[: len(effects_now)]
         events += effects_now
         known = len(events)
+        self._sum_foreign_pods()
         self._take_facts(events)
+        self._take_sums(events, now_ms)
         if self._has_shown(*_JOBS) and len(events) == known:
             # All observed Jobs are in the state; otherwise they will be when these facts are folded.
             self._absent_owners.settle(calls)
@@ -285,10 +291,28 @@ class InformerBridge:
             # It comes last: a commit that is too large is appended in parts, in order.
             events.append(mark)
         elif self.synced:
-            calls += self._marks.wake(now_ms)
+            calls += self._marks.wake(now_ms, self._foreign.wake_ms())
         if not events:
             return calls
         return [Append(events=tuple(events), decided_at=self.state.position), *calls]
+
+    def _sum_foreign_pods(self, *flavors: ResourceFlavorSpec) -> None:
+        """Sum up foreign pods from now on when a flavor has a topology, one of the state or one of these."""
+        if self._foreign.is_summing:
+            return
+        observed = self._configuration
+        configuration = observed.configuration if observed is not None else self.state.configuration
+        known = (record.spec for record in self.state.flavors.values())
+        if self._foreign.start_if_needed((*flavors, *known), configuration):
+            self._marks.unmarked[PODS] = None
+
+    def _take_sums(self, events: list[Event], now_ms: UnixMs) -> None:
+        """Append what foreign pods use of nodes, when all of them have been seen."""
+        if not self._foreign.is_summing or PODS not in self._followed or self._waiting[PODS]:
+            return
+        if self._foreign.voids_mark():
+            events.append(quarantine.shown_again(PODS))
+        events += self._foreign.take_facts(now_ms, max(0, FACTS_MAX - len(events)))
 
     def _note_shown(self) -> None:
         """Only when a decision is requested does the state contain everything that was appended."""
@@ -318,6 +342,9 @@ class InformerBridge:
             waiting = self._waiting[resource]
             for key in diff.known_keys(self.state, resource):
                 waiting.setdefault(key, _GONE)
+            if resource == PODS:
+                for pod in self._foreign.pods():
+                    waiting.setdefault(pod, _GONE)
         if self._unswept and self.state.unconfirmed:
             self._waiting["workloads"] = releases_first(self._waiting["workloads"])
         self._unswept.clear()
@@ -330,6 +357,8 @@ class InformerBridge:
                 key, raw = waiting.popitem(last=False)
                 with about(KIND_OF[resource], key):
                     fact = self._fact(resource, key, raw)
+                if isinstance(fact, facts.ResourceFlavorObserved):
+                    self._sum_foreign_pods(fact.spec)
                 if fact is not None:
                     events.append(self._numbered(fact, len(events) + 1))
             if waiting:
@@ -353,14 +382,24 @@ class InformerBridge:
             return None
         if raw == _GONE:
             self._raw.pop(JobKey(key), None)
+            if resource == PODS:
+                self._foreign.forget(PodKey(key))
             return diff.deleted(self.state, resource, key, gone=True)
         try:
             seen = read(resource, raw)
         except UnreadableObjectError as error:
             self.problems.append(error)
+            if resource == PODS:
+                self._foreign.forget(PodKey(key))
             return diff.deleted(self.state, resource, key)
         if isinstance(seen.fact, facts.JobObserved):
             self._keep(seen.fact, raw)
+        if resource == PODS and self._foreign.is_summing:
+            if isinstance(seen.fact, facts.PodObserved) and is_foreign(seen.fact.spec):
+                # A fact that the log has of it goes when its sum is there.
+                self._foreign.observe(seen.fact.pod, seen.fact.spec)
+                return None
+            self._foreign.forget(PodKey(key))
         if seen.fact is None:
             return diff.deleted(self.state, resource, key)
         return diff.news(self.state, seen.fact)
@@ -393,7 +432,8 @@ class InformerBridge:
 
     def _all_is_appended(self) -> bool:
         """Whether everything that was observed is in this commit or in the log."""
-        return len(self._followed) == len(RESOURCES) and not any(self._waiting.values())
+        seen = len(self._followed) == len(RESOURCES) and not any(self._waiting.values())
+        return seen and not self._foreign.is_behind()
 
     # --- from the log ----------------------------------------------------------------------------------------------
 

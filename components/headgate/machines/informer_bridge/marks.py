@@ -37,12 +37,14 @@ class ObservedVersions:
     """
     The observed versions, compared with those in the log. See the module's docstring.
 
-    `waits` returns whether an object of a resource was observed that is in no commit yet.
+    `waits` returns whether an object of a resource was observed that is in no commit yet. `unmarked` are the resources
+    that are never marked; they may be added at any time.
     """
 
     def __init__(self, state: State, waits: Callable[[str], bool]) -> None:
         self._state = state
         self._waits = waits
+        self.unmarked: dict[str, None] = {}
         self._reached: dict[str, str] = {}
         self._relisted: dict[str, None] = {}
         self._cluster_id = ""
@@ -140,12 +142,17 @@ class ObservedVersions:
             self._last_change = None
         return self._anchor
 
-    def wake(self, now_ms: UnixMs) -> list[Command]:
-        """Request a time to mark what is not marked yet; only if no mark was made, because that is not folded yet."""
+    def wake(self, now_ms: UnixMs, other_ms: UnixMs | None = None) -> list[Command]:
+        """
+        Request a time to mark what is not marked yet; only if no mark was made, because that is not folded yet.
+
+        `other_ms`: when something else of the bridge is due. The earlier of the two is requested.
+        """
         if self._wake_at_ms is not None and now_ms >= self._wake_at_ms:
             self._wake_at_ms = None
-        due_ms = self._due_ms()
-        if due_ms == self._wake_at_ms or not self._moved():
+        times = [self._due_ms()] if self._moved() else []
+        due_ms = min(times if other_ms is None else [*times, other_ms], default=None)
+        if due_ms is None or due_ms == self._wake_at_ms:
             return []
         self._wake_at_ms = due_ms
         return [WakeAt(due_ms)]
@@ -157,7 +164,10 @@ class ObservedVersions:
         return {
             resource: version
             for resource, version in self._reached.items()
-            if version and marks.get(resource) != version and not self._waits(resource)
+            if version
+            and marks.get(resource) != version
+            and resource not in self.unmarked
+            and not self._waits(resource)
         }
 
     def _is_same_cluster(self) -> bool:
