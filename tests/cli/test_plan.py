@@ -285,8 +285,8 @@ def test_outcomes_do_not_depend_on_the_hash_seed(tmp_path: Path, seed: str) -> N
 
 
 MISTAKES = {
-    (): "say what to plan",
-    ("-f", "x.yaml", "--scenarios", "y"): "say what to plan",
+    (): "name what to plan",
+    ("-f", "x.yaml", "--scenarios", "y"): "name what to plan",
     ("-f", "nowhere.yaml"): "the path 'nowhere.yaml' does not exist",
     ("--scenarios", "nowhere"): "--scenarios nowhere: cannot be read",
     ("--scenarios", "x", "--config", "c"): "each scenario brings its own configuration",

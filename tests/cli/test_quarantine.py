@@ -114,7 +114,7 @@ async def test_a_defect_in_six_processes_costs_one_job_each(tmp_path: Path) -> N
     async with Supervisor(_options(data, tmp_path / "mended", MENDED)) as running:
         await running.wait_ready()
         await until(lambda: complete() == {*GOOD, *BAD})
-        await until(lambda: "nothing is set aside" in ask("quarantine", "list"))
+        await until(lambda: "no object is in quarantine" in ask("quarantine", "list"))
 
 
 async def test_a_retry_by_hand_has_an_object_tried_again(tmp_path: Path) -> None:

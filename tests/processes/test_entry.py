@@ -176,7 +176,7 @@ async def test_an_api_server_that_does_not_answer_shows_in_readiness(server: Bro
         report = runner.status.report()
         assert not report.ready
         (problem,) = report.problems
-        assert "which cluster this is cannot be told" in problem
+        assert "the identity of the cluster cannot be read" in problem
         assert "127.0.0.1:9" in problem
         assert report.position == 0
         runner.stop()

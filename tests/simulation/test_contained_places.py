@@ -316,7 +316,7 @@ def test_a_defect_that_every_object_shows_stops_the_process(in_fold: bool, monke
         run(world)
     # There are 24 Jobs and as many Workloads: half of them.
     limit = 12
-    assert f"has set aside {limit} objects over the same defect" in str(caught.value)
+    assert f"has put {limit} objects in quarantine with the same failure" in str(caught.value)
     assert "DefectError: planted in " in str(caught.value)
     assert "Run a version without the defect" in str(caught.value)
     if not in_fold:

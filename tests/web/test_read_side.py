@@ -194,7 +194,7 @@ async def test_a_workload_has_its_record_its_standing_and_its_story(side: Side) 
         ("/state?at=99", 404, "which has 0 to 4"),
         ("/state?table=pots", 404, "there is no table 'pots'; there is producers"),
         ("/state?table=pods&limit=0", 400, "a number from 1"),
-        ("/pending", 400, "say which queue"),
+        ("/pending", 400, "name the queue"),
         ("/pending?clusterQueue=x", 404, "no ClusterQueue 'x'"),
         ("/pending?localQueue=ns/x", 404, "no LocalQueue 'ns/x'"),
         ("/workloads/ns/x", 404, "no workload 'ns/x'"),

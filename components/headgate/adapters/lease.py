@@ -244,7 +244,7 @@ class _Keeper:
             renewed = LeaseRules.renewed(self._record, *self._head())
             revision = await self._register.write(renewed, expected=self._revision)
             if revision is None:
-                leadership.lose("somebody else took the lease over")
+                leadership.lose("another holder took the lease over")
                 return
             self._revision, self._record = revision, renewed
             # A renewal that succeeded too late revives nothing: a caller of `is_valid` has stepped down meanwhile.

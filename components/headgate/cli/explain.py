@@ -18,9 +18,9 @@ app = typer.Typer(add_completion=False)
 
 _EPILOG = """\b
 Examples:
-  headgate explain train-7                    the story of Job train-7, wherever it is
-  headgate explain team-a/train-7 --at 812    as it stood at position 812
-  headgate explain train-7 --at -5m -o json   as it stood five minutes ago, for a program
+  headgate explain train-7                    the history of Job train-7, in any namespace
+  headgate explain team-a/train-7 --at 812    its state at position 812
+  headgate explain train-7 --at -5m -o json   its state five minutes ago, as JSON
 """
 
 
@@ -29,7 +29,7 @@ def explain(
     name: Annotated[str, typer.Argument(metavar="WORKLOAD|JOB", help="A Workload or a Job: NAME or NAMESPACE/NAME.")],
     at: options.At = None,
     namespace: options.Namespace = "",
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Every round and all bookkeeping.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="All events, with repeated attempts.")] = False,
     output: options.OutputOption = Output.TABLE,
     data: options.Data = None,
     cell: options.Cell = None,

@@ -50,7 +50,7 @@ def rotate(
         raise CliError(f"{out} has no {files.PUBLIC}: `headgate keys generate --out {out}` makes keys")
     _done(lambda: files.finish(out) if finish else files.rotate(out), out)
     if finish:
-        say(f"{out}: the old keys are gone; restart the informer bridge, which takes them out of the log")
+        say(f"{out}: the old keys are removed; restart the informer bridge, which takes them out of the log")
     else:
         say(f"{out}: restart the informer bridge, which puts the new keys into the log, and then the others; when all")
         say(f"have their new file, `headgate keys rotate --out {out} --finish`")

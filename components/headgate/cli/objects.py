@@ -66,7 +66,7 @@ def apply(
 ) -> None:
     """Create or change objects as manifests say (server-side apply)."""
     if not filename:
-        raise CliError("say what to apply: -f FILE, a directory, or -f - for standard input")
+        raise CliError("name what to apply: -f FILE, a directory, or -f - for standard input")
     manifests = read_manifests(filename)
 
     async def each(objects: ClusterObjects) -> list[Done]:
@@ -81,7 +81,9 @@ def delete(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Its objects.")] = None,
     filename: _Files = None,
     namespace: _Namespace = None,
-    ignore_missing: Annotated[bool, typer.Option("--ignore-not-found", help="What is gone already is fine.")] = False,
+    ignore_missing: Annotated[
+        bool, typer.Option("--ignore-not-found", help="Ignore objects that do not exist.")
+    ] = False,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
     kubeconfig: _Kubeconfig = None,
     data: _Data = None,
@@ -89,9 +91,9 @@ def delete(
 ) -> None:
     """Delete objects, by name or as manifests list them."""
     if bool(filename) == bool(kind):
-        raise CliError("say what to delete: either KIND NAME, or -f FILE")
+        raise CliError("name what to delete: either KIND NAME, or -f FILE")
     if kind and not names:
-        raise CliError(f"say which {kind} to delete: headgate delete {kind} NAME")
+        raise CliError(f"name the {kind} to delete: headgate delete {kind} NAME")
     manifests = read_manifests(filename) if filename else []
     _check_names(*(names or ()), namespace or "")
 
@@ -133,7 +135,7 @@ def get(
         resource = await objects.by_name(kind)
         within = None if everywhere or not resource.namespaced else namespace or objects.namespace
         if name is not None and resource.namespaced and within is None:
-            raise CliError(f"say in which namespace {kind} {name} is: -n NS in place of -A")
+            raise CliError(f"name the namespace of {kind} {name}: -n NS in place of -A")
         path = resource.path(namespace=within, name=name)
         query = {"labelSelector": selector} if selector else {}
         if output is Output.TABLE:

@@ -64,7 +64,7 @@ def plan(
 ) -> None:
     """Tell what would happen to manifests: who is admitted where, who is preempted, who waits for what."""
     if bool(filename) == bool(scenarios):
-        raise CliError("say what to plan: either -f FILE, a directory or -, or --scenarios FILE")
+        raise CliError("name what to plan: either -f FILE, a directory or -, or --scenarios FILE")
     if scenarios:
         if config is not None:
             raise CliError("--config is for -f: each scenario brings its own configuration")

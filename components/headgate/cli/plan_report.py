@@ -21,7 +21,7 @@ from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.objects import PodSetAssignment
 
 _STOPPED: Final[Mapping[Stop, str]] = {
-    "stable": "nothing changes any more",
+    "stable": "a cycle changes nothing",
     "loop": "the same placements come back again and again",
     "limit": "stopped there: --cycles takes more",
 }

@@ -19,7 +19,7 @@ from headgate.events.ids import JobKey, split_key
 
 _LIST = """\b
 Examples:
-  headgate quarantine list                                what is set aside, since when, why
+  headgate quarantine list                                objects in quarantine, since when, why
   headgate quarantine show Workload team-a/job-train-7-4f1c2
   headgate quarantine retry Workload team-a/job-train-7-4f1c2
 """
@@ -27,7 +27,7 @@ app = typer.Typer(
     name="quarantine",
     add_completion=False,
     no_args_is_help=True,
-    help="Show what is set aside because of a defect, and have it tried again.",
+    help="Show objects in quarantine after a failure, and retry them.",
     epilog=_LIST,
 )
 
@@ -54,7 +54,7 @@ class QuarantinedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
 @app.callback()
 def _group() -> None:
-    """Show what is set aside because of a defect, and have it tried again."""
+    """Show objects in quarantine after a failure, and retry them."""
 
 
 @app.command("list", epilog=_LIST)
@@ -145,7 +145,7 @@ def _found(state: State, kind: str, name: str) -> QuarantineRecord:
 
 def _show_all(found: tuple[QuarantinedObject, ...]) -> None:
     if not found:
-        say("nothing is set aside")
+        say("no object is in quarantine")
         return
     rows = [(each.kind, each.name, each.position, each.since, _who(each), each.error) for each in found]
     print_table(("KIND", "NAME", "POSITION", "SINCE", "FAILED", "ERROR"), rows)
@@ -159,7 +159,7 @@ def _show(record: QuarantineRecord) -> None:
     from rich.markup import escape
 
     out, entry = console(), _entry(record)
-    out.print(f"[bold]{escape(entry.kind)} {escape(entry.name)}[/bold] is set aside since {entry.since}")
+    out.print(f"[bold]{escape(entry.kind)} {escape(entry.name)}[/bold] is in quarantine since {entry.since}")
     out.print(f"  position: {entry.position} ({escape(_who(entry))})")
     out.print(f"  error:    [red]{escape(entry.error)}[/red]")
     out.print(f"  where:    {escape(entry.where)}, Headgate {escape(entry.version)}")

@@ -16,7 +16,12 @@ from headgate.core.views.diagnosis import standing
 from headgate.core.views.visibility import QueueSummary, aside_of, line_of, summaries
 from headgate.events.ids import LocalQueueKey
 
-app = typer.Typer(name="queue", add_completion=False, no_args_is_help=True, help="Show how the queues stand.")
+app = typer.Typer(
+    name="queue",
+    add_completion=False,
+    no_args_is_help=True,
+    help="Show the queues: quota, usage and pending workloads.",
+)
 
 _EPILOG = """\b
 Examples:
@@ -91,7 +96,7 @@ class PendingWorkload(msgspec.Struct, frozen=True, kw_only=True):
 
 @app.callback()
 def _group() -> None:
-    """Show how the queues stand."""
+    """Show the queues: quota, usage and pending workloads."""
 
 
 @app.command("status", epilog=_EPILOG)

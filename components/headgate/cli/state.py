@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False)
 
 _EPILOG = """\b
 Examples:
-  headgate state                               how many of everything there are
+  headgate state                               the number of rows of each table
   headgate state --table workloads -o yaml     one table as it is
   headgate state --at 812 --hash               the hash of the state at position 812
 """

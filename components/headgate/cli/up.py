@@ -80,7 +80,7 @@ def up(
     except ValueError as error:
         raise CliError(str(error)) from error
     if sync_interval and not _INTERVAL.fullmatch(sync_interval):
-        raise CliError(f"--sync-interval {sync_interval}: say `always` or a time, for example 100ms, 10s, 2m")
+        raise CliError(f"--sync-interval {sync_interval}: write `always` or a time, for example 100ms, 10s, 2m")
     if kubeconfig and not Path(kubeconfig).expanduser().exists():
         raise CliError(f"--kubeconfig {kubeconfig}: there is no such file")
     manifests = filename or []
@@ -174,7 +174,7 @@ async def _check_crds(kubeconfig: str, told: Callable[[str], None]) -> None:
             with anyio.fail_after(CHECK_TIMEOUT_S):
                 missing = await missing_crds(objects.client)
         except (ApiError, TransportError, TimeoutError) as error:
-            told(f"the cluster cannot say yet whether it has Kueue's API: {error}")
+            told(f"cannot read yet whether the API server serves Kueue's API: {error}")
             return
     if missing:
         raise CliError(

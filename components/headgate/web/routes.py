@@ -179,7 +179,7 @@ class ReadSide:
     @property
     def _log(self) -> Log:
         if self._view.log is None:
-            raise NotReadyError("the log is not connected yet; /readyz says what is waited for")
+            raise NotReadyError("the log is not connected yet; /readyz shows what is missing")
         return self._view.log
 
     def _live(self) -> State:
@@ -279,7 +279,7 @@ class ReadSide:
         cluster_queue = request.query.get("clusterQueue", "")
         local_queue = request.query.get("localQueue", "")
         if bool(cluster_queue) == bool(local_queue):
-            raise BadRequestError("say which queue: clusterQueue=NAME, or localQueue=NAMESPACE/NAME")
+            raise BadRequestError("name the queue: clusterQueue=NAME, or localQueue=NAMESPACE/NAME")
         namespaces = _listed(request.query.get("namespace", ""))
         await self._may_list(request, (local_queue.partition("/")[0],) if local_queue else namespaces)
         state = await self._state(request)

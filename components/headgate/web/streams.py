@@ -282,7 +282,7 @@ class _Client:
             with anyio.move_on_after(WRITE_TIMEOUT_S) as scope:
                 await self._response.write(view[start : start + PIECE_BYTES])
             if scope.cancelled_caught:
-                raise CutOffError(f"it took nothing for {WRITE_TIMEOUT_S:g} s")
+                raise CutOffError(f"it received nothing for {WRITE_TIMEOUT_S:g} s")
 
     def abort(self) -> None:
         """Drop the connection with its unsent data."""

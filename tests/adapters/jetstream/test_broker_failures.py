@@ -461,7 +461,7 @@ async def test_every_request_ends(server: EmbeddedServer) -> None:
     """
     async with connect(server.url, name="test", options=QUICK) as connection:
         await connection.client.subscribe("silence")
-        with pytest.raises(NotSent, match="nobody answers"):
+        with pytest.raises(NotSent, match="no responder"):
             await connection.requests.request("nobody", b"")
         with pytest.raises(OutcomeUnknown, match="no answer"):
             await connection.requests.request("silence", b"")

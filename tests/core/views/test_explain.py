@@ -188,7 +188,7 @@ def test_one_that_sleeps_with_its_shape_is_told_who_put_it_to_sleep_and_who_woke
     story = explain(life_of_two().commits, "third")
     slept = next(line for line in story.lines if line.event == "workload.parked")
     assert slept.about == "a/job-second"
-    assert "a/job-second is of its shape" in slept.text
+    assert "a/job-second, with the same scheduling hash" in slept.text
     assert next(line for line in story.lines if line.event == "workload.skipped").text.startswith("taken back")
     assert next(line for line in story.lines if line.event == "workload.woken").waited_ms is not None
     assert story.standing.stage == "Offered"
@@ -205,7 +205,7 @@ def test_one_that_queues_into_a_sleeping_shape_is_told_so_at_once() -> None:
     story = explain(history.commits, "job-late")
     line = story.lines[-1]
     assert line.event == "workload.queued"
-    assert "parked by a/job-first" in line.text
+    assert "because a/job-first was not admitted" in line.text
     assert story.standing.stage == "Queued"
     assert NO_FIT in story.standing.why
     assert story.standing.would_change == (
@@ -221,8 +221,10 @@ def test_one_behind_a_blocked_strict_head_is_told_who_blocks_it() -> None:
     cycle(history, skipped("head", "queue"))
     history.put(QUEUES, parked("head", "queue"))
     story = explain(history.commits, "behind")
-    assert any("a/job-head stands in front" in line.text for line in story.lines if line.event == "workload.parked")
-    assert "(found out with a/job-head)" in story.standing.why
+    assert any(
+        "a/job-head, the head of the queue," in line.text for line in story.lines if line.event == "workload.parked"
+    )
+    assert "(decided for a/job-head)" in story.standing.why
     history.put(
         QUEUES,
         queueing.WorkloadWoken(
@@ -231,7 +233,7 @@ def test_one_behind_a_blocked_strict_head_is_told_who_blocks_it() -> None:
     )
     story = explain(history.commits, "behind")
     assert story.lines[-1].event == "workload.woken"
-    assert "place 2 of 2" in story.standing.why
+    assert "position 2 of 2" in story.standing.why
 
 
 def test_the_same_verdict_again_and_again_is_one_line() -> None:
@@ -364,7 +366,7 @@ def test_many_rounds_of_the_same_are_told_by_the_first_and_the_last() -> None:
         "heads.offered", "workload.skipped", "workload.parked", "workload.woken"
     }  # fmt: skip
     assert "18 more rounds" in summary.text
-    assert "18 times tried" in summary.text
+    assert "18 times not admitted" in summary.text
     assert summary.waited_ms == sum(line.waited_ms or 0 for line in left_out)
     assert [line.position for line in short] == sorted(line.position for line in short)
     assert short[-2].event == "workload.quota_reserved"
@@ -410,9 +412,9 @@ def test_a_preemption_is_told_to_both() -> None:
     assert victim.standing.stage == "Evicted"
     winner = explain(history.commits, "job-two")
     told = [line.text for line in winner.lines]
-    assert "preempts a/job-one in ClusterQueue team-a, and waits until it has left" in told
-    assert "not admitted by ClusterQueue team-a; it waits for a/job-one to leave" in told
-    assert "a/job-one having left" in winner.standing.would_change
+    assert "preempts a/job-one in ClusterQueue team-a, and waits for its quota" in told
+    assert "not admitted by ClusterQueue team-a; it waits for a/job-one to release quota" in told
+    assert "a/job-one releasing its quota" in winner.standing.would_change
 
 
 def test_what_becomes_of_a_variant_is_told_to_it_and_to_its_parent() -> None:

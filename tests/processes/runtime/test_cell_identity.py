@@ -154,7 +154,7 @@ async def test_the_bridge_waits_for_nobody_and_nothing_but_the_api_server() -> N
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(gate.prepare, place.state)
         await until(lambda: place.status.problems)
-        assert "which cluster this is cannot be told" in place.status.problems["identity"]
+        assert "the identity of the cluster cannot be read" in place.status.problems["identity"]
         place.door.refused = ""
         await until(lambda: gate.founding() is not None)
     assert not place.status.problems

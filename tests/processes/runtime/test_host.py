@@ -457,7 +457,7 @@ async def test_what_a_machine_fails_over_is_set_aside_and_the_term_goes_on(aroun
     assert (record.kind, record.key, record.process) == ("Namespace", "n3", "informer-bridge")
     assert record.error == "KeyError: 'planted'"
     assert host.state.producers[Producer.INFORMER_BRIDGE].epoch == 1
-    assert "Namespace/n3 is set aside; see `headgate quarantine`" in caplog.text
+    assert "Namespace/n3 is in quarantine; see `headgate quarantine`" in caplog.text
     assert fold.state_hash(folded(around)) == fold.state_hash(host.state)
 
 
@@ -491,7 +491,7 @@ async def test_one_defect_sets_no_more_aside_than_the_limit(around, monkeypatch)
         await host.run()
     error = only(caught.value)
     assert isinstance(error, TooManyFailedError)
-    assert "has set aside 4 objects over the same defect, and fails over Namespace n5, too" in str(error)
+    assert "has put 4 objects in quarantine with the same failure, and fails on Namespace n5, too" in str(error)
     assert len(folded(around).quarantine) == 4
 
 

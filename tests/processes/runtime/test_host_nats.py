@@ -104,7 +104,7 @@ async def test_a_standby_takes_over_from_a_killed_leader(server: EmbeddedServer,
     first = toys.start(server.url, "one", goal=30)
     await until_counted(server, 30)
     toys.start(server.url, "two", goal=60)
-    await toys.says("two", "standing by")
+    await toys.says("two", "on standby")
     os.kill(first.pid, signal.SIGKILL)
     state = await until_counted(server, 60)
     assert state.producers[Producer.INFORMER_BRIDGE].epoch == 2

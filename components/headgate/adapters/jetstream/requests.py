@@ -157,7 +157,7 @@ class Requests:
             return
         if not payload and status is not None and status.get("Status") == "503":
             waiting.future.set_exception(
-                NotSent(f"nobody answers on {waiting.subject} (no JetStream, or the stream has no leader now)")
+                NotSent(f"no responder on {waiting.subject} (no JetStream, or the stream has no leader now)")
             )
         else:
             waiting.future.set_result(payload)

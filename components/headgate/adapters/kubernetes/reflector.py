@@ -262,7 +262,7 @@ class Reflector:
             return
         if self.synced:
             self.counters.unproven += 1
-            _LOG.info("%s: nothing was heard since the list; listing again", self.resource.plural)
+            _LOG.info("%s: no message since the list; listing again", self.resource.plural)
             self.resource_version = ""
             return
         page = await self._client.page(self.resource, self._namespace, query=self._selectors, limit=1)
@@ -375,7 +375,7 @@ class Reflector:
             # It is most likely shutting down, and the server that answers next may have another history.
             self._must_verify = True
         if not lines_heard and lasted_s < self._settings.short_watch_s:
-            raise TransportError(f"watch {path}: it ended at once and said nothing", maybe_applied=False)
+            raise TransportError(f"watch {path}: it ended at once without a message", maybe_applied=False)
         self._progressed()
 
     async def _tell(self, entry: ObjectChange | Bookmark) -> None:

@@ -48,7 +48,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
         if name is not None and self.namespaced and namespace is None:
             raise ValueError(f"{self.plural} are namespaced; say in which namespace {name!r} is")
         if name is None and subresource is not None:
-            raise ValueError(f"the subresource {subresource!r} belongs to one object; say which of the {self.plural}")
+            raise ValueError(f"the subresource {subresource!r} belongs to one object; name one of the {self.plural}")
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if namespace is not None:
             parts += ["namespaces", quote(namespace, safe="")]

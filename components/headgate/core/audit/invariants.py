@@ -35,7 +35,9 @@ def _why_forgotten(state: State, workload: Workload, unused: Unused | None) -> s
     settled = unused is not None
     match workload.stage:
         case Stage.NEW | Stage.SKIPPED:
-            return f"it is {workload.stage.value} and nobody has said where it stands" if settled else ""
+            return (
+                f"it is {workload.stage.value}, and the queue manager has not placed it in a queue" if settled else ""
+            )
         case Stage.OFFERED:
             offered = workload.key in state.index.offered.get(workload.cluster_queue, {})
             return "" if offered else f"it is not among the offers of ClusterQueue {workload.cluster_queue!r}"
@@ -57,11 +59,11 @@ def _why_stuck(state: State, workload: Workload, unused: Unused | None) -> str:
     sleep = state.sleeps.get(name) or QueueSleep()
     asleep = queue.is_asleep(workload.shape)
     if asleep and workload.shape not in sleep.shapes:
-        return f"its shape sleeps in ClusterQueue {name!r} and no record says why"
+        return f"its scheduling hash is inadmissible in ClusterQueue {name!r} without a recorded reason"
     if queue.blocked is not None and queue.rank_of(workload.key) >= queue.blocked:
         # A workload behind a blocking head waits for what the head waits for, and so does the head.
         if not sleep.blocked_by:
-            return f"ClusterQueue {name!r} is blocked and no record says by whom"
+            return f"ClusterQueue {name!r} is blocked without a recorded head"
         if sleep.blocked is not None or settled:
             return _never_woken(state, sleep.blocked, state.workloads[sleep.blocked_by], unused)
     elif asleep:
@@ -74,9 +76,9 @@ def _why_stuck(state: State, workload: Workload, unused: Unused | None) -> str:
 def _never_woken(state: State, parked: Parked | None, workload: Workload, unused: Unused | None) -> str:
     """Why a parked workload or shape can never be woken; "" when one of its conditions can still come true."""
     if parked is None:
-        return "it waits, and nothing says for what"
+        return "it is inadmissible without a recorded condition"
     if not parked.wake:
-        return f"it is parked at position {parked.since} without a wake-up condition"
+        return f"it is inadmissible since position {parked.since} without a condition to requeue it"
     if unused is not None and (why := _overdue(state, parked, workload, unused)):
         return why
     cluster_queue = workload.cluster_queue
@@ -100,7 +102,11 @@ def _overdue(state: State, parked: Parked, workload: Workload, unused: Unused) -
     is_behind = bool(sleep.blocked_by) and sleep.blocked is not parked
     if woken is not None and woken.needs and (is_behind or _is_on_offer(state, tree_of(cluster_queue, state))):
         return ""
-    return "" if woken is None else f"it waits on, though at position {woken.at} came {woken.by}"
+    return (
+        ""
+        if woken is None
+        else f"it is still inadmissible, though {woken.by} at position {woken.at} meets its condition"
+    )
 
 
 def _is_on_offer(state: State, tree: str) -> bool:

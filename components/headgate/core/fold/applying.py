@@ -53,7 +53,7 @@ class BrokenLogError(Exception):
     def __init__(self, *, seq: int, why: str) -> None:
         super().__init__(
             f"the log is broken at position {seq}: {why}. Nothing from there on was folded. "
-            f"`headgate audit` tells what else is wrong. {REMEDY}."
+            f"`headgate audit` lists all damage. {REMEDY}."
         )
         self.seq = seq
         self.why = why

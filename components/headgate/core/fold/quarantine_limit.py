@@ -31,10 +31,11 @@ class TooManyFailedError(Exception):
     def __init__(self, process: str, failure: Failure, count: int) -> None:
         who = "the fold" if process == FOLD else f"the {process}"
         super().__init__(
-            f"{who} of version {quarantine.VERSION} has set aside {count} objects over the same defect, and fails over "
-            f"{failure.object.kind} {failure.object.key}, too: {failure.error} in {failure.where}. No more are set "
-            f"aside, and this process stops. Run a version without the defect, which takes them up again; or find with "
-            f"`headgate quarantine list` what they have in common, and change or delete those that have it"
+            f"{who} of version {quarantine.VERSION} has put {count} objects in quarantine with the same failure, "
+            f"and fails on {failure.object.kind} {failure.object.key}, too: {failure.error} in {failure.where}. "
+            f"No more are put in quarantine, and this process stops. Run a version without the defect, which retries "
+            f"them; or find with `headgate quarantine list` what they have in common, and change or delete those "
+            f"that have it"
         )
 
 

@@ -208,7 +208,7 @@ def _in_use(name: str, totals: dict[FlavorResource, Totals]) -> str:
 def describe_wakes(parked: Parked, state: State, cluster_queue: str = "") -> str:
     """All that can wake a workload that is parked in a ClusterQueue, as one phrase."""
     told = ", or ".join(describe_wake(wake, state, cluster_queue) for wake in parked.wake)
-    return told or "nothing that the log knows of"
+    return told or "a condition that is not recorded yet"
 
 
 def sleep_of(state: State, workload: Workload) -> Parked | None:
@@ -243,7 +243,7 @@ def place_in_line(state: State, workload: Workload) -> tuple[int, int]:
 
 _UNDECIDED = Parked(
     reason="NoFit",
-    message="the scheduler has just not admitted it; the queue manager has yet to say what would wake it",
+    message="the scheduler did not admit it; the queue manager has not recorded yet what would make it admissible",
     wake=(),
     since=Seq(0),
     decided_at=Seq(0),

@@ -6,7 +6,7 @@ Derived from a State alone, so it works at any position of the log. The history 
 for each.
 """
 
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -99,7 +99,7 @@ def _aside(record: QuarantineRecord) -> Standing:
     holds = f"; it holds quota of ClusterQueue {record.cluster_queue}" if record.charged else ""
     return Standing(
         stage="Quarantined",
-        why=f"it is set aside, because {failed}: {record.error} ({record.where}, Headgate {record.version}){holds}",
+        why=f"it is in quarantine, because {failed}: {record.error} ({record.where}, Headgate {record.version}){holds}",
         since=record.position,
         since_ms=record.since_ms,
         would_change=(retried_by(record),),
@@ -109,7 +109,7 @@ def _aside(record: QuarantineRecord) -> Standing:
 def _without_workload(state: State, job: JobKey) -> Standing:
     record = state.jobs.get(job)
     if record is None:
-        return Standing(stage="Gone", why="neither its Workload nor its Job is there any more")
+        return Standing(stage="Gone", why="its Workload and its Job are deleted")
     if record.refused:
         return Standing(
             stage="Refused",
@@ -118,42 +118,44 @@ def _without_workload(state: State, job: JobKey) -> Standing:
         )
     return Standing(
         stage="NoWorkload",
-        why="the Job is known and has no Workload",
+        why="the Job has no Workload yet",
         would_change=("the informer bridge making the Workload; it does so as soon as it runs",),
     )
 
 
 _Said = tuple[str, list[str]]
 
+_UNRECORDED: Final = "the queue manager recording what would make it admissible, as soon as it runs"
+
 
 def _new() -> _Said:
-    return "it is known and not yet placed in a queue", ["the queue manager's next decision, as soon as it runs"]
+    return "it is not in a queue yet", ["the queue manager's next decision, as soon as it runs"]
 
 
 def _queued(state: State, workload: Workload) -> _Said:
     asleep = sleep_of(state, workload)
     if asleep is not None:
-        by = "" if asleep.by in ("", workload.key) else f" (found out with {asleep.by})"
+        by = "" if asleep.by in ("", workload.key) else f" (decided for {asleep.by})"
         wakes = [describe_wake(wake, state, workload.cluster_queue) for wake in asleep.wake]
         changes = _leaving(state, workload) + wakes
-        return f"{asleep.reason}: {asleep.message}{by}", changes or ["the queue manager's word on what would wake it"]
+        return f"{asleep.reason}: {asleep.message}{by}", changes or [_UNRECORDED]
     place, of = place_in_line(state, workload)
     queue = state.cluster_queues.get(workload.cluster_queue)
     if queue is None:
         return f"ClusterQueue {workload.cluster_queue} does not exist", ["its creation"]
     if queue.spec.stop_policy != "None":
         return f"ClusterQueue {workload.cluster_queue} is stopped ({queue.spec.stop_policy})", ["its stopPolicy: None"]
-    return f"it stands at place {place} of {of} in ClusterQueue {workload.cluster_queue}", [
-        "its turn: each cycle decides the first of each ClusterQueue"
+    return f"it is at position {place} of {of} in ClusterQueue {workload.cluster_queue}", [
+        "its turn: each cycle decides the head of each ClusterQueue"
     ]
 
 
 def _offered(state: State, workload: Workload) -> _Said:
     place, of = place_in_line(state, workload)
-    why = f"it is offered to the scheduler, at place {place} of {of} in ClusterQueue {workload.cluster_queue}"
+    why = f"it is offered to the scheduler, at position {place} of {of} in ClusterQueue {workload.cluster_queue}"
     verdict = workload.verdict
     if verdict is not None:
-        why += f"; its last try: {verdict.reason}: {verdict.message}"
+        why += f"; in the last cycle: {verdict.reason}: {verdict.message}"
     return why, [*_leaving(state, workload), "the scheduler's next cycles"]
 
 
@@ -161,7 +163,7 @@ def _leaving(state: State, workload: Workload) -> list[str]:
     """The victims that a workload waits for and that still hold their quota."""
     targets = workload.verdict.targets if workload.verdict is not None else ()
     records = [state.workloads.get(target) for target in targets]
-    return [f"{each.key} having left" for each in records if each is not None and each.stage is Stage.EVICTED]
+    return [f"{each.key} releasing its quota" for each in records if each is not None and each.stage is Stage.EVICTED]
 
 
 def _skipped(state: State, workload: Workload) -> _Said:
@@ -175,13 +177,13 @@ def _skipped(state: State, workload: Workload) -> _Said:
     if verdict is not None and verdict.needs:
         return why, [f"unused quota: {describe_needs(verdict.needs, state, workload.cluster_queue)}"]
     short = [f"more quota of {name}" for name in verdict.short] if verdict is not None else []
-    return why, short or ["the queue manager's word on what would wake it"]
+    return why, short or [_UNRECORDED]
 
 
 def _parked(state: State, workload: Workload) -> _Said:
     parked = workload.parked
     if parked is None:
-        return "it is set aside", ["the queue manager's word on what would wake it"]
+        return "it is inadmissible", [_UNRECORDED]
     return f"{parked.reason}: {parked.message}", [
         describe_wake(wake, state, workload.cluster_queue) for wake in parked.wake
     ]
@@ -204,7 +206,7 @@ def _admitted(state: State, workload: Workload) -> _Said:
     why = f"it holds {held or 'no quota'} of ClusterQueue {workload.cluster_queue}"
     record = job_of(state, workload)
     if record is None:
-        return why, ["whoever finishes, deletes or deactivates it"]
+        return why, ["its owner finishing, deleting or deactivating it"]
     if record.action_refused:
         return f"{why}; the API server refused to resume its Job: {record.action_refused}", ["a change of the Job"]
     if record.job.suspended:
@@ -218,7 +220,7 @@ def _evicted(state: State, workload: Workload) -> _Said:
     last = next((each for each in workload.conditions if each.type == "Evicted"), None)
     why = f"{last.reason}: {last.message}" if last is not None else "it has to give its quota back"
     if unknown_job(state, workload) is not None:
-        return why, ["its Job being shown, or proved to be gone"]
+        return why, ["its Job being observed, or its deletion being confirmed"]
     if not is_run_here(workload):
         return why, ["its owner setting QuotaReserved to False, its end, or its deletion"]
     return why, ["its Job stopping: suspended, with no active pods"]

@@ -13,7 +13,7 @@ resolved with `headgate.core.views.lookup`, in a separate pass: a job's events p
 # Over 400 lines: one sentence for each event type that can concern a workload.
 
 from collections.abc import Iterable
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -39,6 +39,8 @@ from headgate.core.views.timeline import EventPlace, Line, Mark, Notes, Story, c
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.commit import LoggedCommit, Position
 from headgate.events.registry import Event
+
+_WITH_EQUALS: Final = ", as are all with the same scheduling hash"
 
 
 class Explainer:
@@ -155,7 +157,7 @@ class Explainer:
                     self._add(at, event, text, about="configuration")
             case facts.JobDeleted():
                 if event.job == self._target.job:
-                    text = "the Job was deleted" if event.gone else "the Job is gone, or names no queue any more"
+                    text = "the Job was deleted" if event.gone else "the Job is deleted, or names no queue any more"
                     self._add(at, event, text, about=shown_name(event.job))
             case facts.PodObserved() | facts.PodDeleted() | decisions.PodPlaced() | effects.PodBound():
                 self._jobs.on_pod(at, event)
@@ -224,7 +226,7 @@ class Explainer:
                 )
             case _:
                 if self._overtaken(event):
-                    text = "came too late and changed nothing: the workload had moved on before it"
+                    text = "came too late and changed nothing: the workload was in another state already"
                     self._add(at, event, text, reason=getattr(event, "reason", ""), detail=True)
                 else:
                     self._moved(at, event)
@@ -322,12 +324,12 @@ class Explainer:
         asleep: Parked | None = None
         if workload is not None and workload.stage in (Stage.QUEUED, Stage.OFFERED):
             place, of = place_in_line(self.state, workload)
-            text += f", at place {place} of {of}"
+            text += f", at position {place} of {of}"
             asleep = sleep_of(self.state, workload)
         self._queue_wait = self._queue_wait or Mark(at.position, at.time_ms, f"quota in {event.cluster_queue}")
         if asleep is not None:
             waits = describe_wakes(asleep, self.state, event.cluster_queue)
-            text += f"; it joins those that sleep there, parked by {asleep.by or 'another'}, and waits for {waits}"
+            text += f"; not tried yet, because {asleep.by or 'another workload'} was not admitted; waiting for {waits}"
             self._sleep = Mark(at.position, at.time_ms, waits)
             self._add(at, event, text, reason=asleep.reason, message=asleep.message, waited=waited)
         else:
@@ -337,32 +339,32 @@ class Explainer:
         waits = ", or ".join(describe_wake(wake, self.state, event.cluster_queue) for wake in event.wake)
         match event.scope:
             case "workload":
-                text = f"set aside, waiting for {waits}"
+                text = f"inadmissible, waiting for {waits}"
             case "shape":
-                text = f"put to sleep in ClusterQueue {event.cluster_queue} with all of its shape, waiting for {waits}"
+                text = f"inadmissible in ClusterQueue {event.cluster_queue}{_WITH_EQUALS}, waiting for {waits}"
             case "queue":
-                text = f"keeps its place and blocks ClusterQueue {event.cluster_queue}, waiting for {waits}"
+                text = f"stays head of ClusterQueue {event.cluster_queue} and blocks it, waiting for {waits}"
             case _:
                 assert_never(event.scope)
         self._add(at, event, text, reason=event.reason, message=event.message)
         self._sleep = Mark(at.position, at.time_ms, waits)
 
     def _woken(self, at: EventPlace, event: queueing.WorkloadWoken, scope: str) -> None:
-        ways = {"shape": " with all of its shape", "queue": ": its ClusterQueue is no longer blocked"}
+        ways = {"shape": " with all that have its scheduling hash", "queue": ": its ClusterQueue is no longer blocked"}
         with_whom = ways.get(scope, "")
-        text = f"woken{with_whom} by {event.by} (position {event.by_position})"
+        text = f"requeued{with_whom}, by {event.by} (position {event.by_position})"
         self._add(at, event, text, reason=event.by, waited=self._sleep)
         self._sleep = None
 
     def _skipped(self, at: EventPlace, event: decisions.WorkloadSkipped) -> None:
         then = {
-            "immediate": "it stays first and is tried again",
-            "workload": "it is set aside",
-            "shape": "all of its shape sleep",
-            "queue": "its ClusterQueue waits behind it",
+            "immediate": "it stays head and is tried again",
+            "workload": "it is inadmissible until something changes",
+            "shape": "it is inadmissible" + _WITH_EQUALS,
+            "queue": "it stays head and blocks its ClusterQueue",
         }[event.scope]
         if event.targets:
-            then = f"it waits for {', '.join(event.targets)} to leave"
+            then = f"it waits for {', '.join(event.targets)} to release quota"
         text = f"not admitted by ClusterQueue {event.cluster_queue}{describe_short(event.short)}; {then}"
         self._add(at, event, text, reason=f"{event.reason}/{event.requeue_reason}", message=event.message)
 
@@ -397,10 +399,10 @@ class Explainer:
         """Another workload is evicted on its behalf, or not."""
         match event:
             case decisions.WorkloadPreempted() if event.preemptor == self._target.workload:
-                text = f"preempts {event.workload} in ClusterQueue {event.cluster_queue}, and waits until it has left"
+                text = f"preempts {event.workload} in ClusterQueue {event.cluster_queue}, and waits for its quota"
                 self._add(at, event, text, about=event.workload, reason=event.reason, message=event.message)
             case decisions.WorkloadMigrated() if event.by == self._target.workload:
-                text = f"{event.workload}, its variant in another flavor, makes way for it"
+                text = f"{event.workload}, its variant in another flavor, is evicted in its favor"
                 self._add(at, event, text, about=event.workload, message=event.message)
             case decisions.WorkloadReplaced() if event.by == self._target.workload:
                 text = f"takes the place of {event.workload}, a smaller slice of the same job"
@@ -411,13 +413,13 @@ class Explainer:
     def _offered(self, at: EventPlace, event: queueing.HeadsOffered) -> None:
         workload = self._workload()
         if workload is None or workload.stage is not Stage.OFFERED:
-            text = "offered to the scheduler, too late: it had moved on"
+            text = "offered to the scheduler too late: it was no longer pending"
             self._add(at, event, text, detail=True)
             return
         place, _ = place_in_line(self.state, workload)
-        text = f"offered to the scheduler, at place {place} of ClusterQueue {workload.cluster_queue}"
+        text = f"offered to the scheduler, at position {place} of ClusterQueue {workload.cluster_queue}"
         if any(head.alone and head.workload == workload.key for head in event.heads):
-            text += "; there is enough for it, and its shape sleeps on"
+            text += "; enough quota for it alone, others with its scheduling hash stay inadmissible"
         self._stage = Stage.OFFERED
         waited, self._sleep = self._sleep, None
         self._add(at, event, text, waited=waited)
@@ -434,15 +436,17 @@ class Explainer:
             return
         if not self._shares(event, stood):
             return
-        alike = "is of its shape" if event.scope == "shape" else "stands in front"
+        alike = "with the same scheduling hash" if event.scope == "shape" else "the head of the queue"
         match event:
             case decisions.WorkloadSkipped():
                 if stood.stage is Stage.OFFERED:
-                    text = f"taken back from the scheduler: {event.workload} {alike} and was not admitted"
+                    text = f"taken back from the scheduler: {event.workload}, {alike}, was not admitted"
                     self._add(at, event, text, about=event.workload, reason=event.reason, message=event.message)
             case queueing.WorkloadParked():
                 waits = ", or ".join(describe_wake(wake, self.state, event.cluster_queue) for wake in event.wake)
-                text = f"sleeps in ClusterQueue {event.cluster_queue}: {event.workload} {alike} and waits for {waits}"
+                text = (
+                    f"inadmissible in ClusterQueue {event.cluster_queue}: {event.workload}, {alike}, waits for {waits}"
+                )
                 self._add(at, event, text, about=event.workload, reason=event.reason, message=event.message)
                 self._sleep = Mark(at.position, at.time_ms, waits)
             case queueing.WorkloadWoken():

@@ -55,7 +55,7 @@ class JobNotes:
                 self._notes.add(at, event, f"pod is {event.spec.phase}{bound}", about=event.pod, detail=True)
             case facts.PodDeleted():
                 self._placed.pop(event.pod, None)
-                self._notes.add(at, event, "pod is gone or over", about=event.pod, detail=True)
+                self._notes.add(at, event, "pod is deleted or finished", about=event.pod, detail=True)
             case decisions.PodPlaced():
                 waited = self._placed.get(event.pod)
                 self._notes.add(

@@ -74,7 +74,7 @@ class Lookup:
         near = difflib.get_close_matches(wanted, known, n=NEAR_MATCHES_MAX, cutoff=0.6) or difflib.get_close_matches(
             name, [split_key(key)[1] for key in known], n=NEAR_MATCHES_MAX, cutoff=0.6
         )
-        hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else " (the log knows none like it)"
+        hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else " (the log has no similar name)"
         raise UnknownWorkloadError(f"no workload or job {wanted!r} in this log{hint}")
 
     def _named(self, name: str, namespace: str) -> list[HistorySubject]:

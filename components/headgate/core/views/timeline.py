@@ -161,7 +161,7 @@ def _condensed_rounds(lines: list[Line]) -> list[Line]:
     last = next(
         (line for line in reversed(between) if line.event in ("workload.skipped", "workload.parked")), woken[-1]
     )
-    text = f"{len(woken)} more rounds like this: woken, and {tried} times tried in vain"
+    text = f"{len(woken)} more rounds like this: requeued, and {tried} times not admitted"
     line = msgspec.structs.replace(
         last,
         position=between[0].position,

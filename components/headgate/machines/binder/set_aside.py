@@ -105,7 +105,7 @@ def _words(record: QuarantineRecord) -> str:
     """What has happened, and the remedy."""
     what = f"event {record.event} could not be folded" if record.process == "fold" else f"the {record.process} failed"
     text = (
-        f"Headgate {record.version} has set this object aside: {what} at position {record.position} "
+        f"Headgate {record.version} has put this object in quarantine: {what} at position {record.position} "
         f"({record.error}, {record.where}). It is left as it is and keeps its quota; see "
         f"`headgate quarantine show {shown_object(record.kind, record.key)}`"
     )

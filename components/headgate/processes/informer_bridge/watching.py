@@ -125,7 +125,7 @@ class Watching:
         try:
             return "" if found is None else cluster_id_of(found)
         except UnreadableObjectError as error:
-            _LOG.warning("which cluster this is cannot be told: %s", error)
+            _LOG.warning("the identity of the cluster cannot be read: %s", error)
             return ""
 
     async def _is_shown(self, anchor: Anchor) -> bool:
@@ -158,7 +158,7 @@ class Watching:
                 answer = await ask()
             except KubernetesError as error:
                 if isinstance(error, ApiError) and not is_operating_error(error):
-                    _LOG.warning("%s cannot be told: %s", what, error)
+                    _LOG.warning("%s cannot be read: %s", what, error)
                     self._asking = ApiServerHealth()
                     return None
                 since_s = self._asking.failing_since or time.time()

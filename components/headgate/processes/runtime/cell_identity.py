@@ -104,7 +104,7 @@ class IdentityGate:
         if self._transport is not None:
             transport = self._transport
             self.cluster = await self._answered(
-                lambda: ask_cluster_id(transport.inner), "which cluster this is cannot be told"
+                lambda: ask_cluster_id(transport.inner), "the identity of the cluster cannot be read"
             )
         self.check(state)
         if self._leases is not None and not self._replaces(state):
@@ -209,7 +209,7 @@ async def hold_against_leases(leases: Leases, state: State, log: Log) -> None:
 
 def _foreign(cell: str, why: str) -> ForeignCellError:
     return ForeignCellError(
-        f"the cell {cell} is not ours: {why}. Give this cell a name of its own (cell, HEADGATE_CELL, --cell), or point "
-        "it to the broker and the cluster that belong to its log. A copy of a log is adopted by "
+        f"this process does not belong to cell {cell}: {why}. Give this cell a name of its own (cell, HEADGATE_CELL, "
+        "--cell), or point it to the broker and the cluster that belong to its log. A copy of a log is adopted by "
         "`headgate backup --out DIR` and `headgate restore --from DIR --set-aside FILE`"
     )

@@ -90,7 +90,9 @@ class RecognisingTransport:
             except TransportError:
                 raise
             except (KubernetesError, UnreadableObjectError) as error:
-                raise TransportError(f"which cluster answers cannot be told: {error}", maybe_applied=False) from error
+                raise TransportError(
+                    f"the identity of the cluster cannot be read: {error}", maybe_applied=False
+                ) from error
             if found != self.expected:
                 raise ForeignCellError(
                     f"another cluster answers at the API server's address: {found}, where it was {self.expected}. "

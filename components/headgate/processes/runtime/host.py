@@ -296,7 +296,7 @@ class Host:
         # collections; records are not tracked by it anyway.
         gc.freeze()
         self._status.phase = Phase.STANDBY
-        _LOG.info("folded up to position %d; standing by", self.state.position, extra={"position": self.state.position})
+        _LOG.info("folded up to position %d; on standby", self.state.position, extra={"position": self.state.position})
         tasks.start_soon(self._stand_for_election)
 
     def _report_outcome(self) -> None:
@@ -407,7 +407,7 @@ class Host:
 
     async def _recover(self, failed: EventFailedError, logged: LoggedCommit) -> None:
         """Fold the log again up to here without the failed event. The machine is dropped with its state."""
-        _LOG.error("%s. It is set aside; see `headgate quarantine`", failed, exc_info=failed.__cause__)
+        _LOG.error("%s. It is in quarantine; see `headgate quarantine`", failed, exc_info=failed.__cause__)
         await self._carry_out(self._driver.take())
         self.is_whole = False
         state = await self._refolding.recover(failed)
@@ -444,7 +444,7 @@ class Host:
                     self._bell.set()
                 case ObjectSetAside(failed, name):
                     cause = failed.__cause__
-                    _LOG.error("%s. %s is set aside; see `headgate quarantine`", failed, name, exc_info=cause)
+                    _LOG.error("%s. %s is in quarantine; see `headgate quarantine`", failed, name, exc_info=cause)
                     self._bell.set()
                 case SteppedDown():
                     self._step_down(output)
@@ -484,7 +484,7 @@ class Host:
 
     def _step_down(self, over: SteppedDown) -> None:
         extra = {"epoch": over.epoch, "position": self.state.position}
-        _LOG.warning("our epoch %d is over: %s; standing by", over.epoch, over.why, extra=extra)
+        _LOG.warning("our epoch %d is over: %s; on standby", over.epoch, over.why, extra=extra)
         leadership, self._leadership = self._leadership, None
         self._deposed_by_other = over.other_holder is not None
         if leadership is not None and over.other_holder == leadership.holder:
@@ -533,7 +533,7 @@ class Host:
         counters.entries_refused = refused.count
         newest = refused.newest[-1]
         text = (
-            f"{refused.count} entries of the log are not of it and are refused; the newest stands at position "
+            f"{refused.count} entries of the log are not of it and are refused; the newest is at position "
             f"{newest.position} on {newest.subject}: {newest.why}. Find out who can publish there besides the six "
             f"processes (`headgate audit` lists them)"
         )

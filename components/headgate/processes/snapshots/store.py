@@ -109,7 +109,7 @@ def read_meta(blob: bytes) -> SnapshotMeta:
     try:
         meta = _META.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise SnapshotUnusableError(f"its first line does not say what it is ({error})") from error
+        raise SnapshotUnusableError(f"its first line is no header ({error})") from error
     if not newline or meta.format != FORMAT:
         raise SnapshotUnusableError(f"its layout is {meta.format}, and this version reads {FORMAT}")
     return meta

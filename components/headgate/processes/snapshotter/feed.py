@@ -222,7 +222,7 @@ class Feeding:
         for message in messages:
             if DEFECT in message.headers:
                 text = f"the message of event {message.message_id} could not be made: {message.headers[DEFECT]}"
-                _LOG.error("%s. It stands in the feed without its body", text)
+                _LOG.error("%s. The feed has it without its body", text)
                 self._status.notice("feed", text)
 
     async def _store(self, messages: list[FeedMessage]) -> None:

@@ -50,7 +50,7 @@ _COUNTERS: Final[Mapping[str, str]] = {
 _SECONDS: Final[Mapping[str, str]] = {
     "fold_ns": "Time spent folding.",
     "decide_ns": "Time spent deciding.",
-    "append_ns": "Time that appends took, from the decision to the broker's word.",
+    "append_ns": "Time from a decision to the acknowledgement of its append.",
 }
 _GAUGES: Final[Mapping[str, str]] = {
     "calls_unfinished": "Calls to the API server without an answer.",
@@ -138,7 +138,7 @@ class Observing:
             self.metrics.gauge(f"headgate_{name}", help_text, lambda name=name: [(getattr(counters, name), {})])  # type: ignore[misc]
         self.metrics.gauge(
             "headgate_quarantined_objects",
-            "Objects that are set aside because of a defect (headgate quarantine list).",
+            "Objects in quarantine (headgate quarantine list).",
             lambda: [(len(self._status.quarantine()), {})],
         )
         self.metrics.counters(
@@ -148,11 +148,11 @@ class Observing:
         )
         self.metrics.counters(
             "headgate_kubernetes_watches_total",
-            "What the watches of the API server went through, by resource and what it was.",
+            "Events of the watches of the API server, by resource and kind of event.",
             lambda: (each for tally in self._status.watches for each in tally()),
         )
-        self.metrics.gauge("headgate_phase", "1 for what the process is about now.", self._phases)
-        self.metrics.gauge("headgate_dependency_up", "Whether what is depended on works.", self._dependencies)
+        self.metrics.gauge("headgate_phase", "1 for the current phase of the process.", self._phases)
+        self.metrics.gauge("headgate_dependency_up", "Whether a dependency works: 1 or 0.", self._dependencies)
 
     def _phases(self) -> Iterator[tuple[float, Mapping[str, str]]]:
         return ((float(phase is self._status.phase), {"phase": phase.value}) for phase in Phase)
