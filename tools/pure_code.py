@@ -48,6 +48,8 @@ LIBRARIES = frozenset(
         "msgspec.structs",
         "nacl.bindings",
         "nacl.exceptions",
+        "numpy",
+        "numpy.typing",
         "operator",
         "re",
         "sortedcontainers",
@@ -84,6 +86,9 @@ ATTRIBUTES = {
     "datetime.datetime.now": "pure code gets time as data in events",
     "datetime.datetime.today": "pure code gets time as data in events",
     "datetime.datetime.utcnow": "pure code gets time as data in events",
+    "numpy.fromfile": "pure code does no I/O",
+    "numpy.load": "pure code does no I/O",
+    "numpy.random": "pure code gets randomness as data in events",
     "nacl.bindings.randombytes": "pure code gets randomness as data in events",
 }
 

@@ -64,10 +64,18 @@ class NodeSelector(ApiBranch, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
+class PreferredSchedulingTerm(ApiBranch, frozen=True):
+    """A term of node affinity that need not be met; `weight` is from 1 to 100."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
 class NodeAffinity(ApiBranch, frozen=True):
-    """Only the required part: preferences do not change what is possible."""
+    """`corev1.NodeAffinity`. Preferences count in topologies alone, with the gate TASRespectNodeAffinityPreferred."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
 
 
 class Affinity(ApiBranch, frozen=True):

@@ -13,7 +13,7 @@ are the frozen objects of the facts.
 import enum
 from collections.abc import Collection
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -536,6 +536,19 @@ FlavorResource = tuple[str, str]
 """(flavor, resource)."""
 
 
+Values = tuple[str, ...]
+"""A topology domain: its values of the levels that assignments have, widest level first."""
+
+
+class DomainUsage(NamedTuple):
+    """What `pods` pods occupy in one domain of a flavor. `requests` is of one pod, without the implicit `pods`."""
+
+    flavor: str
+    values: Values
+    requests: tuple[tuple[str, int], ...]
+    pods: int
+
+
 class Index:
     """
     Lookups that follow from the tables. Kept current by the fold; `headgate.core.fold.restore` rebuilds them.
@@ -564,6 +577,9 @@ class Index:
     `Tables.node_usage`, and those in `Tables.pods` from the choice of their node on. `taken_changes` counts changes;
     `taken_changed` has the number of the last one by node, the newest last.
 
+    `topology_usage`: flavor -> topology domain -> what workloads that hold quota use of it, `pods` included;
+    `topology_usage_of` what each of them uses. `topology_changes` and `topology_changed` are as those of `taken`.
+
     `changes` counts the changes of quota holders and their amounts; `changed` has the number of the last one by
     ClusterQueue, the newest last, so that a cache finds its outdated entries without a full pass.
     """
@@ -590,6 +606,10 @@ class Index:
         "taken",
         "taken_changed",
         "taken_changes",
+        "topology_changed",
+        "topology_changes",
+        "topology_usage",
+        "topology_usage_of",
         "trees",
         "usage",
         "usage_of",
@@ -618,6 +638,10 @@ class Index:
         self.taken: dict[str, dict[str, int]] = {}
         self.taken_changes = 0
         self.taken_changed: dict[str, int] = {}
+        self.topology_usage: dict[str, dict[Values, dict[str, int]]] = {}
+        self.topology_usage_of: dict[WorkloadKey, tuple[DomainUsage, ...]] = {}
+        self.topology_changes = 0
+        self.topology_changed: dict[tuple[str, Values], int] = {}
         self.changes = 0
         self.changed: dict[str, int] = {}
 

@@ -9,13 +9,11 @@ from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import NamedTuple
 
+from headgate.core.state.tables import Values
 from headgate.events.objects import LevelValues, TopologyAssignment, TopologySlice
 
 HOSTNAME = "kubernetes.io/hostname"
 """The level whose domains are single nodes. Where it is the lowest one, assignments have no other level."""
-
-Values = tuple[str, ...]
-"""A domain: its value of each level that an assignment has, widest level first."""
 
 
 class Domain(NamedTuple):

@@ -8,25 +8,62 @@ one cache for the scheduler.
 The owner must pass it every folded event; changes of usage are read from the indexes of the state.
 """
 
-from headgate.core.state.tables import State
-from headgate.core.topology.tree import FlavorTopology
+from collections.abc import Iterator
+
+from headgate.core.config import feature_gates
+from headgate.core.state.tables import State, Values
+from headgate.core.topology.assignments import HOSTNAME
+from headgate.core.topology.counts import CountedTree
+from headgate.core.topology.tree import Amounts, FlavorTopology
 from headgate.core.topology.what_if import WhatIf
+from headgate.events import facts
 from headgate.events.base import EventBase
+
+_SLOTS_SPARE = 64
+"""A tree may have this many leaves more than twice those that exist, before it is built anew."""
 
 
 class TopologyCache:
     """The trees of domains of a state, with what is free in them."""
 
+    __slots__ = ("_hosts", "_overlapping", "_seen_taken", "_seen_usage", "_state", "_trees", "_what_if")
+
     def __init__(self, state: State) -> None:
         self._state = state
+        self._trees: dict[str, CountedTree] = {}
+        self._hosts: tuple[str, ...] | None = None
+        """The flavors whose lowest level is the hostname; None when not known."""
+        self._overlapping = _overlapping(state)
+        self._what_if: WhatIf | None = None
+        self._seen_usage = state.index.topology_changes
+        self._seen_taken = state.index.taken_changes
 
     def change(self, event: EventBase) -> None:
-        """Apply an event that the state has folded: nodes, flavors and topologies; others have no effect."""
-        raise NotImplementedError
+        """Apply an event that the state has folded: nodes, flavors, topologies, gates; others have no effect."""
+        match event:
+            case facts.NodeObserved() | facts.NodeDeleted():
+                self._end()
+                for counted in self._trees.values():
+                    self._set_node(counted.tree, event.name)
+            case (
+                facts.ResourceFlavorObserved()
+                | facts.ResourceFlavorDeleted()
+                | facts.TopologyObserved()
+                | facts.TopologyDeleted()
+                | facts.ConfigurationObserved()
+            ):
+                # What is used on hosts counts in several trees, so one that comes or goes concerns the others.
+                self._end()
+                self._trees.clear()
+                self._hosts = None
+                self._overlapping = _overlapping(self._state)
+            case _:
+                pass
 
     def flavor(self, name: str) -> FlavorTopology | None:
         """The tree of a flavor; None when there is none of this name, or it has no topology that exists."""
-        raise NotImplementedError
+        counted = self._counted(name)
+        return None if counted is None else counted.tree
 
     def what_if(self) -> WhatIf:
         """
@@ -34,4 +71,98 @@ class TopologyCache:
 
         Costs what has changed since the last call.
         """
-        raise NotImplementedError
+        self._end()
+        self._catch_up()
+        self._what_if = WhatIf(self._counted, self._host_flavors(), overlapping=self._overlapping)
+        return self._what_if
+
+    def _end(self) -> None:
+        """Undo what the last what-if has changed."""
+        if self._what_if is not None:
+            self._what_if.undo(0)
+            self._what_if = None
+
+    # --- building ----------------------------------------------------------------------------------------------------
+
+    def _counted(self, name: str) -> CountedTree | None:
+        counted = self._trees.get(name)
+        if counted is None:
+            tree = self._build(name)
+            if tree is None:
+                return None
+            counted = self._trees[name] = CountedTree(tree)
+        return counted
+
+    def _build(self, name: str) -> FlavorTopology | None:
+        state = self._state
+        levels = self._levels(name)
+        record = state.flavors.get(name)
+        if record is None or record.spec.topology_name is None or not levels:
+            return None
+        spec = record.spec
+        tree = FlavorTopology(name, record.spec.topology_name, levels, spec.node_labels, spec.tolerations)
+        for node, taken in state.index.taken.items():
+            tree.set_foreign_usage(node, taken)
+        for node in sorted(state.nodes):
+            self._set_node(tree, node)
+        return tree
+
+    def _levels(self, flavor: str) -> tuple[str, ...]:
+        """The levels of a flavor's topology; none when it has no topology that exists."""
+        record = self._state.flavors.get(flavor)
+        name = record.spec.topology_name if record is not None else None
+        topology = self._state.topologies.get(name) if name is not None else None
+        return tuple(level.node_label for level in topology.levels) if topology is not None else ()
+
+    def _host_flavors(self) -> tuple[str, ...]:
+        if self._hosts is None:
+            self._hosts = tuple(name for name in sorted(self._state.flavors) if self._levels(name)[-1:] == (HOSTNAME,))
+        return self._hosts
+
+    # --- keeping current ---------------------------------------------------------------------------------------------
+
+    def _set_node(self, tree: FlavorTopology, node: str) -> None:
+        tree.set_node(node, self._state.nodes.get(node), lambda values: self._used(tree, values))
+
+    def _used(self, tree: FlavorTopology, values: Values) -> Amounts:
+        """What workloads use of a leaf."""
+        usage = self._state.index.topology_usage
+        if not (tree.by_host and self._overlapping):
+            return usage.get(tree.name, {}).get(values, {})
+        total: dict[str, int] = {}
+        for flavor in self._host_flavors():
+            for resource, value in usage.get(flavor, {}).get(values, {}).items():
+                total[resource] = total.get(resource, 0) + value
+        return total
+
+    def _catch_up(self) -> None:
+        """Bring what is used up to date: the newest changes are the last."""
+        index = self._state.index
+        for flavor, values in reversed(index.topology_changed):
+            if index.topology_changed[flavor, values] <= self._seen_usage:
+                break
+            for tree in self._trees_using(flavor):
+                leaf = tree.leaf(values)
+                if leaf is not None:
+                    tree.set_used(leaf, self._used(tree, values))
+        self._seen_usage = index.topology_changes
+        for node in reversed(index.taken_changed):
+            if index.taken_changed[node] <= self._seen_taken:
+                break
+            for counted in self._trees.values():
+                counted.tree.set_foreign_usage(node, index.taken.get(node, {}))
+        self._seen_taken = index.taken_changes
+        for name, counted in tuple(self._trees.items()):
+            if counted.tree.slots > _SLOTS_SPARE + 2 * len(counted.tree.leaves.alive()):
+                del self._trees[name]
+
+    def _trees_using(self, flavor: str) -> Iterator[FlavorTopology]:
+        """The trees that have been built in which usage of a flavor counts."""
+        shared = self._overlapping and flavor in self._host_flavors()
+        for name in self._host_flavors() if shared else (flavor,):
+            if name in self._trees:
+                yield self._trees[name].tree
+
+
+def _overlapping(state: State) -> bool:
+    return feature_gates.enabled(state.configuration, feature_gates.TAS_OVERLAPPING_FLAVORS)

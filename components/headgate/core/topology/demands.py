@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.core.topology.assignments import Placement, Values
+from headgate.core.state.tables import DomainUsage
+from headgate.core.topology.assignments import Placement
 from headgate.events.objects import PodSetUpdate, PodSpec, TopologyRequest
 
 PODS = "pods"
@@ -64,15 +65,6 @@ class Placements(msgspec.Struct, frozen=True):
     def failure(self) -> tuple[str, str] | None:
         """The first pod set by name that failed, and its reason, for messages. None when all were placed."""
         return min(self.failures.items(), default=None)
-
-
-class DomainUsage(NamedTuple):
-    """What `pods` pods occupy in one domain of a flavor. `requests` is of one pod, without the implicit `pods`."""
-
-    flavor: str
-    values: Values
-    requests: tuple[tuple[str, int], ...]
-    pods: int
 
 
 def usage_of(demand: PodSetDemand, placement: Placement) -> tuple[DomainUsage, ...]:
