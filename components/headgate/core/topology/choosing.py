@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.core.topology import leading
-from headgate.core.topology.counts import DomainCounts
+from headgate.core.topology.counts import ShapeCounts
 from headgate.core.topology.leading import Chosen
 from headgate.core.topology.messages import not_fit
 from headgate.core.topology.shaping import Gang, RefusedError
@@ -36,7 +36,7 @@ class GangSearch:
     `scores` has, by level, how much the pods prefer a domain; it is None when preferences do not count.
     """
 
-    def __init__(self, gang: Gang, counts: DomainCounts) -> None:
+    def __init__(self, gang: Gang, counts: ShapeCounts) -> None:
         self.gang = gang
         self.counts = counts
         self.tree = counts.tree
@@ -243,7 +243,7 @@ def lowest(domains: IntArray, *keys: IntArray) -> int:
     return int(domains[0])
 
 
-def _scores(counts: DomainCounts) -> list[IntArray] | None:
+def _scores(counts: ShapeCounts) -> list[IntArray] | None:
     """By level, the sums of how much the pods prefer the leaves of each domain; None when preferences do not count."""
     scores = counts.filter.scores
     if scores is None:

@@ -5,7 +5,7 @@ Per leaf it is the smallest ratio of what is free to what one pod requests; abov
 another kind that has to be in the same domain, takes room: a domain can also say how many pods fit beside it. Slices
 are counted in the domains of their level.
 
-Everything is in arrays by slot of each level. `DomainCounts.refresh` computes anew what has changed in the tree: a few
+Everything is in arrays by slot of each level. `ShapeCounts.refresh` computes anew what has changed in the tree: a few
 leaves one by one, with the path of each, many all at once.
 """
 
@@ -45,7 +45,7 @@ class Shape(NamedTuple):
     empty: bool = False
 
 
-class DomainCounts:
+class ShapeCounts:
     """
     The counts of a shape in a tree: lists by level of arrays by slot. Read-only for all others.
 
@@ -294,18 +294,18 @@ class CountedTree:
 
     def __init__(self, tree: FlavorTopology) -> None:
         self.tree = tree
-        self._counts: dict[Shape, DomainCounts] = {}
+        self._counts: dict[Shape, ShapeCounts] = {}
         self._filters: dict[str, NodeFilter] = {}
 
-    def counts(self, shape: Shape, fitness: Fitness, within: tuple[int, int] | None = None) -> DomainCounts:
+    def counts(self, shape: Shape, fitness: Fitness, within: tuple[int, int] | None = None) -> ShapeCounts:
         """Current counts, of the whole tree or `within` one domain, a level and its slot."""
         if within is not None:
-            return DomainCounts(self.tree, shape, self._filter(fitness), within)
+            return ShapeCounts(self.tree, shape, self._filter(fitness), within)
         counts = self._counts.pop(shape, None)
         if counts is None:
             if len(self._counts) * self.tree.slots > CACHED_MAX:
                 del self._counts[next(iter(self._counts))]
-            counts = DomainCounts(self.tree, shape, self._filter(fitness))
+            counts = ShapeCounts(self.tree, shape, self._filter(fitness))
         else:
             counts.refresh()
         # The one that was asked for last is the last to be dropped.

@@ -8,7 +8,7 @@ objects (`Seat`), because gangs with leaders are few, and balanced placement cha
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headgate.core.topology.counts import DomainCounts
+from headgate.core.topology.counts import ShapeCounts
 from headgate.core.topology.shaping import Gang
 from headgate.core.topology.slots import IntArray
 
@@ -22,7 +22,7 @@ class Chosen(NamedTuple):
 
 
 class Seat:
-    """A domain with what fits there, as `DomainCounts` has it. Changing it changes nothing else."""
+    """A domain with what fits there, as `ShapeCounts` has it. Changing it changes nothing else."""
 
     __slots__ = ("beside", "leaders", "order", "pods", "score", "slices", "slices_beside", "slot")
 
@@ -39,7 +39,7 @@ class Seat:
         self.leaders = leaders
 
 
-def seats(counts: DomainCounts, scores: list[IntArray] | None, level: int, domains: IntArray) -> list[Seat]:
+def seats(counts: ShapeCounts, scores: list[IntArray] | None, level: int, domains: IntArray) -> list[Seat]:
     """Domains of a level as objects, in this order. `scores` has, by level, how much pods prefer a domain."""
     columns = (
         counts.pods[level],

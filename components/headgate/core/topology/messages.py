@@ -1,10 +1,10 @@
 """Kueue's messages on gangs that do not fit."""
 
-from headgate.core.topology.counts import DomainCounts
+from headgate.core.topology.counts import ShapeCounts
 from headgate.core.topology.shaping import Gang
 
 
-def not_fit(counts: DomainCounts, gang: Gang, level: int, fitting: int) -> str:
+def not_fit(counts: ShapeCounts, gang: Gang, level: int, fitting: int) -> str:
     """Why a gang does not fit at a level where this many of its slices do."""
     topology = f'topology "{counts.tree.topology}"'
     if gang.layers:
@@ -15,7 +15,7 @@ def not_fit(counts: DomainCounts, gang: Gang, level: int, fitting: int) -> str:
     return f"{topology} allows to fit only {fitting} out of {gang.slices} {unit}(s){_excluded(counts)}"
 
 
-def _by_layer(counts: DomainCounts, gang: Gang, level: int) -> str:
+def _by_layer(counts: ShapeCounts, gang: Gang, level: int) -> str:
     """How many slices of each layer fit into the domain with the most slices."""
     tree = counts.tree
     values = tree.by_level[level].values
@@ -30,14 +30,14 @@ def _by_layer(counts: DomainCounts, gang: Gang, level: int) -> str:
     return text
 
 
-def _below(counts: DomainCounts, level: int, domain: int, at: int) -> list[int]:
+def _below(counts: ShapeCounts, level: int, domain: int, at: int) -> list[int]:
     domains = [domain]
     for each in range(level, at):
         domains = [child for parent in domains for child in counts.tree.by_level[each].children[parent]]
     return domains
 
 
-def _excluded(counts: DomainCounts) -> str:
+def _excluded(counts: ShapeCounts) -> str:
     """Why leaves take no pod: requirements on nodes, the domain that a replacement has to be in, and what is short."""
     reasons: dict[str, int] = {}
     alive = counts.tree.leaves.alive().tolist()
