@@ -1,11 +1,13 @@
 """
-Decisions: the results of the scheduler's cycles, and the binder's choice of nodes for pods.
+Decisions: the results of the scheduler's cycles, the binder's choice of nodes for pods, the ungater's of domains.
 
 A cycle is one commit: `cycle.decided` first, then its decisions in the order in which the heads were processed. The
 commit's `decided_at` names the position whose state it was decided on; deciding that state again gives the same events.
 """
 
 from typing import Literal
+
+import msgspec
 
 from headgate.events.base import EventBase
 from headgate.events.ids import PodKey, Seq, Uid, UnixMs, WorkloadKey
@@ -143,6 +145,26 @@ class PodPlaced(EventBase, frozen=True, tag="pod.placed"):
     node: str
 
 
+class PodsOfDomain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The pods that get one topology domain, with their uids. `values` has its value of each level."""
+
+    values: tuple[str, ...]
+    pods: dict[PodKey, Uid]
+
+
+class PodsAssigned(EventBase, frozen=True, tag="pods.assigned"):
+    """
+    Appended by the ungater when it has chosen topology domains for gated pods, before it removes their gates.
+
+    The pods are of one pod set of an admitted workload, the domains of its topology assignment.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    pod_set: str
+    domains: tuple[PodsOfDomain, ...]
+
+
 Decision = (
     CycleDecided
     | QuotaReserved
@@ -152,4 +174,5 @@ Decision = (
     | WorkloadMigrated
     | WorkloadReplaced
     | PodPlaced
+    | PodsAssigned
 )

@@ -24,6 +24,8 @@ OfWorkload = (
     | queueing.WorkloadReleased
     | queueing.WorkloadRequeued
     | queueing.WorkloadFinished
+    | queueing.WorkloadNodeFailed
+    | queueing.WorkloadNodeRecovered
     | queueing.DeadlinePassed
     | queueing.WorkloadFollowed
     | queueing.PreemptionGateOpened
@@ -33,6 +35,7 @@ OfWorkload = (
     | decisions.WorkloadPreempted
     | decisions.WorkloadMigrated
     | decisions.WorkloadReplaced
+    | decisions.PodsAssigned
     | effects.StatusApplied
     | effects.StatusRejected
 )

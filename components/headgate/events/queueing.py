@@ -207,6 +207,27 @@ class WorkloadFinished(EventBase, frozen=True, tag="workload.finished"):
     message: str
 
 
+class WorkloadNodeFailed(EventBase, frozen=True, tag="workload.node_failed"):
+    """
+    Appended by the queue manager when a node has failed that pods of an admitted workload were assigned to.
+
+    The scheduler is to find another node for these pods; until then no pod of the workload is sent to it. When a second
+    node fails meanwhile, the workload is evicted.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    node: str
+
+
+class WorkloadNodeRecovered(EventBase, frozen=True, tag="workload.node_recovered"):
+    """Appended by the queue manager when a failed node of a workload can take its pods again before it is replaced."""
+
+    workload: WorkloadKey
+    uid: Uid
+    node: str
+
+
 class DeadlinePassed(EventBase, frozen=True, tag="deadline.passed"):
     """Appended by the queue manager when a time recorded in the log is over: a backoff, a maximum execution time."""
 
@@ -258,6 +279,8 @@ QueueEvent = (
     | WorkloadReleased
     | WorkloadRequeued
     | WorkloadFinished
+    | WorkloadNodeFailed
+    | WorkloadNodeRecovered
     | DeadlinePassed
     | LocalQueuesSampled
     | WorkloadFollowed

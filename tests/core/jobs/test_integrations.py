@@ -14,7 +14,10 @@ from headgate.events.ids import JobKey, UnixMs
 from headgate.events.objects import Job
 
 NOTHING = PodSetState(
-    "main", 2, Directives(labels={}, annotations={}, node_selector={}, tolerations=[]), LeftBehind((), (), ())
+    "main",
+    2,
+    Directives(labels={}, annotations={}, node_selector={}, tolerations=[], scheduling_gates=[]),
+    LeftBehind((), (), ()),
 )
 
 
@@ -58,7 +61,7 @@ def test_every_patch_is_for_this_object_only() -> None:
     """The uid in a patch keeps it from a job that was recreated under the name."""
     for each in INTEGRATIONS:
         patches = (
-            each.start_patch(job(), [NOTHING], ""),
+            each.start_patch(job(), [NOTHING]),
             each.stop_patch(job()),
             each.restore_patch(job(), [NOTHING]),
             each.reopen_patch("j"),

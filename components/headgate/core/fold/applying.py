@@ -29,6 +29,9 @@ from headgate.core.fold import (
     transitions,
 )
 from headgate.core.fold import (
+    topology as fold_topology,
+)
+from headgate.core.fold import (
     workloads as fold_workloads,
 )
 from headgate.core.fold.quarantine import EventFailedError, EventPart, Treatments
@@ -63,6 +66,7 @@ HANDLERS = (
     fold_objects.HANDLERS.joined(fold_nodes.HANDLERS)
     .joined(fold_workloads.HANDLERS)
     .joined(fold_decisions.HANDLERS)
+    .joined(fold_topology.HANDLERS)
     .joined(cell_identity.HANDLERS)
 )
 """The handlers of all events but `leader.elected` and those of the quarantine, which `_apply_element` handles."""

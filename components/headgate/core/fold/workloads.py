@@ -507,6 +507,7 @@ def _evict(state: State, workload: Workload, reason: str, message: str, at_ms: U
         )
     unblock(state, workload)
     turnover.note_evicted(state, workload, at_ms)
+    workload.unhealthy_nodes = ()
     workload.parked = None
     workload.verdict = None
     workload.last_tried_flavors = ()

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from headgate.core.api.job_kinds import BATCH_JOB
 from headgate.core.api.names import KUEUE, PODSET_LABEL, WORKLOAD_ANNOTATION
 from headgate.core.jobs.integration import Json, PodSetState
-from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL
+from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, INJECTED_GATES, LOCAL_QUEUE_LABEL
 from headgate.events.objects import Job, Labels
 
 _POD_SET: Final = "main"
@@ -72,15 +72,10 @@ class BatchJob:
         active, done = min(job.active, 1), self.reclaimable(job)[_POD_SET]
         return replace(job, active=active, ready=0, failed=0, succeeded=done, done_indexes=None)
 
-    def start_patch(self, job: Job, pod_sets: Sequence[PodSetState], gate: str) -> Json:
+    def start_patch(self, job: Job, pod_sets: Sequence[PodSetState]) -> Json:
         """See `Integration`."""
         (pod_set,) = pod_sets
-        patch = _patch(job, {"suspend": False, **_parallelism(job, pod_set.count)}, pod_set)
-        if gate:
-            names = [each.name for each in job.template.spec.scheduling_gates]
-            gates = [{"name": name} for name in dict.fromkeys([*names, gate])]
-            patch["spec"]["template"]["spec"]["schedulingGates"] = gates
-        return patch
+        return _patch(job, {"suspend": False, **_parallelism(job, pod_set.count)}, pod_set)
 
     def stop_patch(self, job: Job) -> Json:
         """See `Integration`. The template is immutable until the Job has stopped; `restore_patch` follows then."""
@@ -119,6 +114,7 @@ def _patch(job: Job, spec: Json, pod_set: PodSetState) -> Json:
         changes["spec"]["nodeSelector"] = selector
     # Lists are replaced as a whole, and null for a missing one has no effect.
     changes["spec"]["tolerations"] = [msgspec.to_builtins(each) for each in wanted.tolerations] or None
+    changes["spec"]["schedulingGates"] = [{"name": name} for name in wanted.scheduling_gates] or None
     return {"metadata": {"uid": job.uid}, "spec": {**spec, "template": changes}}
 
 
@@ -140,7 +136,16 @@ def _as_given(template: dict[str, Any]) -> dict[str, Any]:
         cleaned.pop(field, None)
         if kept:
             cleaned[field] = kept
+    if WORKLOAD_ANNOTATION in (metadata.get("annotations") or {}):
+        template = {**template, "spec": _without_gates(template.get("spec") or {})}
     return {**template, "metadata": cleaned} if cleaned or metadata else template
+
+
+def _without_gates(spec: dict[str, Any]) -> dict[str, Any]:
+    """The spec of a pod without the scheduling gates of an admission."""
+    gates = [gate for gate in spec.get("schedulingGates") or () if gate.get("name") not in INJECTED_GATES]
+    kept = {key: value for key, value in spec.items() if key != "schedulingGates"}
+    return {**kept, "schedulingGates": gates} if gates else kept
 
 
 def _topology_request(annotations: Labels) -> dict[str, Any]:

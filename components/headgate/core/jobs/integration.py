@@ -27,6 +27,7 @@ class Directives(msgspec.Struct, kw_only=True):
     annotations: dict[str, str]
     node_selector: dict[str, str]
     tolerations: list[Toleration]
+    scheduling_gates: list[str]
 
 
 class LeftBehind(msgspec.Struct, frozen=True):
@@ -71,8 +72,8 @@ class Integration(Protocol):
         """The job without irrelevant fields that change while it runs; equal ones are no news."""
         ...
 
-    def start_patch(self, job: Job, pod_sets: Sequence[PodSetState], gate: str) -> Json:
-        """The merge patch that resumes it with these pod sets; its pods get the scheduling gate `gate`, if any."""
+    def start_patch(self, job: Job, pod_sets: Sequence[PodSetState]) -> Json:
+        """The merge patch that resumes it with these pod sets."""
         ...
 
     def stop_patch(self, job: Job) -> Json:

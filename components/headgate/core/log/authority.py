@@ -17,6 +17,7 @@ _AUTHOR_OF_FAMILY = {
 }
 _AUTHOR_OF: dict[type[EventBase], Producer] = {
     decisions.PodPlaced: Producer.BINDER,
+    decisions.PodsAssigned: Producer.UNGATER,
     effects.StatusApplied: Producer.BINDER,
     effects.StatusRejected: Producer.BINDER,
     effects.PodBound: Producer.BINDER,

@@ -30,6 +30,8 @@ from headgate.events.queueing import (
     WorkloadEvicted,
     WorkloadFinished,
     WorkloadFollowed,
+    WorkloadNodeFailed,
+    WorkloadNodeRecovered,
     WorkloadParked,
     WorkloadQueued,
     WorkloadReleased,
@@ -55,6 +57,8 @@ OfOneWorkload = (
     | WorkloadReleased
     | WorkloadRequeued
     | WorkloadFinished
+    | WorkloadNodeFailed
+    | WorkloadNodeRecovered
     | DeadlinePassed
     | StatusApplied
     | StatusRejected
@@ -109,6 +113,8 @@ ARROWS: tuple[Arrow, ...] = (
     Arrow(WorkloadReleased, _of(R, E), N, "its job has stopped, or its queue before it was admitted"),
     Arrow(WorkloadRequeued, _of(N, P), None, "it may queue again"),
     Arrow(WorkloadFinished, ALL - {F}, F, "its job is over"),
+    Arrow(WorkloadNodeFailed, _of(R, A), None, "a node that its pods were assigned to has failed"),
+    Arrow(WorkloadNodeRecovered, _of(R, A), None, "its failed node can take its pods again"),
     Arrow(DeadlinePassed, ALL, None, "a time written in the log is over"),
     Arrow(StatusApplied, ALL, None, "the API server has its status"),
     Arrow(StatusRejected, ALL, None, "the API server refused its status"),
@@ -128,6 +134,8 @@ OVERTAKEN: tuple[Overtaken, ...] = (
     Overtaken(WorkloadReleased, _of(A), "it was admitted while its queue stopped"),
     Overtaken(WorkloadFollowed, HOLDS_QUOTA | {F}, "it was deactivated or finished while its variant was admitted"),
     Overtaken(WorkloadMigrated, PENDING | {E, F}, "it was evicted or finished while the cycle migrated it"),
+    Overtaken(WorkloadNodeFailed, PENDING | {E, F}, "it was preempted while its node failed"),
+    Overtaken(WorkloadNodeRecovered, PENDING | {E, F}, "it was preempted while its node recovered"),
     Overtaken(WorkloadReplaced, PENDING | {F}, "it was released or finished while the cycle replaced it"),
     Overtaken(WorkloadRequeued, _of(Q, O, S, R, A, E), "it moved on while its backoff ended"),
 )

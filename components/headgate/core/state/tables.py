@@ -339,12 +339,17 @@ class JobRecord(Record):
 
 
 class PodRecord(Record):
-    """A relevant pod. `placed` is the node chosen for it, `bound` whether the API server has accepted the binding."""
+    """
+    A relevant pod. `placed` is the node chosen for it, `bound` whether the API server has accepted the binding.
+
+    `domain` is the topology domain that was chosen for it, by its value of each level of its workload's assignment.
+    """
 
     pod: Pod
     placed: str = ""
     bound: bool = False
     refusals: int = 0
+    domain: tuple[str, ...] = ()
 
 
 class ProducerRecord(Record):

@@ -3,9 +3,11 @@ Injection: what admission adds to a Job's pods, and how it is removed again.
 
 When a workload is admitted, its Job's pod template gets the node labels and tolerations of its flavors, the changes of
 its admission checks, and Kueue's labels and annotation; with partial admission its parallelism becomes what was
-admitted. When the Job has to stop, all of that is restored from the Workload's spec, which has the user's values. This
-is Kueue's podset.FromAssignment, Merge and RestorePodSpec (pkg/podset), as JSON merge patches: maps are merged key by
-key, a key to remove is null, lists are replaced.
+admitted. Pods that have to wait get a scheduling gate: for their topology domain, or for the slice of an elastic Job.
+The ungater removes it pod by pod, and gives the pod the node selectors of its domain. When the Job has to stop, all of
+that is restored from the Workload's spec, which has the user's values. This is Kueue's podset.FromAssignment, Merge and
+RestorePodSpec (pkg/podset), as JSON merge patches: maps are merged key by key, a key to remove is null, lists are
+replaced.
 
 A patch sets every required key, and null for every other that an admission may have left behind, because the Job in the
 log may be older than the Job that is patched. So patches can be repeated, and applied in any order.
@@ -16,13 +18,16 @@ from typing import Final
 
 from headgate.core.api.job_kinds import title
 from headgate.core.api.names import PODSET_LABEL, WORKLOAD_ANNOTATION
+from headgate.core.config import feature_gates
+from headgate.core.config.feature_gates import enabled
 from headgate.core.jobs.integration import Directives, Json, LeftBehind, PodSetState
-from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL
+from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL, TOPOLOGY_GATE, UNCONSTRAINED_TOPOLOGY
 from headgate.core.jobs.registry import integration_of
 from headgate.core.state.tables import State, Workload
 from headgate.core.workload.slices import ELASTIC_GATE, is_elastic
+from headgate.events.configuration import Configuration
 from headgate.events.ids import JobKey, split_key
-from headgate.events.objects import Job, PodSet, PodSetAssignment, Toleration
+from headgate.events.objects import Job, PodSet, PodSetAssignment, Toleration, TopologyRequest
 
 _LABEL_VALUE_LEN_MAX: Final = 63
 
@@ -53,6 +58,7 @@ def original(pod_set: PodSet) -> Directives:
         annotations=dict(template.metadata.annotations),
         node_selector=dict(template.spec.node_selector),
         tolerations=list(template.spec.tolerations),
+        scheduling_gates=[gate.name for gate in template.spec.scheduling_gates],
     )
 
 
@@ -94,7 +100,37 @@ def _injected(state: State, workload: Workload, pod_set: PodSet, assignment: Pod
         if value and len(value) <= _LABEL_VALUE_LEN_MAX:
             directives.labels[label] = value
     directives.annotations[WORKLOAD_ANNOTATION] = split_key(workload.key)[1]
+    _hold(state.configuration, directives, workload, pod_set, assignment)
     return directives
+
+
+def _hold(
+    configuration: Configuration,
+    directives: Directives,
+    workload: Workload,
+    pod_set: PodSet,
+    assignment: PodSetAssignment,
+) -> None:
+    """Gate the pods that have to wait for their topology domain or for the slice of an elastic Job."""
+    if is_assigned(configuration, assignment):
+        _gate(directives, TOPOLOGY_GATE)
+        request = pod_set.topology_request or TopologyRequest()
+        if request.required is None and request.preferred is None and request.unconstrained is None:
+            directives.annotations[UNCONSTRAINED_TOPOLOGY] = "true"
+    if is_elastic(configuration, workload.annotations):
+        _gate(directives, ELASTIC_GATE)
+
+
+def is_assigned(configuration: Configuration, assignment: PodSetAssignment) -> bool:
+    """Whether the pods of a pod set wait for the topology domains that they were assigned to."""
+    return assignment.topology_assignment is not None and enabled(
+        configuration, feature_gates.TOPOLOGY_AWARE_SCHEDULING
+    )
+
+
+def _gate(directives: Directives, gate: str) -> None:
+    if gate not in directives.scheduling_gates:
+        directives.scheduling_gates.append(gate)
 
 
 def _keep_first(into: dict[str, str], more: Mapping[str, str]) -> None:
@@ -128,8 +164,7 @@ def start_patch(state: State, key: JobKey, workload: Workload, job: Job) -> Json
     integration = integration_of(key)
     if len(integration.pod_counts(job)) != len(pod_sets):
         raise InjectionError(f"{title(key)} has another number of pod sets than its Workload {workload.key}")
-    gate = ELASTIC_GATE if is_elastic(state.configuration, workload.annotations) else ""
-    return integration.start_patch(job, pod_sets, gate)
+    return integration.start_patch(job, pod_sets)
 
 
 def restore_patch(state: State, key: JobKey, workload: Workload, job: Job) -> Json:

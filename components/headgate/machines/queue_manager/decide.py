@@ -57,6 +57,7 @@ from headgate.events.queueing import (
 )
 from headgate.events.registry import Event
 from headgate.machines.queue_manager.draft import Draft
+from headgate.machines.queue_manager.node_failures import NodeFailures
 from headgate.machines.queue_manager.offering import offer
 from headgate.machines.queue_manager.retries import VAIN
 from headgate.machines.queue_manager.sleeping import Sleeping
@@ -89,15 +90,11 @@ _FREQUENT = (
 _Unheard = (
     facts.NamespaceObserved
     | facts.NamespaceDeleted
-    | facts.NodeObserved
-    | facts.NodeDeleted
     | facts.NodeUsageObserved
     | facts.WorkloadPriorityClassObserved
     | facts.WorkloadPriorityClassDeleted
     | facts.PriorityClassObserved
     | facts.PriorityClassDeleted
-    | facts.PodObserved
-    | facts.PodDeleted
     | identity.CellFounded
     | identity.CellKeysChanged
     | identity.CellRestored
@@ -155,6 +152,7 @@ class QueueManager:
         self._sample_at: UnixMs | None = None
         """The earliest time of the next sample of a LocalQueue's usage; None when it is not computed yet."""
         self._cause: Position | None = None
+        self._node_failures = NodeFailures(state)
         self._start()
 
     def _new_sleeping(self) -> Sleeping:
@@ -200,6 +198,7 @@ class QueueManager:
                 if self._forest is not None and is_structural(event):
                     self._forest.change(event)
                 self._note(event)
+                self._look.update(dict.fromkeys(self._node_failures.note(event)))
         self._sleeping.note_commit(logged.commit, concerned)
 
     def _concerned(self, event: Event) -> Iterable[str]:
@@ -263,8 +262,11 @@ class QueueManager:
                 if not self.state.relisting:
                     self._look.update(self._unproven)
                     self._unproven.clear()
+            case facts.NodeObserved() | facts.NodeDeleted() | facts.PodObserved() | facts.PodDeleted():
+                # `NodeFailures` follows these.
+                pass
             case _ if names_workload(event):
-                if event.workload:
+                if event.workload and not isinstance(event, decisions.PodsAssigned):
                     self._note_workload(event.workload, event)
             case _:
                 # An event type that is neither noted above nor listed is a type error.
@@ -475,6 +477,11 @@ class QueueManager:
         driven_out = eviction(state, workload, now_ms)
         if driven_out:
             return driven_out
+        of_nodes, again_ms = self._node_failures.step(workload, now_ms)
+        if again_ms is not None:
+            self._await(workload.key, again_ms)
+        if of_nodes:
+            return of_nodes
         if workload.stage in HOLDS_QUOTA:
             deadline = deadline_of(workload, state.configuration)
             if deadline is not None:

@@ -1,7 +1,8 @@
 """
 The ungater's machine: a Job runs exactly while its workload is admitted.
 
-Level-triggered on the state, four rules per Job:
+Level-triggered on the state. The pods that wait for a topology domain, and those that wait for a failed node, are in
+`topology_gates` and `stray_pods`. Four rules per Job:
 
 - Its workload is admitted and it is suspended: resume it, with the node selectors and tolerations of its flavors.
 - It is not suspended, or was resumed by us, and none of its workloads is admitted: suspend it.
@@ -46,6 +47,7 @@ from headgate.core.machine.contract import (
 )
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import JobRecord, Stage, State, Workload
+from headgate.core.topology.pods import TopologyPods
 from headgate.core.workload import owners
 from headgate.core.workload.injection import InjectionError, needs_restoring, restore_patch, start_patch
 from headgate.core.workload.slices import is_elastic
@@ -55,6 +57,8 @@ from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import Job
 from headgate.events.registry import Event
 from headgate.machines.ungater.pod_gates import PodGates
+from headgate.machines.ungater.stray_pods import StrayPods
+from headgate.machines.ungater.topology_gates import TopologyGates
 
 EVENTS_MAX: Final = 2000
 """The maximum number of events in one commit. The rest follows in the next."""
@@ -110,6 +114,9 @@ class Ungater:
         self._stopped: dict[JobKey, None] = {}
         self._next_calls: list[Command] = []
         self._pod_gates = PodGates(state)
+        topology_pods = TopologyPods(state)
+        self._topology_gates = TopologyGates(state, topology_pods)
+        self._stray_pods = StrayPods(state, topology_pods)
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """The commands that follow from a stimulus."""
@@ -132,6 +139,8 @@ class Ungater:
 
     def _on_event(self, event: Event) -> None:
         self._pod_gates.on_event(event)
+        self._topology_gates.on_event(event)
+        self._stray_pods.on_event(event)
         if isinstance(event, _WorkloadEvent):
             self._look_at_job_of(event)
             return
@@ -183,9 +192,15 @@ class Ungater:
         for key in self._queue.ready(now_ms):
             with about("Job", key):
                 self._look_at(key, calls)
-        wakes = (self._pod_gates.settle(now_ms, calls), self._queue.next_at(now_ms))
+        events: list[Event] = []
+        wakes = (
+            self._pod_gates.settle(now_ms, calls),
+            self._topology_gates.settle(now_ms, events, calls),
+            self._stray_pods.settle(now_ms, calls),
+            self._queue.next_at(now_ms),
+        )
         due = [at_ms for at_ms in wakes if at_ms is not None]
-        events = self._effects[:EVENTS_MAX]
+        events.extend(self._effects[:EVENTS_MAX])
         del self._effects[:EVENTS_MAX]
         commands: list[Command] = []
         if events:
@@ -283,6 +298,8 @@ class Ungater:
     def _on_completed(self, completed: Completed) -> None:
         action = self._actions.pop(completed.call_id, None)
         self._pod_gates.on_completed(completed)
+        self._topology_gates.on_completed(completed)
+        self._stray_pods.on_completed(completed)
         if action is None:
             return
         if action.step == "reset":
