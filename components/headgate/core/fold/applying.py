@@ -26,6 +26,7 @@ from headgate.core.fold import (
 )
 from headgate.core.fold import (
     quarantine,
+    topology_usage,
     transitions,
 )
 from headgate.core.fold import (
@@ -256,6 +257,7 @@ def reindex(state: State) -> None:
     before, state.index = state.index, Index()
     fold_objects.reindex(state)
     fold_nodes.reindex(state, before)
+    topology_usage.reindex(state, before)
     transitions.reindex(state)
     quarantine.reindex(state)
     # Caches that compare the count of changes must find that everything may have changed.

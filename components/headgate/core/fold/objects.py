@@ -12,6 +12,7 @@ from typing import Never
 from msgspec.structs import replace
 
 from headgate.core.api.admission_checks import checks_for, flavors_of
+from headgate.core.fold import topology_usage
 from headgate.core.fold import usage as fold_usage
 from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.log import reconciliation
@@ -38,7 +39,7 @@ from headgate.core.workload.owners import job_key, workload_of
 from headgate.core.workload.pods_ready import WAITING_FOR_PODS_READY, all_ready, follow
 from headgate.events import effects, facts
 from headgate.events.commit import Commit
-from headgate.events.ids import JobKey, Seq
+from headgate.events.ids import JobKey, Seq, split_key
 from headgate.events.objects import ResourceGroup
 
 ANY = "*"
@@ -334,18 +335,22 @@ def _free_check(state: State, check: str, seq: Seq) -> None:
 
 def _limit_range_observed(state: State, event: facts.LimitRangeObserved, commit: Commit, seq: Seq) -> None:
     state.limit_ranges[event.limit_range] = event.limits
+    topology_usage.reoccupy(state, split_key(event.limit_range)[0])
 
 
 def _limit_range_deleted(state: State, event: facts.LimitRangeDeleted, commit: Commit, seq: Seq) -> None:
     state.limit_ranges.pop(event.limit_range, None)
+    topology_usage.reoccupy(state, split_key(event.limit_range)[0])
 
 
 def _runtime_class_observed(state: State, event: facts.RuntimeClassObserved, commit: Commit, seq: Seq) -> None:
     state.runtime_classes[event.name] = event.overhead
+    topology_usage.reoccupy(state)
 
 
 def _runtime_class_deleted(state: State, event: facts.RuntimeClassDeleted, commit: Commit, seq: Seq) -> None:
     state.runtime_classes.pop(event.name, None)
+    topology_usage.reoccupy(state)
 
 
 # --- jobs ----------------------------------------------------------------------------------------------------------

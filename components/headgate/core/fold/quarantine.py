@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from headgate import __version__
 from headgate.core.api.job_kinds import JOB_KINDS, title
+from headgate.core.fold import topology_usage
 from headgate.core.fold.objects import ANY, free, tree_in
 from headgate.core.fold.transitions import touch, usage_of
 from headgate.core.state.attribution import ObjectFailedError
@@ -591,6 +592,11 @@ def _add(state: State, record: QuarantineRecord, sign: int) -> None:
             total[flavor, resource] = left
         else:
             total.pop((flavor, resource), None)
+    key, workload = WorkloadKey(record.key), record.workload
+    if sign < 0:
+        topology_usage.vacate(state, key)
+    elif workload is not None and workload.admission is not None:
+        topology_usage.occupy(state, key, workload.admission, workload.spec)
     touch(state, record.cluster_queue)
 
 

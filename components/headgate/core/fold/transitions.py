@@ -9,6 +9,7 @@ charged usage consistent. `reindex` rebuilds all of it from the tables.
 
 from collections.abc import Iterable
 
+from headgate.core.fold import topology_usage
 from headgate.core.fold import usage as fold_usage
 from headgate.core.fold.objects import ANY, free, sit_down, stand, tree_in, wake_for_pods
 from headgate.core.kubernetes import conditions
@@ -185,6 +186,8 @@ def charge(state: State, workload: Workload) -> None:
     total = state.index.usage.setdefault(workload.cluster_queue, {})
     for flavor_resource, value in charged.items():
         total[flavor_resource] = total.get(flavor_resource, 0) + value
+    if workload.admission is not None:
+        topology_usage.occupy(state, workload.key, workload.admission, workload.spec)
     touch(state, workload.cluster_queue)
 
 
@@ -192,6 +195,7 @@ def uncharge(state: State, workload: Workload, seq: Seq) -> None:
     """Release what a workload held, and record that it is free."""
     charged = state.index.usage_of.pop(workload.key)
     fold_usage.uncount(state, workload.key)
+    topology_usage.vacate(state, workload.key)
     total = state.index.usage[workload.cluster_queue]
     for flavor_resource, value in charged.items():
         left = total.get(flavor_resource, 0) - value

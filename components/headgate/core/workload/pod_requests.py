@@ -95,7 +95,9 @@ Limits = Mapping[str, LimitRangeItem]
 def limits_of(state: State, namespace: str) -> Limits:
     """The LimitRanges of a namespace, summarized. Costs a pass over all of them: cache it while they do not change."""
     return summarize(
-        item for key in sorted(state.limit_ranges) if split_key(key)[0] == namespace for item in state.limit_ranges[key]
+        item
+        for key in sorted(key for key in state.limit_ranges if split_key(key)[0] == namespace)
+        for item in state.limit_ranges[key]
     )
 
 
