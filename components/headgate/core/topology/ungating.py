@@ -14,7 +14,8 @@ it waits until its node is replaced or has recovered.
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.core.topology.assignments import HOSTNAME, Placement, Values
+from headgate.core.state.tables import Values
+from headgate.core.topology.assignments import HOSTNAME, Placement
 from headgate.events.ids import PodKey
 from headgate.events.objects import PodSet, PodSetAssignment, TopologyRequest
 

@@ -21,8 +21,8 @@ from headgate.core.jobs.marks import TOPOLOGY_GATE
 from headgate.core.machine.api_results import NOT_FOUND, is_success
 from headgate.core.machine.contract import JSON_PATCH, Call, Command, Completed
 from headgate.core.state.attribution import about
-from headgate.core.state.tables import PodRecord, Stage, State, Workload
-from headgate.core.topology.assignments import Placement, Values, expand
+from headgate.core.state.tables import PodRecord, Stage, State, Values, Workload
+from headgate.core.topology.assignments import Placement, expand
 from headgate.core.topology.pods import TopologyPods, waits_at_gate
 from headgate.core.topology.ungating import PodInSet, domains_of_gated, is_on_any, ranks_of
 from headgate.core.workload.injection import is_assigned
