@@ -2,6 +2,7 @@
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -63,7 +64,7 @@ def test_a_file_that_was_cut_off_is_read_up_to_the_cut_and_refused(tmp_path: Pat
     with LogFileWriter(path) as writer:
         writer.write(LogEntry(seq, "s", seq, b'{"n":%d}' % (seq * 7919 % 1000)) for seq in range(1, 2000))
     path.write_bytes(path.read_bytes()[:-200])
-    read = []
+    read: list[Any] = []
     with pytest.raises(LogFileError, match=r"log\.gz was cut off after line \d+"):
         read.extend(read_log_file(path))
 

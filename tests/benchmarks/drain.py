@@ -14,7 +14,7 @@ jobs of rising priority, more than the quota can hold for most of the time.
 """
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Final
@@ -124,7 +124,7 @@ class Cell:
             ("queue manager", QueueManager(self.state)),
             ("scheduler", Scheduler(self.state)),
         )
-        self.spent_s: Counter[str] = Counter()
+        self.spent_s: dict[str, float] = defaultdict(float)
         self.events: Counter[str] = Counter()
         self.heads = self.cycles = self.vain = self.commits = 0
         self.admitted: list[WorkloadKey] = []
@@ -293,7 +293,7 @@ def run(*, profile: bool = False, loads: Sequence[Load] = (EVEN, CLASSES, PREEMP
         _rows(report, load, cell, total_s)
         if profile:
             again = filled(load)
-            report.profile += profiled(lambda cell=again, load=load: drain(cell, load), 40)
+            report.profile += profiled(lambda cell=again, load=load: drain(cell, load), 40)  # type: ignore[misc]
     if len(loads) > 1:
         growth(report)
     return report
@@ -320,7 +320,9 @@ def _rows(report: Report, load: Load, cell: Cell, total_s: float) -> None:
             f"{cell.heads / load.total:.1f} heads a workload",
         ),
     ]
-    spent = ", ".join(f"{what} {s / load.total * 1e6:.0f}" for what, s in cell.spent_s.most_common())
+    spent = ", ".join(
+        f"{what} {s / load.total * 1e6:.0f}" for what, s in sorted(cell.spent_s.items(), key=lambda each: -each[1])
+    )
     events = ", ".join(f"{name} {n / load.total:.2f}" for name, n in cell.events.most_common())
     report.notes += [
         f"{load.name}: us a workload: {spent}; {(cell.now_ms - START_MS) / 1000:.0f} s of the cell's own time, "

@@ -68,14 +68,14 @@ def run(*, profile: bool = False) -> Report:
         took_s = median_s(lambda payloads=payloads: fold_all(payloads))  # type: ignore[misc]
         floor_s = median_s(lambda payloads=payloads: floor(payloads))  # type: ignore[misc]
         rate = events / took_s
-        size = sum(len(payload) for _, payload in payloads) / events
+        event_bytes = sum(len(payload) for _, payload in payloads) / events
         report.rows.append(
             Row(
                 what=what,
                 figure=f"{rate:,.0f} events/s",
                 target=f">= {TARGET_PER_S:,}" if has_target else "",
                 met=rate >= TARGET_PER_S if has_target else None,
-                compared=f"{took_s / floor_s:.2f} x decoding and hashing alone; {size:.0f} bytes/event",
+                compared=f"{took_s / floor_s:.2f} x decoding and hashing alone; {event_bytes:.0f} bytes/event",
             )
         )
     report.notes.append(

@@ -63,9 +63,9 @@ class Moments:
                     self.jobs[workload] = f"{workload.partition('/')[0]}/{owner.name}"
                     self.note(self.jobs[workload], tag_of(event), at)
                 case StatusApplied(workload=workload):
-                    key = self.jobs.get(workload, "")
-                    if "workload.admitted" in self.seen.get(key, {}):
-                        self.note(key, tag_of(event), at)
+                    shown = self.jobs.get(workload, "")
+                    if "workload.admitted" in self.seen.get(shown, {}):
+                        self.note(shown, tag_of(event), at)
                 case WorkloadQueued(workload=workload) | WorkloadAdmitted(workload=workload):
                     self.note(self.jobs[workload], tag_of(event), at)
                 case _:

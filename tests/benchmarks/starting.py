@@ -67,7 +67,7 @@ def start(path: str) -> Start:
     after_mib = rss_mib()
     machines, made, first = [], {}, {}
     for make in MACHINES:
-        name = make.__name__  # type: ignore[attr-defined]
+        name = make.__name__
         moment = time.perf_counter()
         machine = make(state)
         made[name] = time.perf_counter() - moment

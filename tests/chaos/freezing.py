@@ -38,7 +38,7 @@ class Freezing:
 def main() -> None:
     """Run the scheduler with the settings that the environment gives."""
     flag = Path(sys.argv[1])
-    sys.exit(run_process("scheduler", load(), decorate=lambda log: Freezing(log, flag)))  # type: ignore[arg-type,return-value]
+    sys.exit(run_process("scheduler", load(), decorate=lambda log: Freezing(log, flag)))
 
 
 if __name__ == "__main__":

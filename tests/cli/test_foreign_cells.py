@@ -46,7 +46,7 @@ async def test_a_second_cluster_with_the_same_cell_name_is_refused_and_disturbs_
                         await foreign.wait_ready()
                     for name in ("informer-bridge", "binder", "ungater"):
                         child = foreign.children[name]
-                        await until(lambda child=child: child.state is ChildState.FAILED)
+                        await until(lambda child=child: child.state is ChildState.FAILED)  # type: ignore[misc]
                         assert child.restarts == 0
             assert error.value.code == WRONG_USAGE
             await running.wait_ready()
@@ -102,7 +102,7 @@ async def test_a_broker_that_loses_its_store_under_a_running_cell_stops_it(tmp_p
         with anyio.fail_after(PATIENCE_S):
             for name in PROCESSES:
                 child = running.children[name]
-                await until(lambda child=child: child.state is ChildState.FAILED, lambda: news)
+                await until(lambda child=child: child.state is ChildState.FAILED, lambda: news)  # type: ignore[misc]
                 assert "headgate restore" in child.last_words(), child.last_words()
                 assert "Traceback" not in child.log_file.read_text()
         assert await length(running) == 0

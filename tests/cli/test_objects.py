@@ -4,6 +4,7 @@ import json
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -47,7 +48,7 @@ def test_manifests_are_created_then_unchanged_then_configured_then_deleted(clust
 
 def test_objects_of_v1beta1_are_said_in_v1beta2(cluster: Callable, tmp_path: Path) -> None:
     """What v1beta1 spells otherwise arrives; what contradicts itself is named with its file."""
-    old = {
+    old: dict[str, Any] = {
         "apiVersion": "kueue.x-k8s.io/v1beta1",
         "kind": "ClusterQueue",
         "metadata": {"name": "old"},

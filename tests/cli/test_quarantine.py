@@ -100,7 +100,7 @@ async def test_a_defect_in_six_processes_costs_one_job_each(tmp_path: Path) -> N
         await until(lambda: complete() >= set(GOOD))
         for name in running.children:
             if name != "cluster":
-                await until(lambda name=name: aside(running, name) == {f"team/job-{bad}" for bad in BAD})
+                await until(lambda name=name: aside(running, name) == {f"team/job-{bad}" for bad in BAD})  # type: ignore[misc]
         assert {child.restarts for child in running.children.values()} == {0}
         assert "bad-fold" not in complete()
         listed = ask("quarantine", "list")

@@ -15,6 +15,7 @@ from headgate.core import fold
 from headgate.events import decisions, facts
 from headgate.events.base import Producer
 from headgate.events.commit import decode_commit
+from headgate.events.ids import Seq
 from headgate.events.objects import ClusterQueueSpec
 
 READERS = (
@@ -92,7 +93,7 @@ def test_a_cycle_that_would_be_decided_otherwise_is_a_difference(headgate: Calla
         facts.ClusterQueueObserved(name="a", spec=ClusterQueueSpec()),
         facts.InformersSynced(),
     )
-    history.put(Producer.SCHEDULER, decisions.CycleDecided(cycle=1, decided_at=3), decided_at=3)
+    history.put(Producer.SCHEDULER, decisions.CycleDecided(cycle=1, decided_at=Seq(3)), decided_at=3)
     answer = headgate("replay", "--verify", "--log", written(tmp_path / "odd.jsonl.gz", history.entries))
     assert answer.code == 1
     assert "cycle 1, decided at 3 differs" in answer.out

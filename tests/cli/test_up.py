@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -69,7 +70,7 @@ async def test_jobs_run_to_their_end_while_every_process_is_killed(tmp_path: Pat
         for name in (*PROCESSES, "nats"):
             old = running.pid(name)
             running.kill(name)
-            await until(lambda name=name, old=old: running.pid(name) not in (None, old), f"{name} starts again")
+            await until(lambda name=name, old=old: running.pid(name) not in (None, old), f"{name} starts again")  # type: ignore[misc]
         await all_finished(running, len(jobs))
         await running.wait_ready()
         assert {name for name in PROCESSES if any(line.startswith(f"{name} was killed") for line in news)} == {
@@ -121,7 +122,7 @@ async def test_started_again_a_cell_is_where_it_was(tmp_path: Path) -> None:
         assert report.position >= 2  # the first scheduler's term, and now the second's
 
 
-def started(data: Path, **streams: int) -> "subprocess.Popen[bytes]":
+def started(data: Path, **streams: Any) -> "subprocess.Popen[bytes]":
     """`headgate up`, once all its children run and say where."""
     parent = subprocess.Popen([sys.executable, "-m", "headgate.cli.main", "up", "--data", str(data)], **streams)
     while not all_up(data):

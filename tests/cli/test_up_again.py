@@ -62,9 +62,9 @@ async def test_jobs_run_to_their_end_though_the_cluster_is_killed_under_load(tmp
         for _ in range(3):
             old = running.pid(CLUSTER)
             running.kill(CLUSTER)
-            await until(lambda old=old: running.pid(CLUSTER) not in (None, old), "the cluster starts again")
+            await until(lambda old=old: running.pid(CLUSTER) not in (None, old), "the cluster starts again")  # type: ignore[misc]
             child = running.children[CLUSTER]
-            await until(lambda child=child: bool(child.address), "the cluster serves again")
+            await until(lambda child=child: bool(child.address), "the cluster serves again")  # type: ignore[misc]
             assert uids(await items(running, JOBS)) == known
         await all_finished(running, len(jobs))
         await judge(running, jobs)

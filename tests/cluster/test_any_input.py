@@ -1,6 +1,7 @@
 """Whatever a client sends, it gets an answer in the API's own words, and the controllers continue."""
 
 import copy
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -83,7 +84,7 @@ def test_every_body_gets_an_answer(path, data):
         "ownerReferences": [OWNER],
         "finalizers": ["a/b"],
     }
-    manifest = {"metadata": metadata, **MANIFESTS[path]}
+    manifest: dict[str, Any] = {"metadata": metadata, **cast("dict[str, Any]", MANIFESTS[path])}
     place = data.draw(st.sampled_from(sorted(places(manifest), key=repr)))
     broken = replaced(manifest, place, data.draw(JSON))
     responses = [cluster.request("POST", path, {}, broken), cluster.request("POST", path, {}, copy.deepcopy(manifest))]

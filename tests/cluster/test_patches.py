@@ -1,6 +1,7 @@
 """The patches that carry differences, each by its own rules."""
 
 import copy
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -50,7 +51,7 @@ def test_a_merge_patch_of_the_difference_leads_there(before, after):
 def test_json_patch_add_then_remove_is_nothing(document):
     """Adding a key and removing it leaves an equal document, and the original untouched."""
     target = {"x": document}
-    operations = [{"op": "add", "path": "/y", "value": 1}, {"op": "remove", "path": "/y"}]
+    operations: list[dict[str, Any]] = [{"op": "add", "path": "/y", "value": 1}, {"op": "remove", "path": "/y"}]
     assert json_patch(target, operations) == target
 
 
@@ -73,7 +74,7 @@ def test_json_patch_operations(operations, expected):
 def test_a_failed_test_operation_changes_nothing(client, config_map):
     """422, and none of the other operations is done."""
     seen = client.create(config_map)
-    operations = [
+    operations: list[dict[str, Any]] = [
         {"op": "replace", "path": "/data/a", "value": "2"},
         {"op": "test", "path": "/metadata/uid", "value": "someone-else"},
     ]

@@ -1,5 +1,7 @@
 """Pods: admission, gates, binding, eviction."""
 
+from typing import Any
+
 import pytest
 
 BINDING = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"}}
@@ -151,7 +153,7 @@ def test_eviction_asks_the_disruption_budgets(client, pod, node):
     client.create({**budget, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}})
     client.settle(until_ms=0)
     assert client.get(budget)["status"]["disruptionsAllowed"] == 1
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    eviction: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     client.call("POST", f"{POD}/eviction", eviction)
     assert client.status == 201
     client.settle(until_ms=0)

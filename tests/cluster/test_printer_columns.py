@@ -1,5 +1,7 @@
 """What `kubectl get` prints of Kueue's kinds: the columns of Kueue's own CustomResourceDefinitions."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -34,7 +36,7 @@ COLUMNS = {
 }
 """Name, type, path and priority, from the `kubebuilder:printcolumn` markers of Kueue's API types."""
 
-OBJECTS = [
+OBJECTS: list[dict[str, Any]] = [
     {"kind": "Cohort", "metadata": {"name": "research"}},
     {"kind": "WorkloadPriorityClass", "metadata": {"name": "high"}, "value": 100},
     {
@@ -73,7 +75,7 @@ OBJECTS = [
         },
     },
 ]
-AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+AGE_COLUMN = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 CELLS = {
     "workloads": ["w", "main", "cq", "True", None, "2m5s"],
     "clusterqueues": ["cq", "research", "BestEffortFIFO", 3, 2],
@@ -95,7 +97,7 @@ def test_the_definition_has_the_columns_of_kueue(plural):
     cluster = Cluster(lambda: NOW_MS)
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{GROUP}"
     for version in cluster.request("GET", path).json()["spec"]["versions"]:
-        columns = version.get("additionalPrinterColumns", [AGE])
+        columns = version.get("additionalPrinterColumns", [AGE_COLUMN])
         assert [(c["name"], c["type"], c["jsonPath"], c.get("priority", 0)) for c in columns] == COLUMNS[plural]
 
 

@@ -87,7 +87,7 @@ def test_waking_the_cohort_tree_they_end_as_recorded(record: Json) -> None:
     seen = rounds.run_as_kueue(ROUNDS_MAX)
     if _goes_round(record):
         assert len(seen) == ROUNDS_MAX
-        assert seen.count(_recorded(record)) >= RETURNS_MIN
+        assert sum(each == _recorded(record) for each in seen) >= RETURNS_MIN
         assert rounds.preempted.keys() == _preempted(record).keys()
     else:
         assert seen[-1] == _recorded(record)
@@ -137,8 +137,12 @@ def test_conditions_are_worded_as_kueue_worded_them(record: Json) -> None:
     assert placed(rounds.state) == _recorded(record)
     for key, each in record["outcome"]["final"]["workloads"].items():
         workload = rounds.state.workloads[WorkloadKey(key)]
-        got = {one.type: (one.status, one.reason, one.message) for one in workload.conditions}
-        want = {kind: (one["status"], one["reason"], one["message"]) for kind, one in each["conditions"].items()}
+        got: dict[str, tuple[str, ...]] = {
+            one.type: (one.status, one.reason, one.message) for one in workload.conditions
+        }
+        want: dict[str, tuple[str, ...]] = {
+            kind: (one["status"], one["reason"], one["message"]) for kind, one in each["conditions"].items()
+        }
         if each.get("queue") == "active":
             got, want = ({kind: one[:1] for kind, one in of.items()} for of in (got, want))
         assert got == want, key

@@ -190,7 +190,7 @@ async def _install_crds(server: Server) -> None:
         pass
 
 
-async def _served(server: Server, path: str, **query: str) -> None:
+async def _served(server: Server, path: str, **query: Any) -> None:
     """Wait until a collection answers; with resourceVersion=0, until it can be watched."""
     for _ in range(READY_TRIES):
         answer = await server.call("GET", path, **query)

@@ -1,5 +1,7 @@
 """Server-side apply: who owns which field, what conflicts, and which fields go when none applies them any more."""
 
+from typing import Any
+
 import pytest
 from tests.contract.cases import (
     APPLY,
@@ -131,18 +133,21 @@ async def test_force_takes_the_field(server, namespace, apply):
     assert (await apply(config_map("a", {"x": "7"}), force="false")).status == 409
     after = (await apply(config_map("a", {"x": "7"}), force="true")).json
     assert after["data"] == {"x": "7", "y": "1"}
-    owned = {"maker/Update": {"f:data": {".": {}, "f:y": {}}}, "m1/Apply": {"f:data": {"f:x": {}}}}
+    owned: dict[str, Any] = {"maker/Update": {"f:data": {".": {}, "f:y": {}}}, "m1/Apply": {"f:data": {"f:x": {}}}}
     assert managers(after) == owned
 
 
 async def test_managed_fields_are_reset_by_an_empty_entry(server, namespace, apply):
     """For the next applier the object belongs to the manager that wrote it before."""
     await apply(config_map("a", {"x": "1"}))
-    reset = {"metadata": {"managedFields": [{}]}}
+    reset: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
     after = (await server.call("PATCH", core(namespace, "configmaps", "a"), reset, content_type=MERGE_PATCH)).json
     assert "managedFields" not in after["metadata"]
     after = (await apply(config_map("a", {"y": "1"}))).json
-    expected = {"before-first-apply/Update": {"f:data": {".": {}, "f:x": {}}}, "m1/Apply": {"f:data": {"f:y": {}}}}
+    expected: dict[str, Any] = {
+        "before-first-apply/Update": {"f:data": {".": {}, "f:x": {}}},
+        "m1/Apply": {"f:data": {"f:y": {}}},
+    }
     assert managers(after) == expected
 
 
@@ -284,7 +289,7 @@ async def test_atomic_parts_are_owned_whole(server, apply):
         }
 
     made = await apply(queue(namespaceSelector={"matchLabels": {"a": "b"}}, resourceGroups=groups), path=path)
-    owned = {"f:spec": {"f:namespaceSelector": {}, "f:resourceGroups": {}}}
+    owned: dict[str, Any] = {"f:spec": {"f:namespaceSelector": {}, "f:resourceGroups": {}}}
     assert managers(made.json) == {"m1/Apply": owned}
     answer = await apply(queue(namespaceSelector={"matchLabels": {"c": "d"}}), "m2", path)
     assert answer.json == conflict(('"m1"', ".spec.namespaceSelector"))
@@ -300,7 +305,7 @@ async def test_status_is_applied_at_its_endpoint(server, namespace, apply):
     reserved = {**bare, "spec": {"active": False}, "status": {"conditions": [condition("QuotaReserved")]}}
     after = (await apply(reserved, "adm", f"{path}/status")).json
     assert after["spec"]["active"] is True
-    owned = {".": {}, **{f"f:{name}": {} for name in condition("QuotaReserved")}}
+    owned: dict[str, Any] = {".": {}, **{f"f:{name}": {} for name in condition("QuotaReserved")}}
     assert managers(after)["adm/Apply/status"] == {"f:status": {"f:conditions": {'k:{"type":"QuotaReserved"}': owned}}}
     after = (await apply({**bare, "status": {"conditions": [condition("Finished")]}}, "job", f"{path}/status")).json
     assert [held["type"] for held in after["status"]["conditions"]] == ["QuotaReserved", "Finished"]
@@ -374,7 +379,7 @@ async def test_every_write_is_tracked(server, namespace):
     assert managers(changed.json)["up/Update"] == {"f:spec": {"f:priority": {}}}
     body = {"status": {"requeueState": {"count": 1}}}
     told_status = await server.call("PATCH", f"{path}/w/status", body, content_type=MERGE_PATCH, fieldManager="st")
-    owned = {"f:status": {".": {}, "f:requeueState": {".": {}, "f:count": {}}}}
+    owned: dict[str, Any] = {"f:status": {".": {}, "f:requeueState": {".": {}, "f:count": {}}}}
     assert managers(told_status.json)["st/Update/status"] == owned
 
 

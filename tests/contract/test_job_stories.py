@@ -7,6 +7,7 @@ which conditions come in which order (`...` stands for the counts of that moment
 
 import asyncio
 import re
+from typing import Any
 
 import anyio
 import pytest
@@ -139,7 +140,7 @@ async def lived(server, namespace, spec):
     since = listed["metadata"]["resourceVersion"]
     async with watching(server, batch(namespace), resourceVersion=since) as events:
         await create_job(server, namespace, template={"nodeName": NODE}, **spec)
-        seen = []
+        seen: list[Any] = []
         while not seen or not any(f"{end} " in seen[-1] for end in ("| Complete", "| Failed")):
             told = line((await events.next())["object"])
             if not seen or seen[-1] != told:
@@ -150,7 +151,7 @@ async def lived(server, namespace, spec):
 def gist(lines):
     """The beginning, each new set of conditions, and the end."""
     *middle, last = lines
-    told = []
+    told: list[Any] = []
     for each in middle:
         counts, bar, conditions = each.partition(" | ")
         short = f"... | {conditions}" if bar else counts
@@ -162,7 +163,7 @@ def gist(lines):
 async def events_of(server, namespace, expected):
     """How often each reason was recorded for a Job: the expected counts, or the last ones if these did not come."""
     for _ in range(100):
-        counts = {}
+        counts: dict[str, Any] = {}
         for each in (await server.call("GET", core(namespace, "events"))).json["items"]:
             if each["involvedObject"]["kind"] == "Job":
                 counts[each["reason"]] = counts.get(each["reason"], 0) + each["count"]
@@ -207,7 +208,7 @@ async def test_a_job_is_suspended_and_resumed(server, namespace):
     async with watching(server, batch(namespace), resourceVersion=since) as events:
 
         async def up_to(wanted):
-            seen = []
+            seen: list[Any] = []
             while not seen or seen[-1] != wanted:
                 told = line((await events.next())["object"])
                 if not seen or seen[-1] != told:

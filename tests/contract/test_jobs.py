@@ -1,5 +1,7 @@
 """Jobs as documents: what is filled in, what is refused, and what may be changed when."""
 
+from typing import Any
+
 import pytest
 from tests.contract.cases import MERGE_PATCH, STRATEGIC_PATCH, batch, core
 from tests.contract.running import NODE, causes, conditions, create_job, job, patch, until
@@ -299,7 +301,7 @@ async def test_a_job_that_is_managed_by_another_is_left_alone(server, namespace)
 
 async def test_a_jobs_pods_are_its_template_and_its_own(server, namespace):
     """Name, labels, finalizer, owner; for an index also its annotation, label, host name and variable."""
-    given = {"completionMode": "Indexed", "completions": 1, "parallelism": 1, "backoffLimitPerIndex": 1}
+    given: dict[str, Any] = {"completionMode": "Indexed", "completions": 1, "parallelism": 1, "backoffLimitPerIndex": 1}
     made = await create_job(server, namespace, runs={"run-ms": 60_000}, **given)
     found = await until(server, core(namespace, "pods"), lambda pods: pods["items"])
     (only,) = found["items"]

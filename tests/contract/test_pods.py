@@ -1,6 +1,7 @@
 """Pods: what admission adds and refuses, what an update may do, how one is deleted, and how one runs."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.contract.cases import MERGE_PATCH, core
@@ -532,7 +533,7 @@ async def test_a_pod_runs_as_its_annotations_say(server, namespace, title):
     async with watching(server, core(namespace, "pods"), resourceVersion=since) as events:
         annotations = {f"headgate.dev/{name}": str(value) for name, value in runs.items()}
         await create_pod(server, namespace, meta={"annotations": annotations}, nodeName=NODE, restartPolicy=policy)
-        seen = []
+        seen: list[Any] = []
         while seen[-1:] != expected[-1:]:
             told = state((await events.next())["object"])
             if seen[-1:] != [told]:
@@ -548,7 +549,8 @@ async def test_a_deleted_running_pod_ends_and_goes(server, namespace):
         await bind(server, namespace, "p")
         await until(server, core(namespace, "pods", "p"), lambda found: found["status"]["phase"] == "Running")
         await server.call("DELETE", core(namespace, "pods", "p"))
-        seen, gone = [], False
+        seen: list[Any] = []
+        gone = False
         while not gone:
             event = await events.next()
             gone = event["type"] == "DELETED"

@@ -1,5 +1,7 @@
 """The adapters' reflector: a list and every change after it, on and from whatever mark it is given."""
 
+from typing import Any
+
 import anyio
 import msgspec
 import pytest
@@ -51,7 +53,7 @@ class Owner:
 
 async def follow(reflector, owner, doing, *, until, resume_rv=""):
     """Run a reflector beside `doing`, which starts when it is synced, until the owner's state is as wished."""
-    sink, source = anyio.create_memory_object_stream(100)
+    sink, source = anyio.create_memory_object_stream[Any](100)
     with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks, sink, source:
             tasks.start_soon(lambda: reflector.run(sink, resume_rv=resume_rv))

@@ -1,5 +1,7 @@
 """Replacing objects: what must be given, what conflicts, what an update cannot change, and when nothing is written."""
 
+from typing import Any
+
 import pytest
 from tests.contract.cases import (
     MERGE_PATCH,
@@ -115,7 +117,8 @@ async def test_the_body_names_the_object_of_the_path(server, namespace, stored, 
 
 async def test_an_absent_object_is_not_found(server, namespace):
     """An update does not create, whatever versions and uids it claims."""
-    for claim in ({}, {"resourceVersion": "5"}, {"uid": "abc"}):
+    claims: list[dict[str, Any]] = [{}, {"resourceVersion": "5"}, {"uid": "abc"}]
+    for claim in claims:
         answer = await server.call("PUT", core(namespace, "configmaps", "a"), config_map("a", **claim))
         details = {"name": "a", "kind": "configmaps"}
         assert answer.json == status(404, "NotFound", 'configmaps "a" not found', details)

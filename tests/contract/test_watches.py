@@ -1,5 +1,7 @@
 """Watches: exactly the changes after a version, in order; the present state first; selectors; the ends of a watch."""
 
+from typing import Any
+
 import pytest
 from tests.contract.cases import core, status
 from tests.contract.samples import LEASE, LOCAL_QUEUE, told, version_of, watched, watching
@@ -8,7 +10,11 @@ from headgate.adapters.kubernetes.errors import ApiError
 
 pytestmark = pytest.mark.anyio
 
-STREAM = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+STREAM: dict[str, Any] = {
+    "sendInitialEvents": "true",
+    "resourceVersionMatch": "NotOlderThan",
+    "allowWatchBookmarks": "true",
+}
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
 

@@ -21,6 +21,7 @@ from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.adapters.lease import Leadership
 from headgate.adapters.log import Blobs, Log, LogDamaged, LogEntry
 from headgate.cli import audit, source
+from headgate.cli.cell import CellInfo
 from headgate.cli.deciding_again import checks
 from headgate.core import fold
 from headgate.core.audit.log import Audit, AuditFinding, AuditReport
@@ -124,7 +125,8 @@ def recorded_on(seed: int, stream: str) -> Cell:
 class _Source:
     """The log of a cell, as the reading commands see one."""
 
-    name, cell, info = CELL, CELL, None
+    name, cell = CELL, CELL
+    info: CellInfo | None = None
 
     def __init__(self, entries: list[LogEntry]) -> None:
         self._entries = entries

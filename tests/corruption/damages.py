@@ -18,7 +18,7 @@ from headgate.core import fold
 from headgate.core.machine.commits import next_commit
 from headgate.core.machine.contract import Append
 from headgate.events.commit import decode_commit, digest, encode_commit
-from headgate.events.ids import UnixMs
+from headgate.events.ids import Seq, UnixMs
 from headgate.processes.snapshots import store
 
 OTHER_SEED = 9
@@ -197,7 +197,7 @@ def snapshot(cell: Cell, rng: random.Random) -> str:
     elif how == "moved":
         position = int(name.rpartition("-")[2]) + rng.choice([-1, 1, 1000])
         del cell.blobs[name]
-        name = store.name_of(position)
+        name = store.name_of(Seq(position))
         meta = msgspec.structs.replace(store.read_meta(bytes(blob)), position=position)
         blob[: blob.index(b"\n")] = msgspec.json.encode(meta)
     else:

@@ -106,7 +106,12 @@ async def test_what_others_installed_and_headgate_cannot_use_is_told(
     client: KubeClient, change: Callable[[JsonObject], object], said: str
 ) -> None:
     """A status field that the server drops, a version that it does not serve; `force` puts ours in its place."""
-    await changed(client, lambda found: (foreign(found), change(found)))
+
+    def both(found: JsonObject) -> None:
+        foreign(found)
+        change(found)
+
+    await changed(client, both)
     done = (await installed(client))[COHORTS]
     assert (done.state, done.usable) == (InstallOutcome.LEFT, False)
     assert said in done.detail

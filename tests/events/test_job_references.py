@@ -11,7 +11,7 @@ from tests.events.test_contract import commit_of
 from headgate.events import effects, facts
 from headgate.events.base import EventBase, tag_of
 from headgate.events.commit import decode_commit, encode_commit, encode_event
-from headgate.events.ids import JobKey, JobRef, Uid
+from headgate.events.ids import JobKey, JobRef, Uid, WorkloadKey
 from headgate.events.registry import TAGS
 from headgate.events.subjects import feed_subject, parse_feed_subject
 from headgate.events.upcasting import feed_message
@@ -103,8 +103,8 @@ def test_a_job_that_was_set_aside_is_still_the_same(tag: str) -> None:
 STARTED = effects.JobStarted(
     job=JobKey("batch/Job/team-a/train"),
     job_uid=Uid("j"),
-    workload="team-a/w",
-    workload_uid=Uid("w"),  # type: ignore[arg-type]
+    workload=WorkloadKey("team-a/w"),
+    workload_uid=Uid("w"),
 )
 
 

@@ -68,7 +68,13 @@ class Signed(History):
 def test_a_signature_covers_everything_that_follows_it() -> None:
     """Each byte of a signed commit counts, and the commit reads as one that is not signed."""
     commit = Commit(
-        id=commit_id(BINDER, Epoch(1), 1), producer=BINDER, epoch=1, number=1, time_ms=5, prev="", events=()
+        id=commit_id(BINDER, Epoch(1), 1),
+        producer=BINDER,
+        epoch=Epoch(1),
+        number=1,
+        time_ms=UnixMs(5),
+        prev="",
+        events=(),
     )
     plain = encode_commit(commit)
     payload = SIGNERS[BINDER].sign(plain)
@@ -132,7 +138,7 @@ def test_nobody_without_the_key_appends_for_a_process(producer: Producer) -> Non
 @pytest.mark.parametrize("tag", sorted(tag for tag, event in TAGS.items() if author_of(event) is not None))
 def test_a_forged_event_of_each_type_is_refused(tag: str) -> None:
     """Without the author's key on the author's subject, and with another process's own key on that one's."""
-    event = some_event(TAGS[tag])
+    event: Any = some_event(TAGS[tag])
     author = author_of(TAGS[tag])
     assert author is not None
     other = SCHEDULER if author is not SCHEDULER else BINDER

@@ -25,7 +25,7 @@ JOBS = BY_PLURAL["batch", "jobs"]
 WORKLOADS = BY_PLURAL["kueue.x-k8s.io", "workloads"]
 
 
-def is_true(obj: dict, condition: str) -> bool:  # type: ignore[type-arg]
+def is_true(obj: dict, condition: str) -> bool:
     conditions = (obj.get("status") or {}).get("conditions") or []
     return any(each["type"] == condition and each["status"] == "True" for each in conditions)
 

@@ -79,6 +79,12 @@ def servers(ours: Server, kueues: Server, simulated: Server) -> Servers:
     return ours, kueues, simulated
 
 
+def plane_of(server: Server) -> ControlPlane:
+    """The control plane of a server that is no simulation."""
+    assert server.plane is not None
+    return server.plane
+
+
 async def install_kueues(plane: ControlPlane, client: KubeClient, assets: Assets) -> None:
     await plane.kubectl("create", "-f", str(assets.kueue_crds()))
     with anyio.fail_after(60):
@@ -246,7 +252,7 @@ async def test_manifests_that_were_written_for_kueue_apply_unchanged(
                 put(obj, "metadata.namespace", '"default"') if PLURALS[obj["kind"]].namespaced else obj
             )
             for server in (kueues, ours):
-                done = await server.plane.kubectl("apply", "--dry-run=server", "-f", "-", stdin=text, check=False)
+                done = await plane_of(server).kubectl("apply", "--dry-run=server", "-f", "-", stdin=text, check=False)
                 assert done.returncode == 0, f"{file.name}: {done.stderr}"
             applied += 1
     assert applied > 5
@@ -270,7 +276,7 @@ async def test_kubectl_prints_them_as_with_kueue(ours: Server, kueues: Server) -
         assert (await answered(server, "PUT", path(status, "/status"), status))[0] == 200
     for plural in [kind.plural for kind in KUEUE_KINDS]:
         for wide in ((), ("-o", "wide")):
-            printed = [(await server.plane.kubectl("get", plural, *wide)).stdout for server in (ours, kueues)]
+            printed = [(await plane_of(server).kubectl("get", plural, *wide)).stdout for server in (ours, kueues)]
             tables = [[line.split() for line in text.splitlines()] for text in printed]
             for table in tables:
                 if table[0][-1] == "AGE":
@@ -320,7 +326,7 @@ async def test_what_v1beta1_spells_alike_is_stored_as_v1beta2(kind: str, on: int
 
 async def test_installing_again_changes_nothing_and_an_older_one_is_upgraded(ours: Server) -> None:
     """`headgate crds install` is safe to run at any time, and `diff` agrees with it."""
-    cluster = ("--kubeconfig", str(ours.plane.kubeconfig))
+    cluster = ("--kubeconfig", str(plane_of(ours).kubeconfig))
     code, out, err = await headgate("crds", "install", *cluster)
     assert (code, err) == (0, [])
     assert out == [f"customresourcedefinition/{kind.resource} unchanged" for kind in KUEUE_KINDS]

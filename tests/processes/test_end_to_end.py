@@ -147,7 +147,7 @@ async def test_a_preempted_job_stops_resumes_and_runs_to_its_end(tmp_path: Path)
 
 async def test_a_cell_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """All processes stop in mid-work and start again, from a snapshot: every job still runs to its end."""
-    sections = {"snapshots": SnapshotSettings(commits=20, idle_ms=200)}
+    sections: dict[str, Any] = {"snapshots": SnapshotSettings(commits=20, idle_ms=200)}
     async with Broker(tmp_path) as server:
         async with cell_of(server, "e2e", **sections) as cell:
             cell.apply(*CONFIGURATION, *(job(f"j{n}") for n in range(6)))

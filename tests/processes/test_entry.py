@@ -155,10 +155,12 @@ async def ready(session: aiohttp.ClientSession, url: str) -> Any:
 async def test_commits_carry_the_trace_of_their_span(server: Broker, capfd, caplog) -> None:
     """With an exporter each commit's envelope has a traceparent, and the console shows the span."""
     caplog.set_level(logging.INFO)
-    cell_settings = {"tracing": TracingSettings(exporter="console")}
+    cell_settings: dict[str, Any] = {"tracing": TracingSettings(exporter="console")}
     async with cell_of(server, "main", names=("informer-bridge",), **cell_settings) as cell:
         await until_ready(cell)
-        await until(lambda: cell.runners["informer-bridge"].view.host.state.position >= 2)
+        host = cell.runners["informer-bridge"].view.host
+        assert host is not None
+        await until(lambda: host.state.position >= 2)
     async with connect(server.url, name="test") as connection:
         entry = await (await open_log(connection, "main")).get(2)
     trace = msgspec.json.decode(entry.payload)["trace"]
@@ -216,6 +218,7 @@ async def test_a_cluster_that_is_exchanged_behind_its_address_ends_the_bridge(se
 
         tasks.start_soon(run)
         await until(lambda: runner.view.host is not None and runner.view.host.state.synced)
+        assert runner.view.host is not None
         position = runner.view.host.state.position
         await address.close()
         other = Cluster(wall_clock_ms, seed="other")

@@ -40,7 +40,7 @@ def folded(written: History, up_to: int) -> tuple[State, AsyncMemoryLog]:
 def lease_of(state: State, **changes: Any) -> MemoryLeases:
     """Leases of which the binder's was renewed last at this state."""
     leases = MemoryLeases()
-    head = {"position": state.position, "log_hash": state.log_hash} | changes
+    head: dict[str, Any] = {"position": state.position, "log_hash": state.log_hash} | changes
     leases.register(BINDER.value).write_now(LeaseRecord(holder="b", epoch=1, term_ms=1, **head), expected=0)
     return leases
 

@@ -4,6 +4,7 @@ import errno
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -129,14 +130,16 @@ async def test_an_event_that_cannot_be_folded_costs_its_object_and_not_the_backu
 ) -> None:
     """It is set aside as in every process, and the rest is checked as ever."""
     victim = next(iter(recorded.world.state.workloads))
-    observed = fold.HANDLERS[WorkloadObserved]
+    observed = fold.HANDLERS.find()(WorkloadObserved)
+    assert observed is not None
 
     def fails(state: State, event: WorkloadObserved, commit: Commit, seq: Seq) -> None:
         if event.workload == victim:
             raise ZeroDivisionError
         observed(state, event, commit, seq)
 
-    monkeypatch.setitem(fold.HANDLERS, WorkloadObserved, fails)
+    handlers: Any = fold.HANDLERS
+    monkeypatch.setitem(handlers, WorkloadObserved, fails)
     log = stored()
     await log.grow(len(recorded.entries))
     done = await back_up(log.log, None, CELL, BackupDirectory(tmp_path), epochs={}, now_ms=7)
@@ -254,7 +257,7 @@ async def test_a_backup_reads_the_same_whatever_the_log_gains_meanwhile(
     await log.grow(100)
     read = log.log.read
 
-    async def grows(start: int, *, stop: int | None = None):  # type: ignore[no-untyped-def]
+    async def grows(start: int, *, stop: int | None = None):
         await log.grow(150)
         async for entries in read(start, stop=stop):
             yield entries

@@ -196,7 +196,7 @@ def test_a_workload_is_in_one_place_only(steps: list[tuple], best_effort: bool) 
                 queue.delete(key)
                 known.discard(key)
             case ("retry", may_move):
-                queue.retry(lambda _, moves=may_move: moves)
+                queue.retry(lambda _, moves=may_move: moves)  # type: ignore[misc]
         places = [*queue.active_in_order(), *queue.inadmissible_in_order()]
         if queue.in_flight is not None:
             places.append(queue.in_flight.key)

@@ -16,7 +16,7 @@ Pair = tuple[str, str]
 
 
 def _value(resource: str, quantity: object) -> Fraction:
-    return parse_quantity(quantity) * (1000 if resource == "cpu" else 1)  # type: ignore[arg-type]
+    return parse_quantity(quantity) * (1000 if resource == "cpu" else 1)
 
 
 def _quota(groups: tuple[ResourceGroup, ...], pair: Pair) -> tuple[Fraction, Fraction | None, Fraction | None]:

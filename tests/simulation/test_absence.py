@@ -64,7 +64,6 @@ class Cell(World):
             if resource not in self.bridge.watches:
                 self._list(self.bridge, resource)
             self.bridge.news[resource] = None
-        self.bridge.dirty = True
         return self.rest()
 
     @property

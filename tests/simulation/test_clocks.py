@@ -34,11 +34,12 @@ class Told:
     def __init__(self, seed: int = 0, faults: FaultRates | None = None) -> None:
         self.events: list[tuple[int, EventBase]] = []
         bridge = partial(InformerBridge, configuration=ConfigurationObserved(configuration=WAITS))
+        more: dict[str, Any] = {"faults": faults} if faults is not None else {}
         self.world = World(
             seed=seed,
             machines={**MACHINES, Producer.INFORMER_BRIDGE: bridge},
             check=self.check,
-            **({"faults": faults} if faults is not None else {}),
+            **more,
         )
 
     def check(self, state: State, logged: LoggedCommit) -> None:

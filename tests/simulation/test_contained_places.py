@@ -29,8 +29,8 @@ import headgate.machines.ungater.decide as ungater
 from headgate.core import fold
 from headgate.core.fold import quarantine, quarantine_limit
 from headgate.core.fold.quarantine_limit import TooManyFailedError
-from headgate.core.machine.contract import Call
-from headgate.core.state.tables import HOLDS_QUOTA
+from headgate.core.machine.contract import Call, Machine
+from headgate.core.state.tables import HOLDS_QUOTA, State
 from headgate.events.base import Producer
 from headgate.events.configuration import AdmissionFairSharingConfiguration, Configuration, FairSharingConfiguration
 from headgate.events.facts import ConfigurationObserved
@@ -55,7 +55,10 @@ FAIR = Configuration(fair_sharing=FairSharingConfiguration())
 def cell(configuration: Configuration = PLAIN) -> World:
     """A cell where each ClusterQueue has room for two of its jobs."""
     observed = ConfigurationObserved(configuration=configuration)
-    machines = {**MACHINES, Producer.INFORMER_BRIDGE: partial(InformerBridge, configuration=observed)}
+    machines: dict[Producer, Callable[[State], Machine]] = {
+        **MACHINES,
+        Producer.INFORMER_BRIDGE: partial(InformerBridge, configuration=observed),
+    }
     world = World(contain=True, machines=machines)
     world.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
@@ -66,7 +69,7 @@ def cell(configuration: Configuration = PLAIN) -> World:
     for name in (BAD, SIBLING, ALONE):
         quotas = [{"name": "cpu", "nominalQuota": "2"}]
         groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": quotas}]}]
-        spec = {"namespaceSelector": {}, "resourceGroups": groups}
+        spec: dict[str, Any] = {"namespaceSelector": {}, "resourceGroups": groups}
         if name != ALONE:
             spec["cohortName"] = COHORT
         if configuration.admission_fair_sharing is not None:

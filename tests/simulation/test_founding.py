@@ -20,6 +20,11 @@ def logged_world(seed: int, faults: FaultRates) -> tuple[World, list[LoggedCommi
     return World(seed=seed, faults=faults, check=check), commits
 
 
+def founded_at(world: World) -> int:
+    assert world.state.identity is not None
+    return world.state.identity.founded_at
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_founding_is_the_first_event_after_the_election_of_the_bridge(seed: int) -> None:
     """Under any crash and takeover the log begins with the bridge, and is founded exactly once."""
@@ -27,10 +32,10 @@ def test_the_founding_is_the_first_event_after_the_election_of_the_bridge(seed: 
     world, commits = logged_world(seed, faults)
     world.apply(*cluster_objects(), *job_objects(4, seed=seed))
     assert world.run(until_ms=world.clock.now_ms + 600_000)
-    before = [commit.commit for commit in commits if commit.seq < world.state.identity.founded_at]
+    before = [commit.commit for commit in commits if commit.seq < founded_at(world)]
     assert {commit.producer for commit in before} == {Producer.INFORMER_BRIDGE}
     assert all(type(event) is LeaderElected for commit in before for event in commit.events)
-    founding = commits[world.state.identity.founded_at - 1].commit
+    founding = commits[founded_at(world) - 1].commit
     assert founding.producer is Producer.INFORMER_BRIDGE
     assert type(founding.events[0]) is CellFounded
     assert sum(type(event) is CellFounded for each in commits for event in each.commit.events) == 1
@@ -56,6 +61,4 @@ def test_a_bridge_that_finds_an_old_log_founds_it_before_it_says_anything_else()
     ]
     assert [type(event) for event in later[:2]] == [LeaderElected, CellFounded]
     assert sum(type(event) is CellFounded for event in later) == 1
-    assert all(
-        each.commit.producer is Producer.INFORMER_BRIDGE for each in commits[position : world.state.identity.founded_at]
-    )
+    assert all(each.commit.producer is Producer.INFORMER_BRIDGE for each in commits[position : founded_at(world)])

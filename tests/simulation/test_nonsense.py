@@ -250,6 +250,7 @@ def test_those_that_ask_for_nothing_end_one_by_one() -> None:
     world, usage = cell.world, cell.world.state.index.admitted_usage
     world.apply(job())
     world.run(until_ms=world.clock.now_ms + SETTLED_MS)
+    left: dict[str, Any]
     for gone, left in (
         ("batch/v1/namespaces/team/jobs/j", {"team/lq": {}}),
         (f"{KUEUE}/namespaces/team/workloads/w", {}),

@@ -46,6 +46,7 @@ from headgate.events.base import Producer
 from headgate.events.decisions import QuotaReserved, WorkloadAdmitted
 from headgate.events.facts import JobObserved, WorkloadObserved
 from headgate.events.queueing import WorkloadFinished, WorkloadQueued
+from headgate.machines.scheduler.decide import Scheduler
 from headgate.machines.snapshotter.decide import Rules, Snapshotter
 from headgate.processes.runtime.process_status import Phase, Status
 from headgate.processes.telemetry.observer import Observing
@@ -77,7 +78,7 @@ PLANTS: dict[str, Plant] = {
     "queue manager: what it decides": partial(over, manager, "steps"),
     "queue manager: what it notes": partial(in_noting, manager.QueueManager, "_note"),
     "scheduler: what it decides": partial(over, Nominator, "nominate"),
-    "scheduler: what it notes": partial(in_noting, MACHINES[Producer.SCHEDULER], "_note"),
+    "scheduler: what it notes": partial(in_noting, Scheduler, "_note"),
     "snapshotter: what it notes": partial(in_noting, Snapshotter, "_note"),
     "ungater: what it decides": partial(over, ungater.Ungater, "_act_on"),
     "ungater: what it notes": partial(in_noting, ungater.Ungater, "_on_event"),

@@ -16,7 +16,7 @@ from headgate.core.audit.invariants import forgotten
 from headgate.core.state.tables import HOLDS_QUOTA, PENDING, Stage, State
 from headgate.events.commit import LoggedCommit
 from headgate.events.effects import JobStopped
-from headgate.events.ids import Seq
+from headgate.events.ids import Seq, Uid
 from headgate.testing.world.world import FaultRates
 
 CALM = FaultRates(until_ms=1)
@@ -102,9 +102,10 @@ def test_a_restore_at_rest_disturbs_nothing_that_runs(sampled_seed: int) -> None
         held = {workload.uid: workload for workload in world.state.workloads.values() if workload.stage in HOLDS_QUOTA}
         for uid, admission in before.items():
             assert uid in held, f"{uid} is admitted and not charged"
-            assert held[uid].stage is Stage.ADMITTED
-            assert held[uid].admission is not None
-            assert held[uid].admission.cluster_queue == admission["clusterQueue"]
+            assert held[Uid(uid)].stage is Stage.ADMITTED
+            reserved = held[Uid(uid)].admission
+            assert reserved is not None
+            assert reserved.cluster_queue == admission["clusterQueue"]
         assert run.over == []
         assert run.stops == []
     run.play_to(last_ms, start_ms, done)

@@ -5,7 +5,7 @@ A failure names its seed; `pytest tests/simulation --first-seed SEED --seeds 1` 
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from headgate.core import fold
 from headgate.core.audit.invariants import forgotten
 from headgate.core.cycle import decide_cycle
 from headgate.core.engine.driver import ATOMIC, DriverLimits
+from headgate.core.machine.contract import Machine
 from headgate.core.state.tables import PENDING, Stage, State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
@@ -74,7 +75,7 @@ class Run:
     ) -> None:
         self.plan = plan
         configuration = ConfigurationObserved(configuration=plan.configuration)
-        machines = {
+        machines: dict[Producer, Callable[[State], Machine]] = {
             **MACHINES,
             Producer.INFORMER_BRIDGE: partial(InformerBridge, configuration=configuration),
             Producer.SNAPSHOTTER: partial(Snapshotter, rules=rules_of(seed)),

@@ -5,6 +5,9 @@ Genuine logs are those of whole simulated runs, with faults and without. Forged 
 with one commit more that the producer whose name it bears would not have made.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from tests.simulation.scenarios import contended, scenario
 from tests.support.forging import cut_where, decoded, forged, recorded, verified
@@ -15,8 +18,9 @@ from headgate.core.state.tables import HOLDS_QUOTA, Stage, State, Workload
 from headgate.core.verification.check import OtherRules
 from headgate.events import decisions, effects, queueing
 from headgate.events.base import Producer
-from headgate.events.ids import Seq
+from headgate.events.ids import Seq, Uid, WorkloadKey
 from headgate.events.objects import Admission, PodSetAssignment
+from headgate.events.registry import Event
 
 BRIDGE, QUEUES, SCHEDULER = Producer.INFORMER_BRIDGE, Producer.QUEUE_MANAGER, Producer.SCHEDULER
 BINDER, UNGATER, SNAPSHOTTER = Producer.BINDER, Producer.UNGATER, Producer.SNAPSHOTTER
@@ -26,7 +30,7 @@ BINDER, UNGATER, SNAPSHOTTER = Producer.BINDER, Producer.UNGATER, Producer.SNAPS
 @pytest.mark.parametrize("wild", [False, True])
 def test_an_honest_log_is_decided_again_as_it_was(verified_seed: int, make: object, wild: bool) -> None:
     """Queue life, cycles, placements, statuses, job runs, creations: all of them, whatever went wrong on the way."""
-    result = verified(recorded(verified_seed, wild=wild, make=make))  # type: ignore[arg-type]
+    result = verified(recorded(verified_seed, wild=wild, make=make))
     assert result.differences == ()
     assert result.passed_over == 0
     assert result.cycles > 0
@@ -38,7 +42,7 @@ def test_an_honest_log_is_decided_again_as_it_was(verified_seed: int, make: obje
 SEED = 5
 
 
-def one_is(*stages: Stage) -> object:
+def one_is(*stages: Stage) -> Callable[[State], bool]:
     return lambda state: state.synced and any(each.stage in stages for each in state.workloads.values())
 
 
@@ -46,7 +50,7 @@ def first(state: State, *stages: Stage) -> Workload:
     return next(each for each in state.workloads.values() if each.stage in stages)
 
 
-def found_at_the_end(entries: tuple, state: State, producer: Producer, *events: object, decided_at: int | None = None):
+def found_at_the_end(entries: tuple, state: State, producer: Producer, *events: Event, decided_at: int | None = None):
     """The only difference, which is at the forged commit."""
     log = forged(entries, state, producer, *events, decided_at=decided_at)
     assert verified(entries).differences == (), "the log was honest up to there"
@@ -118,7 +122,7 @@ def test_an_offer_out_of_turn_is_found() -> None:
 def reservation(workload: Workload, cpu: str) -> decisions.QuotaReserved:
     assignment = PodSetAssignment(flavors={"cpu": "on-demand"}, resource_usage={"cpu": cpu}, count=1)
     admission = Admission(cluster_queue=workload.cluster_queue, pod_set_assignments=(assignment,))
-    ids = {"workload": workload.key, "uid": workload.uid, "cluster_queue": workload.cluster_queue}
+    ids: dict[str, Any] = {"workload": workload.key, "uid": workload.uid, "cluster_queue": workload.cluster_queue}
     return decisions.QuotaReserved(**ids, admission=admission, message="m")
 
 
@@ -165,7 +169,7 @@ def test_a_binding_without_a_placement_is_found() -> None:
         recorded(SEED), lambda state: any(record.bound for record in state.pods.values()) and state.synced
     )
     key, record = next((key, record) for key, record in state.pods.items() if record.bound)
-    bound = effects.PodBound(pod=key, uid=record.pod.uid, node="nowhere")
+    bound = effects.PodBound(pod=key, uid=Uid(record.pod.uid), node="nowhere")
     assert "the binding of pod" in found_at_the_end(entries, state, BINDER, bound).what
 
 
@@ -180,7 +184,7 @@ def test_a_forged_start_and_a_forged_stop_are_found() -> None:
     """A Job whose workload waits is not resumed; one whose workload is admitted is not suspended."""
     entries, state, workload = waiting()
     assert workload.owner is not None
-    ids = {"job": f"{workload.key.split('/')[0]}/{workload.owner.name}", "job_uid": workload.owner.uid}
+    ids: dict[str, Any] = {"job": f"{workload.key.split('/')[0]}/{workload.owner.name}", "job_uid": workload.owner.uid}
     started = effects.JobStarted(**ids, workload=workload.key, workload_uid=workload.uid)
     assert "no reason" in found_at_the_end(entries, state, UNGATER, started).what
 
@@ -188,7 +192,9 @@ def test_a_forged_start_and_a_forged_stop_are_found() -> None:
         recorded(SEED), lambda state: any(each.started_for and not each.job.suspended for each in state.jobs.values())
     )
     key, record = next((key, each) for key, each in state.jobs.items() if each.started_for and not each.job.suspended)
-    stopped = effects.JobStopped(job=key, job_uid=record.job.uid, workload=record.workload, reason="WorkloadEvicted")
+    stopped = effects.JobStopped(
+        job=key, job_uid=Uid(record.job.uid), workload=record.workload, reason="WorkloadEvicted"
+    )
     assert "no reason" in found_at_the_end(entries, state, UNGATER, stopped).what
 
 
@@ -196,7 +202,7 @@ def test_a_workload_for_no_job_is_found() -> None:
     """The bridge makes Workloads of Jobs that it has seen, under the names that follow from them."""
     entries, state, _ = running()
     key, record = next(iter(state.jobs.items()))
-    made = effects.WorkloadCreated(workload="team-a/another", job=key, job_uid=record.job.uid)
+    made = effects.WorkloadCreated(workload=WorkloadKey("team-a/another"), job=key, job_uid=Uid(record.job.uid))
     assert "the Workload of Job" in found_at_the_end(entries, state, BRIDGE, made).what
 
 

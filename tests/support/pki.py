@@ -41,7 +41,7 @@ def make_certificate(
         # Dates of one's own need the command that keeps a list of what it has signed.
         (home / "index.txt").write_text("")
         (home / "ca.cnf").write_text(_AUTHORITY)
-        signing = (
+        signing: tuple[str, ...] = (
             "-cert",
             f"{authority}.crt",
             "-keyfile",

@@ -1,6 +1,7 @@
 """Machines for tests of the loops, which care about nothing but the promises that the loops make."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from headgate.core.machine.contract import (
     Append,
@@ -19,6 +20,8 @@ from headgate.core.machine.contract import (
 )
 from headgate.core.state.tables import State
 from headgate.events.facts import NamespaceObserved
+
+S = TypeVar("S")
 
 
 class Counter:
@@ -68,7 +71,7 @@ class Recorder:
             return self.script.pop(0)
         return []
 
-    def of(self, kind: type) -> list[Stimulus]:
+    def of(self, kind: type[S]) -> list[S]:
         return [stimulus for stimulus in self.stimuli if isinstance(stimulus, kind)]
 
 

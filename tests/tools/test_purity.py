@@ -147,6 +147,9 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[tuple[
         shutil.copy(ROOT / name, copy)
     if (ROOT / ".mypy_cache").exists():
         shutil.copytree(ROOT / ".mypy_cache", copy / ".mypy_cache")
+    # Nothing is planted in tests; mypy wants the folder that its settings name.
+    (copy / "tests").mkdir()
+    (copy / "tests" / "nothing.py").touch()
     package = copy / "components" / "headgate"
     for place in (*PLACES.values(), IMPURE_PLACE):
         with (package / place).open("a") as file:
@@ -156,9 +159,9 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[tuple[
         run = subprocess.run(command, cwd=copy, shell=True, capture_output=True, text=True, check=False)
         assert run.returncode == 1, run.stdout + run.stderr
         for line in run.stdout.splitlines():
-            place = re.match(r"components/headgate/(\S+?\.py):(\d+):.*(refused|may not import|set-order)", line)
-            if place is not None:
-                found.add((place[1], int(place[2])))
+            found_at = re.match(r"components/headgate/(\S+?\.py):(\d+):.*(refused|may not import|set-order)", line)
+            if found_at is not None:
+                found.add((found_at[1], int(found_at[2])))
     return package, found
 
 

@@ -4,6 +4,7 @@ import shutil
 import stat
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -115,7 +116,7 @@ def test_a_private_file_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-async def least(tmp_path: Path) -> AsyncIterator[Callable[[str], NatsOptions]]:
+async def least(tmp_path: Path) -> AsyncIterator[Callable[[str], tuple[str, NatsOptions]]]:
     """Options for users of one server: `full`, `none` (nothing but its inbox), `deaf` (no inbox either)."""
     config = authorization(
         user("full"),
@@ -260,8 +261,8 @@ async def test_a_certificate_that_is_refused_is_told_by_its_fault(
 async def test_the_right_authority_name_and_client_certificate_connect(tmp_path: Path, pki: Path) -> None:
     """`nats.tls_hostname` is the expected name; a server that verifies clients gets a certificate."""
     more = f', ca_file: "{pki}/ca.crt", verify: true'
-    mine = {"tls_cert_file": str(pki / "client.crt"), "tls_key_file": str(pki / "client.key")}
-    authority = {"tls_ca_file": str(pki / "ca.crt"), "tls_hostname": "nats.test"}
+    mine: dict[str, Any] = {"tls_cert_file": str(pki / "client.crt"), "tls_key_file": str(pki / "client.key")}
+    authority: dict[str, Any] = {"tls_ca_file": str(pki / "ca.crt"), "tls_hostname": "nats.test"}
     async with EmbeddedServer(tmp_path, extra_config=tls(pki, "elsewhere", more)) as server:
         async with connect(server.url, name="test", options=NatsOptions(**authority, **mine)) as connection:
             assert isinstance(connection, Connection)

@@ -114,7 +114,7 @@ def anyio_backend() -> str:
 @pytest.fixture
 async def fake(anyio_backend: str) -> AsyncIterator[Fake]:
     server = Fake()
-    runner = web.ServerRunner(web.Server(server.handle), shutdown_timeout=1)
+    runner = web.ServerRunner(web.Server(server.handle), shutdown_timeout=1)  # type: ignore[arg-type]
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

@@ -3,6 +3,7 @@
 import json
 import logging
 from random import Random
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from headgate.adapters.kubernetes.call import CallExecutor, CallOutcome, CallSettings, KubeCall
 from headgate.adapters.kubernetes.errors import TransportError
-from headgate.adapters.kubernetes.transport import Response
+from headgate.adapters.kubernetes.transport import NO_HEADERS, NO_QUERY, Response
 
 pytestmark = pytest.mark.anyio
 
@@ -24,13 +25,13 @@ def call(name: str, key: str = "") -> KubeCall:
 class Scripted:
     """A transport that answers from a list per path: a status, an error, or an event to wait for first."""
 
-    def __init__(self, **script: list[object]) -> None:
+    def __init__(self, **script: list[Any]) -> None:
         self.script = script
         self.order: list[str] = []
         self.in_flight = 0
         self.in_flight_max = 0
 
-    async def request(self, method, path, *, query, body, content_type, headers=None):
+    async def request(self, method, path, *, query=NO_QUERY, body=None, content_type=None, headers=NO_HEADERS):
         name = path[1:]
         self.order.append(name)
         self.in_flight += 1
@@ -47,6 +48,9 @@ class Scripted:
             return Response(status=step, headers={}, body=b'{"kind":"Status"}' if step >= 400 else b"{}")
         finally:
             self.in_flight -= 1
+
+    def stream(self, path, *, query=NO_QUERY, read_timeout_s=None):
+        raise NotImplementedError("calls stream nothing")
 
 
 async def test_operating_errors_are_retried_until_the_answer_is_final(fake, transport, sleeps, caplog):

@@ -1,5 +1,7 @@
 """The buffer between wire and owner: order, completeness, bounds."""
 
+from typing import Any
+
 import anyio
 import msgspec
 import pytest
@@ -39,7 +41,7 @@ def test_everything_arrives_once_and_in_order(entries, burst_max, room):
 
     async def main():
         outbox = Outbox(pending_max=room, burst_max=burst_max)
-        sink, source = anyio.create_memory_object_stream(1)
+        sink, source = anyio.create_memory_object_stream[Any](1)
         received = []
         async with sink, source, anyio.create_task_group() as tasks:
             tasks.start_soon(outbox.pump, sink)
@@ -74,7 +76,7 @@ def test_everything_arrives_once_and_in_order(entries, burst_max, room):
 async def test_what_piled_up_is_sent_in_one_piece():
     """A slow owner gets the burst at once, an idle one the single change."""
     outbox = Outbox(pending_max=100, burst_max=10)
-    sink, source = anyio.create_memory_object_stream(0)
+    sink, source = anyio.create_memory_object_stream[Any](0)
     async with sink, source, anyio.create_task_group() as tasks:
         tasks.start_soon(outbox.pump, sink)
         await anyio.wait_all_tasks_blocked()

@@ -4,6 +4,7 @@ import json
 import logging
 from contextlib import asynccontextmanager
 from random import Random
+from typing import Any
 
 import anyio
 import msgspec
@@ -34,7 +35,7 @@ class Owner:
 
     async def changes(self, count):
         """The next changes as (type, name, version), however they are cut into bursts."""
-        found = []
+        found: list[Any] = []
         while len(found) < count:
             message = await self.message()
             assert isinstance(message, Changes), message
@@ -62,7 +63,7 @@ async def following(transport, sleeps, *, resume_rv="", buffer=16, settings=None
         sleep=sleeps,
         **options,
     )
-    sink, source = anyio.create_memory_object_stream(buffer)
+    sink, source = anyio.create_memory_object_stream[Any](buffer)
 
     async def run():
         await reflector.run(sink, resume_rv=resume_rv)
@@ -350,7 +351,8 @@ async def test_a_busy_owner_gets_the_burst_and_holds_back_the_wire(sleeps, make)
         assert owner.reflector.pending == 20
         # One burst is on its way to the owner, one line is held by the reflector.
         assert server.taken <= 20 + 8 + 1
-        found, sizes = [], []
+        found: list[Any] = []
+        sizes: list[int] = []
         while len(found) < 300:
             message = await owner.message()
             sizes.append(len(message.changes))
@@ -363,7 +365,7 @@ async def test_an_owner_that_closes_its_end_ends_the_reflector(fake, transport, 
     """A reflector without an owner is a mistake of the program, and is not retried."""
     fake.script = [fake.answer(200, make.page(version=1))]
     reflector = Reflector(KubeClient(transport), PODS, sleep=sleeps)
-    sink, source = anyio.create_memory_object_stream(0)
+    sink, source = anyio.create_memory_object_stream[Any](0)
     source.close()
     with sink, pytest.raises(ExceptionGroup) as caught:
         await reflector.run(sink)

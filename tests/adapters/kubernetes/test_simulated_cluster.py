@@ -3,6 +3,7 @@
 import json
 import time
 from random import Random
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -246,7 +247,7 @@ async def test_the_mirror_is_the_cluster_whatever_goes_wrong(cluster, api, seed)
         nonlocal restarts
         while True:
             reflector = Reflector(KubeClient(api), LIMIT_RANGES, settings=settings, random=random, sleep=short_sleep)
-            sink, source = anyio.create_memory_object_stream(0)
+            sink, source = anyio.create_memory_object_stream[Any](0)
             async with sink, source, anyio.create_task_group() as tasks:
 
                 async def run(reflector=reflector, sink=sink):

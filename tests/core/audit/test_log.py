@@ -1,5 +1,7 @@
 """The audit finds what it promises to find, and nothing in a log that keeps the rules."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from tests.support.history import History
@@ -9,10 +11,12 @@ from headgate.core.audit.log import Audit, AuditReport
 from headgate.core.audit.quotas import Quotas
 from headgate.core.fold import new_state, transitions
 from headgate.core.log.authority import author_of
+from headgate.core.state import lifecycle
 from headgate.core.state.tables import ClusterQueueRecord, CohortRecord, Stage
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import Commit, commit_id, decode_commit, encode_commit
+from headgate.events.ids import Epoch, JobKey, LocalQueueKey, PodKey, Seq, Shape, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     Admission,
     ClusterQueueSpec,
@@ -30,7 +34,7 @@ from headgate.events.objects import (
     WorkloadSpec,
     WorkloadStatus,
 )
-from headgate.events.registry import TAGS
+from headgate.events.registry import TAGS, Event
 
 BRIDGE, QUEUES, SCHEDULER = Producer.INFORMER_BRIDGE, Producer.QUEUE_MANAGER, Producer.SCHEDULER
 BINDER, UNGATER, SNAPSHOTTER = Producer.BINDER, Producer.UNGATER, Producer.SNAPSHOTTER
@@ -55,7 +59,7 @@ def a_cell(*queues: facts.ClusterQueueObserved) -> History:
         BRIDGE,
         facts.ResourceFlavorObserved(name="f", spec=ResourceFlavorSpec()),
         *(queues or (queue("a", "2"),)),
-        facts.LocalQueueObserved(queue="n/main", spec=LocalQueueSpec(cluster_queue="a")),
+        facts.LocalQueueObserved(queue=LocalQueueKey("n/main"), spec=LocalQueueSpec(cluster_queue="a")),
         facts.InformersSynced(),
     )
     return history
@@ -63,22 +67,26 @@ def a_cell(*queues: facts.ClusterQueueObserved) -> History:
 
 def workload(name: str) -> facts.WorkloadObserved:
     spec = WorkloadSpec(queue_name="main", pod_sets=(PodSet(),))
-    return facts.WorkloadObserved(workload=f"n/{name}", uid=f"u-{name}", created_ms=1, spec=spec)
+    return facts.WorkloadObserved(
+        workload=WorkloadKey(f"n/{name}"), uid=Uid(f"u-{name}"), created_ms=UnixMs(1), spec=spec
+    )
 
 
 def offer(history: History, name: str, cluster_queue: str = "a") -> None:
     """A workload appears, is queued and offered."""
-    ids = {"workload": f"n/{name}", "uid": f"u-{name}", "cluster_queue": cluster_queue}
+    ids: dict[str, Any] = {"workload": f"n/{name}", "uid": f"u-{name}", "cluster_queue": cluster_queue}
     history.put(BRIDGE, workload(name))
     history.put(
         QUEUES,
-        queueing.WorkloadQueued(**ids, priority=0, queued_at_ms=1, shape=name),
+        queueing.WorkloadQueued(**ids, priority=0, queued_at_ms=UnixMs(1), shape=Shape(name)),
         queueing.HeadsOffered(heads=(queueing.Head(**ids),)),
     )
 
 
-def reserve(name: str, cpu: str, cluster_queue: str = "a") -> tuple[EventBase, EventBase]:
-    ids = {"workload": f"n/{name}", "uid": f"u-{name}", "cluster_queue": cluster_queue}
+def reserve(
+    name: str, cpu: str, cluster_queue: str = "a"
+) -> tuple[decisions.QuotaReserved, decisions.WorkloadAdmitted]:
+    ids: dict[str, Any] = {"workload": f"n/{name}", "uid": f"u-{name}", "cluster_queue": cluster_queue}
     assignment = PodSetAssignment(flavors={"cpu": "f"}, resource_usage={"cpu": cpu}, count=1)
     admission = Admission(cluster_queue=cluster_queue, pod_set_assignments=(assignment,))
     return (
@@ -87,10 +95,10 @@ def reserve(name: str, cpu: str, cluster_queue: str = "a") -> tuple[EventBase, E
     )
 
 
-def cycle(history: History, *events: EventBase, decided_at: int = 0) -> int:
+def cycle(history: History, *events: Event, decided_at: int = 0) -> int:
     at = decided_at or history.position
     number = history.state.cycle + 1
-    return history.put(SCHEDULER, decisions.CycleDecided(cycle=number, decided_at=at), *events, decided_at=at).seq
+    return history.put(SCHEDULER, decisions.CycleDecided(cycle=number, decided_at=Seq(at)), *events, decided_at=at).seq
 
 
 def audited(entries: list[LogEntry]) -> AuditReport:
@@ -107,20 +115,32 @@ def found(history: History) -> list[str]:
 def a_life() -> History:
     """A job that is queued, admitted, started, bound, finished; with a snapshot on the way."""
     history = a_cell()
-    history.put(BRIDGE, facts.JobObserved(job="batch/Job/n/j", spec=Job(uid="uj", created_ms=1, queue_name="main")))
-    history.put(BRIDGE, effects.WorkloadCreated(workload="n/w", job="batch/Job/n/j", job_uid="uj"))
+    history.put(
+        BRIDGE,
+        facts.JobObserved(job=JobKey("batch/Job/n/j"), spec=Job(uid="uj", created_ms=UnixMs(1), queue_name="main")),
+    )
+    history.put(
+        BRIDGE, effects.WorkloadCreated(workload=WorkloadKey("n/w"), job=JobKey("batch/Job/n/j"), job_uid=Uid("uj"))
+    )
     offer(history, "w")
     cycle(history, *reserve("w", "2"))
-    history.put(UNGATER, effects.JobStarted(job="batch/Job/n/j", job_uid="uj", workload="n/w", workload_uid="u-w"))
-    history.put(BINDER, effects.StatusApplied(workload="n/w", uid="u-w", digest="d"))
+    history.put(
+        UNGATER,
+        effects.JobStarted(
+            job=JobKey("batch/Job/n/j"), job_uid=Uid("uj"), workload=WorkloadKey("n/w"), workload_uid=Uid("u-w")
+        ),
+    )
+    history.put(BINDER, effects.StatusApplied(workload=WorkloadKey("n/w"), uid=Uid("u-w"), digest="d"))
     taken = effects.SnapshotTaken(
-        position=history.position, state_hash="h", log_hash=history.state.log_hash, name="s", size_bytes=1
+        position=Seq(history.position), state_hash="h", log_hash=history.state.log_hash, name="s", size_bytes=1
     )
     history.put(SNAPSHOTTER, taken)
-    history.put(BRIDGE, facts.PodObserved(pod="n/p", spec=Pod(uid="up", created_ms=1)))
-    history.put(BINDER, decisions.PodPlaced(pod="n/p", uid="up", node="node"))
-    history.put(BINDER, effects.PodBound(pod="n/p", uid="up", node="node"))
-    history.put(QUEUES, queueing.WorkloadFinished(workload="n/w", uid="u-w", reason="Succeeded", message="m"))
+    history.put(BRIDGE, facts.PodObserved(pod=PodKey("n/p"), spec=Pod(uid="up", created_ms=UnixMs(1))))
+    history.put(BINDER, decisions.PodPlaced(pod=PodKey("n/p"), uid=Uid("up"), node="node"))
+    history.put(BINDER, effects.PodBound(pod=PodKey("n/p"), uid=Uid("up"), node="node"))
+    history.put(
+        QUEUES, queueing.WorkloadFinished(workload=WorkloadKey("n/w"), uid=Uid("u-w"), reason="Succeeded", message="m")
+    )
     return history
 
 
@@ -190,7 +210,7 @@ def test_a_deposed_leaders_commit_is_found() -> None:
     history.term(QUEUES, "two")
     entries = [*history.entries]
     last = history.put(QUEUES, queueing.HeadsWithdrawn(cluster_queues=("a",), reason="r"))
-    stale = recommit(history.entries[-1], epoch=1, id=commit_id(QUEUES, 1, last.commit.number))
+    stale = recommit(history.entries[-1], epoch=1, id=commit_id(QUEUES, Epoch(1), last.commit.number))
     assert [finding.check for finding in audited([*entries, stale]).findings] == ["epochs"]
 
 
@@ -199,7 +219,7 @@ def test_a_term_that_does_not_begin_with_an_election_is_found() -> None:
     history = a_life()
     last = history.put(QUEUES, queueing.HeadsWithdrawn(cluster_queues=("a",), reason="r"))
     entries = history.entries[:-1]
-    jumped = recommit(history.entries[-1], epoch=2, id=commit_id(QUEUES, 2, last.commit.number))
+    jumped = recommit(history.entries[-1], epoch=2, id=commit_id(QUEUES, Epoch(2), last.commit.number))
     assert [finding.check for finding in audited([*entries, jumped]).findings] == ["epochs"]
 
 
@@ -214,7 +234,7 @@ def test_time_that_goes_back_is_found() -> None:
 def test_a_cycle_out_of_turn_is_found() -> None:
     """Cycles are numbered without a gap."""
     history = a_cell()
-    history.put(SCHEDULER, decisions.CycleDecided(cycle=7, decided_at=2), decided_at=2)
+    history.put(SCHEDULER, decisions.CycleDecided(cycle=7, decided_at=Seq(2)), decided_at=2)
     assert found(history) == ["order"]
 
 
@@ -243,7 +263,9 @@ def test_an_illegal_transition_is_found_once_and_ends_folding() -> None:
     history = a_cell()
     history.put(BRIDGE, workload("w"))
     history.put(QUEUES, queueing.HeadsWithdrawn(cluster_queues=("a",), reason="r"))
-    released = queueing.WorkloadReleased(workload="n/w", uid="u-w", requeued=True, reason="r", message="m")
+    released = queueing.WorkloadReleased(
+        workload=WorkloadKey("n/w"), uid=Uid("u-w"), requeued=True, reason="r", message="m"
+    )
     entries = [*history.entries[:-1], recommit(history.entries[-1], events=(released,))]
     report = audited(entries)
     assert [finding.check for finding in report.findings] == ["lifecycle"]
@@ -268,13 +290,25 @@ def preempt(history: History, *targets: str) -> int:
     cycle(history, *reserve("one", "2"))
     offer(history, "two")
     preempted = decisions.WorkloadPreempted(
-        workload="n/one", uid="u-one", cluster_queue="a", preemptor="n/two", preemptor_uid="u-two",
-        reason="InClusterQueue", message="m",
-    )  # fmt: skip
+        workload=WorkloadKey("n/one"),
+        uid=Uid("u-one"),
+        cluster_queue="a",
+        preemptor=WorkloadKey("n/two"),
+        preemptor_uid=Uid("u-two"),
+        reason="InClusterQueue",
+        message="m",
+    )
     verdict = decisions.WorkloadSkipped(
-        workload="n/two", uid="u-two", cluster_queue="a", status="notNominated", requeue_reason="PendingPreemption",
-        scope="queue", reason="WaitingForPreemptedWorkloads", message="m", targets=targets,
-    )  # fmt: skip
+        workload=WorkloadKey("n/two"),
+        uid=Uid("u-two"),
+        cluster_queue="a",
+        status="notNominated",
+        requeue_reason="PendingPreemption",
+        scope="queue",
+        reason="WaitingForPreemptedWorkloads",
+        message="m",
+        targets=tuple(map(WorkloadKey, targets)),
+    )
     return cycle(history, preempted, verdict)
 
 
@@ -294,10 +328,12 @@ def test_one_that_was_preempted_may_be_admitted_again_once_released() -> None:
     """And not before: the lifecycle has no way from evicted to reserved."""
     history = a_cell()
     preempt(history, "n/one")
-    released = queueing.WorkloadReleased(workload="n/one", uid="u-one", reason="Pending", message="m", requeued=True)
+    released = queueing.WorkloadReleased(
+        workload=WorkloadKey("n/one"), uid=Uid("u-one"), reason="Pending", message="m", requeued=True
+    )
     history.put(QUEUES, released)
-    ids = {"workload": "n/one", "uid": "u-one", "cluster_queue": "a"}
-    history.put(QUEUES, queueing.WorkloadQueued(**ids, priority=0, queued_at_ms=1, shape="one"))
+    ids: dict[str, Any] = {"workload": "n/one", "uid": "u-one", "cluster_queue": "a"}
+    history.put(QUEUES, queueing.WorkloadQueued(**ids, priority=0, queued_at_ms=UnixMs(1), shape=Shape("one")))
     history.put(QUEUES, queueing.HeadsOffered(heads=(queueing.Head(**ids),)))
     cycle(history, *reserve("one", "2"))
     assert not {"preemption", "admitted-twice", "quota", "lifecycle"} & set(found(history))
@@ -355,25 +391,41 @@ def test_a_cycle_that_could_have_seen_the_lower_quota_is_found() -> None:
 @pytest.mark.parametrize(
     ("effect", "producer"),
     [
-        (effects.JobStarted(job="batch/Job/n/j", job_uid="uj", workload="n/w", workload_uid="u-w"), UNGATER),
-        (effects.PodBound(pod="n/p", uid="up", node="node"), BINDER),
-        (effects.StatusApplied(workload="n/x", uid="u-x", digest="d"), BINDER),
-        (effects.WorkloadCreated(workload="n/x", job="batch/Job/n/x", job_uid="ux"), BRIDGE),
+        (
+            effects.JobStarted(
+                job=JobKey("batch/Job/n/j"), job_uid=Uid("uj"), workload=WorkloadKey("n/w"), workload_uid=Uid("u-w")
+            ),
+            UNGATER,
+        ),
+        (effects.PodBound(pod=PodKey("n/p"), uid=Uid("up"), node="node"), BINDER),
+        (effects.StatusApplied(workload=WorkloadKey("n/x"), uid=Uid("u-x"), digest="d"), BINDER),
+        (effects.WorkloadCreated(workload=WorkloadKey("n/x"), job=JobKey("batch/Job/n/x"), job_uid=Uid("ux")), BRIDGE),
         (
             effects.VariantChanged(
-                variant="n/v", uid="u-v", parent="n/x", parent_uid="u-x", flavor="spot", change="created"
+                variant=WorkloadKey("n/v"),
+                uid=Uid("u-v"),
+                parent=WorkloadKey("n/x"),
+                parent_uid=Uid("u-x"),
+                flavor="spot",
+                change="created",
             ),
             BRIDGE,
         ),
-        (effects.JobStopped(job="batch/Job/n/x", job_uid="ux", workload="n/x", reason="r"), UNGATER),
+        (
+            effects.JobStopped(job=JobKey("batch/Job/n/x"), job_uid=Uid("ux"), workload=WorkloadKey("n/x"), reason="r"),
+            UNGATER,
+        ),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, EventBase) else "",
 )
-def test_an_effect_without_its_decision_is_found(effect: EventBase, producer: Producer) -> None:
+def test_an_effect_without_its_decision_is_found(effect: Event, producer: Producer) -> None:
     """Durable before visible."""
     history = a_cell()
-    history.put(BRIDGE, facts.JobObserved(job="batch/Job/n/j", spec=Job(uid="uj", created_ms=1, queue_name="main")))
-    history.put(BRIDGE, facts.PodObserved(pod="n/p", spec=Pod(uid="up", created_ms=1)))
+    history.put(
+        BRIDGE,
+        facts.JobObserved(job=JobKey("batch/Job/n/j"), spec=Job(uid="uj", created_ms=UnixMs(1), queue_name="main")),
+    )
+    history.put(BRIDGE, facts.PodObserved(pod=PodKey("n/p"), spec=Pod(uid="up", created_ms=UnixMs(1))))
     offer(history, "w")
     history.put(producer, effect)
     assert found(history) == ["durable"]
@@ -382,25 +434,25 @@ def test_an_effect_without_its_decision_is_found(effect: EventBase, producer: Pr
 def test_a_decision_in_the_same_commit_is_not_early_enough() -> None:
     """It was not acknowledged yet when the effect was carried out."""
     history = a_cell()
-    history.put(BRIDGE, facts.PodObserved(pod="n/p", spec=Pod(uid="up", created_ms=1)))
-    placed = decisions.PodPlaced(pod="n/p", uid="up", node="node")
-    history.put(BINDER, placed, effects.PodBound(pod="n/p", uid="up", node="node"))
+    history.put(BRIDGE, facts.PodObserved(pod=PodKey("n/p"), spec=Pod(uid="up", created_ms=UnixMs(1))))
+    placed = decisions.PodPlaced(pod=PodKey("n/p"), uid=Uid("up"), node="node")
+    history.put(BINDER, placed, effects.PodBound(pod=PodKey("n/p"), uid=Uid("up"), node="node"))
     assert found(history) == ["durable"]
 
 
 def test_a_pod_bound_elsewhere_than_placed_is_found() -> None:
     """The placement that counts is the last before the binding."""
     history = a_cell()
-    history.put(BRIDGE, facts.PodObserved(pod="n/p", spec=Pod(uid="up", created_ms=1)))
-    history.put(BINDER, decisions.PodPlaced(pod="n/p", uid="up", node="one"))
-    history.put(BINDER, effects.PodBound(pod="n/p", uid="up", node="two"))
+    history.put(BRIDGE, facts.PodObserved(pod=PodKey("n/p"), spec=Pod(uid="up", created_ms=UnixMs(1))))
+    history.put(BINDER, decisions.PodPlaced(pod=PodKey("n/p"), uid=Uid("up"), node="one"))
+    history.put(BINDER, effects.PodBound(pod=PodKey("n/p"), uid=Uid("up"), node="two"))
     assert found(history) == ["durable"]
 
 
 def test_a_snapshot_of_another_log_is_found() -> None:
     """Its log hash is the fingerprint of every commit before."""
     history = a_cell()
-    taken = effects.SnapshotTaken(position=2, state_hash="h", log_hash="other", name="s", size_bytes=1)
+    taken = effects.SnapshotTaken(position=Seq(2), state_hash="h", log_hash="other", name="s", size_bytes=1)
     history.put(SNAPSHOTTER, taken)
     assert found(history) == ["chain"]
 
@@ -408,7 +460,7 @@ def test_a_snapshot_of_another_log_is_found() -> None:
 def test_a_divergence_that_was_noted_is_reported() -> None:
     """The snapshotter's own alarm is a finding."""
     history = a_cell()
-    history.put(SNAPSHOTTER, effects.DivergenceFound(position=2, live_hash="a", refolded_hash="b"))
+    history.put(SNAPSHOTTER, effects.DivergenceFound(position=Seq(2), live_hash="a", refolded_hash="b"))
     assert found(history) == ["divergence"]
 
 
@@ -416,21 +468,31 @@ def test_a_workload_that_nothing_will_wake_is_found() -> None:
     """Parked for no reason that can come true."""
     history = a_cell()
     history.put(BRIDGE, workload("w"))
-    history.put(QUEUES, queueing.WorkloadParked(workload="n/w", uid="u-w", reason="r", message="m", wake=()))
+    history.put(
+        QUEUES, queueing.WorkloadParked(workload=WorkloadKey("n/w"), uid=Uid("u-w"), reason="r", message="m", wake=())
+    )
     assert found(history) == ["forgotten"]
 
 
 def test_work_that_was_taken_over_counts_as_admitted() -> None:
     """What another Kueue has admitted may be started, and must not be admitted again."""
     history = a_cell()
-    history.put(BRIDGE, facts.JobObserved(job="batch/Job/n/j", spec=Job(uid="uj", created_ms=1, queue_name="main")))
+    history.put(
+        BRIDGE,
+        facts.JobObserved(job=JobKey("batch/Job/n/j"), spec=Job(uid="uj", created_ms=UnixMs(1), queue_name="main")),
+    )
     (reservation, _) = reserve("w", "1")
     status = WorkloadStatus(
-        admission=reservation.admission,  # type: ignore[attr-defined]
+        admission=reservation.admission,
         conditions=(Condition(type="QuotaReserved", status="True"), Condition(type="Admitted", status="True")),
     )
     history.put(BRIDGE, msgspec.structs.replace(workload("w"), taken_over=status))
-    history.put(UNGATER, effects.JobStarted(job="batch/Job/n/j", job_uid="uj", workload="n/w", workload_uid="u-w"))
+    history.put(
+        UNGATER,
+        effects.JobStarted(
+            job=JobKey("batch/Job/n/j"), job_uid=Uid("uj"), workload=WorkloadKey("n/w"), workload_uid=Uid("u-w")
+        ),
+    )
     assert found(history) == []
 
 
@@ -449,7 +511,7 @@ def test_quota_lent_through_two_cohorts_is_counted_once() -> None:
 
 def test_a_second_admission_is_found_even_if_the_lifecycle_allowed_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The audit counts for itself: a table that let it pass would not hide it."""
-    lawful = transitions.next_stage
+    lawful = lifecycle.next_stage
 
     def lenient(stage: Stage, event: type[EventBase]) -> Stage | None:
         return Stage.RESERVED if event is decisions.QuotaReserved else lawful(stage, event)

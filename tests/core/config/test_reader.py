@@ -147,7 +147,7 @@ def test_jobs_of_the_system_namespaces_are_never_managed() -> None:
 
 # --- what is refused -----------------------------------------------------------------------------------------------
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "a field that nobody knows": ({"fairSharin": {}}, "fairSharin", "did you mean 'fairSharing'?"),
     "a field within": (
         {"waitForPodsReady": {"requeuingStrategy": {"backoffLimit": 1}}},
@@ -279,8 +279,8 @@ def test_a_gate_takes_those_along_that_require_it() -> None:
 
 def test_the_gate_of_a_section_switches_it_off() -> None:
     """Kueue reads the section over then."""
-    sections = {"admissionFairSharing": {"usageHalfLifeTime": "1s"}, "waitForPodsReady": {}}
-    strategy = {"resources": {"quotaCheckStrategy": "IgnoreUndeclared"}}
+    sections: dict[str, Any] = {"admissionFairSharing": {"usageHalfLifeTime": "1s"}, "waitForPodsReady": {}}
+    strategy: dict[str, Any] = {"resources": {"quotaCheckStrategy": "IgnoreUndeclared"}}
     off = read(
         **sections,
         **strategy,

@@ -1,5 +1,7 @@
 """The work queue loses nothing, never makes two calls for a key, and backs off after failures as specified."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,7 +65,7 @@ def test_a_failed_key_waits_for_its_backoff_whatever_happens_to_it() -> None:
 def test_success_ends_the_row_of_failures() -> None:
     """The next failure waits as long as the first one did."""
     queue = WorkQueue[str](10, keys="a")
-    waits = []
+    waits: list[Any] = []
     for ends in (queue.retry, queue.retry, queue.done, queue.retry):
         (key,) = taken(queue, 10**9 * (len(waits) + 1))
         ends(key)

@@ -127,7 +127,7 @@ def test_a_failed_event_gives_the_same_state_wherever_a_reader_started() -> None
                 state = folding.apply(state, logged)
             snapshots.append(fold.encode(state))
         for cut, encoded in enumerate(snapshots):
-            folding = ContainedFold("main", log.commits, lambda _, encoded=encoded: fold.restore("main", encoded))
+            folding = ContainedFold("main", log.commits, lambda _, encoded=encoded: fold.restore("main", encoded))  # type: ignore[misc]
             state = fold.restore("main", encoded)
             for logged in log.commits[cut:]:
                 state = folding.apply(state, logged)

@@ -229,7 +229,7 @@ def test_what_a_local_queue_uses_follows_from_who_is_admitted(cpus: dict[str, st
         assert restored.admitted_usage == log.state.index.admitted_usage
         assert restored.admitted_count == log.state.index.admitted_count
         log.append(BRIDGE, WorkloadDeleted(workload=WorkloadKey(key), uid=Uid("u")))
-    assert log.state.index.admitted_usage == log.state.index.admitted_count == {}
+    assert (log.state.index.admitted_usage, log.state.index.admitted_count) == ({}, {})
 
 
 def test_who_moves_to_another_local_queue_holds_in_its_name() -> None:

@@ -36,7 +36,7 @@ def restored(log: TestLog) -> TestLog:
 def say(log: TestLog, *events: EventBase) -> None:
     """What the bridge appends of what it is shown."""
     news = [diff.news(log.state, each) or each if isinstance(each, WorkloadObserved) else each for each in events]
-    log.append(BRIDGE, *news, epoch=9)  # type: ignore[arg-type]
+    log.append(BRIDGE, *news, epoch=9)
 
 
 def admitted_status() -> WorkloadStatus:

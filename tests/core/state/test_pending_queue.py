@@ -169,7 +169,7 @@ def test_stepping_out_and_back_compares_nobody() -> None:
     queue = PendingQueue()
     keys = [WorkloadKey(f"ns/{number:05}") for number in range(2000)]
     for key in keys:
-        queue.push(key, (0, UnixMs(0), Counting(key), key), Shape("crowd"))
+        queue.push(key, (0.0, 0, UnixMs(0), 0, Counting(key), key), Shape("crowd"))
     Counting.compared = 0
     for key in keys[:6]:
         queue.step_out(key)
@@ -193,12 +193,12 @@ def test_putting_a_crowd_to_sleep_touches_one_entry() -> None:
     queue = PendingQueue()
     for number in range(2000):
         uid = Counting(f"{number:05}")
-        queue.push(WorkloadKey(f"ns/{uid}"), (0, UnixMs(0), uid, WorkloadKey(f"ns/{uid}")), Shape("crowd"))
+        queue.push(WorkloadKey(f"ns/{uid}"), (0.0, 0, UnixMs(0), 0, uid, WorkloadKey(f"ns/{uid}")), Shape("crowd"))
     other = rank(-1, 0, "z")
     queue.push(other[-1], other, Shape("other"))
     Counting.compared = 0
     queue.sleep(Shape("crowd"))
     assert queue.first() == other
     queue.wake(Shape("crowd"))
-    assert queue.first() == (0, 0, "00000", "ns/00000")
+    assert queue.first() == (0.0, 0, 0, 0, "00000", "ns/00000")
     assert Counting.compared < 50

@@ -1,5 +1,7 @@
 """Writes of others to a status are distinguished from Headgate's own, however late they are observed."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,10 +48,11 @@ def test_what_comes_before_our_last_word_is_kept_until_that_is_written() -> None
     """It may be the result of our own write under way: the response to that decides."""
     cell = evicted()
     cell.see(gives_back(cell[A]))
-    assert cell[A].shown is not None
+    ours_shown = cell[A].shown
+    assert ours_shown is not None
     assert cell.settle() == []
     ours = applied(cell.state, cell[A])
-    theirs = replace(ours, version=cell[A].shown.version - 1)
+    theirs = replace(ours, version=ours_shown.version - 1)
     cell.put(Producer.BINDER, theirs)
     assert "WorkloadReleased" in [type(event).__name__ for event in cell.settle()]
     cell = evicted()
@@ -116,5 +119,5 @@ def test_in_whatever_order_it_is_shown_and_answered_only_a_later_version_counts(
         assert (cell.stage(A) is not Stage.EVICTED) == counts
 
 
-def _fields(event: StatusApplied) -> dict[str, object]:
+def _fields(event: StatusApplied) -> dict[str, Any]:
     return {name: getattr(event, name) for name in event.__struct_fields__}

@@ -1,5 +1,7 @@
 """Laws of placement, on drawn trees and gangs."""
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +32,7 @@ def requests(draw: st.DrawFn) -> TopologyRequest | None:
     """A topology request of any kind; None for an implied one."""
     level = draw(st.sampled_from(LEVELS))
     kind = draw(st.sampled_from(["required", "preferred", "unconstrained", "implied", "sliced"]))
-    slices = {}
+    slices: dict[str, Any] = {}
     if kind in {"required", "preferred", "sliced"} and draw(st.booleans()):
         slices = {
             "pod_set_slice_required_topology": draw(st.sampled_from(LEVELS[LEVELS.index(level) :])),

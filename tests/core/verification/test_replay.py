@@ -10,6 +10,7 @@ from headgate.core.state.tables import State
 from headgate.core.verification.replay import DecideCycle, Plan, Replay, Replayed
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
+from headgate.events.ids import Seq, Uid, WorkloadKey
 from headgate.events.registry import Event
 
 BRIDGE, SCHEDULER, SNAPSHOTTER = Producer.INFORMER_BRIDGE, Producer.SCHEDULER, Producer.SNAPSHOTTER
@@ -17,7 +18,9 @@ BRIDGE, SCHEDULER, SNAPSHOTTER = Producer.INFORMER_BRIDGE, Producer.SCHEDULER, P
 
 def decided(state: State) -> tuple[Event, ...]:
     """A scheduler that reports the number of namespaces: its decision shows which state it was given."""
-    heads = tuple(decisions.Head(cluster_queue=name, workload="n/w", uid="u") for name in state.namespaces)
+    heads = tuple(
+        queueing.Head(cluster_queue=name, workload=WorkloadKey("n/w"), uid=Uid("u")) for name in state.namespaces
+    )
     return (decisions.CycleDecided(cycle=state.cycle + 1, decided_at=state.position, heads=heads),)
 
 
@@ -58,6 +61,11 @@ def test_a_cycle_is_decided_on_the_state_it_saw_not_on_the_one_it_landed_on() ->
     assert (result.cycles, result.differences) == (1, ())
 
 
+def _heads(event: Event) -> tuple[queueing.Head, ...]:
+    assert isinstance(event, decisions.CycleDecided)
+    return event.heads
+
+
 def test_a_recorded_cycle_that_saw_something_else_is_a_difference() -> None:
     """The first event that differs is shown, with its place."""
     history = a_history()
@@ -65,7 +73,7 @@ def test_a_recorded_cycle_that_saw_something_else_is_a_difference() -> None:
     _, events = decide(history)
     namespace(history, "b")
     lied_about = history.position
-    recorded = (decisions.CycleDecided(cycle=1, decided_at=lied_about, heads=events[0].heads),)
+    recorded = (decisions.CycleDecided(cycle=1, decided_at=Seq(lied_about), heads=_heads(events[0])),)
     seq = history.put(SCHEDULER, *recorded, decided_at=lied_about).seq
     (difference,) = replayed(history).differences
     assert difference.position.seq == seq
@@ -79,7 +87,7 @@ def test_an_event_too_many_or_too_few_is_a_difference() -> None:
     history = a_history()
     namespace(history, "a")
     at, events = decide(history)
-    more = decisions.WorkloadAdmitted(workload="n/w", uid="u", cluster_queue="a", message="m")
+    more = decisions.WorkloadAdmitted(workload=WorkloadKey("n/w"), uid=Uid("u"), cluster_queue="a", message="m")
     history.put(SCHEDULER, *events, more, decided_at=at)
     (difference,) = replayed(history).differences
     assert difference.replayed == "nothing"
@@ -91,7 +99,7 @@ def test_snapshots_are_compared_with_the_state_at_their_position() -> None:
     history = a_history()
     namespace(history, "a")
     good = effects.SnapshotTaken(
-        position=history.position,
+        position=Seq(history.position),
         state_hash=fold.state_hash(history.state),
         log_hash=history.state.log_hash,
         name="good",
@@ -103,7 +111,7 @@ def test_snapshots_are_compared_with_the_state_at_their_position() -> None:
     assert replayed(history).differences == ()
     history.put(
         SNAPSHOTTER,
-        effects.SnapshotTaken(position=2, state_hash="wrong", log_hash="wrong", name="bad", size_bytes=1),
+        effects.SnapshotTaken(position=Seq(2), state_hash="wrong", log_hash="wrong", name="bad", size_bytes=1),
     )
     (difference,) = replayed(history).differences
     assert "snapshot bad of position 2" in difference.what
@@ -124,8 +132,8 @@ def skips(needs: queueing.Needs) -> Callable[[State], tuple[Event, ...]]:
 
     def decide(state: State) -> tuple[Event, ...]:
         verdict = decisions.WorkloadSkipped(
-            workload="n/w",
-            uid="u",
+            workload=WorkloadKey("n/w"),
+            uid=Uid("u"),
             cluster_queue="cq",
             status="notNominated",
             requeue_reason="NoFit",

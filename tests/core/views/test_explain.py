@@ -1,5 +1,7 @@
 """Explanations of a workload, on logs written by hand."""
 
+from typing import Any, Literal
+
 import pytest
 from tests.support.history import History
 
@@ -16,6 +18,7 @@ from headgate.core.views.explain import (
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
+from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Seq, Shape, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     Admission,
     ClusterQueueSpec,
@@ -31,6 +34,7 @@ from headgate.events.objects import (
     ResourceQuota,
     WorkloadSpec,
 )
+from headgate.events.registry import Event
 
 BRIDGE, QUEUES, SCHEDULER = Producer.INFORMER_BRIDGE, Producer.QUEUE_MANAGER, Producer.SCHEDULER
 SHORT = ("on-demand/cpu",)
@@ -52,52 +56,67 @@ def a_cell(strategy: str = "BestEffortFIFO") -> History:
         facts.NamespaceObserved(name="a"),
         facts.ResourceFlavorObserved(name="on-demand", spec=ResourceFlavorSpec()),
         queue(strategy),
-        facts.LocalQueueObserved(queue="a/main", spec=LocalQueueSpec(cluster_queue="team-a")),
+        facts.LocalQueueObserved(queue=LocalQueueKey("a/main"), spec=LocalQueueSpec(cluster_queue="team-a")),
         facts.InformersSynced(resources=("jobs",)),
     )
     return history
 
 
 def job_of(name: str, **fields: object) -> facts.JobObserved:
-    job = Job(uid=f"uid-{name}", created_ms=1, queue_name="main", suspended=True)
+    job = Job(uid=f"uid-{name}", created_ms=UnixMs(1), queue_name="main", suspended=True)
     values = {field: getattr(job, field) for field in job.__struct_fields__} | fields
-    return facts.JobObserved(job=f"a/{name}", spec=Job(**values))
+    return facts.JobObserved(job=JobKey(f"a/{name}"), spec=Job(**values))
 
 
 def workload_of(name: str) -> facts.WorkloadObserved:
     owner = OwnerReference(api_version="batch/v1", kind="Job", name=name, uid=f"uid-{name}")
     spec = WorkloadSpec(queue_name="main", pod_sets=(PodSet(count=2),))
-    return facts.WorkloadObserved(workload=f"a/job-{name}", uid=f"w-{name}", created_ms=1, spec=spec, owner=owner)
+    return facts.WorkloadObserved(
+        workload=WorkloadKey(f"a/job-{name}"), uid=Uid(f"w-{name}"), created_ms=UnixMs(1), spec=spec, owner=owner
+    )
 
 
 def queued(name: str, at_ms: int = 1, shape: str = "s") -> queueing.WorkloadQueued:
     return queueing.WorkloadQueued(
-        workload=f"a/job-{name}", uid=f"w-{name}", cluster_queue="team-a", priority=0, queued_at_ms=at_ms, shape=shape
+        workload=WorkloadKey(f"a/job-{name}"),
+        uid=Uid(f"w-{name}"),
+        cluster_queue="team-a",
+        priority=0,
+        queued_at_ms=UnixMs(at_ms),
+        shape=Shape(shape),
     )
 
 
 def offered(*names: str) -> queueing.HeadsOffered:
-    heads = (queueing.Head(cluster_queue="team-a", workload=f"a/job-{name}", uid=f"w-{name}") for name in names)
+    heads = (
+        queueing.Head(cluster_queue="team-a", workload=WorkloadKey(f"a/job-{name}"), uid=Uid(f"w-{name}"))
+        for name in names
+    )
     return queueing.HeadsOffered(heads=tuple(heads))
 
 
-def skipped(name: str, scope: str = "shape") -> decisions.WorkloadSkipped:
+def skipped(name: str, scope: Literal["immediate", "shape", "queue"] = "shape") -> decisions.WorkloadSkipped:
     return decisions.WorkloadSkipped(
-        workload=f"a/job-{name}", uid=f"w-{name}", cluster_queue="team-a", status="notNominated",
+        workload=WorkloadKey(f"a/job-{name}"), uid=Uid(f"w-{name}"), cluster_queue="team-a", status="notNominated",
         requeue_reason="NoFit", scope=scope, reason="WaitingForQuota", message=NO_FIT, short=SHORT,
     )  # fmt: skip
 
 
-def parked(name: str, scope: str = "shape") -> queueing.WorkloadParked:
+def parked(name: str, scope: Literal["shape", "queue"] = "shape") -> queueing.WorkloadParked:
     return queueing.WorkloadParked(
-        workload=f"a/job-{name}", uid=f"w-{name}", cluster_queue="team-a", scope=scope, reason="WaitingForQuota",
-        message=NO_FIT, wake=(queueing.QuotaFreed(tree="ClusterQueue/team-a", flavor_resources=SHORT),),
-    )  # fmt: skip
+        workload=WorkloadKey(f"a/job-{name}"),
+        uid=Uid(f"w-{name}"),
+        cluster_queue="team-a",
+        scope=scope,
+        reason="WaitingForQuota",
+        message=NO_FIT,
+        wake=(queueing.QuotaFreed(tree="ClusterQueue/team-a", flavor_resources=SHORT),),
+    )
 
 
 def reserved(name: str) -> tuple[decisions.QuotaReserved, decisions.WorkloadAdmitted]:
     assignment = PodSetAssignment(flavors={"cpu": "on-demand"}, resource_usage={"cpu": "2"}, count=2)
-    ids = {"workload": f"a/job-{name}", "uid": f"w-{name}", "cluster_queue": "team-a"}
+    ids: dict[str, Any] = {"workload": f"a/job-{name}", "uid": f"w-{name}", "cluster_queue": "team-a"}
     admission = Admission(cluster_queue="team-a", pod_set_assignments=(assignment,))
     return (
         decisions.QuotaReserved(**ids, admission=admission, message="Quota reserved in ClusterQueue team-a"),
@@ -105,10 +124,10 @@ def reserved(name: str) -> tuple[decisions.QuotaReserved, decisions.WorkloadAdmi
     )
 
 
-def cycle(history: History, *events: object) -> None:
+def cycle(history: History, *events: Event) -> None:
     number = history.state.cycle + 1
     at = history.position
-    history.put(SCHEDULER, decisions.CycleDecided(cycle=number, decided_at=at), *events, decided_at=at)
+    history.put(SCHEDULER, decisions.CycleDecided(cycle=number, decided_at=Seq(at)), *events, decided_at=at)
 
 
 def tags(story: Story) -> list[str]:
@@ -120,7 +139,12 @@ def life_of_two() -> History:
     history = a_cell()
     history.put(BRIDGE, job_of("first"), job_of("second"), job_of("third"))
     for name in ("first", "second", "third"):
-        history.put(BRIDGE, effects.WorkloadCreated(workload=f"a/job-{name}", job=f"a/{name}", job_uid=f"uid-{name}"))
+        history.put(
+            BRIDGE,
+            effects.WorkloadCreated(
+                workload=WorkloadKey(f"a/job-{name}"), job=JobKey(f"a/{name}"), job_uid=Uid(f"uid-{name}")
+            ),
+        )
     history.put(BRIDGE, workload_of("first"), workload_of("second"), workload_of("third"))
     history.put(QUEUES, queued("first", 1, "s1"), queued("second", 2), queued("third", 3))
     history.put(QUEUES, offered("first", "second", "third"))
@@ -130,20 +154,30 @@ def life_of_two() -> History:
     history.put(
         Producer.UNGATER,
         effects.JobStarted(
-            job="batch/Job/a/first", job_uid="uid-first", workload="a/job-first", workload_uid="w-first"
+            job=JobKey("batch/Job/a/first"),
+            job_uid=Uid("uid-first"),
+            workload=WorkloadKey("a/job-first"),
+            workload_uid=Uid("w-first"),
         ),
     )
     history.put(BRIDGE, job_of("first", suspended=False, finished="Complete"))
-    done = queueing.WorkloadFinished(workload="a/job-first", uid="w-first", reason="Succeeded", message="done")
+    done = queueing.WorkloadFinished(
+        workload=WorkloadKey("a/job-first"), uid=Uid("w-first"), reason="Succeeded", message="done"
+    )
     freed_at = history.put(QUEUES, done).seq
     history.put(
         QUEUES,
         queueing.WorkloadWoken(
-            workload="a/job-second", uid="w-second", cluster_queue="team-a", by="a/job-first finished",
-            by_position=freed_at, scope="shape", shape="s",
+            workload=WorkloadKey("a/job-second"),
+            uid=Uid("w-second"),
+            cluster_queue="team-a",
+            by="a/job-first finished",
+            by_position=freed_at,
+            scope="shape",
+            shape=Shape("s"),
         ),
         offered("second", "third"),
-    )  # fmt: skip
+    )
     cycle(history, *reserved("second"))
     return history
 
@@ -228,7 +262,12 @@ def test_one_behind_a_blocked_strict_head_is_told_who_blocks_it() -> None:
     history.put(
         QUEUES,
         queueing.WorkloadWoken(
-            workload="a/job-head", uid="w-head", cluster_queue="team-a", by="quota", by_position=1, scope="queue"
+            workload=WorkloadKey("a/job-head"),
+            uid=Uid("w-head"),
+            cluster_queue="team-a",
+            by="quota",
+            by_position=Seq(1),
+            scope="queue",
         ),
     )
     story = explain(history.commits, "behind")
@@ -269,12 +308,12 @@ def test_pods_of_the_job_are_in_its_story() -> None:
     owner = OwnerReference(api_version="batch/v1", kind="Job", name="w", uid="uid-w")
     history.put(
         BRIDGE,
-        facts.PodObserved(pod="a/w-1", spec=Pod(uid="p1", created_ms=1, owner=owner)),
-        facts.PodObserved(pod="a/other", spec=Pod(uid="p2", created_ms=1)),
+        facts.PodObserved(pod=PodKey("a/w-1"), spec=Pod(uid="p1", created_ms=UnixMs(1), owner=owner)),
+        facts.PodObserved(pod=PodKey("a/other"), spec=Pod(uid="p2", created_ms=UnixMs(1))),
     )
     for pod, uid in (("a/w-1", "p1"), ("a/other", "p2")):
-        history.put(Producer.BINDER, decisions.PodPlaced(pod=pod, uid=uid, node="n1"))
-        history.put(Producer.BINDER, effects.PodBound(pod=pod, uid=uid, node="n1"))
+        history.put(Producer.BINDER, decisions.PodPlaced(pod=PodKey(pod), uid=Uid(uid), node="n1"))
+        history.put(Producer.BINDER, effects.PodBound(pod=PodKey(pod), uid=Uid(uid), node="n1"))
     lines = [line for line in explain(history.commits, "w").lines if line.event.startswith("pod.")]
     assert [line.event for line in lines] == ["pod.observed", "pod.placed", "pod.bound"]
     assert lines[-1].waited_for == "the API server to bind it"
@@ -302,12 +341,17 @@ def test_a_name_in_two_namespaces_asks_which() -> None:
     history = a_cell()
     spec = WorkloadSpec(queue_name="main", pod_sets=(PodSet(),))
     for namespace in ("a", "b"):
-        history.put(BRIDGE, facts.WorkloadObserved(workload=f"{namespace}/w", uid=namespace, created_ms=1, spec=spec))
+        history.put(
+            BRIDGE,
+            facts.WorkloadObserved(
+                workload=WorkloadKey(f"{namespace}/w"), uid=Uid(namespace), created_ms=UnixMs(1), spec=spec
+            ),
+        )
     for logged in history.commits:
         lookup.feed(logged)
     with pytest.raises(UnknownWorkloadError, match="several namespaces \\(a, b\\)"):
         lookup.find("w")
-    assert lookup.find("w", "b") == HistorySubject(workload="b/w")
+    assert lookup.find("w", "b") == HistorySubject(workload=WorkloadKey("b/w"))
 
 
 def test_a_job_without_workload_has_a_story_too() -> None:
@@ -315,14 +359,16 @@ def test_a_job_without_workload_has_a_story_too() -> None:
     history = a_cell()
     history.put(BRIDGE, job_of("w"))
     refused = effects.WorkloadCreateRejected(
-        workload="a/job-w",
-        job="batch/Job/a/w",
-        job_uid="uid-w",
+        workload=WorkloadKey("a/job-w"),
+        job=JobKey("batch/Job/a/w"),
+        job_uid=Uid("uid-w"),
         code=422,
         reason="Invalid",
         message="spec.podSets: too many",
     )
-    explainer = Explainer(fold.new_state("main"), HistorySubject(workload="a/job-w", job="batch/Job/a/w"))
+    explainer = Explainer(
+        fold.new_state("main"), HistorySubject(workload=WorkloadKey("a/job-w"), job=JobKey("batch/Job/a/w"))
+    )
     history.put(BRIDGE, refused)
     for logged in history.commits:
         explainer.feed(logged)
@@ -342,13 +388,13 @@ def many_rounds(rounds: int) -> History:
         history.put(
             QUEUES,
             queueing.WorkloadWoken(
-                workload="a/job-w",
-                uid="w-w",
+                workload=WorkloadKey("a/job-w"),
+                uid=Uid("w-w"),
                 cluster_queue="team-a",
                 by="quota",
-                by_position=1,
+                by_position=Seq(1),
                 scope="shape",
-                shape="s",
+                shape=Shape("s"),
             ),
             offered("w"),
         )
@@ -380,9 +426,14 @@ def test_a_few_rounds_are_told_in_full() -> None:
 
 def preempted(name: str, by: str) -> decisions.WorkloadPreempted:
     return decisions.WorkloadPreempted(
-        workload=f"a/job-{name}", uid=f"w-{name}", cluster_queue="team-a", preemptor=f"a/job-{by}",
-        preemptor_uid=f"w-{by}", reason="InClusterQueue", message=f"Preempted to accommodate {by}",
-    )  # fmt: skip
+        workload=WorkloadKey(f"a/job-{name}"),
+        uid=Uid(f"w-{name}"),
+        cluster_queue="team-a",
+        preemptor=WorkloadKey(f"a/job-{by}"),
+        preemptor_uid=Uid(f"w-{by}"),
+        reason="InClusterQueue",
+        message=f"Preempted to accommodate {by}",
+    )
 
 
 def a_preemption() -> History:
@@ -394,9 +445,9 @@ def a_preemption() -> History:
     history.put(BRIDGE, facts.ConfigurationObserved(configuration=Configuration(feature_gates={"PriorityBoost": True})))
     history.put(QUEUES, queued("two", shape="2"), offered("two"))
     verdict = decisions.WorkloadSkipped(
-        workload="a/job-two", uid="w-two", cluster_queue="team-a", status="notNominated",
+        workload=WorkloadKey("a/job-two"), uid=Uid("w-two"), cluster_queue="team-a", status="notNominated",
         requeue_reason="PendingPreemption", scope="queue", reason="WaitingForPreemptedWorkloads", message="m",
-        targets=("a/job-one",),
+        targets=(WorkloadKey("a/job-one"),),
     )  # fmt: skip
     cycle(history, preempted("one", "two"), verdict)
     return history
@@ -425,10 +476,15 @@ def test_what_becomes_of_a_variant_is_told_to_it_and_to_its_parent() -> None:
     history.put(
         BRIDGE,
         effects.VariantChanged(
-            variant="a/job-second", uid="w-second", parent="a/job-first", parent_uid="w-first", flavor="spot",
-            change="deactivated", why=why,
+            variant=WorkloadKey("a/job-second"),
+            uid=Uid("w-second"),
+            parent=WorkloadKey("a/job-first"),
+            parent_uid=Uid("w-first"),
+            flavor="spot",
+            change="deactivated",
+            why=why,
         ),
-    )  # fmt: skip
+    )
     texts = {name: explain(history.commits, name).lines[-1].text for name in ("first", "second")}
     assert texts == {
         "first": f"its variant a/job-second was switched off for flavor spot: {why}",

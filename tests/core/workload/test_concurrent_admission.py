@@ -1,5 +1,7 @@
 """Families: a parent's status when it is first observed, and why its variants are activated and deactivated."""
 
+from typing import Any
+
 import pytest
 from tests.support.logs import TestLog
 
@@ -9,7 +11,7 @@ from headgate.core.workload.variants import ALLOWED_FLAVORS, PARENT, variant_nam
 from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
-from headgate.events.ids import Uid, UnixMs, WorkloadKey
+from headgate.events.ids import LocalQueueKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
     Admission,
     ClusterQueueSpec,
@@ -66,7 +68,7 @@ def found(
         Producer.INFORMER_BRIDGE,
         facts.ConfigurationObserved(configuration=Configuration(feature_gates={"ConcurrentAdmission": True})),
         facts.ClusterQueueObserved(name="cq", spec=queue_of(mode, last), uid=Uid("cq")),
-        facts.LocalQueueObserved(queue="team/main", spec=LocalQueueSpec(cluster_queue="cq")),
+        facts.LocalQueueObserved(queue=LocalQueueKey("team/main"), spec=LocalQueueSpec(cluster_queue="cq")),
         facts.WorkloadObserved(
             workload=PARENT_KEY,
             uid=Uid("p"),
@@ -141,7 +143,7 @@ RUNS = f'"team/{name_of("good")}"'
     ],
     ids=["any better one", "down to the last acceptable", "the first stays", "nobody is admitted", "switched off"],
 )  # fmt: skip
-def test_variants_are_switched_for_kueues_reasons(given: dict[str, str], switches: dict[str, tuple[bool, str]]) -> None:
+def test_variants_are_switched_for_kueues_reasons(given: dict[str, Any], switches: dict[str, tuple[bool, str]]) -> None:
     """`best` is switched off and the others are on: which are switched, and with which messages."""
     state = found(**given)
     family = concurrent_admission.family_of(state, state.workloads[PARENT_KEY])

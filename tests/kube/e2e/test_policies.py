@@ -54,7 +54,7 @@ async def test_a_stolen_binder_cannot_change_quotas(deployment: Deployment) -> N
     name = deployment.fresh("stolen-cq")
     queue = {"apiVersion": KUEUE, "kind": "ClusterQueue", "metadata": {"name": name}}
     await deployment.apply({**queue, "spec": {"namespaceSelector": {}, "queueingStrategy": "StrictFIFO"}})
-    patch = {"spec": {"stopPolicy": "HoldAndDrain"}}
+    patch: dict[str, Any] = {"spec": {"stopPolicy": "HoldAndDrain"}}
 
     async def is_held() -> bool:
         said = await refused(deployment, "binder", CLUSTER_QUEUES.path(name=name), patch)

@@ -1,6 +1,6 @@
 """The binder's machine: one write a transition, queue statuses once a second, pods first fit, no busy loops."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -287,7 +287,7 @@ def test_an_eviction_for_good_switches_the_workload_off() -> None:
 def test_a_workload_is_switched_off_for_whoever_asks_for_it(is_admitted: bool) -> None:
     """Another controller's DeactivationTarget condition that is True; again if still True after a reactivation."""
 
-    def asking(generation: int, status: str, *, active: bool = True) -> facts.WorkloadObserved:
+    def asking(generation: int, status: Literal["True", "False"], *, active: bool = True) -> facts.WorkloadObserved:
         target = Condition(type="DeactivationTarget", status=status, reason="Operator", message="m")
         return msgspec.structs.replace(version(generation, active=active), deactivation_target=target)
 

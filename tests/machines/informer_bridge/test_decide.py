@@ -18,6 +18,7 @@ from headgate.events import effects, facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.configuration import Configuration, FairSharingConfiguration
 from headgate.events.decisions import QuotaReserved
+from headgate.events.ids import JobKey, Uid
 from headgate.events.objects import Admission, LabelSelector, PodSetAssignment
 from headgate.events.queueing import WorkloadEvicted, WorkloadReleased
 from headgate.machines.informer_bridge import decide
@@ -261,8 +262,8 @@ def test_what_a_list_lacks_is_gone() -> None:
     events, _ = again.settle()
     assert events[:2] == (
         facts.NodeDeleted(name="n1"),
-        facts.JobDeleted(job="batch/Job/team-a/train", uid="u", gone=True),
-    )  # type: ignore[arg-type]
+        facts.JobDeleted(job=JobKey("batch/Job/team-a/train"), uid=Uid("u"), gone=True),
+    )
     assert list(bridge.log.state.nodes) == ["n2"]
 
 

@@ -17,6 +17,7 @@ from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
 from headgate.events.ids import PodKey
+from headgate.events.registry import Event
 from headgate.machines.informer_bridge.foreign_pods import DECREASES_MS, INCREASES_MS
 
 Json = dict[str, Any]
@@ -45,7 +46,7 @@ class Cluster:
         self.log = log
         self.pods = {each["metadata"]["name"]: each for each in pods}
         self.version = 1
-        self.told: list[facts.Fact] = []
+        self.told: list[Event] = []
         flavors = [raw(flavor("spot", nodeLabels={"pool": "a"}, **({"topologyName": "t"} if topology else {})))]
         self.bridge.list_all(
             pods=[raw(each) for each in pods], nodes=[raw(node("n")), raw(node("m"))], resourceflavors=flavors

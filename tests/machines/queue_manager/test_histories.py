@@ -19,6 +19,7 @@ from headgate.core.quota.activeness import cluster_queue_active
 from headgate.core.state.tables import Stage
 from headgate.events import facts
 from headgate.events.base import EventBase
+from headgate.events.commit import Commit
 from headgate.events.decisions import CycleDecided
 from headgate.events.effects import JobStarted, JobStopped
 from headgate.events.ids import JobKey, LocalQueueKey, Seq, WorkloadKey
@@ -47,7 +48,7 @@ class History:
         for number, name in enumerate(LOCAL_QUEUES):
             self.cell.local_queue(name, QUEUES[number])
         self.cell.sync()
-        self.managing: Append | None = None
+        self.managing: Commit | None = None
         self.cycling: tuple[list[EventBase], Seq] | None = None
 
     def step(self) -> None:
@@ -106,7 +107,7 @@ class History:
         workload = self.cell[key]
         more.setdefault("created_s", 0)
         job = workload.owner.name if workload.owner is not None else ""
-        self.cell.submit(key.partition("/")[2], job=job, **more)  # type: ignore[arg-type]
+        self.cell.submit(key.partition("/")[2], job=job, **more)
 
     def delete(self) -> None:
         key = self.some()

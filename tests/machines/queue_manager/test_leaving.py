@@ -302,7 +302,9 @@ def test_a_retry_evicts_and_waits_for_its_time(cell: QueueCell) -> None:
     assert cell.condition(A, "Requeued") == ("True", "BackoffFinished", "The workload backoff was finished")
     assert cell[A].queued_at_ms == evicted_at
     assert cell[A].requeue_state is not None
-    assert cell[A].requeue_state.requeue_at is None
+    requeue_state = cell[A].requeue_state
+    assert requeue_state is not None
+    assert requeue_state.requeue_at is None
 
 
 def test_a_retry_without_a_time_queues_again_at_once(cell: QueueCell) -> None:

@@ -128,7 +128,7 @@ def test_only_the_workloads_concerned_are_looked_at() -> None:
     cell.settle()
     looked: list[WorkloadKey] = []
     step = cell.manager._step
-    cell.manager._step = lambda workload, *more: looked.append(workload.key) or step(workload, *more)  # type: ignore
+    cell.manager._step = lambda workload, *more: looked.append(workload.key) or step(workload, *more)  # type: ignore[func-returns-value, method-assign, redundant-expr]
     cell.local_queue("other", stop="Hold")
     append = cell.decide()
     assert append is not None

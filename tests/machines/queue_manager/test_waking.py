@@ -468,7 +468,7 @@ def test_sleepers_that_are_not_concerned_are_not_looked_at() -> None:
     checked: list[object] = []
     sleeping = cell.manager._sleeping
     what_sleeps = sleeping._what_sleeps
-    sleeping._what_sleeps = lambda sleeper: checked.append(sleeper) or what_sleeps(sleeper)  # type: ignore
+    sleeping._what_sleeps = lambda sleeper: checked.append(sleeper) or what_sleeps(sleeper)  # type: ignore[func-returns-value, method-assign, redundant-expr]
     finish(cell, held)
     cell.settle()
     assert cell.offers() == ["special"]

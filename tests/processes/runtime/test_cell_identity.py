@@ -17,12 +17,13 @@ from headgate.core import fold
 from headgate.core.machine.commits import next_commit
 from headgate.core.machine.contract import Append
 from headgate.core.state.tables import State
-from headgate.events.base import EventBase, Producer
+from headgate.events.base import Producer
 from headgate.events.commit import decode_commit, encode_commit
 from headgate.events.effects import LeaderElected
 from headgate.events.facts import InformersSynced, NamespaceObserved
 from headgate.events.identity import CellFounded, CellRestored
 from headgate.events.ids import Epoch, Seq, UnixMs
+from headgate.events.registry import Event
 from headgate.processes.runtime.cell_identity import IdentityGate
 from headgate.processes.runtime.cell_record import CellRecord, CellRecords, LogForgottenError, keep_record, record_of
 from headgate.processes.runtime.cluster_recognition import ForeignCellError, RecognisingTransport, ask_cluster_id
@@ -66,7 +67,7 @@ class Place:
         self.status = Status(process="p", cell="main", holder="h", health=DependencyHealth())
         self.state: State = fold.new_state("main")
 
-    def append(self, *events: EventBase) -> None:
+    def append(self, *events: Event) -> None:
         """The bridge appends, and the state follows."""
         commit, expected = next_commit(self.state, BRIDGE, Epoch(1), Append(events=events), UnixMs(1))
         self.memory.append(BRIDGE.value, encode_commit(commit), expected_last=expected)

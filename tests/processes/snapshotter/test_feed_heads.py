@@ -7,6 +7,7 @@ from tests.support.history import History
 
 from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.core.log.branches import EventId
+from headgate.events import subjects
 from headgate.events.base import Producer
 from headgate.events.commit import Position
 from headgate.events.facts import NamespaceObserved
@@ -46,7 +47,7 @@ def written() -> History:
     return log
 
 
-async def hold(log: History, last: LastMessage | None = None, **headers: str) -> None:
+async def hold(log: History, last: LastMessage | None = None, **headers: Any) -> None:
     """Hold the feed's end, that of this log with these headers where none is given, against the log."""
     memory = MemoryLog()
     for entry in log.entries:
@@ -73,7 +74,7 @@ async def test_a_feed_that_ends_in_this_log_is_gone_on_with() -> None:
     """Also one of a version whose messages did not say."""
     log = written()
     await hold(log)
-    await hold(log, **{LOG_HASH: "", COMMIT_HASH: log.commits[-1].hash})
+    await hold(log, None, **{LOG_HASH: "", COMMIT_HASH: log.commits[-1].hash})
 
 
 @pytest.mark.parametrize(
@@ -82,13 +83,13 @@ async def test_a_feed_that_ends_in_this_log_is_gone_on_with() -> None:
 async def test_a_feed_of_another_log_with_the_same_event_at_its_end_is_told(header: str, words: str) -> None:
     """The event is equal and at the same position; its commit is not."""
     with pytest.raises(FeedBeyondLogError, match=words):
-        await hold(written(), **{header: "0" * 32})
+        await hold(written(), None, **{header: "0" * 32})
 
 
 async def test_a_message_that_cannot_be_made_costs_its_body(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is in the feed at its place with the failure; corrected code continues after it."""
     log = written()
-    sound = feed.feed_subject
+    sound = subjects.feed_subject
 
     def broken(cell: str, event: Any) -> str:
         assert event.name != "n4", "planted"
