@@ -37,8 +37,8 @@ class Driven:
     def hear(self, *stimuli: Stimulus) -> None:
         """Something happened outside, and the machine gets it at once."""
         for stimulus in stimuli:
-            self.driver.hear(stimulus)
-        self.driver.tell()
+            self.driver.receive(stimulus)
+        self.driver.deliver()
 
     def settle(self) -> list[Output]:
         """One turn: what is requested now."""

@@ -61,7 +61,7 @@ class Shell:
     def do(self, *kinds: type) -> list[Any]:
         """One turn; those of the outputs that are of these kinds."""
         self.driver.advance(self.now_ms)
-        self.driver.tell()
+        self.driver.deliver()
         self.driver.settle(self.now_ms)
         return self.take(*kinds)
 
@@ -307,12 +307,12 @@ def test_unanswered_calls_hold_decisions_back() -> None:
     calls: list[Command] = [Call(id=f"c{n}", method="GET", path="/") for n in range(4)]
     shell, (machine,) = _led(calls, [])
     assert [each.id for each in shell.done if isinstance(each, Call)] == ["c0", "c1"]
-    shell.driver.hear(Completed("c1", 200))
+    shell.driver.receive(Completed("c1", 200))
     assert [each.id for each in shell.do(Call)] == ["c2"]
     assert len(machine.of(Settled)) == 1
     assert shell.driver.is_full
     for name in ("c0", "c2"):
-        shell.driver.hear(Completed(name, 200))
+        shell.driver.receive(Completed(name, 200))
     shell.do()
     assert len(machine.of(Settled)) == 2
     assert [each.call_id for each in machine.of(Completed)] == ["c1", "c0", "c2"]
@@ -323,7 +323,7 @@ def test_a_feeder_is_asked_to_wait_when_much_was_heard() -> None:
     shell, _ = _led([])
     for number in range(3):
         assert shell.driver.has_room
-        shell.driver.hear(Completed(f"x{number}", 200))
+        shell.driver.receive(Completed(f"x{number}", 200))
     assert not shell.driver.has_room
     shell.do()
     assert shell.driver.has_room
@@ -339,7 +339,7 @@ def test_settled_comes_when_something_is_new_or_due_and_never_twice_for_one_reas
     shell.do()
     assert len(machine.of(Settled)) == 2
     shell.now_ms = UnixMs(START_MS - 60_000)
-    shell.driver.hear(Completed("x", 200))
+    shell.driver.receive(Completed("x", 200))
     shell.do()
     times = [each.now_ms for each in machine.of(Settled)]
     assert times[-1] >= START_MS, "a clock that is set back does not set decisions back"
@@ -395,13 +395,13 @@ def test_a_defect_that_setting_aside_does_not_help_is_raised() -> None:
 def test_nothing_reaches_the_next_machine() -> None:
     """Stimuli, calls and the timer of a machine end with it."""
     shell, made = _led([Call(id="c", method="GET", path="/"), WakeAt(UnixMs(START_MS + 1))])
-    shell.driver.hear(Completed("c", 200))
+    shell.driver.receive(Completed("c", 200))
     shell.rival(epoch=2)
     shell.fold()
     shell.driver.advance(shell.now_ms)
-    assert (shell.driver.heard_waiting, shell.driver.calls_unanswered, shell.driver.wake_at_ms) == (0, 0, None)
-    shell.driver.hear(Completed("c", 200))
-    assert shell.driver.heard_waiting == 0
+    assert (shell.driver.stimuli_waiting, shell.driver.calls_unanswered, shell.driver.wake_at_ms) == (0, 0, None)
+    shell.driver.receive(Completed("c", 200))
+    assert shell.driver.stimuli_waiting == 0
     assert made[0].of(Completed) == []
 
 
@@ -476,7 +476,7 @@ def test_in_whatever_order_things_happen_the_goal_is_reached_once(steps: list[st
                 epoch = max(epoch, *(entry.commit.epoch for entry in shell.entries), 0) + 1
                 shell.rival(epoch)
             case "call ends" if running:
-                shell.driver.hear(Completed(running.pop(0), 200))
+                shell.driver.receive(Completed(running.pop(0), 200))
             case "wait":
                 shell.now_ms = UnixMs(shell.now_ms + 1000)
     told = [event.name for event in shell.events() if isinstance(event, NamespaceObserved)]

@@ -145,7 +145,7 @@ class Heard:
         now_ms = START_MS + self.mono_ms - late_ms
         for producer in producers:
             stored_ms = now_ms + self.off.get(BROKER, 0)
-            self.clocks.hear(producer, now_ms + self.off.get(producer.value, 0), stored_ms, self.mono_ms)
+            self.clocks.observe(producer, now_ms + self.off.get(producer.value, 0), stored_ms, self.mono_ms)
 
     def verdict(self) -> tuple[bool, str]:
         judged = self.clocks.judge(self.wall_ms, self.mono_ms)

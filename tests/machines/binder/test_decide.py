@@ -19,7 +19,7 @@ from headgate.events.ids import LocalQueueKey, PodKey, Shape, Uid, UnixMs, Workl
 from headgate.events.objects import Admission, Condition, PodSet, PodSetAssignment, WorkloadSpec
 from headgate.events.queueing import WorkloadEvicted, WorkloadFinished, WorkloadParked, WorkloadQueued, WorkloadReleased
 from headgate.machines.binder.decide import Binder
-from headgate.machines.binder.events import Told
+from headgate.machines.binder.events import EventDetail
 from headgate.machines.binder.queue_statuses import StatusOwner
 
 BRIDGE, MANAGER, SCHEDULER, BINDER = (
@@ -38,7 +38,7 @@ class Bound:
     Queues are shown as `shown` has them, by path; finalizers are as they should be.
     """
 
-    def __init__(self, log: TestLog | None = None, *, told: Told = "off") -> None:
+    def __init__(self, log: TestLog | None = None, *, told: EventDetail = "off") -> None:
         self.log = log or TestLog()
         self.machine = Binder(self.log.state, told)
         self.wake_at: int | None = None

@@ -30,7 +30,7 @@ JOB: dict[str, Any] = {
 class Teller:
     """A binder of which only the Events are looked at. Each is answered at once."""
 
-    def __init__(self, told: telling.Told = "summary", log: TestLog | None = None) -> None:
+    def __init__(self, told: telling.EventDetail = "summary", log: TestLog | None = None) -> None:
         self.log = log or TestLog()
         self.machine = Binder(self.log.state, told)
 

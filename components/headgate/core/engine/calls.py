@@ -34,7 +34,7 @@ class Calls:
         """A call was answered. An id that is not under way is ignored."""
         self._running.discard(call_id)
 
-    def told(self, call_id: str) -> Call | None:
+    def completed(self, call_id: str) -> Call | None:
         """The end of a call is passed to the machine: returns that call; None if it is no call (a snapshot)."""
         return self._untold.pop(call_id, None)
 

@@ -12,10 +12,10 @@ The shell reports what has happened, lets the driver work, and carries out its o
     driver.fold(logged)                                an entry was read from the log
     driver.lead(epoch, holder) / driver.lose(why)      the lease was won / lost
     driver.appended(seq) / conflicted(last) / timed_out()     the outcome of a `Send`
-    driver.hear(stimulus)                              a call ended, a watch event arrived, a snapshot was stored
+    driver.receive(stimulus)                           a call ended, a watch event arrived, a snapshot was stored
 
     driver.advance(now_ms)     end appends; open, continue and end terms; make the machine
-    driver.tell()              pass the queued stimuli to the machine
+    driver.deliver()           pass the queued stimuli to the machine
     driver.settle(now_ms)      let the machine decide, if it may
 
     for output in driver.take(): ...                   before anything else is passed to the driver
@@ -189,7 +189,7 @@ class Driver:
             producer, bytes_max=bounds.commit_bytes_max, splits=producer not in ATOMIC, sign=sign, trace=trace
         )
         self._calls = Calls(bounds.calls_max)
-        self._heard: deque[Stimulus] = deque()
+        self._stimuli: deque[Stimulus] = deque()
         self._outputs: deque[Output] = deque()
         self._holder = ""
         self._deposed = ""
@@ -274,11 +274,11 @@ class Driver:
         """The outcome is unknown: it is sent again."""
         self._outputs.append(self._appends.again())
 
-    def hear(self, stimulus: Stimulus) -> None:
-        """An outside event. Queued for `tell`; ignored while there is no machine."""
+    def receive(self, stimulus: Stimulus) -> None:
+        """An outside event. Queued for `deliver`; ignored while there is no machine."""
         if self.machine is None:
             return
-        self._heard.append(stimulus)
+        self._stimuli.append(stimulus)
         if isinstance(stimulus, Completed):
             self._calls.end(stimulus.call_id)
             self._outputs.extend(self._calls.start())
@@ -327,12 +327,12 @@ class Driver:
     @property
     def has_room(self) -> bool:
         """Whether the sources of stimuli may continue. A shell that ignores it only uses more memory."""
-        return len(self._heard) < self._bounds.stimuli_max
+        return len(self._stimuli) < self._bounds.stimuli_max
 
     @property
-    def heard_waiting(self) -> int:
+    def stimuli_waiting(self) -> int:
         """Stimuli that were not passed to the machine yet."""
-        return len(self._heard)
+        return len(self._stimuli)
 
     @property
     def calls_unanswered(self) -> int:
@@ -380,14 +380,14 @@ class Driver:
         elif self.machine is None:
             self._begin(self.epoch, now_ms)
 
-    def tell(self, count_max: int | None = None) -> int:
+    def deliver(self, count_max: int | None = None) -> int:
         """Pass the queued stimuli to the machine, in order; at most `count_max`. Returns how many."""
-        told = 0
-        while self._heard and self._may_work and (count_max is None or told < count_max):
-            told += 1
+        delivered = 0
+        while self._stimuli and self._may_work and (count_max is None or delivered < count_max):
+            delivered += 1
             self._dirty = True
-            self._decide(self._heard.popleft())
-        return told
+            self._decide(self._stimuli.popleft())
+        return delivered
 
     def settle(self, now_ms: UnixMs) -> bool:
         """
@@ -426,14 +426,14 @@ class Driver:
             self._set_aside(failed)
         except Exception as error:
             # The machine handles the end of a call on behalf of the object of the call.
-            call = self._calls.told(stimulus.call_id) if isinstance(stimulus, Completed) else None
+            call = self._calls.completed(stimulus.call_id) if isinstance(stimulus, Completed) else None
             subject = object_of(call) if call is not None else None
             if subject is None:
                 raise
             self._set_aside(ObjectFailedError(subject.kind, subject.key, error))
         else:
             if isinstance(stimulus, Completed):
-                self._calls.told(stimulus.call_id)
+                self._calls.completed(stimulus.call_id)
             self._carry_out(commands)
 
     def _carry_out(self, commands: list[Command]) -> None:
@@ -519,7 +519,7 @@ class Driver:
             return
         self.machine = None
         self.wake_at_ms = None
-        self._heard.clear()
+        self._stimuli.clear()
         self._calls.clear()
         self.phase = TermPhase.REMAKING
         self._outputs.append(MachineDropped(why))

@@ -16,13 +16,13 @@ from headgate.core.fold.transitions import (
     blocks,
     enter,
     give_back,
+    index_current_slice,
     merge_checks,
     move,
     moved,
     not_reserved,
     pending_of,
     reserve,
-    restand,
     sleep_of,
     take_back,
     unblock,
@@ -69,7 +69,7 @@ def _quota_reserved(state: State, event: decisions.QuotaReserved, commit: Commit
     follow(state, workload, at_ms)
     fold_usage.penalise(state, workload, event.entry_penalty)
     enter(state, workload)
-    restand(state, workload)
+    index_current_slice(state, workload)
 
 
 def _admitted(state: State, event: decisions.WorkloadAdmitted, commit: Commit, seq: Seq) -> None:

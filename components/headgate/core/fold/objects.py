@@ -62,12 +62,12 @@ def tree_in(state: State, cluster_queue: str) -> str:
     return state.index.trees.get(cluster_queue) or alone(cluster_queue)
 
 
-def stand(state: State, cluster_queue: str) -> None:
+def mark_blocked(state: State, cluster_queue: str) -> None:
     """A head blocks this ClusterQueue: index it under its tree."""
     state.index.standing.setdefault(tree_in(state, cluster_queue), {})[cluster_queue] = None
 
 
-def sit_down(state: State, cluster_queue: str, tree: str) -> None:
+def unmark_blocked(state: State, cluster_queue: str, tree: str) -> None:
     """No head blocks this ClusterQueue in this tree any more."""
     standing = state.index.standing.get(tree)
     if standing is not None:
@@ -140,8 +140,8 @@ def _retree(state: State, seq: Seq) -> None:
                 free(state, before[name], (ANY,), seq)
     for name, sleep in state.sleeps.items():
         if sleep.blocked_by and before.get(name) != state.index.trees.get(name):
-            sit_down(state, name, before.get(name, alone(name)))
-            stand(state, name)
+            unmark_blocked(state, name, before.get(name, alone(name)))
+            mark_blocked(state, name)
 
 
 def _retree_one(state: State, name: str, seq: Seq) -> None:
@@ -160,8 +160,8 @@ def _retree_one(state: State, name: str, seq: Seq) -> None:
             free(state, before, (ANY,), seq)
     sleep = state.sleeps.get(name)
     if sleep is not None and sleep.blocked_by:
-        sit_down(state, name, before or alone(name))
-        stand(state, name)
+        unmark_blocked(state, name, before or alone(name))
+        mark_blocked(state, name)
 
 
 def _informers_synced(state: State, event: facts.InformersSynced, commit: Commit, seq: Seq) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from headgate.core.fold import topology_usage
 from headgate.core.fold import usage as fold_usage
-from headgate.core.fold.objects import ANY, free, sit_down, stand, tree_in, wake_for_pods
+from headgate.core.fold.objects import ANY, free, mark_blocked, tree_in, unmark_blocked, wake_for_pods
 from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.quantities import amount
 from headgate.core.quota.admission_fair_sharing import local_queue_usage, orders_by_usage
@@ -233,10 +233,10 @@ def move(state: State, workload: Workload, end: Stage, seq: Seq) -> None:
     leave(state, workload, end, seq)
     workload.stage = end
     enter(state, workload)
-    restand(state, workload)
+    index_current_slice(state, workload)
 
 
-def restand(state: State, workload: Workload) -> None:
+def index_current_slice(state: State, workload: Workload) -> None:
     """Determine which of an owner's Workloads represents it. An elastic Job may have several."""
     owner = workload.owner
     if owner is None or owner.uid not in state.index.slices:
@@ -305,7 +305,7 @@ def block(state: State, workload: Workload, parked: Parked | None) -> None:
     sleep = sleep_of(state, cluster_queue)
     sleep.blocked_by, sleep.blocked = workload.key, parked
     pending_of(state, cluster_queue).blocked = rank_of(state, workload)
-    stand(state, cluster_queue)
+    mark_blocked(state, cluster_queue)
 
 
 def unblock_queue(state: State, cluster_queue: str) -> None:
@@ -313,7 +313,7 @@ def unblock_queue(state: State, cluster_queue: str) -> None:
     sleep = state.sleeps[cluster_queue]
     sleep.blocked_by, sleep.blocked = WorkloadKey(""), None
     pending_of(state, cluster_queue).blocked = None
-    sit_down(state, cluster_queue, tree_in(state, cluster_queue))
+    unmark_blocked(state, cluster_queue, tree_in(state, cluster_queue))
     tidy_sleep(state, cluster_queue)
 
 
@@ -427,7 +427,7 @@ def reindex(state: State) -> None:
             if workload.stage is not Stage.OFFERED:
                 enter(state, workload)
     for workload in state.workloads.values():
-        restand(state, workload)
+        index_current_slice(state, workload)
     offered = [workload for workload in state.workloads.values() if workload.stage is Stage.OFFERED]
     for workload in sorted(offered, key=lambda each: each.offered_no):
         enter(state, workload)
@@ -438,7 +438,7 @@ def reindex(state: State) -> None:
         head = state.workloads.get(sleep.blocked_by)
         if head is not None:
             queue.blocked = rank_of(state, head)
-            stand(state, cluster_queue)
+            mark_blocked(state, cluster_queue)
 
 
 def reserve(

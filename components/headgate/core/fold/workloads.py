@@ -18,6 +18,7 @@ from headgate.core.fold.transitions import (
     block,
     charge,
     enter,
+    index_current_slice,
     leave,
     merge_checks,
     move,
@@ -27,7 +28,6 @@ from headgate.core.fold.transitions import (
     pending_of,
     rank_of,
     reserve,
-    restand,
     sleep_of,
     step,
     take_back,
@@ -217,7 +217,7 @@ def _respecify(state: State, workload: Workload, event: facts.WorkloadObserved) 
 def _list(state: State, workload: Workload) -> None:
     if workload.owner is not None:
         state.index.own(workload.owner.uid, workload.key)
-        restand(state, workload)
+        index_current_slice(state, workload)
     if workload.stage is not Stage.FINISHED:
         state.index.in_local_queue.setdefault(local_queue_of(workload), {})[workload.key] = None
 
@@ -226,7 +226,7 @@ def _unlist(state: State, workload: Workload) -> None:
     _unlist_queue(state, workload)
     if workload.owner is not None:
         state.index.disown(workload.owner.uid, workload.key)
-        restand(state, workload)
+        index_current_slice(state, workload)
 
 
 def _unlist_queue(state: State, workload: Workload) -> None:

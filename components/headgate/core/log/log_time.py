@@ -60,7 +60,7 @@ class ClockVerdict(msgspec.Struct, frozen=True):
 SOUND: Final = ClockVerdict()
 
 
-class _Heard:
+class _Observed:
     """
     Observations of one clock: how far it is ahead of the monotonic clock.
 
@@ -75,7 +75,7 @@ class _Heard:
         self._before: int | None = None
         self._begun_ms = 0
 
-    def hear(self, time_ms: int, mono_ms: int) -> None:
+    def observe(self, time_ms: int, mono_ms: int) -> None:
         """An observation of this clock."""
         if self._best is not None and mono_ms - self._begun_ms >= WINDOW_MS:
             self._before, self._best = self._best, None
@@ -99,22 +99,22 @@ class Clocks:
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
-        self._broker = _Heard()
-        self._others: dict[Producer, _Heard] = {}
+        self._broker = _Observed()
+        self._others: dict[Producer, _Observed] = {}
 
-    def hear_broker(self, broker_ms: int, mono_ms: int) -> None:
+    def observe_broker(self, broker_ms: int, mono_ms: int) -> None:
         """An observation of the broker's clock."""
-        self._broker.hear(broker_ms, mono_ms)
+        self._broker.observe(broker_ms, mono_ms)
 
-    def hear(self, producer: Producer, claimed_ms: int, stored_ms: int, mono_ms: int) -> None:
+    def observe(self, producer: Producer, claimed_ms: int, stored_ms: int, mono_ms: int) -> None:
         """A commit that was just received from the broker."""
         if stored_ms:
-            self._broker.hear(stored_ms, mono_ms)
+            self._broker.observe(stored_ms, mono_ms)
         if producer is not self._producer:
-            heard = self._others.get(producer)
-            if heard is None:
-                heard = self._others[producer] = _Heard()
-            heard.hear(claimed_ms, mono_ms)
+            observed = self._others.get(producer)
+            if observed is None:
+                observed = self._others[producer] = _Observed()
+            observed.observe(claimed_ms, mono_ms)
 
     def now_ms(self, wall_ms: int, mono_ms: int) -> UnixMs:
         """
@@ -123,7 +123,7 @@ class Clocks:
         The broker alone can hold it back, because a deadline should rather pass too late than too early; raising it
         also requires another producer.
         """
-        others = [shown_ms for heard in self._others.values() if (shown_ms := heard.at(mono_ms)) is not None]
+        others = [shown_ms for observed in self._others.values() if (shown_ms := observed.at(mono_ms)) is not None]
         broker_ms = self._broker.at(mono_ms)
         shown = others if broker_ms is None else [broker_ms, *others]
         if not shown:
@@ -136,8 +136,8 @@ class Clocks:
         broker_ms = self._broker.at(mono_ms)
         others = {
             producer: shown_ms
-            for producer, heard in self._others.items()
-            if (shown_ms := heard.at(mono_ms)) is not None
+            for producer, observed in self._others.items()
+            if (shown_ms := observed.at(mono_ms)) is not None
         }
         agreeing = [producer for producer, shown_ms in others.items() if abs(shown_ms - wall_ms) <= CLOCK_SKEW_MS_MAX]
         if broker_ms is None or abs(broker_ms - wall_ms) <= CLOCK_SKEW_MS_MAX:

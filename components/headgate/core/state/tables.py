@@ -662,7 +662,7 @@ class Index:
         """
         Record that a workload belongs to an owner.
 
-        Which of several represents it is determined by `places.restand`.
+        Which of several represents it is determined by `fold.transitions.index_current_slice`.
         """
         several = self.slices.get(uid)
         only = self.by_owner.setdefault(uid, key)

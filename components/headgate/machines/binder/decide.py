@@ -34,7 +34,7 @@ from headgate.events.commit import Position
 from headgate.events.ids import UnixMs
 from headgate.events.registry import Event
 from headgate.machines.binder.deactivations import Deactivations
-from headgate.machines.binder.events import Events, Told
+from headgate.machines.binder.events import EventDetail, Events
 from headgate.machines.binder.finalizers import Finalizers
 from headgate.machines.binder.pod_placement import PodPlacement
 from headgate.machines.binder.queue_statuses import QueueStatuses
@@ -49,7 +49,7 @@ EVENTS_MAX: Final = 2000
 class Binder:
     """The machine of the binder. See the module's docstring."""
 
-    def __init__(self, state: State, told: Told = "summary") -> None:
+    def __init__(self, state: State, told: EventDetail = "summary") -> None:
         self.state = state
         self._effects: list[Event] = []
         load = Load()

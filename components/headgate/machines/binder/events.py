@@ -47,7 +47,7 @@ from headgate.events.ids import JobKey, JobRef, UnixMs, WorkloadKey, split_key
 from headgate.events.registry import Event
 from headgate.machines.binder.retention import Deleted
 
-Told = Literal["off", "summary", "all"]
+EventDetail = Literal["off", "summary", "all"]
 """Which Events are written."""
 
 WAITING_MAX: Final = 500
@@ -90,7 +90,7 @@ _AFTERWARDS: Final = 99
 """The number of an Event about an effect after a position, following those about the events at that position."""
 
 
-class Telling(NamedTuple):
+class EventNote(NamedTuple):
     """One Event to create."""
 
     kind: str
@@ -125,13 +125,13 @@ _What = tuple[str, str, str]
 class Events:
     """The Events that are still to be created. The binder's machine passes on what concerns them."""
 
-    def __init__(self, state: State, load: Load, told: Told) -> None:
+    def __init__(self, state: State, load: Load, told: EventDetail) -> None:
         self.dropped = 0
         """The number of Events that were never created because too many were waiting."""
         self._state = state
         self._told = told
         self._budget = Budget(BUDGETS[told], load)
-        self._waiting: deque[Telling] = deque()
+        self._waiting: deque[EventNote] = deque()
         self._calls: dict[str, None] = {}
         self._said: OrderedDict[tuple[str, str], UnixMs] = OrderedDict()
         self._series: OrderedDict[_What, _Series] = OrderedDict()
@@ -147,7 +147,7 @@ class Events:
         for nth, told in enumerate(self._derive(event, at, at_ms)):
             self._wait(told._replace(nth=nth))
 
-    def _wait(self, told: Telling) -> None:
+    def _wait(self, told: EventNote) -> None:
         if len(self._waiting) >= WAITING_MAX:
             self._waiting.popleft()
             self.dropped += 1
@@ -161,7 +161,9 @@ class Events:
         if deleted.what == "job":
             told = _about_job(JobKey(deleted.key), deleted.uid, "Deleted", JOB_KEPT, at, now_ms)
         else:
-            told = Telling("Workload", deleted.key, deleted.uid, "Normal", "Deleted", WORKLOAD_KEPT, at, now_ms, now_ms)
+            told = EventNote(
+                "Workload", deleted.key, deleted.uid, "Normal", "Deleted", WORKLOAD_KEPT, at, now_ms, now_ms
+            )
         self._wait(told._replace(nth=_AFTERWARDS))
 
     def on_completed(self, completed: Completed) -> None:
@@ -196,7 +198,7 @@ class Events:
             calls.append(call)
         return min((self._series[what].due_ms for what in self._grown), default=None)
 
-    def _belongs_to_series(self, told: Telling, now_ms: UnixMs) -> bool:
+    def _belongs_to_series(self, told: EventNote, now_ms: UnixMs) -> bool:
         """Whether an Event repeats a recent one; it is counted then. A new one may start a series."""
         if told.due_ms != told.at_ms or told.reason in _TOLD_EACH_TIME:
             # The reason why a workload waits is an exception too, because its numbers change.
@@ -239,7 +241,7 @@ class Events:
 
     # --- what is worth reporting ------------------------------------------------------------------------------------
 
-    def _is_over(self, told: Telling, now_ms: UnixMs) -> bool:
+    def _is_over(self, told: EventNote, now_ms: UnixMs) -> bool:
         """Whether a reason to wait no longer holds, or was reported recently."""
         if told.kind != "Workload" or told.type != "Warning" or told.due_ms == told.at_ms:
             return False
@@ -249,7 +251,7 @@ class Events:
         said_ms = self._said.get((told.uid, told.reason))
         return said_ms is not None and now_ms < said_ms + REPEAT_MS
 
-    def _remember(self, told: Telling, now_ms: UnixMs) -> None:
+    def _remember(self, told: EventNote, now_ms: UnixMs) -> None:
         if told.due_ms != told.at_ms:
             self._say((told.uid, told.reason), now_ms)
 
@@ -261,7 +263,7 @@ class Events:
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
-    def _derive(self, event: Event, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
+    def _derive(self, event: Event, at: Position, at_ms: UnixMs) -> Iterator[EventNote]:
         match event:
             case effects.WorkloadCreated():
                 if self._told == "all":
@@ -284,9 +286,9 @@ class Events:
                 if is_of_workload(event) and workload is not None and workload.uid == event.uid:
                     yield from self._about_workload(event, workload, at, at_ms)
 
-    def _about_variant(self, event: effects.VariantChanged, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
+    def _about_variant(self, event: effects.VariantChanged, at: Position, at_ms: UnixMs) -> Iterator[EventNote]:
         """Kueue reports the creation and deletion of a variant on its parent."""
-        its_own = Telling("Workload", event.variant, event.uid, "Normal", "", "", at, at_ms, at_ms)
+        its_own = EventNote("Workload", event.variant, event.uid, "Normal", "", "", at, at_ms, at_ms)
         of_parent = its_own._replace(key=event.parent, uid=event.parent_uid)
         match event.change:
             case "created":
@@ -317,11 +319,13 @@ class Events:
         )
 
     # Large: one case for each event type that Kueue writes an Event about.
-    def _about_workload(self, event: OfWorkload, workload: Workload, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
-        def normal(reason: str, note: str) -> Telling:
-            return Telling("Workload", workload.key, workload.uid, "Normal", reason, note, at, at_ms, at_ms)
+    def _about_workload(
+        self, event: OfWorkload, workload: Workload, at: Position, at_ms: UnixMs
+    ) -> Iterator[EventNote]:
+        def normal(reason: str, note: str) -> EventNote:
+            return EventNote("Workload", workload.key, workload.uid, "Normal", reason, note, at, at_ms, at_ms)
 
-        def warning(reason: str, note: str, delay_ms: int = 0) -> Telling:
+        def warning(reason: str, note: str, delay_ms: int = 0) -> EventNote:
             return normal(reason, note)._replace(type="Warning", due_ms=UnixMs(at_ms + delay_ms))
 
         match event:
@@ -366,7 +370,7 @@ class Events:
             case _:
                 pass
 
-    def _about_checks(self, workload: Workload, at: Position, at_ms: UnixMs) -> Iterator[Telling]:
+    def _about_checks(self, workload: Workload, at: Position, at_ms: UnixMs) -> Iterator[EventNote]:
         """Kueue's Event about the messages of pending checks, on the Job; Kueue repeats it, here each is new once."""
         owner, note = workload.owner, event_messages.checks_pending(workload)
         if not note or owner is None or not is_job(owner):
@@ -378,10 +382,10 @@ class Events:
 
     def _about_preemption(
         self, event: decisions.WorkloadPreempted, victim: Workload, at: Position, at_ms: UnixMs
-    ) -> Iterator[Telling]:
+    ) -> Iterator[EventNote]:
         """Kueue's Events about a preemption: on the preempted workload, and on the preemptor."""
         preempted = event_messages.PREEMPTED
-        about = Telling("Workload", victim.key, victim.uid, "Normal", preempted, event.message, at, at_ms, at_ms)
+        about = EventNote("Workload", victim.key, victim.uid, "Normal", preempted, event.message, at, at_ms, at_ms)
         if self._told == "all":
             yield about._replace(reason=event_messages.EVICTED_BY_PREEMPTION)
         preemptor = self._state.workloads.get(event.preemptor)
@@ -394,23 +398,23 @@ class Events:
         yield about._replace(key=preemptor.key, uid=preemptor.uid, reason=event_messages.PREEMPTED_WORKLOAD, note=note)
 
 
-def _about_job(job: JobKey, uid: str, reason: str, note: str, at: Position, at_ms: UnixMs) -> Telling:
-    told = Telling(JobRef.parse(job).kind, shown_name(job), uid, "Normal", reason, note, at, at_ms, at_ms)
+def _about_job(job: JobKey, uid: str, reason: str, note: str, at: Position, at_ms: UnixMs) -> EventNote:
+    told = EventNote(JobRef.parse(job).kind, shown_name(job), uid, "Normal", reason, note, at, at_ms, at_ms)
     return told._replace(api_version=kind_of(job).api_version)
 
 
-def _about_owner(workload: Workload, reason: str, note: str, at: Position, at_ms: UnixMs) -> Telling:
+def _about_owner(workload: Workload, reason: str, note: str, at: Position, at_ms: UnixMs) -> EventNote:
     job = job_key(workload)
     assert job is not None
     return _about_job(job, owner_uid(workload), reason, note, at, at_ms)
 
 
-def _name(told: Telling) -> str:
+def _name(told: EventNote) -> str:
     suffix = f".{told.at.seq:x}.{told.at.index:x}" + (f".{told.nth}" if told.nth else "")
     return split_key(told.key)[1][: _NAME_LEN_MAX - len(suffix)] + suffix
 
 
-def _path(told: Telling) -> str:
+def _path(told: EventNote) -> str:
     return f"/apis/events.k8s.io/v1/namespaces/{split_key(told.key)[0]}/events/{_name(told)}"
 
 
@@ -437,7 +441,7 @@ _API_VERSIONS: Final = {
 
 def quarantined_event(kind: str, key: str, uid: str, note: str, at: Position, at_ms: UnixMs) -> Call:
     """The Event for an object in quarantine. For a cluster-scoped object it is in the namespace default."""
-    told = Telling(kind, key, uid, "Warning", "Quarantined", note, at, at_ms, at_ms)
+    told = EventNote(kind, key, uid, "Warning", "Quarantined", note, at, at_ms, at_ms)
     told = told._replace(api_version=_API_VERSIONS.get(kind, API_VERSION))
     if kind == "Job":
         told = _about_job(JobKey(key), uid, "Quarantined", note, at, at_ms)._replace(type="Warning")
@@ -451,7 +455,7 @@ def quarantined_event(kind: str, key: str, uid: str, note: str, at: Position, at
     return msgspec.structs.replace(call, id=f"quarantined/{kind}/{key}")
 
 
-def _call(told: Telling) -> Call:
+def _call(told: EventNote) -> Call:
     namespace, name = split_key(told.key)
     body: Json = {
         "apiVersion": "events.k8s.io/v1",

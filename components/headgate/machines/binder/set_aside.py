@@ -24,7 +24,7 @@ from headgate.events import facts
 from headgate.events.commit import Position
 from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.registry import Event
-from headgate.machines.binder.events import Told, quarantined_event
+from headgate.machines.binder.events import EventDetail, quarantined_event
 from headgate.machines.binder.finalizers import removal_of
 
 MANAGER: Final = "headgate-quarantine"
@@ -39,7 +39,7 @@ MESSAGE_MAX: Final = 1024
 class QuarantineReports:
     """The reports that are still to be written. A new binder writes all of them once more."""
 
-    def __init__(self, state: State, told: Told) -> None:
+    def __init__(self, state: State, told: EventDetail) -> None:
         self._state = state
         self._told = told
         self._dirty: OrderedDict[str, None] = OrderedDict.fromkeys(state.quarantine)

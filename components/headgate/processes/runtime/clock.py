@@ -61,10 +61,10 @@ class ProcessClock:
         """The time to decide with."""
         return self._clocks.now_ms(self._wall(), self._mono())
 
-    def hear(self, logged: LoggedCommit) -> None:
+    def observe(self, logged: LoggedCommit) -> None:
         """A commit was received, fresh from the broker."""
         commit = logged.commit
-        self._clocks.hear(commit.producer, commit.time_ms, logged.stored_ms, self._mono())
+        self._clocks.observe(commit.producer, commit.time_ms, logged.stored_ms, self._mono())
 
     def look(self) -> ClockVerdict:
         """Compare the clocks as they are now, and report changes."""
@@ -90,7 +90,7 @@ class ProcessClock:
         """Query the broker's time: before anything is decided, and when there are no commits."""
         broker_ms = await log.now_ms()
         if broker_ms:
-            self._clocks.hear_broker(broker_ms, self._mono())
+            self._clocks.observe_broker(broker_ms, self._mono())
 
     async def watch(self, log: Log, ring: Callable[[], None]) -> None:
         """Compare the clocks also without commits, by the broker's time; wake the loop when they disagree."""

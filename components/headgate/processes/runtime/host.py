@@ -16,7 +16,7 @@ grows.
 
 A turn:
 
-    fold the inbox ─▶ outcome of the append ─▶ lease and clock ─▶ driver.advance ─▶ driver.tell ─▶ driver.settle
+    fold the inbox ─▶ outcome of the append ─▶ lease and clock ─▶ driver.advance ─▶ driver.deliver ─▶ driver.settle
                                                                      (after each: execute the driver's outputs)
 
 Damage to the log and defects that affect more than one object leave `run` as exceptions, and the entry explains them:
@@ -347,7 +347,7 @@ class Host:
     async def _tell(self) -> None:
         if self._term is not None and self._term.failed is not None:
             self._driver.call_failed(self._term.failed)
-        self._status.counters.stimuli += self._driver.tell()
+        self._status.counters.stimuli += self._driver.deliver()
         if self._term is not None:
             self._term.make_room()
         await self._carry_out(self._driver.take())
@@ -400,7 +400,7 @@ class Host:
         counters.events_folded += len(logged.commit.events)
         if self._status.phase is not Phase.STARTING:
             if self._status.log_end - logged.seq <= REST_BEHIND_MAX:
-                self._clock.hear(logged)
+                self._clock.observe(logged)
             self._observer.folded(self.state, logged, leading=leading)
         if self._driver.has_output:
             await self._carry_out(self._driver.take())
@@ -467,7 +467,7 @@ class Host:
             carrier=self._parts.carrier,
             feeder=self._parts.feeder,
             counters=self._status.counters,
-            hear=self._driver.hear,
+            receive=self._driver.receive,
             has_room=lambda: self._driver.has_room,
             ring=self._bell.set,
             now_ms=self._clock.now_ms,
@@ -499,7 +499,7 @@ class Host:
         """Update the status with the process's phase."""
         driver, status = self._driver, self._status
         status.counters.calls_unfinished = driver.calls_unanswered
-        status.counters.stimuli_waiting = driver.heard_waiting
+        status.counters.stimuli_waiting = driver.stimuli_waiting
         if status.phase is Phase.STARTING:
             return
         status.phase = _PHASES[driver.phase]

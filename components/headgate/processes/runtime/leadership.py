@@ -71,7 +71,7 @@ class NoCarrier:
 
 
 class LeadershipTerm:
-    """The tasks of a machine. `hear` passes a stimulus to the driver; `has_room`: whether more may wait there."""
+    """The tasks of a machine. `receive` passes a stimulus to the driver; `has_room`: whether more may wait there."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class LeadershipTerm:
         carrier: Carrier,
         feeder: Feeder | None,
         counters: Counters,
-        hear: Callable[[Stimulus], None],
+        receive: Callable[[Stimulus], None],
         has_room: Callable[[], bool],
         ring: Callable[[], None],
         now_ms: Callable[[], int],
@@ -89,7 +89,7 @@ class LeadershipTerm:
         self._carrier = carrier
         self._feeder = feeder
         self._counters = counters
-        self._give = hear
+        self._give = receive
         self._has_room = has_room
         self._ring = ring
         self._timer = Timer(ring, now_ms)
@@ -126,7 +126,7 @@ class LeadershipTerm:
     def snapshot(self, command: TakeSnapshot) -> None:
         """Store a snapshot of the state as it is now."""
         assert self._tasks is not None
-        self._tasks.start_soon(self._carrier.snapshot(command, self._state, self._hear))
+        self._tasks.start_soon(self._carrier.snapshot(command, self._state, self._receive))
 
     def wake_at(self, at_ms: int) -> None:
         """Wake the machine at this time; replaces an earlier request."""
@@ -145,9 +145,9 @@ class LeadershipTerm:
             return
         if completed.status >= 300:
             self._counters.calls_refused += 1
-        self._hear(completed)
+        self._receive(completed)
 
-    def _hear(self, stimulus: Stimulus) -> None:
+    def _receive(self, stimulus: Stimulus) -> None:
         if self._over.is_set():
             return
         self._give(stimulus)
@@ -157,7 +157,7 @@ class LeadershipTerm:
         while not self._has_room():
             self._room.clear()
             await self._room.wait()
-        self._hear(stimulus)
+        self._receive(stimulus)
 
 
 class Timer:

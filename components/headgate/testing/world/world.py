@@ -436,7 +436,7 @@ class World:
     def _hear_clocks(self, instance: Instance, logged: LoggedCommit) -> None:
         if self.skews:
             commit = logged.commit
-            instance.clocks.hear(commit.producer, commit.time_ms, logged.stored_ms, self.clock.now_ms)
+            instance.clocks.observe(commit.producer, commit.time_ms, logged.stored_ms, self.clock.now_ms)
 
     def _wakes_at_ms(self, instance: Instance) -> int | None:
         """When, by the world's clock, an instance's own will show the time that it waits for."""
@@ -447,7 +447,7 @@ class World:
         """Whether the instance finds that its own clock is wrong. It compares with the broker, as in production."""
         if not self.skews:
             return False
-        instance.clocks.hear_broker(self._shows(BROKER), self.clock.now_ms)
+        instance.clocks.observe_broker(self._shows(BROKER), self.clock.now_ms)
         return instance.clocks.judge(self._shows(instance.producer), self.clock.now_ms).own_is_off
 
     # --- the log ---------------------------------------------------------------------------------------------------
@@ -624,10 +624,10 @@ class World:
         """Take what the outside has to say: an answer, or what a watch shows."""
         if instance.producer is Producer.INFORMER_BRIDGE and instance.driver.has_room:
             self._poll(instance)
-        waiting = instance.driver.heard_waiting
+        waiting = instance.driver.stimuli_waiting
         if not waiting:
             return False
-        instance.driver.tell(self.random.randint(1, waiting) if self.failing() else waiting)
+        instance.driver.deliver(self.random.randint(1, waiting) if self.failing() else waiting)
         self._carry_out(instance)
         return True
 
@@ -687,7 +687,7 @@ class World:
         if (error is not None and is_operating_error(error)) or self._happens(self.faults.call_lost):
             return True
         instance.calls.popleft()
-        instance.driver.hear(Completed(call.id, response.status, response.body))
+        instance.driver.receive(Completed(call.id, response.status, response.body))
         return True
 
     def _follow_all(self, instance: Instance) -> None:
@@ -700,7 +700,7 @@ class World:
             if self._happens(self.faults.forget):
                 self.cluster.store.table(BY_PLURAL[API[resource].group, resource]).compact()
             self.resumes += 1
-            instance.driver.hear(Resumed(resource, mark))
+            instance.driver.receive(Resumed(resource, mark))
             self._watch(instance, resource, mark)
 
     def _watch(self, instance: Instance, resource: str, version: str) -> None:
@@ -713,7 +713,7 @@ class World:
         listing = self.cluster.request("GET", path).json()
         resource_version = listing["metadata"]["resourceVersion"]
         items = tuple(msgspec.json.encode(item) for item in listing.get("items") or ())
-        instance.driver.hear(Listed(resource, items, resource_version))
+        instance.driver.receive(Listed(resource, items, resource_version))
         self._watch(instance, resource, resource_version)
 
     def _poll(self, instance: Instance) -> None:
@@ -742,9 +742,9 @@ class World:
                 return
             version = msgspec.json.decode(event.object, type=_Versioned).metadata.resource_version
             if event.type == "BOOKMARK":
-                instance.driver.hear(Progressed(resource, version))
+                instance.driver.receive(Progressed(resource, version))
             else:
-                instance.driver.hear(Changed(resource, event.type, bytes(event.object), version))
+                instance.driver.receive(Changed(resource, event.type, bytes(event.object), version))
 
     def _store_snapshot(self, instance: Instance) -> None:
         """Store a snapshot as the snapshotter's loop does, and fold the log behind it again to verify it."""
@@ -761,7 +761,7 @@ class World:
             log_hash=meta.log_hash,
             size_bytes=meta.size_bytes,
         )
-        instance.driver.hear(Completed(packed.call_id, 200, msgspec.json.encode(stored)))
+        instance.driver.receive(Completed(packed.call_id, 200, msgspec.json.encode(stored)))
         if self._shared:
             return  # One state for all and no log: there is nothing to compare, and no process starts from it.
         folding = self._make_folding()
@@ -771,7 +771,7 @@ class World:
         if refolded != meta.state_hash:
             raise DivergedError(f"the log folded to position {meta.position} gives {refolded}, not {meta.state_hash}")
         verified = SnapshotVerification(position=meta.position, live_hash=meta.state_hash, refolded_hash=refolded)
-        instance.driver.hear(Completed(f"{VERIFY}{meta.position}", 200, msgspec.json.encode(verified)))
+        instance.driver.receive(Completed(f"{VERIFY}{meta.position}", 200, msgspec.json.encode(verified)))
 
     # --- running ---------------------------------------------------------------------------------------------------
 
