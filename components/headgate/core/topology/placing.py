@@ -42,9 +42,10 @@ def find_assignments(
     result = Placements()
     at = what_if.mark()
     try:
-        for flavor in sorted({demand.flavor for demand in demands}):
+        flavors = sorted({demand.flavor for demand in demands})
+        for flavor in flavors:
             own = [demand for demand in demands if demand.flavor == flavor]
-            placer = _Placer(what_if, flavor, gates, result, empty=empty)
+            placer = _Placer(what_if, flavor, gates, result, empty=empty, is_last=flavor == flavors[-1])
             if replacement is not None:
                 placer.replace_node(own, replacement)
             else:
@@ -98,17 +99,24 @@ def _group(members: Sequence[PodSetDemand]) -> _Group:
 class _Placer:
     """Places the pod sets of one flavor, adds them to `result`, and reserves what they occupy for those that follow."""
 
-    def __init__(self, what_if: WhatIf, flavor: str, gates: Gates, result: Placements, *, empty: bool) -> None:
+    def __init__(
+        self, what_if: WhatIf, flavor: str, gates: Gates, result: Placements, *, empty: bool, is_last: bool
+    ) -> None:
         self._what_if = what_if
         self._counted = what_if.counted(flavor)
         self._tree = self._counted.tree
         self._gates = gates
         self._result = result
         self._empty = empty
+        self._is_last = is_last
+        """Whether no pod set follows that could need what is left."""
 
     def place(self, demands: Sequence[PodSetDemand]) -> None:
         """Place pod sets, up to the first that fails."""
-        for group in _groups(demands):
+        groups = _groups(demands)
+        is_last = self._is_last
+        for group in groups:
+            self._is_last = is_last and group is groups[-1]
             if self._gates.elastic and self._is_elastic(group):
                 placed = self._resize(group)
             else:
@@ -122,9 +130,11 @@ class _Placer:
         except RefusedError as error:
             self._result.failures.update((member.name, str(error)) for member in group.members)
             return False
-        for member in group.members:
-            if member.name in placements:
-                self._set(member, placements[member.name])
+        self._result.placements.update(placements)
+        if not self._is_last:
+            for member in group.members:
+                if member.name in placements:
+                    self._what_if.reserve(usage_of(member, placements[member.name]))
         return True
 
     def _set(self, demand: PodSetDemand, placement: Placement) -> None:
@@ -156,10 +166,10 @@ class _Placer:
 
     def _placement(self, pods: Sequence[tuple[int, int]]) -> Placement:
         tree = self._tree
-        values = tree.leaves.values
-        taken = sorted((values[leaf], leaf, count) for leaf, count in pods if count)
-        levels = tree.levels[-1:] if tree.by_host else tree.levels
-        return Placement(levels, tuple(Domain(tree.known_as(leaf), count) for _, leaf, count in taken))
+        values, order = tree.leaves.values, tree.leaves.order
+        taken = sorted([(int(order[leaf]), leaf, count) for leaf, count in pods if count])
+        first = len(tree.levels) - 1 if tree.by_host else 0
+        return Placement(tree.levels[first:], tuple([Domain(values[leaf][first:], count) for _, leaf, count in taken]))
 
     # --- replacing a node --------------------------------------------------------------------------------------------
 

@@ -58,15 +58,15 @@ def grown(array: IntArray, room: int) -> IntArray:
 class DomainLevel:
     """The domains of one level, by slot."""
 
-    __slots__ = ("_alive", "_sorted", "children", "nodes", "order", "parent", "slots", "values")
+    __slots__ = ("_alive", "_is_stale", "_order", "_sorted", "children", "nodes", "parent", "slots", "values")
 
     def __init__(self) -> None:
         self.values: list[Values] = []
         """The values of a domain on this level and all above."""
         self.slots: dict[Values, int] = {}
         self.parent: IntArray = np.zeros(8, np.int64)
-        self.order: IntArray = np.zeros(8, np.int64)
-        """Ascending by `values`."""
+        self._order: IntArray = np.zeros(8, np.int64)
+        self._is_stale = False
         self.nodes: list[int] = []
         """How many nodes are in a domain. A domain without nodes does not exist."""
         self.children: list[list[int]] = []
@@ -80,11 +80,20 @@ class DomainLevel:
             self._alive = np.flatnonzero(np.array(self.nodes, np.int64) > 0).astype(np.int64)
         return self._alive
 
+    @property
+    def order(self) -> IntArray:
+        """By slot, numbers that ascend by `values`."""
+        if self._is_stale:
+            for place, values in enumerate(self._sorted):
+                self._order[self.slots[values]] = place * GAP
+            self._is_stale = False
+        return self._order
+
     def add(self, values: Values, parent: int) -> int:
         """A new slot. Its domain exists when it has nodes."""
         slot = len(self.values)
         if slot == len(self.parent):
-            self.parent, self.order = grown(self.parent, 2 * slot), grown(self.order, 2 * slot)
+            self.parent, self._order = grown(self.parent, 2 * slot), grown(self._order, 2 * slot)
         self.values.append(values)
         self.slots[values] = slot
         self.parent[slot] = parent
@@ -101,18 +110,21 @@ class DomainLevel:
             self._alive = None
 
     def _put_in_order(self, values: Values, slot: int) -> None:
+        """Between its neighbours. Where there is no number left, all are numbered anew when they are read next."""
         place = bisect_left(self._sorted, values)
         self._sorted.insert(place, values)
-        low = self._order_at(place - 1) if place > 0 else -GAP * 2
-        high = self._order_at(place + 1) if place + 1 < len(self._sorted) else low + GAP * 2
-        if place == 0 and len(self._sorted) > 1:
-            low = high - GAP * 2
-        middle = (low + high) // 2
-        if low < middle < high:
-            self.order[slot] = middle
+        if self._is_stale:
             return
-        for index, each in enumerate(self._sorted):
-            self.order[self.slots[each]] = index * GAP
+        last = len(self._sorted) - 1
+        low = self._order_at(place - 1) if place else None
+        high = self._order_at(place + 1) if place < last else None
+        if low is None:
+            low = (high or 0) - 2 * GAP
+        middle = (low + (high if high is not None else low + 2 * GAP)) // 2
+        if middle > low:
+            self._order[slot] = middle
+        else:
+            self._is_stale = True
 
     def _order_at(self, place: int) -> int:
-        return int(self.order[self.slots[self._sorted[place]]])
+        return int(self._order[self.slots[self._sorted[place]]])
