@@ -27,7 +27,8 @@ class QuotaFreed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     `tree` is the root Cohort's name, or `ClusterQueue/<name>` for a ClusterQueue without cohort. `flavor_resources` are
     those that were short, `<flavor>/<resource>`; none means that any may help, `*` that no freed quota can, only a
-    change of the ClusterQueue, its cohort, flavors or checks. With `needs`, freed quota wakes only when all of one of
+    change of the ClusterQueue, its cohort, flavors or checks. `<flavor>/*` is a place in a flavor with a topology: it
+    wakes when nodes of the flavor change or have room again. With `needs`, freed quota wakes only when all of one of
     these alternatives is available to the ClusterQueue at the same time, or could become so by preemption; without, any
     freed amount of what was short does. `targets` are preempted workloads that it waits for: when the last of them is
     gone it wakes whatever is available. A changed spec wakes in either case.

@@ -5,11 +5,14 @@ from typing import Any
 import pytest
 from tests.support.cells import Cell, cluster_queue, cohort
 
+from headgate.core.config import feature_gates
 from headgate.core.quota.activeness import admission_check_active, cluster_queue_active, local_queue_active
 from headgate.events.base import EventBase, Producer
+from headgate.events.configuration import Configuration
 from headgate.events.facts import (
     AdmissionCheckObserved,
     ClusterQueueDeleted,
+    ConfigurationObserved,
     LocalQueueObserved,
     ResourceFlavorDeleted,
     TopologyObserved,
@@ -111,3 +114,49 @@ def test_a_local_queue_is_as_active_as_its_cluster_queue() -> None:
     some.log.append(Producer.INFORMER_BRIDGE, stopped)
     answer = local_queue_active(some.state, QUEUE)
     assert (answer.active, answer.reason, answer.message) == (False, "Stopped", "LocalQueue is stopped")
+
+
+def served(name: str, controller: str) -> AdmissionCheckObserved:
+    spec = AdmissionCheckSpec(controller_name=f"kueue.x-k8s.io/{controller}")
+    return AdmissionCheckObserved(name=name, spec=spec, active=True)
+
+
+@pytest.mark.parametrize(
+    ("rules", "reason", "what"),
+    [
+        (
+            [CheckRule(name="m"), CheckRule(name="k")],
+            "MultipleMultiKueueAdmissionChecks",
+            "Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: k,m",
+        ),
+        (
+            [CheckRule(name="m", on_flavors=("f",))],
+            "MultiKueueAdmissionCheckAppliedPerFlavor",
+            "Cannot specify MultiKueue AdmissionCheck per flavor, found: m",
+        ),
+        (
+            [CheckRule(name="p"), CheckRule(name="m")],
+            "MultiKueueWithProvisioningRequest",
+            "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: m, p",
+        ),
+    ],
+)
+def test_checks_that_do_not_go_together_are_named(rules: list[CheckRule], reason: str, what: str) -> None:
+    """In Kueue's words."""
+    found = served("m", "multikueue"), served("k", "multikueue"), served("p", "provisioning-request")
+    strategy = AdmissionChecksStrategy(admission_checks=tuple(rules))
+    answer = cluster_queue_active(cell(*found, admission_checks_strategy=strategy).state, "cq")
+    assert (answer.active, answer.reason) == (False, reason)
+    assert answer.message == f"Can't admit new workloads: {what}."
+
+
+def test_a_missing_topology_is_no_problem_of_a_manager_or_without_topologies() -> None:
+    """With MultiKueue they are those of the workers; with the gate off nobody reads them."""
+    tas = {"f": ResourceFlavorSpec(topology_name="t")}
+    manager = cell(served("m", "multikueue"), flavors=tas, admission_checks_strategy=checks("m"))
+    assert cluster_queue_active(manager.state, "cq").active
+    off = cell(flavors=tas)
+    assert cluster_queue_active(off.state, "cq").reason == "TopologyNotFound"
+    gates = {feature_gates.TOPOLOGY_AWARE_SCHEDULING: False}
+    off.log.append(Producer.INFORMER_BRIDGE, ConfigurationObserved(configuration=Configuration(feature_gates=gates)))
+    assert cluster_queue_active(off.state, "cq").active

@@ -10,13 +10,24 @@ from tests.support.logs import TestLog
 from tests.support.playing import cluster_queue
 
 from headgate.core.api.names import FINALIZER
+from headgate.core.config import feature_gates
 from headgate.core.machine.contract import Append, Call, Committed, Completed, Settled
 from headgate.events import facts
 from headgate.events.base import EventBase, Producer
+from headgate.events.configuration import Configuration
 from headgate.events.decisions import QuotaReserved
 from headgate.events.effects import StatusApplied
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey
-from headgate.events.objects import Admission, Job, OwnerReference, PodSet, PodSetAssignment, WorkloadSpec
+from headgate.events.objects import (
+    Admission,
+    Job,
+    OwnerReference,
+    PodSet,
+    PodSetAssignment,
+    ResourceFlavorSpec,
+    TopologySpec,
+    WorkloadSpec,
+)
 from headgate.events.queueing import WorkloadFinished
 from headgate.machines.binder.decide import Binder
 from headgate.machines.informer_bridge.diff import news
@@ -123,6 +134,45 @@ def test_a_flavor_stays_while_a_cluster_queue_names_it() -> None:
     (call,) = held.calls()
     assert call.path == f"{PATH}/resourceflavors/spot"
     assert removed(call, [FINALIZER], [])
+
+
+def topology(**more: Any) -> EventBase:
+    return facts.TopologyObserved(name="racks", spec=TopologySpec(), uid=Uid("t"), **more)
+
+
+def with_topologies(*, on: bool = True) -> EventBase:
+    gates = {feature_gates.TOPOLOGY_AWARE_SCHEDULING: on}
+    return facts.ConfigurationObserved(configuration=Configuration(feature_gates=gates))
+
+
+def test_a_topology_stays_while_a_flavor_names_it() -> None:
+    """One Topology serves several flavors; it goes with the last of them."""
+    held = Held()
+    tas = ResourceFlavorSpec(topology_name="racks", node_labels={"pool": "a"})
+    held.say(BRIDGE, with_topologies(), topology())
+    (call,) = held.calls()
+    assert call.path == f"{PATH}/topologies/racks"
+    assert call.body["metadata"]["finalizers"] == [FINALIZER]
+    held.answer(call)
+    held.say(
+        BRIDGE, topology(finalizer=True), spot(spec=tas, finalizer=True), spot(name="more", spec=tas, finalizer=True)
+    )
+    held.say(BRIDGE, topology(finalizer=True, deleting=True))
+    assert held.calls() == []
+    held.say(BRIDGE, facts.ResourceFlavorDeleted(name="spot"))
+    assert held.calls() == []
+    held.say(BRIDGE, facts.ResourceFlavorDeleted(name="more"))
+    (call,) = held.calls()
+    assert removed(call, [FINALIZER], [])
+
+
+def test_without_topology_aware_scheduling_topologies_are_left_alone() -> None:
+    """As in Kueue, whose controller of Topologies does not run then. Turned on, they get it."""
+    held = Held()
+    held.say(BRIDGE, with_topologies(on=False), topology())
+    assert held.calls() == []
+    held.say(BRIDGE, with_topologies())
+    assert [call.path for call in held.calls()] == [f"{PATH}/topologies/racks"]
 
 
 def test_a_finished_workload_loses_it_at_once() -> None:

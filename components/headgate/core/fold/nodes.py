@@ -18,7 +18,7 @@ from headgate.core.state.tables import Index, PodRecord, State, TopologyObject
 from headgate.events import decisions, effects, facts
 from headgate.events.commit import Commit
 from headgate.events.ids import PodKey, Seq
-from headgate.events.objects import Node, ResourceFlavorSpec
+from headgate.events.objects import Admission, Node, ResourceFlavorSpec
 
 PODS: Final = "pods"
 """The resource of which every pod takes one."""
@@ -30,6 +30,11 @@ PODS: Final = "pods"
 def place_in(flavor: str) -> str:
     """The key in `State.freed` of capacity that a flavor with a topology has gained."""
     return f"{flavor}/*"
+
+
+def is_place(freed: str) -> bool:
+    """Whether a key of `State.freed` is one of `place_in`, and not quota."""
+    return freed.endswith("/*")
 
 
 def levels_of(state: State, flavor: ResourceFlavorSpec) -> tuple[str, ...] | None:
@@ -46,12 +51,12 @@ def is_node_of(node: Node, flavor: ResourceFlavorSpec, levels: Iterable[str]) ->
     )
 
 
-def free_places(state: State, concerns: Callable[[str, ResourceFlavorSpec], bool], seq: Seq) -> None:
-    """The capacity of the flavors with a topology that match may have grown."""
+def free_places(state: State, seq: Seq, concerns: Callable[[ResourceFlavorSpec], bool] | None = None) -> None:
+    """The capacity of the flavors with a topology that match, or of all of them, may have grown."""
     flavors = {
         name: place_in(name)
         for name, record in state.flavors.items()
-        if record.spec.topology_name is not None and concerns(name, record.spec)
+        if record.spec.topology_name is not None and (concerns is None or concerns(record.spec))
     }
     if not flavors:
         return
@@ -65,15 +70,27 @@ def free_places(state: State, concerns: Callable[[str, ResourceFlavorSpec], bool
         free(state, tree, keys, seq)
 
 
+def free_places_of(state: State, admission: Admission | None, seq: Seq) -> None:
+    """
+    The domains that an admission has assigned are free again, in every flavor with a topology: flavors share nodes.
+
+    Kueue tries those alone again that share quota with it, and so does the policy that retries as Kueue does.
+    """
+    if admission is None or state.configuration.wake_policy != "Bounded":
+        return
+    if any(each.topology_assignment is not None for each in admission.pod_set_assignments):
+        free_places(state, seq)
+
+
 def _free_node(state: State, nodes: Iterable[Node | None], seq: Seq) -> None:
     """The capacity of the flavors that any of these nodes, or states of a node, belongs to may have grown."""
     known = [node for node in nodes if node is not None]
 
-    def concerns(name: str, flavor: ResourceFlavorSpec) -> bool:
+    def concerns(flavor: ResourceFlavorSpec) -> bool:
         levels = levels_of(state, flavor)
         return levels is not None and any(is_node_of(node, flavor, levels) for node in known)
 
-    free_places(state, concerns, seq)
+    free_places(state, seq, concerns)
 
 
 # --- nodes ---------------------------------------------------------------------------------------------------------
@@ -284,4 +301,14 @@ HANDLERS = (
     .on(effects.PodBindRejected, _pod_bind_rejected)
 )
 
-__all__ = ["HANDLERS", "as_topology", "free_places", "is_node_of", "levels_of", "place_in", "reindex"]
+__all__ = [
+    "HANDLERS",
+    "as_topology",
+    "free_places",
+    "free_places_of",
+    "is_node_of",
+    "is_place",
+    "levels_of",
+    "place_in",
+    "reindex",
+]

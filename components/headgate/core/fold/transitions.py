@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from headgate.core.fold import topology_usage
 from headgate.core.fold import usage as fold_usage
+from headgate.core.fold.nodes import free_places_of
 from headgate.core.fold.objects import ANY, free, mark_blocked, tree_in, unmark_blocked, wake_for_pods
 from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.quantities import amount
@@ -206,6 +207,7 @@ def uncharge(state: State, workload: Workload, seq: Seq) -> None:
             total.pop(flavor_resource, None)
     touch(state, workload.cluster_queue)
     _free(state, workload.cluster_queue, charged, seq)
+    free_places_of(state, workload.admission, seq)
     wake_for_pods(state, seq)
 
 

@@ -17,6 +17,10 @@ unused, it wakes. This is necessary for admission, not sufficient: a cycle decid
 freed or by a change of specs. Each release is checked, and a change of specs wakes regardless of needs. So no wake-up
 is missed.
 
+**A place** (`Bounded`). In a flavor with a topology, quota alone does not admit a workload. One that found no place
+waits for capacity of such flavors too (`headgate.core.fold.nodes.place_in`): nodes that appear or become usable, and
+pods that leave. One that waits for quota only does not wake for them.
+
 **Preemption** (`Bounded`). A workload may also be admitted by preempting others, which may have been admitted after its
 verdict. Where its ClusterQueue may preempt, every release in the tree is checked, and `headgate.core.preemption.bound`
 gives an upper bound of what preemption could free. A workload that has preempted wakes when there is enough, or when
@@ -28,8 +32,9 @@ woken sleepers, not on the number of all. It is working memory, built from the s
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, assert_never
+from typing import Final, NamedTuple, assert_never
 
+from headgate.core.fold.nodes import is_place
 from headgate.core.fold.objects import ANY as FREED_ANY
 from headgate.core.fold.transitions import PREEMPTING
 from headgate.core.kubernetes.quantities import amount
@@ -250,15 +255,21 @@ def came_true(
     return None
 
 
+ANY_QUOTA: Final = "/"
+"""Among the keys that a condition waits for: any quota of the tree, and no place."""
+
+
 def watched(wake: QuotaFreed, cluster_queue: str, state: State) -> tuple[str, ...]:
-    """The flavor-resources whose release may make a condition come true; none means any."""
-    if wake.flavor_resources == (FREED_ANY,):
+    """The keys of `State.freed` that may make a condition come true: quota, or ANY_QUOTA, and places."""
+    quota = tuple(freed for freed in wake.flavor_resources if not is_place(freed))
+    places = tuple(freed for freed in wake.flavor_resources if is_place(freed))
+    if quota == (FREED_ANY,):
         return wake.flavor_resources
     if wake.targets or may_preempt(state, cluster_queue):
-        return ()
-    if not wake.needs or not wake.flavor_resources:
-        return wake.flavor_resources
-    return tuple(dict.fromkeys(flavor_resource for way in wake.needs for flavor_resource in way))
+        quota = ()
+    elif wake.needs and wake.flavor_resources:
+        quota = tuple(dict.fromkeys(flavor_resource for way in wake.needs for flavor_resource in way))
+    return (*(quota or (ANY_QUOTA,)), *places)
 
 
 def _freed_enough(
@@ -291,12 +302,22 @@ def freed_since(tree: str, flavor_resources: tuple[str, ...], since: Seq, state:
     freed = state.freed.get(tree)
     if freed is None:
         return None
-    for flavor_resource in (FREED_ANY, *(flavor_resources or sorted(freed))):
+    awaited = flavor_resources or tuple(sorted(freed))
+    if ANY_QUOTA in awaited:
+        awaited = (*sorted(each for each in freed if not is_place(each)), *awaited)
+    for flavor_resource in (FREED_ANY, *awaited):
         at = freed.get(flavor_resource, Seq(0))
         if at > since:
-            any_change = flavor_resource == FREED_ANY
-            return Woken(f"a change in {tree}" if any_change else f"quota of {flavor_resource} freed in {tree}", at)
+            return Woken(_what_was_freed(flavor_resource, tree), at)
     return None
+
+
+def _what_was_freed(key: str, tree: str) -> str:
+    if key == FREED_ANY:
+        return f"a change in {tree}"
+    if is_place(key):
+        return f"nodes of {key.removesuffix('/*')} changed or have room again"
+    return f"quota of {key} freed in {tree}"
 
 
 def is_overtaken(parked: Parked, cluster_queue: str, state: State) -> bool:
@@ -306,7 +327,11 @@ def is_overtaken(parked: Parked, cluster_queue: str, state: State) -> bool:
 
 
 Watched = Callable[[QuotaFreed, str], tuple[str, ...]]
-"""For a condition in a ClusterQueue, the flavor-resources whose release may make it come true; empty means any."""
+"""
+For a condition in a ClusterQueue, the keys of `State.freed` that may make it come true; empty means any.
+
+ANY_QUOTA stands for all those that are not of places.
+"""
 
 
 class Sleepers:
@@ -320,12 +345,12 @@ class Sleepers:
         self._by_tree: dict[str, dict[str, dict[Sleeper, None]]] = {}
 
     def add(self, sleeper: Sleeper, parked: Parked, state: State, watched: Watched) -> None:
-        """Add a sleeper under each tree and flavor-resource that may wake it."""
+        """Add a sleeper under each tree and flavor-resource, or place, that may wake it."""
         for wake in parked.wake:
             match wake:
                 case QuotaFreed():
-                    for flavor_resource in watched(wake, sleeper.cluster_queue) or (self._EVERYTHING,):
-                        self._bucket(wake.tree, flavor_resource)[sleeper] = None
+                    for freed in watched(wake, sleeper.cluster_queue) or (self._EVERYTHING,):
+                        self._bucket(wake.tree, freed)[sleeper] = None
                 case ObjectChanged():
                     self._bucket(tree_of(sleeper.cluster_queue, state), FREED_ANY)[sleeper] = None
                 case TimePassed():
@@ -346,7 +371,8 @@ class Sleepers:
         if buckets is None:
             return ()
         freed = tuple(freed)
-        names = tuple(buckets) if FREED_ANY in freed else (*freed, self._EVERYTHING)
+        quota = () if all(is_place(each) for each in freed) else (ANY_QUOTA,)
+        names = tuple(buckets) if FREED_ANY in freed else (*freed, *quota, self._EVERYTHING)
         due: dict[Sleeper, None] = {}
         for name in names:
             due.update(buckets.pop(name, {}))

@@ -13,11 +13,12 @@ is inactive: its running workloads continue, and none is admitted.
 
 import msgspec
 
+from headgate.core.config import feature_gates
 from headgate.core.quota.cohorts import in_cycle
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.ids import LocalQueueKey
-from headgate.events.objects import ClusterQueueSpec
+from headgate.events.objects import CheckRule, ClusterQueueSpec
 
 ACTIVE = "Active"
 """The type of the condition that these answers are written to."""
@@ -26,6 +27,10 @@ CLUSTER_QUEUE = "ClusterQueue"
 COHORT = "Cohort"
 _DECIDE_QUOTA = frozenset({Producer.SCHEDULER.value, Producer.QUEUE_MANAGER.value})
 _READY = "Ready"
+
+MULTI_KUEUE = "kueue.x-k8s.io/multikueue"
+PROVISIONING = "kueue.x-k8s.io/provisioning-request"
+"""The controllers of Kueue's own admission checks."""
 
 
 class Activeness(msgspec.Struct, frozen=True, gc=False):
@@ -86,13 +91,51 @@ def _problems(state: State, spec: ClusterQueueSpec) -> list[tuple[str, str]]:
     if missing := [name for name in flavors if name not in state.flavors]:
         problems.append(("FlavorNotFound", f"references missing ResourceFlavor(s): {','.join(missing)}"))
     problems.extend(_check_problems(state, spec))
+    problems.extend(_multi_kueue_problems(state, spec))
+    if problems or not _checks_of(state, spec, MULTI_KUEUE):
+        # With MultiKueue, topologies are those of the worker clusters: a missing one alone is no problem.
+        problems.extend(_topology_problems(state, flavors))
+    if spec.cohort_name and in_cycle(spec.cohort_name, state.cohorts):
+        problems.append(("CohortCycle", f'the parents of cohort "{spec.cohort_name}" form a cycle'))
+    return problems
+
+
+def _topology_problems(state: State, flavors: list[str]) -> list[tuple[str, str]]:
+    if not state.configuration.feature_gates.get(feature_gates.TOPOLOGY_AWARE_SCHEDULING, True):
+        return []
+    problems = []
     for name in dict.fromkeys(flavors):
         flavor = state.flavors.get(name)
         topology = flavor.spec.topology_name if flavor is not None else None
         if topology is not None and topology not in state.topologies:
             problems.append(("TopologyNotFound", f'there is no Topology "{topology}" for TAS flavor "{name}"'))
-    if spec.cohort_name and in_cycle(spec.cohort_name, state.cohorts):
-        problems.append(("CohortCycle", f'the parents of cohort "{spec.cohort_name}" form a cycle'))
+    return problems
+
+
+def _checks_of(state: State, spec: ClusterQueueSpec, controller: str) -> list[CheckRule]:
+    """The admission checks of a ClusterQueue that a controller serves, by name."""
+    strategy = spec.admission_checks_strategy
+    rules = {rule.name: rule for rule in strategy.admission_checks} if strategy is not None else {}
+    known = state.admission_checks
+    return [rules[name] for name in sorted(rules) if name in known and known[name].spec.controller_name == controller]
+
+
+def _multi_kueue_problems(state: State, spec: ClusterQueueSpec) -> list[tuple[str, str]]:
+    """What of a MultiKueue check does not go together with another check, or with flavors of its own."""
+    multi_kueue = _checks_of(state, spec, MULTI_KUEUE)
+    per_flavor = [rule.name for rule in multi_kueue if rule.on_flavors]
+    provisioning = _checks_of(state, spec, PROVISIONING)
+    names, others = ",".join(rule.name for rule in multi_kueue), ",".join(rule.name for rule in provisioning)
+    problems = []
+    if len(multi_kueue) > 1:
+        what = f"Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: {names}"
+        problems.append(("MultipleMultiKueueAdmissionChecks", what))
+    if per_flavor:
+        what = f"Cannot specify MultiKueue AdmissionCheck per flavor, found: {','.join(per_flavor)}"
+        problems.append(("MultiKueueAdmissionCheckAppliedPerFlavor", what))
+    if multi_kueue and provisioning:
+        what = f"Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: {names}, {others}"
+        problems.append(("MultiKueueWithProvisioningRequest", what))
     return problems
 
 

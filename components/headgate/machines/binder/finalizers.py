@@ -6,6 +6,8 @@ The binder's finalizers: sets and removes Kueue's `kueue.x-k8s.io/resource-in-us
   into the Job and needs the Workload for that, so the Workload must outlive it.
 - A ClusterQueue gets it when it appears, and keeps it while workloads hold quota in it.
 - A ResourceFlavor gets it when it appears, and keeps it while a ClusterQueue refers to it.
+- A Topology gets it when it appears, unless topology-aware scheduling is off, and keeps it while a ResourceFlavor
+  refers to it.
 
 Level-triggered on the facts (`finalizer`, `deleting`); the object returns through the watch, and until then the answer
 is kept in memory. The removal from a finished Workload needs no fact: `workload_statuses` records it in the log with
@@ -14,17 +16,27 @@ patch that tests the list it changes: neither needs a resource version, and no f
 the test fails, the object has other finalizers too, and the list is read first.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
 
 from headgate.core.api.names import FINALIZER
+from headgate.core.config import feature_gates
 from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.fold.quarantine import is_aside, is_charged
 from headgate.core.machine.api_results import INVALID, NOT_FOUND, is_success
 from headgate.core.machine.contract import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Call, Command, Completed
 from headgate.core.state.attribution import about
-from headgate.core.state.tables import HOLDS_QUOTA, ClusterQueueRecord, FlavorRecord, Stage, State, Workload
+from headgate.core.state.tables import (
+    HOLDS_QUOTA,
+    ClusterQueueRecord,
+    FlavorRecord,
+    Stage,
+    State,
+    TopologyObject,
+    Workload,
+)
 from headgate.core.status.server_side_apply import API_VERSION, FIELD_MANAGER, Json, apply_query
 from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import owners
@@ -38,7 +50,7 @@ from headgate.events.registry import Event
 CALLS_MAX: Final = 256
 """The maximum number of objects whose finalizer is being set or removed at the same time."""
 
-Held = Workload | ClusterQueueRecord | FlavorRecord
+Held = Workload | ClusterQueueRecord | FlavorRecord | TopologyObject
 
 
 class Object(NamedTuple):
@@ -105,12 +117,13 @@ class Finalizers:
                 self._queue.add(Object("workloads", key))
         self._look_at_all("clusterqueues", state.cluster_queues)
         self._look_at_all("resourceflavors", state.flavors)
+        self._look_at_all("topologies", state.topology_objects)
         self._calls: dict[str, _Call] = {}
         self._next_calls: list[Command] = []
         self._done: dict[Object, tuple[str, bool]] = {}
         """Changes that the API server has accepted and no fact shows yet: uid, and whether it has the finalizer."""
 
-    def _look_at_all(self, resource: str, names: dict[str, ClusterQueueRecord] | dict[str, FlavorRecord]) -> None:
+    def _look_at_all(self, resource: str, names: Iterable[str]) -> None:
         for name in names:
             self._queue.add(Object(resource, name))
 
@@ -139,6 +152,11 @@ class Finalizers:
                 self._look_at_deleted_flavors()
             case facts.ResourceFlavorObserved() | facts.ResourceFlavorDeleted():
                 self._shown(Object("resourceflavors", event.name))
+                self._look_at_deleted_topologies()
+            case facts.TopologyObserved() | facts.TopologyDeleted():
+                self._shown(Object("topologies", event.name))
+            case facts.ConfigurationObserved():
+                self._look_at_all("topologies", self._state.topology_objects)
             case _:
                 pass
         if isinstance(event, queueing.WorkloadFinished | queueing.WorkloadReleased | facts.WorkloadDeleted):
@@ -163,6 +181,11 @@ class Finalizers:
             if record.deleting:
                 self._queue.add(Object("resourceflavors", name))
 
+    def _look_at_deleted_topologies(self) -> None:
+        for name, record in self._state.topology_objects.items():
+            if record.deleting:
+                self._queue.add(Object("topologies", name))
+
     # --- deciding --------------------------------------------------------------------------------------------------
 
     def _find(self, which: Object) -> Held | None:
@@ -171,6 +194,8 @@ class Finalizers:
                 return self._state.workloads.get(WorkloadKey(which.key))
             case "clusterqueues":
                 return self._state.cluster_queues.get(which.key)
+            case "topologies":
+                return self._state.topology_objects.get(which.key)
             case _:
                 return self._state.flavors.get(which.key)
 
@@ -191,6 +216,15 @@ class Finalizers:
                     held.finalizer
                     and any(_names(queue.spec.resource_groups, which.key) for queue in state.cluster_queues.values())
                 )
+            case TopologyObject():
+                return self._wants_topology(which.key, held)
+
+    def _wants_topology(self, name: str, held: TopologyObject) -> bool:
+        if held.deleting:
+            flavors = self._state.flavors.values()
+            return held.finalizer and any(record.spec.topology_name == name for record in flavors)
+        gate = feature_gates.TOPOLOGY_AWARE_SCHEDULING
+        return held.finalizer or feature_gates.enabled(self._state.configuration, gate)
 
     def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
         """Set and remove what is due, as far as the limit of calls permits. Returns when to check again."""
@@ -268,8 +302,8 @@ class Finalizers:
         self._next_calls.append(_removal(completed.call_id, call.object, call.uid, list(metadata.finalizers)))
 
 
-_KIND_OF: Final = {"workloads": "Workload", "clusterqueues": "ClusterQueue", "resourceflavors": "ResourceFlavor"}
-_KINDS: Final = {"clusterqueues": "ClusterQueue", "resourceflavors": "ResourceFlavor"}
+_KINDS: Final = {"clusterqueues": "ClusterQueue", "resourceflavors": "ResourceFlavor", "topologies": "Topology"}
+_KIND_OF: Final = {"workloads": "Workload", **_KINDS}
 
 
 def _setting(call_id: str, which: Object, uid: str) -> Call:

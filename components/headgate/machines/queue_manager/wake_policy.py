@@ -61,7 +61,7 @@ class WakePolicy(Protocol):
     """Lives as long as the queue manager's machine and receives every commit."""
 
     def watched(self, wake: QuotaFreed, cluster_queue: str) -> tuple[str, ...]:
-        """The flavor-resources that may fulfil a condition when they are freed; empty means any."""
+        """The keys of `State.freed` that may fulfil a condition (`wake_conditions.Watched`); empty means any."""
         ...
 
     def note_commit(self, commit: Commit, concerned: Iterable[str]) -> Iterable[Sleeper]:
