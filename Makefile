@@ -18,7 +18,7 @@ PARALLEL = -n $(WORKERS) --maxprocesses 4
 DOCS := .venv-docs
 RELEASE := .venv-release
 
-.PHONY: help demo demo-kube test coverage fuzz defects test-kube kube check fmt corrupt bench bench-kube bench-kube-jobs bench-kube-costs schemas docs chaos chaos-kube lock release clean
+.PHONY: help demo demo-kube test coverage fuzz defects test-kube kube check fmt corrupt bench bench-kube bench-kube-tas bench-kube-jobs bench-kube-costs schemas docs chaos chaos-kube lock release clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -74,6 +74,10 @@ bench: $(STAMP) ## the benchmarks, as a table
 
 bench-kube: kube ## Kueue's scheduler benchmark on a real API server; ARGS='--scale 0.1' for a small run
 	@$(BIN)/python -m tests.benchmarks.kube $(ARGS)
+
+bench-kube-tas: kube ## Kueue's benchmark of topology-aware scheduling, ours and then Kueue itself; ARGS='--scale 0.1' for a small run
+	@$(BIN)/python -m tests.benchmarks.kube --load tas --no-profile $(ARGS)
+	@$(BIN)/python -m tests.benchmarks.kube --load tas --no-profile --kueue $(ARGS)
 
 bench-kube-jobs: kube ## 2,000 real Jobs through their lives on a real control plane; ARGS='--jobs N'
 	@$(BIN)/python -m tests.benchmarks.kube_jobs $(ARGS)

@@ -77,12 +77,13 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EVEN: Final = Load(
-    name="even", classes=(kube_load.Class(name="even", count=500, cpu=1, priority=0, run_ms=100, every_ms=0),)
+    name="even",
+    classes=(kube_load.Class(name="even", size="small", count=500, cpu="1", priority=0, run_ms=100, every_ms=0),),
 )
-CLASSES: Final = Load(name="classes", classes=kube_load.CLASSES)
+CLASSES: Final = Load(name="classes", classes=kube_load.CLASSES["baseline"])
 PREEMPTING: Final = Load(
     name="classes, preempting",
-    classes=kube_load.CLASSES,
+    classes=kube_load.CLASSES["baseline"],
     preemption=Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohort="Any"),
 )
 
@@ -100,9 +101,9 @@ def cluster_queue(cohort: str, preemption: Preemption = Preemption()) -> Cluster
     )
 
 
-def workload(key: WorkloadKey, cpu: int, priority: int, created_ms: int) -> facts.WorkloadObserved:
+def workload(key: WorkloadKey, cpu: str, priority: int, created_ms: int) -> facts.WorkloadObserved:
     """A workload of one pod."""
-    pod = PodSpec(containers=(Container(name="c", resources=Resources(requests={"cpu": str(cpu)})),))
+    pod = PodSpec(containers=(Container(name="c", resources=Resources(requests={"cpu": cpu})),))
     spec = WorkloadSpec(
         queue_name="main", priority=priority, pod_sets=(PodSet(name="main", count=1, template=PodTemplate(spec=pod)),)
     )
@@ -250,7 +251,9 @@ def drain(cell: Cell, load: Load, *, rounds: int | None = None) -> None:
 
 def grown(queues: int, pending: int) -> Load:
     """So many ClusterQueues in cohorts of 100, with so many workloads in all."""
-    each = kube_load.Class(name="grown", count=pending // queues, cpu=5, priority=0, run_ms=100, every_ms=0)
+    each = kube_load.Class(
+        name="grown", size="medium", count=pending // queues, cpu="5", priority=0, run_ms=100, every_ms=0
+    )
     return Load(name=f"{queues:,} queues", classes=(each,), cohorts=queues // 100, queues=100)
 
 

@@ -1,8 +1,10 @@
 """
-`python -m tests.benchmarks.kube [--scale S] [--save DIR] [--json]`: Kueue's scheduler benchmark on a real API server.
+`python -m tests.benchmarks.kube [--load tas] [--kueue] [--scale S] [--save DIR] [--json]`: Kueue's scheduler benchmark.
 
-15,000 Workloads in 30 ClusterQueues (`kube_load.py`); a driver, a process of its own, creates them and ends them when
-their time is up. Nothing else runs on the control plane: no controllers, no nodes. What is printed: the makespan, the
+15,000 Workloads in 30 ClusterQueues (`kube_load.py`) on a real API server; a driver, a process of its own, creates them
+and ends them when their time is up. Nothing else runs on the control plane: no controllers, no kubelets. With `--load
+tas` the pods are placed on 640 nodes (Kueue's configuration "tas", with preemption as there); with `--kueue` Kueue runs
+in the place of Headgate, with the limits of its client lifted (`kube_reference.py`). What is printed: the makespan, the
 waits of each class, the writes by verb and resource, ours and the driver's apart, the CPU and the peak memory of
 every process, and where the time goes (of our processes sampled all along, of the API server for a while in the
 middle, if Go is there to read its profile).
@@ -13,19 +15,18 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import anyio
 import msgspec
 from tests.benchmarks import kube_profile
-from tests.benchmarks.kube_cell import KubeCell, running
+from tests.benchmarks.kube_cell import KubeCell, running, running_kueue
 from tests.benchmarks.kube_driver import Seen
 from tests.benchmarks.kube_entry import options_of, run
-from tests.benchmarks.kube_load import CLASSES, Preemption, classes, queues, total
+from tests.benchmarks.kube_load import CLASSES, SIZES, LoadName, Preemption, queues, total
 from tests.benchmarks.kube_meter import Costs, Requests, load_of_machine
 from tests.benchmarks.measure import Report, Row, percentile
 
-from headgate.cli.supervisor import NATS, PROCESSES
 from headgate.testing.control_plane import API_SERVER, ETCD, Options
 
 KUEUE_S: Final = 336.0
@@ -63,8 +64,13 @@ class Measured(msgspec.Struct, kw_only=True):
 async def measure(folder: Path, options: argparse.Namespace) -> Measured:
     """One run in a folder."""
     plane = Options(controllers=False, kwok=False, nodes=0)
-    async with running(folder, options=plane, sampled=options.sampled) as cell:
-        await cell.create(queues(_preemption(options)))
+    cells = (
+        running_kueue(folder, options=plane, topologies=options.load == "tas")
+        if options.kueue
+        else running(folder, options=plane, sampled=options.sampled)
+    )
+    async with cells as cell:
+        await cell.create(queues(_preemption(options), options.load))
         await anyio.sleep(SETTLE_S)
         meter = cell.meter()
         await meter.begin()
@@ -72,27 +78,31 @@ async def measure(folder: Path, options: argparse.Namespace) -> Measured:
         async with anyio.create_task_group() as tasks:
             if options.sampled:
                 tasks.start_soon(_profile_api, cell, folder / "api-server.pprof", options.scale, profile)
-            seen = await _drive(cell, folder, options.scale)
+            seen = await _drive(cell, folder, options)
             tasks.cancel_scope.cancel()
         await anyio.sleep(SETTLE_S)
         costs = await meter.end()
     costs.cpu_s[DRIVER] = seen.cpu_s
-    own = kube_profile.of_samples(folder / "samples") if options.sampled else ""
+    own = kube_profile.of_samples(folder / "samples") if options.sampled and not options.kueue else ""
     return Measured(seen=seen, costs=costs, api_profile="".join(profile), own_profiles=own)
 
 
 def _preemption(options: argparse.Namespace) -> Preemption:
+    """As the command line has it; by default as in Kueue's configuration of the load."""
+    within, reclaim = ("LowerPriority", "Any") if options.load == "tas" else ("Never", "Never")
     return Preemption(
-        within_cluster_queue=options.within_cluster_queue, reclaim_within_cohort=options.reclaim_within_cohort
+        within_cluster_queue=options.within_cluster_queue or within,
+        reclaim_within_cohort=options.reclaim_within_cohort or reclaim,
     )
 
 
-async def _drive(cell: KubeCell, folder: Path, scale: float) -> Seen:
+async def _drive(cell: KubeCell, folder: Path, options: argparse.Namespace) -> Seen:
     token = folder / "driver-token"
     token.write_text(cell.plane.token)
     command = [sys.executable, "-m", "tests.benchmarks.kube_driver"]
     command += ["--server", cell.plane.url, "--ca", str(cell.plane.ca_file), "--token-file", str(token)]
-    async with await anyio.open_process([*command, "--scale", str(scale)], stdout=subprocess.PIPE, stderr=None) as run:
+    command += ["--load", options.load, "--scale", str(options.scale)]
+    async with await anyio.open_process(command, stdout=subprocess.PIPE, stderr=None) as run:
         assert run.stdout is not None
         said = b"".join([chunk async for chunk in run.stdout])
         if await run.wait() != 0:
@@ -116,10 +126,10 @@ def report(measured: Measured, took_s: float) -> Report:
     seen, costs = measured.seen, measured.costs
     count = seen.workloads
     api_ms = 1000 * costs.cpu_s[API_SERVER] / count
-    own_ms = 1000 * sum(costs.cpu_s[name] for name in (*PROCESSES, NATS)) / count
+    own_ms = 1000 * sum(used for name, used in costs.cpu_s.items() if name not in (API_SERVER, ETCD, DRIVER)) / count
     ours = own_writes(costs, seen)
     writes = sum(ours.values()) / count
-    whole = count == total(CLASSES)
+    whole = count == total(CLASSES["baseline"])
     rows = [
         Row(
             what=f"makespan, {count} workloads in 30 ClusterQueues",
@@ -143,14 +153,14 @@ def report(measured: Measured, took_s: float) -> Report:
             compared=f"Kueue {KUEUE_WRITES:.1f}; the driver's {sum(seen.requests.values()) / count:.2f} beside them",
         ),
         Row(
-            what="CPU of our six processes and NATS, per workload",
+            what="CPU of our six processes and NATS (or of Kueue), per workload",
             figure=f"{own_ms:.2f} ms",
             target=f"<= {TARGET_OWN_MS:.1f} ms",
             met=own_ms <= TARGET_OWN_MS,
             compared=f"Kueue {KUEUE_OWN_MS:.1f} ms",
         ),
     ]
-    for name in ("large", "medium", "small"):
+    for name in SIZES:
         waits = seen.waits_s[name]
         rows.append(
             Row(
@@ -164,8 +174,7 @@ def report(measured: Measured, took_s: float) -> Report:
     done.notes += [f"{each.verb} {each.resource} by us: {n} ({n / count:.2f} a workload)" for each, n in ours.items()]
     done.notes += [f"{what} by the driver: {n} ({n / count:.2f} a workload)" for what, n in seen.requests.items()]
     done.notes += refusals(costs)
-    if seen.evictions:
-        done.notes.append(f"{seen.evictions} evictions of running workloads")
+    done.notes.append(f"{seen.evictions} evictions of running workloads ({seen.evictions / count:.3f} a workload)")
     done.notes += costs_of_processes(costs, count)
     done.notes.append(load_of_machine())
     done.profile = "\n".join(part for part in (measured.api_profile, measured.own_profiles) if part)
@@ -212,10 +221,11 @@ def main() -> None:
     """Run once and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.kube", description="Measure; judge nothing.")
     parser.add_argument("--scale", type=float, default=1.0, help="the share of 15,000 workloads (default 1)")
-    parser.add_argument("--within-cluster-queue", default="Never", help="preemption.withinClusterQueue of the queues")
-    parser.add_argument("--reclaim-within-cohort", default="Never", help="preemption.reclaimWithinCohort of the queues")
+    parser.add_argument("--load", choices=get_args(LoadName), default="baseline", help="Kueue's configuration")
+    parser.add_argument("--kueue", action="store_true", help="run Kueue in place of Headgate (built with Go, once)")
+    parser.add_argument("--within-cluster-queue", help="preemption.withinClusterQueue of the queues")
+    parser.add_argument("--reclaim-within-cohort", help="preemption.reclaimWithinCohort of the queues")
     options = options_of(parser)
-    classes(options.scale)
     run(measure, report, options)
 
 

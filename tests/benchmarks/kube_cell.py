@@ -2,18 +2,22 @@
 A whole cell on a real control plane, for the benchmarks: etcd, kube-apiserver, broker, the six processes.
 
 `running` starts all of it in a folder and gives a `KubeCell`; with `sampled` each of our processes is sampled 100 times
-a second of its CPU time (`profiling/sitecustomize.py`), which costs it less than one percent.
+a second of its CPU time (`profiling/sitecustomize.py`), which costs it less than one percent. `running_kueue` starts
+Kueue's scheduler and core controllers in place of ours (`kube_reference.py`).
 """
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import aiohttp
+import anyio
 import msgspec
+from tests.benchmarks import kube_reference
 from tests.benchmarks.kube_meter import Api, Meter
+from tests.benchmarks.kube_reference import KUEUE
 from tests.benchmarks.manifests import Manifest
 
 from headgate.adapters.kubernetes.client import KubeClient
@@ -25,6 +29,7 @@ from headgate.testing.control_plane import ControlPlane, Options, control_plane,
 PROFILING: Final = Path(__file__).parent / "profiling"
 PATHS: Final = {
     "Namespace": "/api/v1/namespaces",
+    "Topology": "/apis/kueue.x-k8s.io/v1beta2/topologies",
     "Node": "/api/v1/nodes",
     "ResourceFlavor": "/apis/kueue.x-k8s.io/v1beta2/resourceflavors",
     "ClusterQueue": "/apis/kueue.x-k8s.io/v1beta2/clusterqueues",
@@ -33,18 +38,20 @@ PATHS: Final = {
 
 
 class KubeCell:
-    """A running cell and the control plane that it works on."""
+    """
+    A running scheduler and the control plane that it works on.
 
-    def __init__(self, plane: ControlPlane, cell: Supervisor, api: Api, samples: Path) -> None:
+    `own` gives the process ids of the scheduler by name, as they are when it is called.
+    """
+
+    def __init__(self, plane: ControlPlane, own: Callable[[], dict[str, int]], api: Api) -> None:
         self.plane = plane
-        self.cell = cell
+        self.own = own
         self.api = api
-        self.samples = samples
 
     def pids(self) -> dict[str, int]:
         """Every process that runs, by name."""
-        ours = {name: self.cell.pid(name) or 0 for name in (*PROCESSES, NATS)}
-        return self.plane.pids() | ours
+        return self.plane.pids() | self.own()
 
     def meter(self) -> Meter:
         """A meter of all of them."""
@@ -55,6 +62,9 @@ class KubeCell:
         for manifest in manifests:
             path = PATHS[manifest["kind"]].format(manifest["metadata"].get("namespace", ""))
             await self.api.post(path, msgspec.json.encode(manifest))
+            if manifest["kind"] == "Node":
+                # The API server taints each new node as not ready, and no controller is there to remove that.
+                await self.api.patch(f"{path}/{manifest['metadata']['name']}", b'{"spec":{"taints":null}}')
 
 
 @asynccontextmanager
@@ -63,12 +73,33 @@ async def running(folder: Path, *, options: Options, sampled: bool) -> AsyncIter
     samples = folder / "samples"
     samples.mkdir(parents=True)
     env = {"PYTHONPATH": _before(PROFILING), "BENCH_SAMPLES": str(samples)} if sampled else {}
+    async with _with_crds(folder, options) as (plane, api):
+        up = UpOptions(data=folder / "cell", kubeconfig=str(plane.kubeconfig), env=env)
+        async with Supervisor(up) as cell:
+            await cell.wait_ready()
+            yield KubeCell(plane, lambda: {name: cell.pid(name) or 0 for name in (*PROCESSES, NATS)}, api)
+
+
+@asynccontextmanager
+async def running_kueue(folder: Path, *, options: Options, topologies: bool) -> AsyncIterator[KubeCell]:
+    """Kueue in place of a cell, until the block ends. Raises NoAssetsError, StartError, BuildError."""
+    binary = await anyio.to_thread.run_sync(kube_reference.build)
+    async with _with_crds(folder, options) as (plane, api):
+        kueue = kube_reference.component(binary, plane.kubeconfig, folder / "kueue.log", topologies=topologies)
+        kueue.launch()
+        try:
+            await kueue.wait_ready()
+            yield KubeCell(plane, lambda: {KUEUE: kueue.pid or 0}, api)
+        finally:
+            await kueue.stop()
+
+
+@asynccontextmanager
+async def _with_crds(folder: Path, options: Options) -> AsyncIterator[tuple[ControlPlane, Api]]:
     async with control_plane(find_assets(), folder / "plane", options=options) as plane:
         await install_crds(plane)
-        up = UpOptions(data=folder / "cell", kubeconfig=str(plane.kubeconfig), env=env)
-        async with Supervisor(up) as cell, aiohttp.ClientSession() as session:
-            await cell.wait_ready()
-            yield KubeCell(plane, cell, Api(session, plane.url, plane.token, plane.ca_file), samples)
+        async with aiohttp.ClientSession() as session:
+            yield plane, Api(session, plane.url, plane.token, plane.ca_file)
 
 
 def _before(folder: Path) -> str:

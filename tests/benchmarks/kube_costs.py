@@ -316,7 +316,7 @@ class Server:
 
     async def created(self, count: int, costs: dict[str, list[Cost]]) -> Objects:
         """So many new Workloads."""
-        manifests = [workload(QUEUE, CLASSES[0], next(self._serial)) for _ in range(count)]
+        manifests = [workload(QUEUE, CLASSES["baseline"][0], next(self._serial)) for _ in range(count)]
         calls = [Call(method="POST", path=WORKLOADS, body=manifest) for manifest in manifests]
         cost, answers = await self.measured(calls)
         costs.setdefault(CREATE, []).append(cost)

@@ -4,8 +4,8 @@ The driver of the benchmark on a real API server, a process of its own: it creat
 `python -m tests.benchmarks.kube_driver --server URL --ca FILE --token-file FILE --scale S`. It watches all Workloads;
 when one is admitted and its time is up it adds the condition Finished, as Kueue's performance runner does, by the
 cheapest write there is. One that is evicted has to run for all of its time when it is admitted again; its quota is
-given back by QuotaReserved=False, as that runner does for want of a job that would have to stop. In the end it prints
-what it has seen as JSON: the waits, the makespan, its own requests.
+given back by QuotaReserved=False, Admitted=False and the removal of the admission, as that runner does for want of a
+job that would have to stop. In the end it prints what it has seen as JSON: the waits, the makespan, its own requests.
 """
 
 import argparse
@@ -14,13 +14,13 @@ import ssl
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import aiohttp
 import anyio
 import anyio.abc
 import msgspec
-from tests.benchmarks.kube_load import CLASSES, Class, classes, queue_names, total, workload
+from tests.benchmarks.kube_load import CLASSES, SIZES, Class, LoadName, classes, queue_names, total, workload
 
 GROUP: Final = "/apis/kueue.x-k8s.io/v1beta2"
 FINISHERS: Final = 16
@@ -118,13 +118,13 @@ class Driver:
         self._runs: dict[tuple[str, str], _Run] = {}
         self._due: asyncio.Queue[tuple[tuple[str, str], int]] = asyncio.Queue()
         """Whose time is up, and how often it had been evicted when that began."""
-        self._evicted: asyncio.Queue[tuple[tuple[str, str], int]] = asyncio.Queue()
-        """A workload that has to release its quota, and the index of its condition QuotaReserved."""
+        self._evicted: asyncio.Queue[tuple[tuple[str, str], list[str]]] = asyncio.Queue()
+        """A workload that has to release its quota, and the types of its conditions, as they stand."""
         self._ended = 0
         self._begun = 0.0
         self._all_ended = anyio.Event()
         self._decoder = msgspec.json.Decoder(_Event)
-        self.seen = Seen(workloads=total(of), waits_s={each.name: [] for each in of})
+        self.seen = Seen(workloads=total(of), waits_s={size: [] for size in SIZES})
 
     async def run(self) -> Seen:
         """Make the load and wait until all of it has ended."""
@@ -187,8 +187,7 @@ class Driver:
                 run.timer.cancel()
         true = {each.type for each in seen.status.conditions if each.status == "True"}
         if {"Evicted", "QuotaReserved"} <= true and "Finished" not in true:
-            at = next(n for n, each in enumerate(seen.status.conditions) if each.type == "QuotaReserved")
-            self._evicted.put_nowait((key, at))
+            self._evicted.put_nowait((key, [each.type for each in seen.status.conditions]))
         if "Finished" in true:
             run.finished = True
             self._ended += 1
@@ -205,7 +204,7 @@ class Driver:
     def _admitted(self, key: tuple[str, str], run: _Run, now: float) -> None:
         if not run.waited:
             run.waited = True
-            self.seen.waits_s[run.of.name].append(now - run.begun)
+            self.seen.waits_s[run.of.size].append(now - run.begun)
         due = (key, run.evictions)
         run.timer = asyncio.get_running_loop().call_later(run.of.run_ms / 1000, self._due.put_nowait, due)
 
@@ -224,14 +223,15 @@ class Driver:
 
     async def _give_back(self) -> None:
         while True:
-            (namespace, name), at = await self._evicted.get()
+            (namespace, name), types = await self._evicted.get()
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            condition = {"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": "By test runner"}
-            where = f"/status/conditions/{at}"
-            patch = [
-                {"op": "test", "path": f"{where}/type", "value": "QuotaReserved"},
-                {"op": "replace", "path": where, "value": condition | {"lastTransitionTime": now}},
-            ]
+            patch: list[dict[str, object]] = [{"op": "remove", "path": "/status/admission"}]
+            for kind, reason in (("QuotaReserved", "Pending"), ("Admitted", "NoReservation")):
+                if kind in types:
+                    where = f"/status/conditions/{types.index(kind)}"
+                    condition = {"type": kind, "status": "False", "reason": reason, "message": "By test runner"}
+                    patch.append({"op": "test", "path": f"{where}/type", "value": kind})
+                    patch.append({"op": "replace", "path": where, "value": condition | {"lastTransitionTime": now}})
             path = f"{GROUP}/namespaces/{namespace}/workloads/{name}/status?fieldManager=driver&fieldValidation=Ignore"
             await self._request("PATCH", "give back", path, msgspec.json.encode(patch), "application/json-patch+json")
 
@@ -266,7 +266,7 @@ async def drive(options: argparse.Namespace) -> Seen:
     headers = {"Authorization": f"Bearer {options.token_file.read_text()}", "Accept-Encoding": "identity"}
     connector = aiohttp.TCPConnector(limit=0, ssl=context)
     async with aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=2**21) as session:
-        return await Driver(session, options.server, classes(options.scale)).run()
+        return await Driver(session, options.server, classes(options.scale, options.load)).run()
 
 
 def main() -> None:
@@ -275,7 +275,8 @@ def main() -> None:
     parser.add_argument("--server", required=True)
     parser.add_argument("--ca", required=True)
     parser.add_argument("--token-file", type=Path, required=True)
-    parser.add_argument("--scale", type=float, default=1.0, help=f"the share of {total(CLASSES)} workloads")
+    parser.add_argument("--load", choices=get_args(LoadName), default="baseline")
+    parser.add_argument("--scale", type=float, default=1.0, help=f"the share of {total(CLASSES['baseline'])} workloads")
     seen = anyio.run(drive, parser.parse_args(), backend_options={"use_uvloop": True})
     sys.stdout.buffer.write(msgspec.json.encode(seen))
 

@@ -70,6 +70,14 @@ class Api:
             assert answer.status == 201, (path, answer.status, said[:400])
             return said
 
+    async def patch(self, path: str, body: bytes) -> bytes:
+        """Change an object by a merge patch."""
+        headers = self._headers | {"Content-Type": "application/merge-patch+json"}
+        async with self._session.patch(self._server + path, data=body, headers=headers, ssl=self.tls) as answer:
+            said = await answer.read()
+            assert answer.status == 200, (path, answer.status, said[:400])
+            return said
+
     async def lines(self, path: str) -> AsyncIterator[bytes]:
         """The lines of an answer that continues, such as a watch."""
         timeout = aiohttp.ClientTimeout(total=None)

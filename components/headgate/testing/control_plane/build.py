@@ -113,10 +113,7 @@ def _build(go: str, binary: Binary, folder: Path) -> None:
 def _fetch_kueue(go: str, folder: Path, missing: list[str]) -> None:
     _say("  Kueue's CRDs and samples ...", end="")
     begun = time.monotonic()
-    version = next(
-        line.split()[-1] for line in (MODULES / "kueue/go.mod").read_text().splitlines() if f" {_KUEUE} " in line
-    )
-    module = Path(json.loads(_go(go, ["mod", "download", "-json", f"{_KUEUE}@{version}"], "kueue"))["Dir"])
+    module = kueue_module(go)
     for name in missing:
         part = folder / f"{name}.part"
         part.mkdir()
@@ -125,6 +122,14 @@ def _fetch_kueue(go: str, folder: Path, missing: list[str]) -> None:
                 shutil.copyfile(path, part / "-".join(path.relative_to(module / source).parts))
         part.replace(folder / name)
     _say(f" {time.monotonic() - begun:.0f} s")
+
+
+def kueue_module(go: str) -> Path:
+    """The folder of the pinned Kueue module, read-only, downloaded if need be. Raises BuildError when Go fails."""
+    version = next(
+        line.split()[-1] for line in (MODULES / "kueue/go.mod").read_text().splitlines() if f" {_KUEUE} " in line
+    )
+    return Path(json.loads(_go(go, ["mod", "download", "-json", f"{_KUEUE}@{version}"], "kueue"))["Dir"])
 
 
 def _go(go: str, args: list[str], module: str) -> bytes:
