@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.support.logs import TestLog
 
 from headgate.core.api.job_kinds import BATCH_JOB
+from headgate.core.config import feature_gates
 from headgate.core.state.tables import Stage, State, Workload
 from headgate.core.workload.injection import (
     InjectionError,
@@ -22,6 +23,7 @@ from headgate.core.workload.job_workload import NoSuchPriorityClassError, worklo
 from headgate.core.workload.variants import variant_name
 from headgate.events import facts
 from headgate.events.base import Producer
+from headgate.events.configuration import Configuration
 from headgate.events.decisions import QuotaReserved
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
@@ -38,14 +40,18 @@ from headgate.events.objects import (
     PriorityClassRef,
     ResourceFlavorSpec,
     ResourceGroup,
+    SchedulingGate,
     TemplateMeta,
     Toleration,
+    TopologyAssignment,
+    TopologyRequest,
     WorkloadSpec,
 )
 
 BRIDGE, SCHEDULER = Producer.INFORMER_BRIDGE, Producer.SCHEDULER
 KEY = JobKey("batch/Job/team-a/train")
 SAMPLE = BATCH_JOB.ref("team-a", "sample")
+MINE = SchedulingGate(name="mine")
 SPOT, GPU = Toleration(key="spot", operator="Exists"), Toleration(key="gpu", operator="Exists")
 Json = dict[str, Any]
 
@@ -231,6 +237,16 @@ def test_the_marks_of_an_admission_do_not_get_into_a_workload() -> None:
     assert metadata == {"annotations": {"kueue.x-k8s.io/x": "1"}}
 
 
+def test_the_gates_of_an_admission_do_not_get_into_a_workload() -> None:
+    """Of a template that carries one; gates of the user stay."""
+    metadata = TemplateMeta(annotations={"kueue.x-k8s.io/workload": "w"})
+    ours = tuple(SchedulingGate(name=f"kueue.x-k8s.io/{name}") for name in ("topology", "elastic-job"))
+    for gates, kept in (((MINE, *ours), {"schedulingGates": [{"name": "mine"}]}), (ours, {})):
+        template = PodTemplate(metadata=metadata, spec=PodSpec(scheduling_gates=gates))
+        made = made_of(TestLog().state, job(template=template))
+        assert made["spec"]["podSets"][0]["template"]["spec"] == kept
+
+
 # --- injection -----------------------------------------------------------------------------------------------------
 
 
@@ -331,6 +347,50 @@ def test_what_a_check_has_added_is_taken_back() -> None:
     restored = merged(started, restore_patch(state, KEY, workload, job(template=marked(started)))["spec"]["template"])
     assert restored["metadata"] == {"labels": {"mine": "1"}, "annotations": {}}
     assert restored["spec"] == {"nodeSelector": {"arch": "arm"}}
+
+
+UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
+
+
+@pytest.mark.parametrize(
+    ("request_", "annotations"),
+    [
+        (None, {UNCONSTRAINED: "true"}),
+        (TopologyRequest(pod_set_slice_size=2), {UNCONSTRAINED: "true"}),
+        (TopologyRequest(required="rack"), {}),
+        (TopologyRequest(preferred="rack"), {}),
+        (TopologyRequest(unconstrained=True), {}),
+    ],
+)
+def test_pods_with_a_topology_assignment_wait_at_a_gate(
+    request_: TopologyRequest | None, annotations: dict[str, str]
+) -> None:
+    """
+    They get the node labels of the flavor, and those of their domain from the ungater; all of it is taken back.
+
+    Pods that request no topology themselves get the annotation by which they are told from others.
+    """
+    template = PodTemplate(spec=PodSpec(scheduling_gates=(MINE,)))
+    state, workload = admitted(template)
+    state.configuration = Configuration(feature_gates={feature_gates.TOPOLOGY_AWARE_SCHEDULING: True})
+    (pod_set,), admission = workload.spec.pod_sets, workload.admission
+    assert admission is not None
+    asked = msgspec.structs.replace(pod_set, topology_request=request_)
+    workload.spec = msgspec.structs.replace(workload.spec, pod_sets=(asked,))
+    assignment = msgspec.structs.replace(
+        admission.pod_set_assignments[0], topology_assignment=TopologyAssignment(levels=("rack",), slices=())
+    )
+    workload.admission = msgspec.structs.replace(admission, pod_set_assignments=(assignment,))
+    given: Json = {"metadata": {"labels": {}, "annotations": {}}, "spec": {"schedulingGates": [{"name": "mine"}]}}
+    started = merged(given, start_patch(state, KEY, workload, job())["spec"]["template"])
+    assert started["spec"]["schedulingGates"] == [{"name": "mine"}, {"name": "kueue.x-k8s.io/topology"}]
+    assert started["spec"]["nodeSelector"] == {"tier": "spot", "zone": "z1"}
+    assert started["metadata"]["annotations"] == {"kueue.x-k8s.io/workload": "w", **annotations}
+    restored = merged(started, restore_patch(state, KEY, workload, job(template=marked(started)))["spec"]["template"])
+    assert restored == merged(given, {"spec": {"nodeSelector": {}}})
+    state.configuration = Configuration()
+    without = merged(given, start_patch(state, KEY, workload, job())["spec"]["template"])
+    assert without["spec"]["schedulingGates"] == [{"name": "mine"}]
 
 
 def marked(template: Any) -> PodTemplate:

@@ -24,6 +24,7 @@ from headgate.events.objects import (
     Pod,
     PodSetAssignment,
     PodSpec,
+    ResourceFlavorSpec,
     SchedulingGate,
     Taint,
     TopologyAssignment,
@@ -73,7 +74,7 @@ def node(name: str, **more: Any) -> facts.NodeObserved:
 
 
 def admission(places: str, count: int = 3, level: str = HOST) -> Admission:
-    assignment = PodSetAssignment(count=count, topology_assignment=assigned(places, level))
+    assignment = PodSetAssignment(flavors={"cpu": "default"}, count=count, topology_assignment=assigned(places, level))
     return Admission(cluster_queue="cq", pod_set_assignments=(assignment,))
 
 
@@ -103,6 +104,7 @@ def gate(*events: EventBase, places: str = "a:2 b:1", off: tuple[str, ...] = ())
     made.say(
         BRIDGE,
         facts.ConfigurationObserved(configuration=configuration),
+        facts.ResourceFlavorObserved(name="default", spec=ResourceFlavorSpec()),
         job(suspended=False),
         msgspec.structs.replace(shown, spec=spec),
         *(node(name) for name in "abc"),
