@@ -91,4 +91,4 @@ def test_exactly_what_differs_is_objected_to(field: str, other: str) -> None:
 def test_who_talks_to_no_cluster_is_not_asked_which(cluster: str) -> None:
     """The queue manager, the scheduler and the snapshotter know none."""
     identity = Identity(cell="main", cluster="uid-1", stream="s1", log_id="l")
-    assert objection(identity, cell="main", stream="s1", cluster=cluster) == ""
+    assert objection(identity, cell="main", stream="s1", cluster=cluster) is None

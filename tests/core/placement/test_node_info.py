@@ -58,13 +58,13 @@ class Naive:
         self.nodes: dict[str, Node] = {}
         self.held: dict[str, tuple[str, PodSpec]] = {}
 
-    def first_fit(self, wanted: PodSpec) -> str:
+    def first_fit(self, wanted: PodSpec) -> str | None:
         for name in sorted(self.nodes):
             there = self.nodes[name]
             fits = there.ready and not there.unschedulable and matches_node(wanted, there.labels, name)
             if fits and untolerated_taint(there.taints, wanted.tolerations) is None and self._has_room(name, wanted):
                 return name
-        return ""
+        return None
 
     def _has_room(self, name: str, wanted: PodSpec) -> bool:
         free = {resource: amount(resource, value) for resource, value in self.nodes[name].allocatable.items()}
@@ -144,7 +144,7 @@ def test_a_pod_that_fits_nowhere_is_not_looked_for_again(monkeypatch: object) ->
     original = Room._has_room
     monkeypatch.setattr(Room, "_has_room", counted)  # type: ignore[attr-defined]
     wanted = spec(cpu=2)
-    assert [room.first_fit(wanted, ask_of(wanted)) for _ in range(50)] == [""] * 50
+    assert [room.first_fit(wanted, ask_of(wanted)) for _ in range(50)] == [None] * 50
     assert looks == 100
     room.observe_node("n042", node("n042", cpu=2))
     assert room.first_fit(wanted, ask_of(wanted)) == "n042"
@@ -160,7 +160,7 @@ def test_room_is_held_until_the_state_says_so_and_no_longer() -> None:
     room.hold(key, "n1", ask_of(wanted))
     record = PodRecord(pod=Pod(uid="u", created_ms=UnixMs(0), spec=wanted), placed="n1")
     assert not room.observe_pod(key, record)
-    assert room.first_fit(wanted, ask_of(wanted)) == ""
+    assert room.first_fit(wanted, ask_of(wanted)) is None
     assert room.observe_pod(key, msgspec.structs.replace(record, placed=""))
     assert room.first_fit(wanted, ask_of(wanted)) == "n1"
 
@@ -174,4 +174,4 @@ def test_remembered_kinds_are_bounded(monkeypatch: object) -> None:
     for _ in range(3):
         for cpu in range(1, 6):
             wanted = spec(cpu=cpu)
-            assert room.first_fit(wanted, ask_of(wanted)) == (f"n{cpu}" if cpu < 5 else "")
+            assert room.first_fit(wanted, ask_of(wanted)) == (f"n{cpu}" if cpu < 5 else None)

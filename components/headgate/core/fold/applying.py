@@ -88,7 +88,8 @@ def apply(state: State, logged: LoggedCommit, treatments: Treatments = NO_TREATM
     Raises BrokenLogError when it cannot follow on those before, EventFailedError when an event of it cannot be applied.
     The state must not be used after either.
     """
-    if why := refusal.refusal(state, logged):
+    why = refusal.refusal(state, logged)
+    if why is not None:
         _refuse(state, logged, why)
         return False
     commit = logged.commit
@@ -191,7 +192,7 @@ def _put_back(state: State, event: ObjectReleased, logged: LoggedCommit) -> None
 
 def _check(state: State, producer: ProducerRecord, logged: LoggedCommit) -> None:
     commit = logged.commit
-    why = ""
+    why: str | None = None
     if logged.seq <= state.position:
         why = f"it comes after position {state.position}"
     elif logged.subject and refusal.subjects_of(state.cell)[logged.subject] is not commit.producer:
@@ -209,7 +210,7 @@ def _check(state: State, producer: ProducerRecord, logged: LoggedCommit) -> None
         why = f"its id is {commit.id}, not {commit_id(commit.producer, commit.epoch, commit.number)}"
     else:
         why = attestation.objection(state, commit)
-    if why:
+    if why is not None:
         raise BrokenLogError(seq=logged.seq, why=why)
 
 

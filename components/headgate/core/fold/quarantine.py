@@ -326,13 +326,13 @@ class _Annotated(msgspec.Struct, frozen=True):
     metadata: _Metadata = _Metadata()
 
 
-def retry_of(raw: bytes) -> str:
-    """The retry request that an object carries; "" without one."""
+def retry_of(raw: bytes) -> str | None:
+    """The retry request that an object carries; None without one."""
     try:
         annotations = msgspec.json.decode(raw, type=_Annotated).metadata.annotations
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return ""
-    return (annotations or {}).get(RETRY, "")
+        return None
+    return (annotations or {}).get(RETRY)
 
 
 def _uid_of(state: State, blamed: ObjectRef) -> Uid | None:
@@ -400,10 +400,10 @@ def retried_by(record: QuarantineRecord) -> str:
     return f"the next change of the object is folded as ever; or {by_hand}"
 
 
-def version_to_retry(state: State) -> str:
-    """Another version that could not fold an event, so that this one should retry; "" when there was none."""
+def version_to_retry(state: State) -> str | None:
+    """Another version that could not fold an event, so that this one should retry; None when there was none."""
     others = [each.version for each in state.quarantine.values() if each.process == FOLD and each.version != VERSION]
-    return others[0] if others else ""
+    return others[0] if others else None
 
 
 # --- setting aside -------------------------------------------------------------------------------------------------

@@ -24,15 +24,15 @@ WINDOW: Final = 1024
 """How many positions a producer may be behind at its append while every fold still compares its attestation."""
 
 
-def objection(state: State, commit: Commit) -> str:
-    """The objection to the attestation of a commit that follows on the state; "" without one."""
+def objection(state: State, commit: Commit) -> str | None:
+    """The objection to the attestation of a commit that follows on the state; None without one."""
     if not commit.log:
-        return ""
+        return None
     if commit.at > state.position:
         return f"it attests position {commit.at}, which is not before it"
     here = hash_at(state, commit.at)
     if here in ("", commit.log):
-        return ""
+        return None
     return (
         f"{commit.producer.value} had folded a log with the hash {commit.log} up to position {commit.at}, and this "
         f"one has {here} there: a commit at or before position {commit.at} was changed, swapped, lost or added since"
@@ -81,19 +81,19 @@ class Attestations:
         self._logs = bytearray()
         self._compared = 0
 
-    def objection(self, commit: Commit) -> str:
-        """The objection to the attestation of the commit that comes next; "" without one."""
+    def objection(self, commit: Commit) -> str | None:
+        """The objection to the attestation of the commit that comes next; None without one."""
         if not commit.log:
-            return ""
+            return None
         here = self.hash_at(commit.at)
         if here == commit.log:
             self._compared = max(self._compared, commit.at)
-            return ""
+            return None
         since, self._compared = self._compared, commit.at
         if _HASH.fullmatch(commit.log) and self._first <= commit.at < self._end:
             self._go_on(commit.at, commit.log)
         if not here:
-            return ""
+            return None
         where = f"between positions {since + 1} and {commit.at}" if since < commit.at else f"up to position {commit.at}"
         return (
             f"it was appended to a log with the hash {commit.log} up to position {commit.at}, and this one has "

@@ -56,9 +56,9 @@ HANDLERS = (
 )
 
 
-def objection(identity: Identity, *, cell: str, stream: str, cluster: str = "") -> str:
+def objection(identity: Identity, *, cell: str, stream: str, cluster: str = "") -> str | None:
     """
-    Why a process with this cell's name, stream and cluster must not continue the log; "" when it may.
+    Why a process with this cell's name, stream and cluster must not continue the log; None when it may.
 
     `cluster` "" is for a process without a cluster.
     """
@@ -74,4 +74,4 @@ def objection(identity: Identity, *, cell: str, stream: str, cluster: str = "") 
             f"its log was written to the stream created {identity.stream}, and this one was created {stream}: "
             "it is a copy"
         )
-    return ""
+    return None

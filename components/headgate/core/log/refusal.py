@@ -34,9 +34,9 @@ TEXT_MAX: Final = 200
 """How much of a refused entry's subject is kept: its length is under the control of the publisher."""
 
 
-def refusal(state: State, logged: LoggedCommit) -> str:
+def refusal(state: State, logged: LoggedCommit) -> str | None:
     """
-    Why the entry that follows on a state is refused; "" for a commit that is to be folded.
+    Why the entry that follows on a state is refused; None for a commit that is to be folded.
 
     Raises UnreadableCommitError for one that only a newer version can read, or that is damaged.
     """
@@ -46,7 +46,7 @@ def refusal(state: State, logged: LoggedCommit) -> str:
     return _refusal(state.cell, keys, producer.number if producer is not None else 0, logged)
 
 
-def _refusal(cell: str, keys: Keys | None, number: int, logged: LoggedCommit) -> str:
+def _refusal(cell: str, keys: Keys | None, number: int, logged: LoggedCommit) -> str | None:
     """`number` is that of the last commit of the producer that the entry claims."""
     subject = logged.subject
     producer = subjects_of(cell).get(subject) if subject else logged.commit.producer
@@ -58,7 +58,7 @@ def _refusal(cell: str, keys: Keys | None, number: int, logged: LoggedCommit) ->
         raise UnreadableCommitError(seq=logged.seq, subject=subject, why=logged.flaw)
     commit = logged.commit
     if keys is None:
-        return ""
+        return None
     if commit.producer is not producer:
         return f"the {producer.value} has signed it, and it says that it is of the {commit.producer.value}"
     if commit.number <= number:
@@ -67,18 +67,18 @@ def _refusal(cell: str, keys: Keys | None, number: int, logged: LoggedCommit) ->
         author = author_of(type(event))
         if author is not None and author is not producer:
             return f"it has {tag_of(event)} of the {producer.value}, and that is for the {author.value} to say"
-    return ""
+    return None
 
 
-def _unsigned(keys: tuple[str, ...], logged: LoggedCommit) -> str:
-    """Why an entry is not signed by one of these keys; "" when it is."""
+def _unsigned(keys: tuple[str, ...], logged: LoggedCommit) -> str | None:
+    """Why an entry is not signed by one of these keys; None when it is."""
     if not keys:
         return "the log has no key of it"
     if not logged.payload:
         return "it has no signature"
     if logged.anchor and is_signed_by(keys, logged.anchor):
-        return ""
-    return "" if is_signed_by(keys, logged.payload) else "its signature does not hold"
+        return None
+    return None if is_signed_by(keys, logged.payload) else "its signature does not hold"
 
 
 def has_refused(state: State, seq: Seq) -> bool:
@@ -93,7 +93,7 @@ def admitted(state: State, logged: LoggedCommit) -> bool:
     Refused entries beyond those that the state keeps are recognised by their signatures alone.
     """
     if logged.seq > state.position:
-        return not refusal(state, logged)
+        return refusal(state, logged) is None
     refused = state.refused
     if refused is not None:
         if any(each.position == logged.seq for each in refused.newest):
@@ -101,7 +101,7 @@ def admitted(state: State, logged: LoggedCommit) -> bool:
         if refused.count > len(refused.newest) and logged.seq < refused.newest[0].position:
             identity = state.identity
             keys = identity.keys if identity is not None and identity.founded_at < logged.seq else None
-            return not _refusal(state.cell, keys, 0, logged)
+            return _refusal(state.cell, keys, 0, logged) is None
     return not logged.flaw
 
 
@@ -140,15 +140,15 @@ class CommitFilter:
         self._keys: Keys | None = None
         self._numbers: dict[Producer, int] = {}
 
-    def objection(self, logged: LoggedCommit) -> str:
+    def objection(self, logged: LoggedCommit) -> str | None:
         """
-        Why an entry is refused; "" for a commit of the log. Call it once for each entry, in order.
+        Why an entry is refused; None for a commit of the log. Call it once for each entry, in order.
 
         Raises UnreadableCommitError as the fold does.
         """
         commit = logged.commit
         why = _refusal(self._cell, self._keys, self._numbers.get(commit.producer, 0), logged)
-        if not why:
+        if why is None:
             self._numbers[commit.producer] = commit.number
             for event in commit.events:
                 if type(event) is CellKeysChanged or (type(event) is CellFounded and not self._founded):
@@ -158,4 +158,4 @@ class CommitFilter:
 
     def admits(self, logged: LoggedCommit) -> bool:
         """Whether an entry is a commit of its log; as `objection`."""
-        return not self.objection(logged)
+        return self.objection(logged) is None

@@ -137,8 +137,8 @@ class Room:
             self._look_again(node)
         return freed
 
-    def first_fit(self, spec: PodSpec, ask: Ask) -> str:
-        """The first node that a pod fits on; "" when there is none. It holds no capacity there until it is observed."""
+    def first_fit(self, spec: PodSpec, ask: Ask) -> str | None:
+        """The first node that a pod fits on; None without one. It holds no capacity there until it is observed."""
         looked = self._tried.get(ask)
         if looked is None:
             if len(self._tried) >= KINDS_MAX:
@@ -154,7 +154,7 @@ class Room:
             if self._fits(name, spec, ask):
                 return name
             looked.place += 1
-        return ""
+        return None
 
     def hold(self, key: PodKey, node: str, ask: Ask) -> None:
         """Hold capacity for a pod that is being placed, ahead of the state."""

@@ -28,7 +28,7 @@ class PlacementCheck:
         self._has_begun = self._knows = False
         self._room = Room()
         self._due: dict[Seq, list[decisions.PodPlaced]] = {}
-        self._again: dict[tuple[PodKey, Uid], tuple[Seq, str]] = {}
+        self._again: dict[tuple[PodKey, Uid], tuple[Seq, str | None]] = {}
         """Repeated placements not found in the record yet: at which position, and on which node."""
         self._placed: dict[Uid, str] = {}
         """The node of each placed pod whose binding is not in the log yet."""
@@ -69,11 +69,11 @@ class PlacementCheck:
         """Place the pods of one decision in their order, each after those before it."""
         for event in due:
             record = state.pods.get(event.pod)
-            node = ""
+            node = None
             if record is not None and record.pod.uid == event.uid and waits_for_node(record):
                 ask = ask_of(record.pod.spec)
                 node = self._room.first_fit(record.pod.spec, ask)
-                if node:
+                if node is not None:
                     self._room.hold(event.pod, node, ask)
             self._again[event.pod, event.uid] = state.position, node
         # The state shows none of them yet; whether it will depends on the log.
@@ -89,9 +89,9 @@ class PlacementCheck:
             at = Position(logged.seq, index)
             match event:
                 case decisions.PodPlaced():
-                    again = self._again.pop((event.pod, event.uid), (Seq(-1), ""))
+                    again = self._again.pop((event.pod, event.uid), (Seq(-1), None))
                     self._placed[event.uid] = event.node
-                    replayed = again[1] if again[0] == logged.commit.decided_at else ""
+                    replayed = again[1] if again[0] == logged.commit.decided_at else None
                     what = f"the node of pod {event.pod}, decided at {logged.commit.decided_at}"
                     is_right = replayed == event.node
                 case effects.PodBound() | effects.PodBindRejected():

@@ -129,7 +129,7 @@ class Replay:
         Raises what `headgate.core.fold.apply` raises.
         """
         why = refusal.refusal(self.state, logged)
-        if why:
+        if why is not None:
             self._pass_by(logged, why)
             return
         self._commits += 1

@@ -155,7 +155,7 @@ class PodPlacement:
                 record = self._state.pods[key]
                 with about("Pod", key):
                     node = self._room.first_fit(record.pod.spec, kind)
-                if not node:
+                if node is None:
                     break
                 self._room.hold(key, node, kind)
                 placed.append(key)

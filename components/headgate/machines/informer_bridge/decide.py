@@ -414,7 +414,7 @@ class InformerBridge:
         if record is None:
             return False
         ours = record.process == Producer.INFORMER_BRIDGE.value
-        request = "" if raw == _GONE else retry_of(raw)
+        request = "" if raw == _GONE else retry_of(raw) or ""
         is_gone = ours and raw == _GONE and diff.deleted(self.state, resource, key) is None
         if is_gone or (request and request != self.state.retried.get(f"{record.kind}/{key}", "")):
             why = "it is gone" if is_gone else "somebody has asked for it"

@@ -130,7 +130,7 @@ class IdentityGate:
         # A restored log was written to another stream, which `cell.restored` is about to record.
         stream = identity.stream if self._origin.unrecorded(state) is not None else self._log.identity
         why = objection(identity, cell=self._cell, stream=stream, cluster=self.cluster)
-        if why:
+        if why is not None:
             raise _foreign(self._cell, why)
         self._keys.check(identity)
 
