@@ -48,7 +48,7 @@ class Cohort:
         return self.rounds.state
 
     def submit(self, key: str, cpu: int, priority: int = 0) -> None:
-        self.rounds.hear(BRIDGE, workload(WorkloadKey(key), cpu, priority, self.rounds.log.now_ms))
+        self.rounds.hear(BRIDGE, workload(WorkloadKey(key), str(cpu), priority, self.rounds.log.now_ms))
 
     def finish(self, key: str) -> None:
         each = self.state.workloads[WorkloadKey(key)]
