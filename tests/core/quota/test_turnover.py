@@ -51,12 +51,15 @@ class Cohort:
         self.rounds.hear(BRIDGE, workload(WorkloadKey(key), str(cpu), priority, self.rounds.log.now_ms))
 
     def finish(self, key: str) -> None:
+        self.hear_finished(key)
+        self.rounds.react()
+
+    def hear_finished(self, key: str) -> None:
         each = self.state.workloads[WorkloadKey(key)]
         fact = facts.WorkloadObserved(
             workload=each.key, uid=each.uid, created_ms=each.created_ms, spec=each.spec, finished=DONE
         )
         self.rounds.hear(BRIDGE, fact)
-        self.rounds.react()
 
     def run(self, ms: int = 0, step_ms: int = 50) -> None:
         """Let both machines decide, and time pass."""
@@ -201,6 +204,47 @@ def test_others_pass_a_head_that_has_waited_in_vain() -> None:
     cohort.run(50)
     assert cohort.stage("a/small") is Stage.ADMITTED
     assert cohort.stage("a/big") is not Stage.ADMITTED
+
+
+def test_a_wait_is_neither_repeated_nor_begun_again_while_others_come_before_it() -> None:
+    """Quota that others of the cycle get leaves the verdict of a waiting head as it was: its end, and its place."""
+    cohort = Cohort()
+    cohort.turn_over("a")
+    cohort.submit("a/big", 3)
+    cohort.run(50)
+    verdict = cohort.state.workloads[WorkloadKey("a/big")].verdict
+    assert verdict is not None
+    assert verdict.until_ms
+    for number in range(10, 13):
+        cohort.hear_finished(f"a/job-{number}")
+        cohort.submit(f"b/first-{number}", 1, priority=9)
+    cohort.run()
+    assert cohort.state.workloads[WorkloadKey("a/big")].verdict == verdict
+    assert cohort.stage("b/first-12") is Stage.ADMITTED
+
+
+def test_the_head_gets_nothing_before_those_that_sleep_before_it() -> None:
+    """A cycle between the release of quota and the waking does not give it to a head of lower priority."""
+    cohort = Cohort()
+    cohort.submit("a/large-0", 20, priority=2)
+    for number in range(20):
+        cohort.submit(f"b/job-{number:02}", 1, priority=2)
+    cohort.run()
+    cohort.submit("a/large-1", 20, priority=2)
+    cohort.run()
+    cohort.finish("b/job-00")
+    cohort.submit("a/small", 1)
+    cohort.submit("b/next-0", 1)
+    cohort.run()
+    assert cohort.state.sleeps["a"].blocked_by == "a/small"
+    cohort.hear_finished("a/large-0")
+    cohort.hear_finished("b/job-01")
+    cohort.submit("b/next-1", 1)
+    cohort.rounds.settle(Producer.QUEUE_MANAGER)
+    cohort.rounds.settle(Producer.SCHEDULER)
+    assert cohort.stage("a/small") is not Stage.ADMITTED
+    cohort.run()
+    assert cohort.stage("a/large-1") is Stage.ADMITTED
 
 
 def test_the_wait_says_what_it_waits_for() -> None:

@@ -17,6 +17,10 @@ must count as gone, and it may fit now. So besides the offered heads each cycle 
 ClusterQueue in the same trees (StrictFIFO heads with a verdict, workloads that wait for their victims or behind
 another's reservation), at their place in the order. It writes their verdict only when it differs from the last one.
 
+A head that waits for a time keeps its verdict until then, also where its message would differ, or where others of the
+cycle come before it. And a standing head gets no quota while workloads sleep before it in a ClusterQueue that preempts:
+what was freed may be enough for those. The queue manager wakes whoever is next.
+
 **Immediate retries terminate.** A head whose verdict has scope "immediate" is decided again in the next cycle, so there
 must be no state on which this repeats forever. There are four such verdicts.
 
@@ -29,7 +33,9 @@ must be no state on which this repeats forever. There are four such verdicts.
   restarts in the same cycle and covers all flavors, as for a standing head. So the verdict that parks it covers all of
   them, and where that scan stops is not "left to try".
 - "No longer fits" and "overlapping targets" have this scope only when, in the head's tree and before its turn, the
-  cycle has changed something: a workload was admitted, or newly preempted, or an offered head has charged quota.
+  cycle has changed something: a workload was admitted, or newly preempted, or an offered head has charged quota, unless
+  that one waits for a time: it is standing in the next cycle, and charges the same. Where an offered head gets this
+  verdict once more, it is not written again: the head is still offered.
 
 Admissions and preemptions on one state are finitely many, since a cycle frees nothing: an admitted workload is not
 pending any more, and a preempted one is not preempted again until its job has stopped, which no cycle decides. A head

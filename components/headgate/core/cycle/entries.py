@@ -60,6 +60,8 @@ class CycleEntry(msgspec.Struct):
     """Whether some of its targets are left for the next cycle to preempt: there were too many for one."""
     until_ms: UnixMs = UnixMs(0)
     """Until when it waits for quota to be freed by finishing workloads, without preempting; 0: it does not wait."""
+    waits_on: bool = False
+    """It is standing, keeps its quota reserved, and its verdict stays as it is: no other one is written."""
     claims: bool = False
     """Whether quota was reserved for it, so that others of the cycle did not get it."""
     replaces: Workload | None = None

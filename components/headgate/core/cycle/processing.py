@@ -36,7 +36,7 @@ from headgate.core.flavors import WAITING_FOR_QUOTA
 from headgate.core.flavors.catalog import Catalog
 from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.kubernetes.conditions import rfc3339
-from headgate.core.kubernetes.quantities import add, subtract
+from headgate.core.kubernetes.quantities import add, amount, subtract
 from headgate.core.preemption import can_always_reclaim, preempted_message
 from headgate.core.preemption.bound import may_preempt
 from headgate.core.preemption.what_if import Snapshot
@@ -50,6 +50,7 @@ from headgate.core.workload.ordering import priority_of
 from headgate.core.workload.pods_ready import WAITING_FOR_PODS_READY, all_ready
 from headgate.core.workload.preemption_gates import is_closed
 from headgate.events.ids import UnixMs, WorkloadKey
+from headgate.events.queueing import Needs, QuotaFreed
 
 WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
 PENDING_EVALUATION = "PendingEvaluation"
@@ -161,6 +162,11 @@ class _Tree:
                 today.add(_node(each), fr, value)
         return today.fits(_node(entry), entry.usage)
 
+    def had_enough(self, node: QuotaNode, needs: Needs) -> bool:
+        """Whether all of one of these alternatives was unused at the start of the cycle."""
+        before = self.snapshot.catalog.forest.ledger(self.snapshot.tree.name)
+        return any(before.fits(node, _amounts(way)) for way in needs)
+
     def admit(self, entry: CycleEntry) -> None:
         """Count its quota as used from here on, not only as reserved."""
         self._admitted.append(entry)
@@ -172,6 +178,12 @@ class _Tree:
             for node, fr, value in self._charges:
                 self._after.add(node, fr, value)
         return self._after
+
+
+def _amounts(way: Mapping[str, str]) -> dict[FlavorResource, int]:
+    """One of the alternatives of `Needs`."""
+    named = ((name.partition("/"), quantity) for name, quantity in way.items())
+    return {(flavor, resource): amount(resource, quantity) for (flavor, _, resource), quantity in named}
 
 
 def _take_out(ledger: Ledger, holder: Holder) -> None:
@@ -221,6 +233,7 @@ class _Process:
         for entry in self.done:
             entry.outdated = entry.requeue_reason == NO_CANDIDATES and self._tree(entry).has_lent
 
+    # Large: one case for each of Kueue's steps.
     def _decide(self, entry: CycleEntry) -> None:
         """Decide one entry: Kueue's steps in Kueue's order."""
         tree = self._tree(entry)
@@ -239,6 +252,9 @@ class _Process:
             case "Preempt" if self._is_gated(entry.workload):
                 entry.status, entry.requeue_reason = "preemptionGated", PREEMPTION_GATED
                 entry.reason, entry.message, entry.last_tried = ADMISSION_GATED, _GATED, ()
+            case "Fit" if entry.standing and self._is_behind(entry, tree):
+                entry.waits_on = True
+                self._charge(entry, tree, entry.usage)
             case _ if _overlaps(entry, tree):
                 self._skip(entry, tree, WAITING_FOR_QUOTA, _OVERLAPS)
                 self._count_skipped(entry)
@@ -270,6 +286,8 @@ class _Process:
         self._charge(entry, tree, entry.usage)
 
     def _skip(self, entry: CycleEntry, tree: _Tree, reason: str, message: str) -> None:
+        if self._waits_on(entry, tree):
+            return
         entry.status, entry.requeue_reason = "skipped", FAILED_AFTER_NOMINATION
         entry.reason, entry.message = reason, message
         entry.contested = tree.has_moved
@@ -284,6 +302,35 @@ class _Process:
             self._charge(entry, tree, {fr: min(value, left[fr]) for fr, value in entry.usage.items() if left[fr]})
         if not self._on(feature_gates.PRESERVE_SCAN_PROGRESS):
             entry.last_tried = ()
+
+    def _waits_on(self, entry: CycleEntry, tree: _Tree) -> bool:
+        """
+        Let a head that lost to others of this cycle wait on, with its quota reserved, if its wait is not over.
+
+        Otherwise workloads behind it could pass it, and its next wait would start from the beginning.
+        """
+        before = entry.workload.verdict
+        if before is None or before.until_ms <= self._state.now_ms or not self._may_wait(entry):
+            return False
+        entry.waits_on, entry.until_ms = entry.standing, before.until_ms
+        self._charge(entry, tree, entry.usage)
+        entry.requeue_reason, entry.reason = NO_CANDIDATES, WAITING_FOR_QUOTA
+        entry.message, entry.short, entry.last_tried = before.message, _needed(entry), ()
+        return True
+
+    def _is_behind(self, entry: CycleEntry, tree: _Tree) -> bool:
+        """
+        Whether a workload that comes before a standing head sleeps in its ClusterQueue, and there is enough for it now.
+
+        The queue manager wakes it, or the standing head: whoever is next.
+        """
+        pending = self._state.index.pending.get(entry.queue.name)
+        sleep = self._state.sleeps.get(entry.queue.name)
+        if not self._would_preempt(entry) or pending is None or sleep is None:
+            return False
+        asleep = (sleep.shapes[shape] for shape in pending.asleep_before(entry.key))
+        wakes = (wake for parked in asleep if parked is not None for wake in parked.wake)
+        return any(isinstance(wake, QuotaFreed) and tree.had_enough(_node(entry), wake.needs) for wake in wakes)
 
     def _count_skipped(self, entry: CycleEntry) -> None:
         name = entry.queue.name
@@ -304,8 +351,8 @@ class _Process:
         """
         entry.requeue_reason, entry.reason = NO_CANDIDATES, WAITING_FOR_QUOTA
         if self._would_preempt(entry) and (until_ms := self._until_ms(entry, tree, turnover.RECLAIM_MS_MAX)):
-            self._charge(entry, tree, entry.usage)
             entry.until_ms, entry.last_tried = until_ms, ()
+            self._charge(entry, tree, entry.usage)
             entry.message += _KEEPS.format(rfc3339(until_ms))
             return
         preemptor = self._on(feature_gates.PRIORITIZE_PREEMPTOR_WORKLOADS) and entry.is_preemptor
@@ -346,8 +393,8 @@ class _Process:
         until_ms = self._until_ms(entry, tree, self._patience_ms(entry))
         if not until_ms:
             return False
-        self._charge(entry, tree, entry.usage)
         entry.until_ms, entry.last_tried = until_ms, ()
+        self._charge(entry, tree, entry.usage)
         entry.requeue_reason, entry.reason = PENDING_PREEMPTION, WAITING_FOR_QUOTA
         entry.message += _WAITS.format(len(entry.targets), rfc3339(until_ms))
         return True
@@ -420,7 +467,7 @@ class _Process:
     def _charge(self, entry: CycleEntry, tree: _Tree, amounts: dict[FlavorResource, int]) -> None:
         tree.charge(_node(entry), amounts)
         entry.claims = entry.claims or bool(amounts)
-        if amounts and not entry.standing:
+        if amounts and not entry.standing and not (entry.until_ms and self._may_wait(entry)):
             tree.has_moved = True
 
 

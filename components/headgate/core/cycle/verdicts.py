@@ -63,10 +63,15 @@ def events_of(
             if entry.status == "assumed":
                 events.extend(_reserved(state, entry))
                 continue
+            if entry.waits_on:
+                continue
             events.extend((*_preempted(entry), *_migrated(entry)))
             verdict = _verdict(state, entry)
-        if not entry.standing or entry.preempts or entry.migrates is not None:
+        if entry.preempts or entry.migrates is not None:
             events.append(verdict)
+        elif not entry.standing:
+            if not _stays_offered(state, entry, verdict):
+                events.append(verdict)
         elif (standing_max is None or told < standing_max) and _is_another(verdict, entry.workload.verdict):
             events.append(verdict)
             told += 1
@@ -80,11 +85,28 @@ def events_of(
 
 
 def _is_another(verdict: WorkloadSkipped, before: Verdict | None) -> bool:
-    """Whether a verdict differs from the one before it."""
+    """
+    Whether a verdict differs from the one before it.
+
+    The same wait with another message is not another one: how much more is needed changes with every workload.
+    """
     return before is None or (
-        (before.status, before.requeue_reason, before.scope, before.reason, before.message)
-        != (verdict.status, verdict.requeue_reason, verdict.scope, verdict.reason, verdict.message)
+        (before.status, before.requeue_reason, before.scope, before.reason)
+        != (verdict.status, verdict.requeue_reason, verdict.scope, verdict.reason)
         or (before.targets, before.until_ms) != (verdict.targets, verdict.until_ms)
+        or (before.message != verdict.message and not verdict.until_ms)
+    )
+
+
+def _stays_offered(state: State, entry: CycleEntry, verdict: WorkloadSkipped) -> bool:
+    """Whether an offered head has its verdict already: it lost to others of the cycle again, and is in the next one."""
+    before = entry.workload.verdict
+    if before is None or verdict.scope != "immediate" or not state.configuration.preemption_waits:
+        return False
+    if entry.last_tried or entry.workload.last_tried_flavors:
+        return False
+    return (before.short, before.needs, before.claims) == (verdict.short, verdict.needs, verdict.claims) and (
+        not _is_another(verdict, before)
     )
 
 

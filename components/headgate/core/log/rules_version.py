@@ -21,7 +21,7 @@ RULES: Final[Mapping[Producer, int]] = MappingProxyType(
     {
         Producer.INFORMER_BRIDGE: 0,
         Producer.QUEUE_MANAGER: 1,
-        Producer.SCHEDULER: 1,
+        Producer.SCHEDULER: 2,
         Producer.BINDER: 1,
         Producer.UNGATER: 0,
         Producer.SNAPSHOTTER: 1,
@@ -31,7 +31,7 @@ RULES: Final[Mapping[Producer, int]] = MappingProxyType(
 SNAPSHOTS_SINCE: Final = 1
 """Before, states left out what a configuration does not set, so their hashes differed."""
 CYCLES_SINCE: Final = 0
-WAITING_CYCLES_SINCE: Final = 1
+WAITING_CYCLES_SINCE: Final = 2
 """As above, for cells in which heads wait before they preempt (`Configuration.preemption_waits`)."""
 QUEUE_DECISIONS_SINCE: Final = 1
 STATUSES_SINCE: Final = 1

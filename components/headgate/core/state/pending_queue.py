@@ -123,6 +123,11 @@ class PendingQueue:
         """Whether a shape sleeps."""
         return shape in self._asleep
 
+    def asleep_before(self, key: WorkloadKey) -> Iterator[Shape]:
+        """The sleeping shapes with a workload before one that has a place in the queue. Raises KeyError."""
+        rank = self.rank_of(key)
+        return (shape for shape in self._asleep if next(self.member_ranks(shape), rank) < rank)
+
     def members(self, shape: Shape) -> Iterator[WorkloadKey]:
         """The workloads of a shape, in order."""
         return (rank[-1] for rank in self.member_ranks(shape))
