@@ -6,8 +6,9 @@ all the others. So turns in quick succession make many small commits, and the fi
 round trip, a cycle) is paid for each. On a machine with idle cores that gives a low latency from submission to
 admission. On a busy one every process waits for a core anyway, and fewer, larger turns do the same work for less: then
 turns are spaced out. The queue manager and the scheduler answer each other, cycle by cycle, so their pauses are short:
-they determine the admission throughput. Nothing depends on the latency of the snapshotter, nor of an ungater that only
-follows the log, because no job is to be started or stopped.
+they determine the admission throughput. And where pauses leave CPU time idle, the machine is not busy any more, and
+there are none. Nothing depends on the latency of the snapshotter, nor of an ungater that only follows the log, because
+no job is to be started or stopped.
 
 The machine's load is read from /proc/stat; without it (not Linux) the machine counts as idle.
 """
@@ -20,16 +21,16 @@ from typing import Final, NamedTuple
 from headgate.events.base import Producer
 
 PAUSE_S: Final[Mapping[Producer, float]] = {
-    Producer.INFORMER_BRIDGE: 0.05,
-    Producer.QUEUE_MANAGER: 0.03,
-    Producer.SCHEDULER: 0.03,
-    Producer.BINDER: 0.05,
-    Producer.UNGATER: 0.05,
-    Producer.SNAPSHOTTER: 0.1,
+    Producer.INFORMER_BRIDGE: 0.08,
+    Producer.QUEUE_MANAGER: 0.05,
+    Producer.SCHEDULER: 0.05,
+    Producer.BINDER: 0.08,
+    Producer.UNGATER: 0.08,
+    Producer.SNAPSHOTTER: 0.25,
 }
 """From the beginning of a turn to that of the next on a busy machine, in seconds."""
 
-QUIET_PAUSE_S: Final[Mapping[Producer, float]] = {Producer.UNGATER: 0.1}
+QUIET_PAUSE_S: Final[Mapping[Producer, float]] = {Producer.UNGATER: 0.25}
 """The same for a process that has appended nothing and made no call for `QUIET_AFTER_S`, where it differs."""
 
 QUIET_AFTER_S: Final = 2.0
