@@ -8,7 +8,7 @@ import time
 import msgspec
 from tests.benchmarks.measure import Report, show
 
-NAMES = ("fold", "replay", "start", "cycle", "drain", "preemption", "latency", "throughput", "memory")
+NAMES = ("fold", "replay", "start", "cycle", "drain", "preemption", "placement", "latency", "throughput", "memory")
 MODULES = {
     "fold": "folding",
     "replay": "replaying",
@@ -16,6 +16,7 @@ MODULES = {
     "cycle": "deciding",
     "drain": "drain",
     "preemption": "preempting",
+    "placement": "placing",
     "latency": "latency",
     "throughput": "throughput",
     "memory": "memory",

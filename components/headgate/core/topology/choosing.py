@@ -151,6 +151,8 @@ class GangSearch:
         for at in range(level, len(self.tree.levels) - 1):
             size = shape.slice_size if at < shape.slice_level else max(1, shape.inner[at + 1])
             below: list[Chosen] = []
+            if size == 1:
+                chosen, below = self._take_full(at, chosen)
             for each in chosen:
                 if not each.pods and not each.leaders:
                     continue
@@ -158,6 +160,17 @@ class GangSearch:
                 below += self.split(at + 1, ordered, each.pods, each.leaders, size, by_slices=size > 1, anew=True)
             chosen = below
         return chosen
+
+    def _take_full(self, level: int, chosen: list[Chosen]) -> tuple[list[Chosen], list[Chosen]]:
+        """What is left of the domains without those that get as many pods as fit; and what is in those, at once."""
+        room = self.counts.pods[level]
+        full = [each.slot for each in chosen if not each.leaders and each.pods == room[each.slot]]
+        if not full:
+            return chosen, []
+        children = self.children(level, full)
+        pods = self.counts.pods[level + 1][children].tolist()
+        below = [Chosen(slot, count) for slot, count in zip(children.tolist(), pods, strict=True) if count]
+        return [each for each in chosen if each.leaders or each.pods != room[each.slot]], below
 
     def split(
         self,
