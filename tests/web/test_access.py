@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+from tests.support.history import History
 from tests.support.read_side import ReadSide
+from tests.support.topology_cell import host, reserve, topology_cell
 
 from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.transport import InProcessTransport, Request, Response
@@ -23,8 +25,10 @@ from headgate.web.access import REMEMBERED_MAX, TTL_S, Access, KubernetesAccess,
 pytestmark = pytest.mark.anyio
 
 LIST_ALL = ("list", "workloads.kueue.x-k8s.io", "")
+LIST_NODES = ("list", "nodes.", "")
 TABLE = {
-    "ops": {LIST_ALL, ("list", "clusterqueues.kueue.x-k8s.io", "")},
+    "ops": {LIST_ALL, ("list", "clusterqueues.kueue.x-k8s.io", ""), LIST_NODES},
+    "node-viewer": {LIST_NODES},
     "dev": {
         ("list", "workloads.kueue.x-k8s.io", "team-a"),
         ("get", "workloads.kueue.x-k8s.io", "team-a"),
@@ -33,6 +37,13 @@ TABLE = {
     "batch-admin": {("get", "clusterqueues/pendingworkloads.visibility.kueue.x-k8s.io", "")},
 }
 """Who (and whose token) may do what, and where."""
+
+
+def whole_topology() -> History:
+    """A host that a workload uses."""
+    history = topology_cell(host("b1", "r1", "h1"))
+    reserve(history, "train", {"h1": 1})
+    return history
 
 
 class ApiServer:
@@ -125,6 +136,8 @@ async def side(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Side]:
 EVERYTHING = [
     "/queues",
     "/pending?clusterQueue=cq",
+    "/topology",
+    "/topology/gpu",
     "/state",
     "/state?table=workloads",
     "/state/hash",
@@ -164,6 +177,12 @@ def test_every_route_is_known_to_these_tests() -> None:
     ("token", "path", "status"),
     [
         ("ops", "/queues", 200),
+        ("ops", "/topology", 200),
+        ("ops", "/topology/gpu", 404),
+        ("node-viewer", "/topology", 200),
+        ("dev", "/topology", 403),
+        ("dev", "/topology/gpu", 403),
+        ("dev", "/topology/gpu?format=svg", 403),
         ("ops", "/state", 200),
         ("ops", "/pending?clusterQueue=cq", 200),
         ("ops", "/events?follow=false", 200),
@@ -212,6 +231,22 @@ async def test_an_answer_for_some_namespaces_shows_no_others(side: Side) -> None
     assert list(table["rows"]) == ["team-a/w"]
     _, table = await side.status("/state?table=cluster_queues&namespace=team-a", "dev")
     assert table["rows"] == {}
+
+
+async def test_a_topology_names_workloads_to_those_who_may_list_them_all(side: Side) -> None:
+    """Whoever may list nodes sees how much is used of them, and no more."""
+    for commit in whole_topology().commits:
+        side.log.append(commit.commit.producer, *commit.commit.events)
+    for form in ("json", "svg"):
+        told = {}
+        for token in ("ops", "node-viewer"):
+            headers = {"Authorization": f"Bearer {token}"}
+            async with side.session.get(f"{side.url}/topology/gpu?format={form}", headers=headers) as answer:
+                assert answer.status == 200
+                told[token] = await answer.text()
+        assert "a/train" in told["ops"]
+        assert "train" not in told["node-viewer"]
+        assert "h1" in told["node-viewer"]
 
 
 async def test_answers_are_remembered_for_seconds_and_no_longer(side: Side) -> None:

@@ -37,6 +37,7 @@ COMMANDS: Final[dict[str, _Lazy]] = {
     "nats": _Lazy("nats", "Prepare a broker: users, permissions, streams.", _RUN),
     "crds": _Lazy("crds", "Install Kueue's CustomResourceDefinitions, or compare them.", _ASK),
     "queue": _Lazy("queue", "Show the queues: quota, usage and pending workloads.", _ASK),
+    "topology": _Lazy("topology", "Show topologies: capacity and use of racks, hosts and so on.", _ASK),
     "plan": _Lazy("plan", "Show which workloads of manifests would be admitted, without a cluster.", _ASK),
     "explain": _Lazy("explain", "Explain a workload: its history, and why it is in its state.", _ASK),
     "events": _Lazy("events", "Show, follow or export the log's events.", _LOG),
@@ -186,6 +187,7 @@ _OUTSIDE: Final = {
 
 _CODES: Final = {
     "UnknownWorkloadError": WRONG_USAGE,
+    "NoTopologyError": WRONG_USAGE,
     "SettingsError": WRONG_USAGE,
     "ConfigurationError": WRONG_USAGE,
     "LogFileError": WRONG_USAGE,

@@ -6,6 +6,7 @@ the API server, which authenticates it (TokenReview) and authorizes its requests
 
     workloads and what is about them   get or list workloads.kueue.x-k8s.io, in the namespace asked for or in all
     /queues                            list clusterqueues.kueue.x-k8s.io
+    /topology                          list nodes; names of workloads in it: list workloads.kueue.x-k8s.io
     the visibility API                 get clusterqueues/pendingworkloads or localqueues/pendingworkloads of
                                        visibility.kueue.x-k8s.io, as Kueue's own roles grant it
 
@@ -55,7 +56,7 @@ class Right(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         what = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
         where = (f" in namespace {self.namespace}" if self.namespace else " in all namespaces") * self.is_namespaced
-        return f"{self.verb} {what}.{self.group}{where}"
+        return f"{self.verb} {what}{f'.{self.group}' if self.group else ''}{where}"
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,8 @@ The routes of the read side, and the mapping from requests to answers.
     GET /                                  a page for people
     GET /queues?at=                        every ClusterQueue: waiting, holding, usage
     GET /pending?clusterQueue=|localQueue= pending workloads in order, reasons, wake conditions (&at= &limit=)
+    GET /topology?at=                      every flavor with a topology: its levels, capacity, use
+    GET /topology/<flavor>?at=&resource=   the tree of its domains, as JSON or (&format=svg) as a picture
     GET /state?at=&table=                  the state: an overview, or the rows of one table (&limit= &after=)
     GET /state/hash?at=                    the hash of the canonical state
     GET /workloads/<namespace>/<name>?at=  one workload's record and status
@@ -42,6 +44,9 @@ from headgate.core.log.refusal import CommitFilter, admitted
 from headgate.core.state.tables import State
 from headgate.core.views.diagnosis import standing
 from headgate.core.views.explain import Explainer, Lookup, Story
+from headgate.core.views.topology import topology_view
+from headgate.core.views.topology_json import to_plain, topology_summaries
+from headgate.core.views.topology_picture import picture
 from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.ids import Seq, WorkloadKey
 from headgate.events.registry import TAGS
@@ -87,6 +92,8 @@ def add_routes(app: web.Application, view: ReadData) -> None:
         ("/", side.index),
         ("/queues", side.queues),
         ("/pending", side.pending),
+        ("/topology", side.topologies),
+        ("/topology/{flavor}", side.topology),
         ("/state", side.state),
         ("/state/hash", side.state_hash),
         ("/workloads/{namespace}/{name}", side.workload),
@@ -288,6 +295,48 @@ class ReadSide:
         )
         return to_json({"position": state.position, "pending": rows})
 
+    async def topologies(self, request: web.Request) -> web.StreamResponse:
+        """
+        GET /topology.
+
+        Query: `at`. Every ResourceFlavor with a topology: its levels, how many domains each has, and the amounts of
+        its most used resource. Needs `list` of Nodes.
+        """
+        await self._may(request, _NODES)
+        state = await self._state(request)
+        return to_json({"position": state.position, "topologies": topology_summaries(state)})
+
+    async def topology(self, request: web.Request) -> web.StreamResponse:
+        """
+        GET /topology/<flavor>.
+
+        Query: `at`, `resource`, `format` (`json` or `svg`). The tree of a ResourceFlavor's topology, as `headgate
+        topology show` prints it: each domain with its capacity, what topology-aware workloads use of it
+        (`topology_aware`), what other pods do (`other`), and what is free, by resource; with `resource`, of that one.
+        `domains` are nested, in the order of their values; those of the lowest level have the number of pods of each
+        workload. `resource` is the one that is used most; the picture shows it. `left_out` has nodes of the flavor
+        that are not in the tree. Needs `list` of Nodes. Names of workloads are shown to those who may `list`
+        Workloads in all namespaces.
+        """
+        await self._may(request, _NODES)
+        names = await self._may_see_workloads(request)
+        form = request.query.get("format", "json")
+        if form not in ("json", "svg"):
+            raise BadRequestError(f"format={form}: json or svg")
+        state = await self._state(request)
+        view = topology_view(state, request.match_info["flavor"], request.query.get("resource") or None)
+        if form == "svg":
+            drawn = await anyio.to_thread.run_sync(partial(picture, view, names=names))
+            return web.Response(text=drawn, content_type="image/svg+xml")
+        return await anyio.to_thread.run_sync(lambda: to_json(to_plain(view, names=names)))
+
+    async def _may_see_workloads(self, request: web.Request) -> bool:
+        try:
+            await self._may(request, Right(verb="list", resource="workloads"))
+        except ForbiddenError:
+            return False
+        return True
+
     async def state(self, request: web.Request) -> web.StreamResponse:
         """
         GET /state.
@@ -445,6 +494,9 @@ class ReadSide:
             may_go_on=may_go_on,
         )
         return response
+
+
+_NODES: Final = Right(verb="list", group="", resource="nodes", is_namespaced=False)
 
 
 def _this_workload(request: web.Request) -> Right:
