@@ -18,6 +18,7 @@ from headgate.testing.cluster.controllers.recorder import EventRecorder
 from headgate.testing.cluster.nodes.first_fit import FirstFitScheduler
 from headgate.testing.cluster.nodes.kubelet import Kubelet
 from headgate.testing.cluster.nodes.node_usage import NodeUsage
+from headgate.testing.cluster.nodes.taint_eviction import TaintEviction
 from headgate.testing.cluster.storage.registry import Registry
 
 ROUNDS_MAX: Final = 10_000
@@ -47,6 +48,8 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether pods with `schedulerName: default-scheduler` are bound, first fit."""
     job_batch_ms: int = 0
     """How long the Job controller gathers what pods do before it looks at their Job; 1000 in a real cluster."""
+    taint_eviction: bool = False
+    """Whether pods that do not tolerate a node's NoExecute taints are deleted."""
     events: bool = False
     """Whether the Job controller records Events, at a write each."""
 
@@ -63,6 +66,8 @@ class Controllers:
         self._loops: list[Controller] = [JobController(registry, recorder, batch_ms=options.job_batch_ms)]
         if options.default_scheduler:
             self._loops.append(FirstFitScheduler(registry, usage))
+        if options.taint_eviction:
+            self._loops.append(TaintEviction(registry))
         self._loops += [
             self.kubelet,
             GarbageCollector(registry),

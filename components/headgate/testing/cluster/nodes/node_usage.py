@@ -120,13 +120,14 @@ def untolerated(spec: JsonObject, node: JsonObject, effects: Iterable[str]) -> J
     """The first taint of these effects that the pod does not tolerate, if any."""
     wanted = set(effects)
     for taint in node.get("spec", {}).get("taints") or ():
-        if taint["effect"] in wanted and not any(_tolerates(t, taint) for t in spec.get("tolerations") or ()):
+        if taint["effect"] in wanted and not any(tolerates(t, taint) for t in spec.get("tolerations") or ()):
             found: JsonObject = taint
             return found
     return None
 
 
-def _tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
+def tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
+    """Whether a toleration matches a taint, for however long."""
     if toleration.get("effect") and toleration["effect"] != taint["effect"]:
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:
