@@ -323,6 +323,13 @@ def test_pods_are_failed_only_under_their_gates(off: str) -> None:
     assert failed(made.rest()[1]) == []
 
 
+def test_a_pod_may_go_in_the_commit_that_shows_its_node() -> None:
+    """The state is that after the whole commit."""
+    made = gate(sent("p0", "a", index=0))
+    made.say(BRIDGE, node("a", **NOT_READY), facts.PodDeleted(pod=PodKey("team-a/p0"), uid=Uid("u-p0")))
+    assert failed(made.rest()[1]) == []
+
+
 def test_pods_of_an_evicted_workload_are_left_to_their_job() -> None:
     """It is suspended, and with it its pods are deleted."""
     made = gate(sent("p0", "a", index=0))

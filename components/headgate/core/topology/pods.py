@@ -75,8 +75,10 @@ class TopologyPods:
     def is_busy(self, workload: WorkloadKey, node: str) -> bool:
         """Whether a pod of a workload is bound to a node and is not terminating (Kueue's progressing pods)."""
         for key in self._on.get(node, ()):
-            pod = self._state.pods[key].pod
-            if self._where[key][0] == workload and pod.spec.node_name == node and not pod.deleting:
+            record = self._state.pods.get(key)
+            if record is None or self._where[key][0] != workload:
+                continue
+            if record.pod.spec.node_name == node and not record.pod.deleting:
                 return True
         return False
 

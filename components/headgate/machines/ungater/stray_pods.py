@@ -70,7 +70,9 @@ class StrayPods:
             self._look_at(key)
 
     def _look_at(self, key: PodKey) -> None:
-        if _waits_for_node(self._state.pods[key]):
+        # The state is that after the whole commit: the index may have a pod that a later event of it removes.
+        record = self._state.pods.get(key)
+        if record is not None and _waits_for_node(record):
             self._queue.add(key)
 
     # --- deciding --------------------------------------------------------------------------------------------------

@@ -152,11 +152,12 @@ class TopologyGates:
 
     def _records(self, workload: WorkloadKey, pod_set: str) -> dict[PodKey, PodRecord]:
         """The pods of a pod set in order, without gated ones that are being deleted: these never run."""
-        found = {key: self._state.pods[key] for key in sorted(self._pods.of(workload))}
+        found = ((key, self._state.pods.get(key)) for key in sorted(self._pods.of(workload)))
         return {
             key: record
-            for key, record in found.items()
-            if record.pod.pod_set == pod_set
+            for key, record in found
+            if record is not None
+            and record.pod.pod_set == pod_set
             and not (record.pod.deleting and waits_at_gate(record))
             and not is_aside(self._state, "Pod", key, Producer.UNGATER)
         }
