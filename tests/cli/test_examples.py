@@ -17,6 +17,7 @@ from headgate.adapters.jetstream import connect
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.jetstream.feed import open_feed
 from headgate.adapters.log import LogEntry
+from headgate.core.fold.nodes import is_node_of, levels_of
 from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.decisions import PodPlaced
 from headgate.processes.snapshotter.feed import messages_of
@@ -120,6 +121,20 @@ def test_node() -> None:
     world.run(until_ms=world.clock.now_ms + 300_000)
     events = [event for each in entries for event in logged(each).commit.events]
     assert [event.node for event in events if isinstance(event, PodPlaced)] == ["node-1"] * 12
+
+
+def test_nodes_in_racks() -> None:
+    """All its nodes belong to the flavor, which has a Topology of racks and hosts."""
+    world = World(cell="example")
+    world.apply(*yaml.safe_load_all((EXAMPLES / "nodes-in-racks.yaml").read_text()))
+    world.run(until_ms=world.clock.now_ms + 10_000)
+    state = world.state
+    flavor = state.flavors["racked"].spec
+    levels = levels_of(state, flavor)
+    assert levels == ("example.com/rack", "kubernetes.io/hostname")
+    assert len(state.nodes) == 4
+    assert all(is_node_of(node, flavor, levels) for node in state.nodes.values())
+    assert sorted(node.labels["example.com/rack"] for node in state.nodes.values()) == ["rack-a"] * 2 + ["rack-b"] * 2
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")

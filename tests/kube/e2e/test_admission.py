@@ -20,7 +20,7 @@ from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import PatchType, Propagation
 from headgate.adapters.kubernetes.errors import ApiError
-from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, COHORTS, JOBS, PODS, WORKLOADS
+from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, COHORTS, JOBS, PODS, TOPOLOGIES, WORKLOADS
 from headgate.core.kubernetes.conditions import parse_rfc3339, rfc3339
 from headgate.processes.runtime.settings import BridgeSettings
 
@@ -394,3 +394,14 @@ async def test_a_workload_is_tried_in_every_flavor_at_once(deployment: Deploymen
 
             await until(one_is_gone)
             await runs(deployment, team, "train")
+
+
+async def test_a_topology_is_held_while_a_flavor_uses_it(deployment: Deployment) -> None:
+    """It gets the finalizer that keeps it, when it is deleted, until the last flavor with it is gone."""
+    team = "racks"
+    levels = [{"nodeLabel": "example.com/rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
+    topology = {"apiVersion": KUEUE, "kind": "Topology", "metadata": {"name": team}, "spec": {"levels": levels}}
+    async with deployment.cell(team):
+        await deployment.apply(topology, flavor(team, nodeLabels={"pool": team}, topologyName=team))
+        held = "kueue.x-k8s.io/resource-in-use"
+        await becomes(deployment, TOPOLOGIES, team, None, lambda found: held in found["metadata"].get("finalizers", ()))
