@@ -15,6 +15,7 @@ from headgate.core.kubernetes.quantities import amount
 from headgate.core.state.attribution import about
 from headgate.core.state.handlers import EventHandlers
 from headgate.core.state.tables import Index, PodRecord, State, TopologyObject
+from headgate.core.topology.levels import carries_labels
 from headgate.events import decisions, effects, facts
 from headgate.events.commit import Commit
 from headgate.events.ids import PodKey, Seq
@@ -41,14 +42,6 @@ def levels_of(state: State, flavor: ResourceFlavorSpec) -> tuple[str, ...] | Non
     """The node labels of a flavor's topology, widest first; None when it has none, or its Topology does not exist."""
     topology = state.topologies.get(flavor.topology_name) if flavor.topology_name is not None else None
     return tuple(level.node_label for level in topology.levels) if topology is not None else None
-
-
-def is_node_of(node: Node, flavor: ResourceFlavorSpec, levels: Iterable[str]) -> bool:
-    """Whether a node carries all labels of a flavor, and a label of each level of its topology."""
-    labels = node.labels
-    return all(labels.get(key) == value for key, value in flavor.node_labels.items()) and all(
-        level in labels for level in levels
-    )
 
 
 def free_places(state: State, seq: Seq, concerns: Callable[[ResourceFlavorSpec], bool] | None = None) -> None:
@@ -88,7 +81,7 @@ def _free_node(state: State, nodes: Iterable[Node | None], seq: Seq) -> None:
 
     def concerns(flavor: ResourceFlavorSpec) -> bool:
         levels = levels_of(state, flavor)
-        return levels is not None and any(is_node_of(node, flavor, levels) for node in known)
+        return levels is not None and any(carries_labels(node, flavor.node_labels, levels) for node in known)
 
     free_places(state, seq, concerns)
 
@@ -306,7 +299,6 @@ __all__ = [
     "as_topology",
     "free_places",
     "free_places_of",
-    "is_node_of",
     "is_place",
     "levels_of",
     "place_in",

@@ -1,13 +1,21 @@
 """
-The levels of a topology that a request names.
+The levels of a topology that a request names, and the nodes that have them.
 
-Called by flavor assignment, to choose flavors whose topology has the levels of a pod set, and by placement. Follows
-Kueue's HasLevel, levelKey and sliceLevelKeyWithDefault.
+Called by flavor assignment, to choose flavors whose topology has the levels of a pod set, by placement and by the fold.
+Follows Kueue's HasLevel, levelKey and sliceLevelKeyWithDefault.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from headgate.events.objects import SliceConstraint, TopologyRequest
+from headgate.events.objects import Node, SliceConstraint, TopologyRequest
+
+
+def carries_labels(node: Node, node_labels: Mapping[str, str], levels: Iterable[str]) -> bool:
+    """Whether a node carries all labels of a flavor, and a label of each level of its topology."""
+    labels = node.labels
+    return all(labels.get(key) == value for key, value in node_labels.items()) and all(
+        level in labels for level in levels
+    )
 
 
 def is_sliced_only(request: TopologyRequest | None) -> bool:

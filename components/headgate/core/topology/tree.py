@@ -21,6 +21,7 @@ from typing import Final
 from headgate.core.kubernetes.quantities import amount
 from headgate.core.state.tables import Values
 from headgate.core.topology.assignments import HOSTNAME
+from headgate.core.topology.levels import carries_labels
 from headgate.core.topology.slots import DomainLevel, ResourceColumn
 from headgate.events.objects import Node, Toleration
 
@@ -107,12 +108,7 @@ class FlavorTopology:
 
     def has(self, node: Node) -> bool:
         """Whether a node is part of the tree: ready, schedulable, with all labels of the flavor and of all levels."""
-        return (
-            node.ready
-            and not node.unschedulable
-            and all(node.labels.get(key) == value for key, value in self.node_labels.items())
-            and all(level in node.labels for level in self.levels)
-        )
+        return node.ready and not node.unschedulable and carries_labels(node, self.node_labels, self.levels)
 
     def free(self, leaf: int) -> dict[str, int]:
         """What is free in a leaf, exactly; negative where more is used than there is."""

@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headgate.core.config import feature_gates
-from headgate.core.fold.nodes import PODS, is_node_of, levels_of
+from headgate.core.fold.nodes import PODS, levels_of
 from headgate.core.kubernetes.quantities import amount
 from headgate.core.state.tables import State, Values
 from headgate.core.topology.assignments import HOSTNAME
+from headgate.core.topology.levels import carries_labels
 from headgate.events.ids import UnixMs, WorkloadKey
 from headgate.events.objects import Node, ResourceFlavorSpec
 
@@ -185,7 +186,7 @@ def _leaves(
     left_out: dict[str, NodeLeftOut] = {}
     for name in sorted(state.nodes):
         node = state.nodes[name]
-        if not is_node_of(node, flavor, ()):
+        if not carries_labels(node, flavor.node_labels, ()):
             continue
         why = _why_left_out(node, levels)
         path = tuple(node.labels[level] for level in levels if level in node.labels)
