@@ -17,7 +17,8 @@ from headgate.adapters.jetstream import connect
 from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.jetstream.feed import open_feed
 from headgate.adapters.log import LogEntry
-from headgate.core.fold.nodes import is_node_of, levels_of
+from headgate.core.fold.nodes import levels_of
+from headgate.core.topology.levels import carries_labels
 from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.decisions import PodPlaced
 from headgate.processes.snapshotter.feed import messages_of
@@ -133,7 +134,7 @@ def test_nodes_in_racks() -> None:
     levels = levels_of(state, flavor)
     assert levels == ("example.com/rack", "kubernetes.io/hostname")
     assert len(state.nodes) == 4
-    assert all(is_node_of(node, flavor, levels) for node in state.nodes.values())
+    assert all(carries_labels(node, flavor.node_labels, levels) for node in state.nodes.values())
     assert sorted(node.labels["example.com/rack"] for node in state.nodes.values()) == ["rack-a"] * 2 + ["rack-b"] * 2
 
 
