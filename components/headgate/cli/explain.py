@@ -86,6 +86,8 @@ def show(story: Story, *, verbose: bool = False) -> None:
     since = f" since {format_time(standing.since_ms)}" if standing.since_ms else ""
     waited = f" ({format_span(story.now_ms - standing.since_ms)})" if standing.since_ms else ""
     out.print(f"\nNow [bold]{standing.stage}[/bold]{since}{waited}: {escape(standing.why)}")
+    for place in standing.places:
+        out.print(f"  where it could go: {escape(place)}")
     for change in standing.would_change:
         out.print(f"  what would change it: {escape(change)}")
     out.print(f"Configuration: {escape(story.configuration)}")

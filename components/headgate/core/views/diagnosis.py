@@ -26,13 +26,18 @@ from headgate.events.ids import JobKey, UnixMs, WorkloadKey
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The status of a workload at the end of the log that was read: since when, why, and what would change it."""
+    """
+    The status of a workload at the end of the log that was read: since when, why, and what would change it.
+
+    `places` is where its pods could go in a topology, and what keeps them away; only in explanations of one workload.
+    """
 
     stage: str
     why: str
     since: int = 0
     since_ms: UnixMs | None = None
     would_change: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
 
 def standing(state: State, key: WorkloadKey, job: JobKey = JobKey("")) -> Standing:  # noqa: B008 - a NewType is a str

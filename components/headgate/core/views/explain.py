@@ -34,7 +34,9 @@ from headgate.core.views.descriptions import (
 )
 from headgate.core.views.diagnosis import Standing, standing
 from headgate.core.views.explain_jobs import JobNotes
+from headgate.core.views.explain_topology import describe_topology, topology_text
 from headgate.core.views.lookup import HistorySubject, Lookup, UnknownWorkloadError
+from headgate.core.views.places import places
 from headgate.core.views.timeline import EventPlace, Line, Mark, Notes, Story, condensed
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.commit import LoggedCommit, Position
@@ -88,6 +90,10 @@ class Explainer:
 
     def story(self) -> Story:
         """The lines so far, and the current status."""
+        stands = standing(self.state, self._target.workload, self._target.job)
+        workload = self._workload()
+        if workload is not None:
+            stands = msgspec.structs.replace(stands, places=places(self.state, workload))
         return Story(
             workload=self._target.workload,
             job=shown_name(self._target.job),
@@ -95,7 +101,7 @@ class Explainer:
             position=self.state.position,
             now_ms=self.state.now_ms,
             lines=tuple(self._notes.lines),
-            standing=standing(self.state, self._target.workload, self._target.job),
+            standing=stands,
             configuration=describe_configuration(self.state.configuration),
         )
 
@@ -118,6 +124,9 @@ class Explainer:
                 | queueing.DeadlinePassed()
                 | queueing.WorkloadFollowed()
                 | queueing.PreemptionGateOpened()
+                | queueing.WorkloadNodeFailed()
+                | queueing.WorkloadNodeRecovered()
+                | decisions.PodsAssigned()
                 | decisions.QuotaReserved()
                 | decisions.WorkloadAdmitted()
                 | effects.StatusApplied()
@@ -207,6 +216,8 @@ class Explainer:
             case effects.WorkloadCreateRejected():
                 text = f"the API server refused the Workload of {title(event.job)} ({event.code})"
                 self._add(at, event, text, reason=event.reason, message=event.message)
+            case queueing.WorkloadNodeFailed() | queueing.WorkloadNodeRecovered() | decisions.PodsAssigned():
+                self._add(at, event, topology_text(event, self._workload()))
             case effects.StatusApplied():
                 self._add(at, event, "its status was written to the API server", detail=True)
             case effects.StatusRejected():
@@ -374,6 +385,7 @@ class Explainer:
         pending = [check.name for check in event.checks if check.state != "Ready"]
         if pending:
             text += f"; checks to pass: {', '.join(pending)}"
+        text += describe_topology(self.state, event.admission)
         self._add(at, event, text, message=event.message, waited=self._queue_wait)
         self._queue_wait = None
         waiting_for = f"checks {', '.join(pending)}" if pending else "the scheduler to admit it"
