@@ -171,10 +171,6 @@ WRONG = {
         f"{QUEUES}---\n{job('a', 1, **{'priority-class': 'hgh'})}",
         'document 5: Job team-a/a: workloadpriorityclasses.kueue.x-k8s.io "hgh" not found',
     ),
-    "a topology": (
-        QUEUES.replace("metadata: {name: spot}", "metadata: {name: spot}\nspec: {topologyName: t, nodeLabels: {a: b}}"),
-        "ResourceFlavor spot, field spec.topologyName: topology-aware scheduling is not planned yet",
-    ),
 }
 
 
@@ -251,17 +247,17 @@ def test_each_scenario_is_one_outcome_a_line(headgate: Callable, tmp_path: Path)
 
 
 def test_a_bad_line_is_named_and_the_others_run(headgate: Callable, tmp_path: Path) -> None:
-    """Exit code 2 at the end; a scenario with topologies is among them, for nothing is silently wrong."""
-    topology = scenario("tas")
-    topology["objects"][0] = {**topology["objects"][0], "spec": {"topologyName": "t"}}
-    lines = [json.dumps(scenario("one")), "{", "", json.dumps(topology), json.dumps({"name": "x"})]
+    """Exit code 2 at the end; a scenario with an object that a plan has no use for is among them."""
+    useless = scenario("useless")
+    useless["objects"][0] = {**useless["objects"][0], "kind": "Secret"}
+    lines = [json.dumps(scenario("one")), "{", "", json.dumps(useless), json.dumps({"name": "x"})]
     (tmp_path / "s.jsonl").write_text("\n".join([*lines, json.dumps(scenario("last"))]))
     answer = headgate("plan", "--scenarios", "s.jsonl")
     assert answer.code == 2
     assert [json.loads(line)["name"] for line in answer.out.splitlines()] == ["one", "last"]
     errors = answer.err.splitlines()
     assert [line.partition(": ")[2].partition(":")[0] for line in errors] == ["line 2", "line 4", "line 5"]
-    assert "scenario tas: ResourceFlavor spot, field spec.topologyName" in errors[1]
+    assert "scenario useless: Secret" in errors[1]
 
 
 @pytest.mark.parametrize("seed", ["0", "7"])

@@ -9,6 +9,7 @@ from tests.support.conformance import Case
 from headgate.core.config.reader import read_parts
 from headgate.core.flavors import Assigner, Assignment, Attempt, Grade, allowed_flavors
 from headgate.core.flavors.catalog import Catalog
+from headgate.core.flavors.placing import Placer
 from headgate.core.kubernetes.quantities import amount, canonical
 from headgate.core.quota.tree import Ledger, QuotaNode
 from headgate.core.state.tables import FlavorResource
@@ -29,14 +30,6 @@ SUITES = (
     "TestReclaimBeforePriorityPreemption",
 )
 
-KNOWN = {
-    "TestIsNoFitDueToCapacityAndLimits/tas-placement-fails": "quota suffices, but the Topology has no node",
-    "TestIsNoFitDueToCapacityAndLimits/tas-placement-fails-but-queue-has-available-capacity-waiting-for-preemption": (
-        "quota suffices, but the Topology has no node"
-    ),
-}
-"""Known differences: pods are not placed within a Topology yet."""
-
 _GRADES = {"NoCandidates": Grade.NO_CANDIDATES, "Preempt": Grade.PREEMPT, "Reclaim": Grade.RECLAIM}
 
 _POSSIBILITIES = {grade: name for name, grade in _GRADES.items()}
@@ -56,14 +49,7 @@ class Recorded:
 
 
 def _parameters() -> list[Any]:
-    return [
-        pytest.param(
-            case,
-            id=case["file"],
-            marks=[pytest.mark.xfail(reason=KNOWN[case["file"]], strict=True)] if case["file"] in KNOWN else [],
-        )
-        for case in conformance.cases(*SUITES)
-    ]
+    return [pytest.param(case, id=case["file"]) for case in conformance.cases(*SUITES)]
 
 
 @pytest.mark.parametrize("case", _parameters())
@@ -92,7 +78,9 @@ def _assign(case: Case) -> Assignment:
     }
     known = {manifest["metadata"]["name"] for manifest in case["objects"] if manifest["kind"] == "Cohort"}
     more = [manifest for name, manifest in cohorts.items() if name not in known]
-    log = conformance.observed({**case, "objects": [*case["objects"], *more, request["workload"]]})
+    configuration = read_parts(case.get("config"), conformance.features_of(case))
+    objects = [*case["objects"], *more, request["workload"]]
+    log = conformance.observed({**case, "objects": objects}, configuration)
     fact = conformance.fact_of(request["workload"])
     assert isinstance(fact, WorkloadObserved)
     workload = log.state.workloads[fact.workload]
@@ -103,9 +91,9 @@ def _assign(case: Case) -> Assignment:
         name: {(each["flavor"], each["resource"]): amount(each["resource"], each["quantity"]) for each in held}
         for name, held in request["usage"].items()
     }
-    configuration = read_parts(case.get("config"), case.get("features"))
     limits = catalog.limits(split_key(workload.key)[0])
     requests = pod_set_requests(workload, limits, catalog.runtime_classes(), configuration)
+    topologies = catalog.topologies()
     return Assigner(
         queue,
         Ledger(catalog.forest.tree_of(queue.name), usage),
@@ -115,6 +103,7 @@ def _assign(case: Case) -> Assignment:
         replaced=_replaced(request.get("replacedSlice")),
         allowed=allowed_flavors(workload, configuration),
         configuration=configuration,
+        placer=Placer(topologies, queue, workload, requests) if topologies is not None else None,
     ).assign()
 
 
@@ -147,7 +136,7 @@ def _pod_set(result: Any) -> dict[str, Any]:
 def _attempt(attempt: Attempt) -> tuple[Any, ...]:
     return (
         attempt.flavor,
-        attempt.grade.mode.label,
+        attempt.mode.label,
         _POSSIBILITIES.get(attempt.grade, ""),
         attempt.borrowing,
         tuple(sorted(set(attempt.reasons))),

@@ -3,7 +3,7 @@ Recorded scenarios of Kueue's, run by `headgate plan`'s core: the same manifests
 
 One test per strictness and scenario: who holds quota at the end, who is admitted, preempted and evicted in each cycle,
 the queues after it, how each head was evaluated, every message, and the whole outcome with counts, usage and
-shares. Classes a, b, c, d, f and g; e is about topologies.
+shares.
 """
 
 import gzip
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 def _records() -> Iterator[Any]:
-    for kind in "abcdfg":
+    for kind in "abcdefg":
         with gzip.open(conformance.SCENARIOS / f"{kind}.jsonl.gz") as lines:
             for line in lines:
                 name = msgspec.json.decode(line)["scenario"]["name"]

@@ -6,12 +6,14 @@ from tests.support.cells import Cell, cluster_queue
 
 from headgate.core.flavors import Assigner, Assignment, PodSetResult
 from headgate.core.flavors.catalog import Catalog
+from headgate.core.flavors.placing import Placer
 from headgate.core.kubernetes.effective_requests import pod_requests
 from headgate.core.quota.tree import Ledger
-from headgate.core.state.tables import FlavorResource
+from headgate.core.state.tables import FlavorResource, Workload
 from headgate.core.workload.pod_requests import PodSetRequests
 from headgate.events.configuration import Configuration
-from headgate.events.objects import PodSet
+from headgate.events.ids import Uid, UnixMs, WorkloadKey
+from headgate.events.objects import PodSet, WorkloadSpec
 
 Held = dict[str, dict[FlavorResource, int]]
 """What is used: ClusterQueue -> flavor-resource -> amount."""
@@ -26,6 +28,11 @@ def assigner(cell: Cell, *pod_sets: PodSet, held: Held | None = None, queue: str
         PodSetRequests(each.name, each.count, each.template.spec, pod_requests(each.template.spec)) for each in pod_sets
     ]
     configuration = more.pop("configuration", Configuration())
+    topologies = catalog.topologies()
+    if topologies is not None:
+        spec = WorkloadSpec(queue_name=queue, pod_sets=pod_sets)
+        workload = Workload(key=WorkloadKey("team-a/w"), uid=Uid("u"), created_ms=UnixMs(0), spec=spec)
+        more["placer"] = Placer(topologies, view, workload, requests)
     ledger = Ledger(catalog.forest.tree_of(queue), held or {})
     return Assigner(view, ledger, pod_sets, requests, configuration=configuration, **more)
 

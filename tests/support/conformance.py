@@ -12,7 +12,8 @@ from headgate.core.api.decoding import read
 from headgate.core.kubernetes.conditions import parse_rfc3339
 from headgate.core.state.tables import PENDING, State, Workload
 from headgate.events.base import EventBase, Producer
-from headgate.events.facts import InformersSynced
+from headgate.events.configuration import Configuration
+from headgate.events.facts import ConfigurationObserved, InformersSynced
 from headgate.events.ids import LocalQueueKey, Shape, UnixMs, split_key
 from headgate.events.queueing import Head, HeadsOffered, WorkloadQueued
 
@@ -22,6 +23,9 @@ SCENARIOS = Path(__file__).parents[1] / "conformance" / "data" / "scenarios"
 """The recorded scenarios, which are part of the repository (`tests/conformance/data/README.md`)."""
 
 Case = dict[str, Any]
+
+_WITHOUT_EFFECT = frozenset({"SchedulerLibraryIntegration"})
+"""Gates that select another implementation of the same rules in Kueue, and that Headgate therefore does not have."""
 
 _JOB_UID = "kueue.x-k8s.io/job-uid"
 
@@ -53,6 +57,11 @@ def cases(*suites: str) -> Iterator[Case]:
             yield case
 
 
+def features_of(case: Case) -> dict[str, bool]:
+    """The feature gates that a case sets, as far as they can make a difference."""
+    return {gate: on for gate, on in (case.get("features") or {}).items() if gate not in _WITHOUT_EFFECT}
+
+
 def fact_of(manifest: dict[str, Any], *, of_a_cycle: bool = False) -> EventBase:
     """
     What the informer bridge would say of an object.
@@ -73,12 +82,14 @@ def fact_of(manifest: dict[str, Any], *, of_a_cycle: bool = False) -> EventBase:
     return fact
 
 
-def observed(case: Case) -> TestLog:
-    """A log that has seen the objects of a case."""
+def observed(case: Case, configuration: Configuration | None = None) -> TestLog:
+    """A log that has seen the objects of a case, and this configuration."""
     log = TestLog()
     if "now" in case:
         log.now_ms = UnixMs(parse_rfc3339(case["now"]))
     facts = [fact_of(manifest) for manifest in case["objects"]]
+    if configuration is not None:
+        facts.insert(0, ConfigurationObserved(configuration=configuration))
     log.append(Producer.INFORMER_BRIDGE, *facts, InformersSynced())
     return log
 

@@ -30,11 +30,13 @@ class SchedulerAlone(ReferencePlan):
     """Cycles over the workloads that wait at the start."""
 
     def __init__(self, case: Case) -> None:
-        configuration = read_parts(case.get("config"), case.get("features"))
+        configuration = read_parts(case.get("config"), conformance.features_of(case))
         facts: list[Any] = [conformance.fact_of(manifest, of_a_cycle=True) for manifest in case["objects"]]
         now_ms = UnixMs(parse_rfc3339(case["now"]))
         super().__init__(facts, ConfigurationObserved(configuration=configuration), now_ms)
-        self.held_before = {key for key, each in self.state.workloads.items() if each.admission is not None}
+        self.held_before = {
+            key: each.admission for key, each in self.state.workloads.items() if each.admission is not None
+        }
         self.evicted_before = {key for key, each in self.state.workloads.items() if _is_evicted(each)}
         self.decided: list[Cycle] = []
         self.told: list[tuple[str, str, str, str]] = []
@@ -43,7 +45,9 @@ class SchedulerAlone(ReferencePlan):
                 self._enter(self.state.workloads[key])
 
     def cycle(self) -> None:
-        """One cycle, if there is a head."""
+        """One cycle, if there is a head; a second pass begins a second after it was asked for."""
+        self._note_unplaced()
+        self.log.now_ms = max([self.log.now_ms, *self._second_pass_at.values()])
         if self.has_heads():
             ran = self.run_cycle()
             self.decided.append(ran.cycle)
@@ -103,7 +107,7 @@ def outcome(scheduler: SchedulerAlone) -> Outcome:
             skipped[name] = skipped.get(name, 0) + count
     return Outcome(
         admissions={
-            key: {"new": key not in scheduler.held_before, "admission": plain(each.admission)}
+            key: {"new": scheduler.held_before.get(key) != each.admission, "admission": plain(each.admission)}
             for key, each in workloads.items()
             if each.admission is not None
         },

@@ -55,6 +55,38 @@ class WorkloadAdmitted(EventBase, frozen=True, tag="workload.admitted"):
     message: str
 
 
+class TopologyAssigned(EventBase, frozen=True, tag="workload.topology_assigned"):
+    """
+    Appended by the scheduler when a workload that holds quota gets topology domains: it had none, or has lost a node.
+
+    `admission` is the whole admission as it is now; its quota is as before. Its pods are where it says, so no node of
+    it counts as lost any more.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    cluster_queue: str
+    admission: Admission
+    message: str
+
+
+class SecondPassFailed(EventBase, frozen=True, tag="workload.second_pass_failed"):
+    """
+    Appended by the scheduler when it has found no topology domains for a workload that holds quota, and why.
+
+    It is tried again at `retry_at_ms`; `failures` counts the attempts so far. With `evict` it is not tried again, but
+    evicted with this message, since no node replaces the one that it has lost.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    cluster_queue: str
+    message: str
+    failures: int = 1
+    retry_at_ms: UnixMs = UnixMs(0)
+    evict: bool = False
+
+
 class WorkloadSkipped(EventBase, frozen=True, tag="workload.skipped"):
     """
     Appended by the scheduler when a head was not admitted in a cycle, with Kueue's reason and message.
@@ -169,6 +201,8 @@ Decision = (
     CycleDecided
     | QuotaReserved
     | WorkloadAdmitted
+    | TopologyAssigned
+    | SecondPassFailed
     | WorkloadSkipped
     | WorkloadPreempted
     | WorkloadMigrated

@@ -31,6 +31,8 @@ OfWorkload = (
     | queueing.PreemptionGateOpened
     | decisions.QuotaReserved
     | decisions.WorkloadAdmitted
+    | decisions.TopologyAssigned
+    | decisions.SecondPassFailed
     | decisions.WorkloadSkipped
     | decisions.WorkloadPreempted
     | decisions.WorkloadMigrated
@@ -61,6 +63,8 @@ InClusterQueue = (
     | queueing.WorkloadFollowed
     | decisions.QuotaReserved
     | decisions.WorkloadAdmitted
+    | decisions.TopologyAssigned
+    | decisions.SecondPassFailed
     | decisions.WorkloadSkipped
     | decisions.WorkloadPreempted
     | decisions.WorkloadMigrated

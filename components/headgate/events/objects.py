@@ -279,18 +279,23 @@ class TopologyAssignment(ApiBranch, frozen=True):
     slices: tuple[TopologySlice, ...]
 
 
+def _no_pods() -> int:
+    return 0
+
+
 class PodSetAssignment(ApiBranch, frozen=True):
     """
     What one pod set got: resource to flavor, resource to total usage (canonical quantity), number of pods.
 
-    Headgate assigns no topology domains. It keeps those that another Kueue has assigned, and whether the assignment is
-    still to come (`delayed_topology_request`: Pending or Ready), and writes them back unchanged.
+    `count` is always written, also 0: readers of the API take a missing one for the count of the spec.
+    `topology_assignment` are the domains of its pods; `delayed_topology_request`: they are still to come ("Pending"),
+    or came after its admission checks ("Ready").
     """
 
     name: str = "main"
     flavors: dict[str, str] = {}
     resource_usage: dict[str, str | int | float] = {}
-    count: int = 0
+    count: int = msgspec.field(default_factory=_no_pods)
     topology_assignment: TopologyAssignment | None = None
     delayed_topology_request: str | None = None
 

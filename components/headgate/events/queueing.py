@@ -230,11 +230,15 @@ class WorkloadNodeRecovered(EventBase, frozen=True, tag="workload.node_recovered
 
 
 class DeadlinePassed(EventBase, frozen=True, tag="deadline.passed"):
-    """Appended by the queue manager when a time recorded in the log is over: a backoff, a maximum execution time."""
+    """
+    Appended by the queue manager when a time recorded in the log is over: a backoff, a maximum execution time.
+
+    `SecondPass`: the scheduler looks again for topology domains of a workload that holds quota.
+    """
 
     workload: WorkloadKey
     uid: Uid
-    deadline: Literal["RequeueAt", "MaximumExecutionTime", "PodsReady"]
+    deadline: Literal["RequeueAt", "MaximumExecutionTime", "PodsReady", "SecondPass"]
     at_ms: UnixMs
 
 

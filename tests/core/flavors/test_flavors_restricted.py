@@ -8,15 +8,17 @@ from hypothesis import strategies as st
 from tests.support.assigning import Held, assign, assigner, flavors, two_flavors
 from tests.support.cells import Cell, cluster_queue, cohort, pod_set
 
+from headgate.core.config.feature_gates import effective
 from headgate.core.flavors import Assigner, Assignment, Mode, allowed_flavors
 from headgate.core.flavors.catalog import Catalog
 from headgate.core.quota.tree import Ledger
 from headgate.core.state.tables import Workload
 from headgate.core.workload.pod_requests import pod_set_requests
 from headgate.events.configuration import Configuration, ResourcesConfiguration
-from headgate.events.facts import TopologyObserved
+from headgate.events.facts import ConfigurationObserved, NodeObserved, TopologyObserved
 from headgate.events.ids import Uid, UnixMs, WorkloadKey
 from headgate.events.objects import (
+    Node,
     PodSet,
     ResourceFlavorSpec,
     Taint,
@@ -137,7 +139,10 @@ def racks(*flavors: str, **quota: dict[str, int]) -> Cell:
     topology = TopologyObserved(name="racks", spec=TopologySpec(levels=(TopologyLevel(node_label="rack"),)))
     resources = {resource for each in quota.values() for resource in each}
     groups = [{name: each for name, each in quota.items() if resource in each} for resource in sorted(resources)]
-    return Cell(topology, cluster_queue("cq", *groups), flavors=specs)
+    room: dict[str, str | int | float] = {"pods": 10, **dict.fromkeys(sorted(resources), 8)}
+    node = NodeObserved(name="n", node=Node(name="n", labels={"rack": "r"}, allocatable=room))
+    gates = ConfigurationObserved(configuration=Configuration(feature_gates=effective({})))
+    return Cell(gates, topology, node, cluster_queue("cq", *groups), flavors=specs)
 
 
 def on_rack(requests: dict[str, int], name: str = "main", **topology: Any) -> PodSet:

@@ -7,6 +7,7 @@ events for the same state. It is Kueue's cycle (`kueue-semantics` section 3):
     entries      the data of a cycle: `CycleEntry`, `Cycle`
     nominating   each head against the quota at the start: rejected outright, or flavors and preemption targets
     order        the processing order: by borrowing, priority and time, or by a tournament of dominant resource shares
+    occupancy    the topology domains that entries get, and that victims leave
     processing   one by one, each on the quota that those before it have left (`evaluate`)
     verdicts     the outcome of each head, as events (`events_of`)
     deciding     the heads of the scheduler process's cycle (`decide_cycle`)
@@ -47,10 +48,18 @@ is changed.
 
 Owns: one scheduling cycle, from the heads to the events of its commit.
 Called by: the scheduler's machine, `headgate replay`, the emulation of Kueue in `headgate.testing.reference`.
-May import: preemption, flavors, quota, workload, api, state, config, kubernetes, events.
+May import: preemption, flavors, fold, quota, topology, workload, api, state, config, kubernetes, events.
 """
 
-from headgate.core.cycle.deciding import ADMISSIONS_MAX, EVENTS_MAX, HEADS_MAX, decide_cycle, is_ready
+from headgate.core.cycle.deciding import (
+    ADMISSIONS_MAX,
+    EVENTS_MAX,
+    HEADS_MAX,
+    decide_cycle,
+    is_ready,
+    is_unplaced,
+    unplaced_in,
+)
 from headgate.core.cycle.entries import (
     FAILED_AFTER_NOMINATION,
     NAMESPACE_MISMATCH,
@@ -86,4 +95,6 @@ __all__ = [
     "evaluate",
     "events_of",
     "is_ready",
+    "is_unplaced",
+    "unplaced_in",
 ]

@@ -11,8 +11,9 @@ import msgspec
 
 from headgate.core.flavors import Assigner, Assignment, Mode
 from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
+from headgate.core.flavors.placing import Placer
 from headgate.core.preemption import Target
-from headgate.core.state.tables import FlavorResource, Workload
+from headgate.core.state.tables import DomainUsage, FlavorResource, Workload
 from headgate.core.workload.pod_requests import PodSetRequests
 from headgate.events.ids import UnixMs, WorkloadKey
 
@@ -28,7 +29,7 @@ PREEMPTS = frozenset({PENDING_PREEMPTION, PENDING_MIGRATION})
 """Requeue reasons of a workload that waits for its victims: it is its ClusterQueue's preemptor."""
 
 Label = Literal["", "Fit", "Preempt", "NoFit", "DeferredFit"]
-Status = Literal["", "assumed", "skipped", "preemptionGated"]
+Status = Literal["", "assumed", "skipped", "preemptionGated", "evicted"]
 Scope = Literal["immediate", "workload", "shape", "queue"]
 """What a verdict parks (`headgate.events.decisions.WorkloadSkipped`)."""
 
@@ -39,9 +40,10 @@ class CycleEntry(msgspec.Struct):
 
     `mode` and `borrowing` are those of the assignment that was decided on, after a recomputation; "" where the head was
     rejected before nomination. `status` is "assumed" for a head that got its quota, "skipped" for one that fitted, or
-    could have preempted, until another of the cycle came before it, "preemptionGated", or "" (not nominated). `reason`
-    is that of the QuotaReserved condition, `message` its message. `requeue_reason` is Kueue's, with
-    FailedAfterNomination already filled in for a skipped head (Kueue does so when it requeues); "" is its Generic.
+    could have preempted, until another of the cycle came before it, "preemptionGated", "evicted" for a workload whose
+    lost node nothing replaces, or "" (not nominated). `reason` is that of the QuotaReserved condition, `message` its
+    message. `requeue_reason` is Kueue's, with FailedAfterNomination already filled in for a skipped head (Kueue does so
+    when it requeues); "" is its Generic.
     """
 
     workload: Workload
@@ -49,6 +51,8 @@ class CycleEntry(msgspec.Struct):
     requests: tuple[PodSetRequests, ...] = ()
     standing: bool = False
     """It is not offered: it blocks its ClusterQueue with a verdict, and is decided in every cycle of its tree."""
+    second_pass: bool = False
+    """It holds quota, and its pods still need topology domains, or others because of a lost node."""
     is_preemptor: bool = False
     mode: Label = ""
     assignment: Assignment | None = None
@@ -80,6 +84,8 @@ class CycleEntry(msgspec.Struct):
     """Its scan began with the first flavor and continued in this cycle past every stop without success."""
     short: tuple[str, ...] = ()
     """The flavor-resources, `<flavor>/<resource>`, whose release could change the verdict; none: any could."""
+    placer: Placer | None = None
+    """What finds the topology domains of its pods."""
     assigner: Assigner | None = None
     """What assigned its flavors; it can also compute the other possible assignments."""
     contested: bool = False
@@ -101,6 +107,11 @@ class CycleEntry(msgspec.Struct):
     def usage(self) -> dict[FlavorResource, int]:
         """What its assignment would be charged."""
         return self.assignment.usage if self.assignment is not None else {}
+
+    @property
+    def occupies(self) -> tuple[DomainUsage, ...]:
+        """What its pods would occupy in topologies, beyond what they do."""
+        return self.assignment.occupies if self.assignment is not None else ()
 
     @property
     def flavors(self) -> dict[str, dict[str, str]]:

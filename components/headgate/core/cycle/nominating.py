@@ -14,13 +14,15 @@ from headgate.core.cycle.entries import NAMESPACE_MISMATCH, CycleEntry, label_of
 from headgate.core.flavors import Assigner, Assignment, Mode, allowed_flavors, may_be_reduced, reduced, spare_pods
 from headgate.core.flavors.catalog import Catalog
 from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
+from headgate.core.flavors.placing import Placer, admitted_assignment, placements_of
+from headgate.core.fold.nodes import place_in
 from headgate.core.kubernetes.quantities import canonical
 from headgate.core.kubernetes.selectors import matches_labels
 from headgate.core.preemption import SnapshotOracle, Target, find_targets
 from headgate.core.preemption.what_if import Snapshot
 from headgate.core.state.tables import State, Workload
 from headgate.core.workload import slices
-from headgate.core.workload.pod_requests import namespace_missing, pod_set_requests, why_invalid
+from headgate.core.workload.pod_requests import PodSetRequests, namespace_missing, pod_set_requests, why_invalid
 from headgate.events.base import Producer
 from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.objects import PodSet
@@ -53,13 +55,15 @@ class Nominator:
         self._catalog = catalog
         self._resumes = resumes
         self._snapshots: dict[str, Snapshot] = {}
+        self.topologies = catalog.topologies()
+        """The topologies, with what this cycle's entries occupy; None when there are none."""
 
     def snapshot(self, cluster_queue: str) -> Snapshot:
         """The snapshot of a ClusterQueue's tree, with the charges of this cycle."""
         tree = self._state.index.trees[cluster_queue]
         snapshot = self._snapshots.get(tree)
         if snapshot is None:
-            snapshot = self._snapshots[tree] = Snapshot(self._state, self._catalog, tree)
+            snapshot = self._snapshots[tree] = Snapshot(self._state, self._catalog, tree, self.topologies)
         return snapshot
 
     def nominate(self, workload: Workload, queue: ClusterQueueFlavors, *, standing: bool = False) -> CycleEntry:
@@ -79,6 +83,29 @@ class Nominator:
                 self._scan_all(entry)
         return entry
 
+    def _requests(self, workload: Workload) -> tuple[PodSetRequests, ...]:
+        limits = self._catalog.limits(split_key(workload.key)[0])
+        return pod_set_requests(workload, limits, self._catalog.runtime_classes(), self._state.configuration)
+
+    def nominate_again(self, workload: Workload, queue: ClusterQueueFlavors) -> CycleEntry:
+        """A workload that holds quota, with the topology domains that it lacks (second pass)."""
+        entry = CycleEntry(workload, queue, self._requests(workload), second_pass=True)
+        if not self._rejected(entry):
+            self._place(entry)
+        return entry
+
+    def _place(self, entry: CycleEntry) -> None:
+        """Topology domains for the flavors that a workload holds, and the preemption targets for them."""
+        entry.placer = placer = self._placer(entry, None)
+        assignment = admitted_assignment(entry.workload)
+        entry.assignment, entry.targets = assignment, ()
+        if placer is not None:
+            entry.assignment = placer.place(assignment)
+            if placer.replacement is None:
+                entry.assignment, entry.targets = self._with_targets(entry, entry.assignment)
+            entry.assignment = self._reserving(entry, None)
+        entry.mode, entry.message, entry.reason = label_of(entry.assignment.mode), entry.assignment.message, ""
+
     def _scan_all(self, entry: CycleEntry) -> None:
         """Scan the flavors from the first on, past every position where a scan stops without success."""
         entry.scans_all, entry.resumed_from = True, ()
@@ -89,7 +116,10 @@ class Nominator:
 
     def recompute(self, entry: CycleEntry) -> None:
         """Assign again on the snapshot as it is now, from the first flavor on, within the flavors of the nomination."""
-        self._assign(entry, (), entry.flavors)
+        if entry.second_pass:
+            self._place(entry)
+        else:
+            self._assign(entry, (), entry.flavors)
 
     def _resume_from(self, workload: Workload) -> tuple[dict[str, int], ...]:
         return resume_from(self._state, workload) if self._resumes is None else self._resumes[workload.key]
@@ -122,6 +152,7 @@ class Nominator:
         pod_sets = workload.spec.pod_sets
         configuration = snapshot.configuration
         replaced = slices.replaced_by(self._state, workload)
+        entry.placer = self._placer(entry, replaced)
         assigner = Assigner(
             queue,
             snapshot.ledger,
@@ -133,13 +164,14 @@ class Nominator:
             only=only,
             replaced=slices.usage_by_pod_set(replaced, configuration) if replaced is not None else {},
             allowed=allowed_flavors(workload, configuration),
+            placer=entry.placer,
         )
-        assignment, targets = _with_targets(snapshot, entry, assigner.assign())
+        assignment, targets = self._with_targets(entry, assigner.assign())
         if not _is_acceptable(assignment, targets) and _may_be_reduced(snapshot, pod_sets):
             found: dict[tuple[int, ...], tuple[Target, ...]] = {}
 
             def accept(counts: list[int]) -> Assignment | None:
-                fewer, victims = _with_targets(snapshot, entry, assigner.assign(counts))
+                fewer, victims = self._with_targets(entry, assigner.assign(counts))
                 found[tuple(each.count for each in fewer.pod_sets)] = victims
                 return fewer if _is_acceptable(fewer, victims) else None
 
@@ -149,24 +181,52 @@ class Nominator:
         entry.assigner = assigner
         entry.assignment, entry.targets, entry.mode = assignment, targets, label_of(assignment.mode)
         entry.replaces = replaced if _is_acceptable(assignment, targets) else None
+        entry.assignment = assignment = self._reserving(entry, entry.replaces)
         entry.message, entry.reason = assignment.message, ""
         entry.last_tried = _left_to_try(assignment)
         if assignment.mode is not Mode.FIT:
-            entry.short = _short(assigner)
+            entry.short = _short(assigner, assignment)
+
+    def _placer(self, entry: CycleEntry, replaced: Workload | None) -> Placer | None:
+        """What places the pods of a workload; None where no pods are placed."""
+        if self.topologies is None or entry.queue.gates is None:
+            return None
+        earlier = placements_of(replaced) if replaced is not None and entry.queue.gates.elastic else None
+        return Placer(self.topologies, entry.queue, entry.workload, entry.requests, earlier=earlier)
+
+    def _with_targets(self, entry: CycleEntry, assignment: Assignment) -> tuple[Assignment, tuple[Target, ...]]:
+        if assignment.mode is not Mode.PREEMPT:
+            return assignment, ()
+        snapshot = self.snapshot(entry.queue.name)
+        targets = find_targets(
+            snapshot,
+            entry.queue,
+            entry.workload,
+            assignment.usage,
+            assignment.contested,
+            demands=assignment.demands,
+        )
+        return assignment, targets
+
+    def _reserving(self, entry: CycleEntry, replaced: Workload | None) -> Assignment:
+        """Its assignment, with the topology domains that it will have when its targets have gone."""
+        assignment, placer = entry.assignment, entry.placer
+        assert assignment is not None
+        if assignment.mode is not Mode.PREEMPT or placer is None:
+            return assignment
+        leaving = [target.workload for target in entry.targets]
+        if replaced is not None:
+            leaving.append(replaced.key)
+        if not leaving:
+            return placer.reserve(assignment, None)
+        snapshot = self.snapshot(entry.queue.name)
+        return placer.reserve(assignment, [each for key in leaving for each in snapshot.occupied(key)])
 
 
 def _has_failed_checks(workload: Workload) -> bool:
     """Whether an admission check is Retry or Rejected since the last eviction."""
     seen = (*workload.checks, *(check for check in workload.observed_checks if check not in workload.stale_checks))
     return any(check.state in ("Retry", "Rejected") for check in seen)
-
-
-def _with_targets(
-    snapshot: Snapshot, entry: CycleEntry, assignment: Assignment
-) -> tuple[Assignment, tuple[Target, ...]]:
-    if assignment.mode is not Mode.PREEMPT:
-        return assignment, ()
-    return assignment, find_targets(snapshot, entry.queue, entry.workload, assignment.usage, assignment.contested)
 
 
 def _is_acceptable(assignment: Assignment, targets: tuple[Target, ...]) -> bool:
@@ -204,11 +264,21 @@ def needs_of(entry: CycleEntry) -> Needs:
     )
 
 
-def _short(assigner: Assigner) -> tuple[str, ...]:
+def _short(assigner: Assigner, assignment: Assignment) -> tuple[str, ...]:
     """What has to be freed for another verdict; empty means that anything may help (a resumed scan)."""
     if assigner.resumed:
         return ()
-    return tuple(sorted(f"{flavor}/{resource}" for flavor, resource in assigner.short)) or (ANY_CHANGE,)
+    short = [*assigner.short]
+    if assignment.mode is Mode.PREEMPT:
+        # Who leaves one of its flavors may leave domains that its pods need.
+        placed = {demand.flavor for demand in assignment.demands}
+        short += [fr for fr in assignment.usage if fr[0] in placed]
+    places = [place_in(flavor) for flavor in sorted({*assigner.lacking_place, *_placed_in(assignment)})]
+    return tuple(sorted({f"{flavor}/{resource}" for flavor, resource in short} | set(places))) or (ANY_CHANGE,)
+
+
+def _placed_in(assignment: Assignment) -> list[str]:
+    return [demand.flavor for demand in assignment.demands]
 
 
 def _may_go_on(entry: CycleEntry) -> bool:

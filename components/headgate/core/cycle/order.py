@@ -13,6 +13,7 @@ root: no other share can have changed, since usage is charged to the winner's Cl
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 from headgate.core.config import feature_gates
 from headgate.core.cycle.entries import CycleEntry
@@ -30,10 +31,21 @@ Seniority = tuple[int, int, int, str, str]
 def in_order(
     entries: Sequence[CycleEntry], configuration: Configuration, ledger_of: Callable[[str], Ledger]
 ) -> Iterable[CycleEntry]:
-    """The entries in processing order. With fair sharing it depends on the charges made between the turns."""
-    if configuration.fair_sharing is not None:
-        return Tournament(entries, configuration, ledger_of)
-    return classical(entries, configuration)
+    """
+    The entries in processing order. With fair sharing it depends on the charges made between the turns.
+
+    Those that hold quota already come first; Kueue has them compete under fair sharing, where one and another head of
+    its ClusterQueue cannot both take part.
+    """
+    if configuration.fair_sharing is None:
+        return classical(entries, configuration)
+    again = classical((entry for entry in entries if entry.second_pass), configuration)
+    once = [entry for entry in entries if not entry.second_pass]
+    return (
+        chain(again, Tournament(once, configuration, ledger_of))
+        if again
+        else Tournament(once, configuration, ledger_of)
+    )
 
 
 def seniority(entry: CycleEntry, configuration: Configuration) -> Seniority:

@@ -31,6 +31,7 @@ from headgate.core.cycle.entries import (
     CycleEntry,
 )
 from headgate.core.cycle.nominating import Nominator
+from headgate.core.cycle.occupancy import Occupancy
 from headgate.core.cycle.order import in_order
 from headgate.core.flavors import WAITING_FOR_QUOTA
 from headgate.core.flavors.catalog import Catalog
@@ -44,7 +45,7 @@ from headgate.core.quota import turnover
 from headgate.core.quota.holders import Holder
 from headgate.core.quota.tree import Ledger, QuotaNode
 from headgate.core.state.attribution import about
-from headgate.core.state.tables import FlavorResource, Stage, State, Workload
+from headgate.core.state.tables import DomainUsage, FlavorResource, Stage, State, Workload
 from headgate.core.workload import variants
 from headgate.core.workload.ordering import priority_of
 from headgate.core.workload.pods_ready import WAITING_FOR_PODS_READY, all_ready
@@ -72,6 +73,7 @@ def evaluate(
     heads: Iterable[tuple[Workload, ClusterQueueFlavors]],
     *,
     standing: AbstractSet[WorkloadKey] = frozenset(),
+    second_pass: Iterable[tuple[Workload, ClusterQueueFlavors]] = (),
     resumes: Mapping[WorkloadKey, tuple[dict[str, int], ...]] | None = None,
     events_max: int | None = None,
     victims_leave_at_once: bool = False,
@@ -79,14 +81,18 @@ def evaluate(
     """
     Decide one cycle over these heads, at most one of each ClusterQueue, with its quota tree.
 
-    `standing` are those of them that are not offered but decided in every cycle. With `events_max` the cycle stops
-    after that number of events; the rest is not in it, and of more victims only the first are preempted. The other two
-    are for the emulation of Kueue: `resumes` has where each scan over flavors resumes, which Kueue stores beside the
-    workloads; with `victims_leave_at_once` a workload that fits without the victims is admitted together with their
-    preemption. Nothing is changed but the answer.
+    `standing` are those of them that are not offered but decided in every cycle. `second_pass` are workloads that hold
+    quota and need topology domains; they come first. With `events_max` the cycle stops after that number of events; the
+    rest is not in it, and of more victims only the first are preempted. The other two are for the emulation of Kueue:
+    `resumes` has where each scan over flavors resumes, which Kueue stores beside the workloads; with
+    `victims_leave_at_once` a workload that fits without the victims is admitted together with their preemption. Nothing
+    is changed but the answer.
     """
     nominator = Nominator(state, catalog, resumes)
     entries: list[CycleEntry] = []
+    for workload, queue in second_pass:
+        with about("Workload", workload.key):
+            entries.append(nominator.nominate_again(workload, queue))
     for workload, queue in heads:
         with about("Workload", workload.key):
             entries.append(nominator.nominate(workload, queue, standing=workload.key in standing))
@@ -203,6 +209,7 @@ class _Process:
         self._nominator = nominator
         self._left = events_max
         self._trees: dict[str, _Tree] = {}
+        self._occupancy = Occupancy(state, nominator.topologies)
         self._has_admitted = False
         self.done: list[CycleEntry] = []
         self.skipped_preemptions: dict[str, int] = {}
@@ -242,6 +249,8 @@ class _Process:
             return
         self._refresh(entry, tree)
         match entry.mode:
+            case "NoFit" | "Preempt" | "DeferredFit" if self._fails_fast(entry):
+                entry.status, entry.message = "evicted", no_replacement_message(entry.workload)
             case "NoFit":
                 assert entry.assignment is not None
                 entry.requeue_reason, entry.reason = NO_FIT, entry.assignment.no_fit_reason
@@ -258,11 +267,11 @@ class _Process:
             case _ if _overlaps(entry, tree):
                 self._skip(entry, tree, WAITING_FOR_QUOTA, _OVERLAPS)
                 self._count_skipped(entry)
-            case _ if not tree.fits(_node(entry), entry.usage, _all_targets(entry)):
+            case _ if not (self._fits_quota(entry, tree) and self._fits_places(entry)):
                 self._skip(entry, tree, WAITING_FOR_QUOTA, _NO_LONGER_FITS)
                 if entry.mode == "Preempt":
                     self._count_skipped(entry)
-            case "Fit" if not (self._victims_leave_at_once or tree.has_room(entry)):
+            case "Fit" if not (self._victims_leave_at_once or self._has_room(entry, tree)):
                 self._defer(entry, tree, _FITS_WITHOUT_VICTIMS)
             case _:
                 self._take(entry, tree)
@@ -270,12 +279,44 @@ class _Process:
     # --- reassignment ------------------------------------------------------------------------------------------------
 
     def _refresh(self, entry: CycleEntry, tree: _Tree) -> None:
-        """Assign again, as if all victims so far had left, if it counts on one (updateAssignmentIfNeeded)."""
+        """
+        Assign again where another entry has changed what it counts on (updateAssignmentIfNeeded).
+
+        If it counts on a victim of another, as if all victims so far had left; if its quota fits but its topology
+        domains are taken, on what is left.
+        """
         if _overlaps(entry, tree) and self._on(feature_gates.RECOMPUTE_UPON_OVERLAP):
-            with tree.snapshot.without(tree.victims):
+            with tree.snapshot.without(tree.victims), self._occupancy.without_victims(tree.victims):
                 self._nominator.recompute(entry)
             if entry.mode == "Fit":
                 entry.mode = "DeferredFit"
+        elif (
+            entry.occupies
+            and self._on(feature_gates.TAS_RECOMPUTE_IN_CYCLE)
+            and self._fits_quota(entry, tree)
+            and not self._fits_places(entry)
+        ):
+            self._nominator.recompute(entry)
+
+    def _fits_quota(self, entry: CycleEntry, tree: _Tree) -> bool:
+        return tree.fits(_node(entry), entry.usage, _all_targets(entry))
+
+    def _fits_places(self, entry: CycleEntry) -> bool:
+        return self._occupancy.fits(entry.occupies, _all_targets(entry))
+
+    def _has_room(self, entry: CycleEntry, tree: _Tree) -> bool:
+        """Whether an entry fits now, with every victim still there and without reservations of waiting entries."""
+        replaced = () if entry.replaces is None else (entry.replaces.key,)
+        return tree.has_room(entry) and self._occupancy.has_room(entry.occupies, replaced)
+
+    def _fails_fast(self, entry: CycleEntry) -> bool:
+        """Whether a workload is evicted when there is no replacement for its lost node."""
+        return (
+            entry.second_pass
+            and entry.placer is not None
+            and entry.placer.replacement is not None
+            and self._on(feature_gates.TAS_FAIL_FAST)
+        )
 
     # --- outcomes ----------------------------------------------------------------------------------------------------
 
@@ -283,7 +324,7 @@ class _Process:
         """Let it wait for the victims of others, with its quota reserved."""
         entry.mode, entry.message, entry.last_tried = "DeferredFit", message, ()
         entry.requeue_reason, entry.reason = PENDING_PREEMPTION, WAITING_FOR_PREEMPTED
-        self._charge(entry, tree, entry.usage)
+        self._charge(entry, tree, entry.usage, entry.occupies)
 
     def _skip(self, entry: CycleEntry, tree: _Tree, reason: str, message: str) -> None:
         if self._waits_on(entry, tree):
@@ -352,23 +393,27 @@ class _Process:
         entry.requeue_reason, entry.reason = NO_CANDIDATES, WAITING_FOR_QUOTA
         if self._would_preempt(entry) and (until_ms := self._until_ms(entry, tree, turnover.RECLAIM_MS_MAX)):
             entry.until_ms, entry.last_tried = until_ms, ()
-            self._charge(entry, tree, entry.usage)
+            self._charge(entry, tree, entry.usage, entry.occupies)
             entry.message += _KEEPS.format(rfc3339(until_ms))
             return
         preemptor = self._on(feature_gates.PRIORITIZE_PREEMPTOR_WORKLOADS) and entry.is_preemptor
         if preemptor or not can_always_reclaim(entry.queue):
-            self._charge(entry, tree, _to_reserve(entry, tree.snapshot.ledger))
+            self._charge(entry, tree, _to_reserve(entry, tree.snapshot.ledger), entry.occupies)
 
     def _take(self, entry: CycleEntry, tree: _Tree) -> None:
         """Give an entry its quota, or evict its victims."""
         if entry.mode == "Preempt" and self._waits(entry, tree):
             return
-        tree.leave(_all_targets(entry))
-        self._charge(entry, tree, entry.usage)
+        targets = _all_targets(entry)
+        tree.leave(targets)
+        self._occupancy.leave(targets)
         if entry.mode == "Preempt":
+            self._charge(entry, tree, entry.usage, entry.occupies)
             self._preempt(entry, tree)
             return
-        if not self._may_admit():
+        may_admit = entry.second_pass or self._may_admit()
+        self._charge(entry, tree, entry.usage, entry.occupies, runs=may_admit)
+        if not may_admit:
             entry.requeue_reason, entry.reason = FAILED_AFTER_NOMINATION, WAITING_FOR_PODS_READY
             entry.message, entry.short, entry.last_tried = _WAITS_FOR_PODS, (), ()
             return
@@ -394,7 +439,7 @@ class _Process:
         if not until_ms:
             return False
         entry.until_ms, entry.last_tried = until_ms, ()
-        self._charge(entry, tree, entry.usage)
+        self._charge(entry, tree, entry.usage, entry.occupies)
         entry.requeue_reason, entry.reason = PENDING_PREEMPTION, WAITING_FOR_QUOTA
         entry.message += _WAITS.format(len(entry.targets), rfc3339(until_ms))
         return True
@@ -464,11 +509,27 @@ class _Process:
         if victim.stage is not Stage.EVICTED:
             tree.has_moved = True
 
-    def _charge(self, entry: CycleEntry, tree: _Tree, amounts: dict[FlavorResource, int]) -> None:
+    def _charge(
+        self,
+        entry: CycleEntry,
+        tree: _Tree,
+        amounts: dict[FlavorResource, int],
+        occupies: Sequence[DomainUsage] = (),
+        *,
+        runs: bool = False,
+    ) -> None:
+        """Charge an entry's ClusterQueue, and occupy its topology domains; `runs`: it is admitted and does not wait."""
         tree.charge(_node(entry), amounts)
-        entry.claims = entry.claims or bool(amounts)
-        if amounts and not entry.standing and not (entry.until_ms and self._may_wait(entry)):
+        self._occupancy.add(occupies, runs=runs)
+        entry.claims = entry.claims or bool(amounts) or bool(occupies)
+        if (amounts or occupies) and not entry.standing and not (entry.until_ms and self._may_wait(entry)):
             tree.has_moved = True
+
+
+def no_replacement_message(workload: Workload) -> str:
+    """Kueue's message of an eviction because of lost nodes without replacement."""
+    nodes = ",".join(workload.unhealthy_nodes)
+    return f"Workload was evicted as there was no replacement for unhealthy node(s): {nodes}"
 
 
 def _overlaps(entry: CycleEntry, tree: _Tree) -> bool:

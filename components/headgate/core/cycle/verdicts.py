@@ -24,24 +24,32 @@ from headgate.core.cycle.entries import (
 from headgate.core.cycle.nominating import ANY_CHANGE, needs_of, scan_moves_on
 from headgate.core.flavors import Assignment
 from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
-from headgate.core.kubernetes.conditions import rfc3339, truncated
+from headgate.core.flavors.placing import PENDING
+from headgate.core.kubernetes.conditions import IS_ADMITTED, rfc3339, truncated
 from headgate.core.kubernetes.quantities import add, canonical
 from headgate.core.quota.admission_fair_sharing import entry_penalty
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import Stage, State, Verdict, Workload
+from headgate.core.topology.encoding import compressed
 from headgate.core.workload import slices, variants
 from headgate.events.decisions import (
     CycleDecided,
     QuotaReserved,
+    SecondPassFailed,
+    TopologyAssigned,
     WorkloadAdmitted,
     WorkloadMigrated,
     WorkloadPreempted,
     WorkloadReplaced,
     WorkloadSkipped,
 )
+from headgate.events.ids import UnixMs
 from headgate.events.objects import Admission, CheckState, PodSetAssignment, PodSetRequest
 from headgate.events.queueing import Head
 from headgate.events.registry import Event
+
+SECOND_PASS_BACKOFF_MS, SECOND_PASS_BACKOFF_MS_MAX = 1000, 30_000
+"""After how long a workload that got no topology domains is tried again: at first, and at most (Kueue's)."""
 
 TARGETS_MAX = 1024
 """How many targets a verdict names. With more it names none, and waits for any quota that is freed."""
@@ -61,11 +69,14 @@ def events_of(
     for entry in (*cycle.entries, *cycle.rejected):
         with about("Workload", entry.key):
             if entry.status == "assumed":
-                events.extend(_reserved(state, entry))
+                events.extend(_placed(state, entry) if entry.second_pass else _reserved(state, entry))
                 continue
             if entry.waits_on:
                 continue
             events.extend((*_preempted(entry), *_migrated(entry)))
+            if entry.second_pass:
+                events.append(_not_placed(state, entry))
+                continue
             verdict = _verdict(state, entry)
         if entry.preempts or entry.migrates is not None:
             events.append(verdict)
@@ -79,7 +90,7 @@ def events_of(
     heads = tuple(
         Head(cluster_queue=entry.queue.name, workload=entry.key, uid=entry.workload.uid)
         for entry in (*cycle.entries, *cycle.rejected)
-        if not entry.standing
+        if not entry.standing and not entry.second_pass
     )
     return (CycleDecided(cycle=state.cycle + 1, decided_at=state.position, heads=heads), *events)
 
@@ -122,7 +133,7 @@ def _reserved(state: State, entry: CycleEntry) -> list[Event]:
             workload=workload.key,
             uid=workload.uid,
             cluster_queue=queue.name,
-            admission=_admission(queue.name, assignment),
+            admission=_admission(state, queue.name, assignment),
             message=f"Quota reserved in ClusterQueue {queue.name}",
             checks=checks,
             entry_penalty=entry_penalty(state.configuration, queue.spec, _total(entry)),
@@ -139,7 +150,8 @@ def _reserved(state: State, entry: CycleEntry) -> list[Event]:
                 message=slices.replaced_message(workload),
             )
         )
-    if all(check.state == "Ready" for check in checks):
+    delayed = any(pod_set.delayed == PENDING for pod_set in assignment.pod_sets)
+    if not delayed and all(check.state == "Ready" for check in checks):
         events.append(admission_of(workload, queue.name))
     return events
 
@@ -153,7 +165,8 @@ def _total(entry: CycleEntry) -> dict[str, int]:
     return total
 
 
-def _admission(cluster_queue: str, assignment: Assignment) -> Admission:
+def _admission(state: State, cluster_queue: str, assignment: Assignment) -> Admission:
+    by_prefix = feature_gates.enabled(state.configuration, feature_gates.TAS_HOSTNAME_PREFIX_ENCODING)
     return Admission(
         cluster_queue=cluster_queue,
         pod_set_assignments=tuple(
@@ -162,8 +175,15 @@ def _admission(cluster_queue: str, assignment: Assignment) -> Admission:
                 count=pod_set.count,
                 flavors={resource: choice.flavor for resource, choice in sorted(pod_set.flavors.items())},
                 resource_usage={
-                    resource: canonical(resource, pod_set.requests[resource]) for resource in sorted(pod_set.flavors)
+                    resource: canonical(resource, pod_set.requests.get(resource, 0))
+                    for resource in sorted(pod_set.flavors)
                 },
+                topology_assignment=(
+                    compressed(pod_set.placement, by_hostname_prefix=by_prefix)
+                    if pod_set.placement is not None
+                    else None
+                ),
+                delayed_topology_request=pod_set.delayed,
             )
             for pod_set in assignment.pod_sets
         ),
@@ -189,7 +209,44 @@ def admission_of(workload: Workload, cluster_queue: str = "") -> WorkloadAdmitte
         workload=workload.key,
         uid=workload.uid,
         cluster_queue=cluster_queue or workload.cluster_queue,
-        message="The workload is admitted",
+        message=IS_ADMITTED,
+    )
+
+
+# --- second passes ---------------------------------------------------------------------------------------------------
+
+
+def _placed(state: State, entry: CycleEntry) -> list[Event]:
+    """The topology domains of a workload that holds quota, and its admission if it lacked nothing else."""
+    workload, assignment = entry.workload, entry.assignment
+    assert assignment is not None
+    events: list[Event] = [
+        TopologyAssigned(
+            workload=workload.key,
+            uid=workload.uid,
+            cluster_queue=workload.cluster_queue,
+            admission=_admission(state, workload.cluster_queue, assignment),
+            message=f"Quota reserved in ClusterQueue {workload.cluster_queue}",
+        )
+    ]
+    if workload.stage is Stage.RESERVED and all(check.state == "Ready" for check in workload.checks):
+        events.append(admission_of(workload))
+    return events
+
+
+def _not_placed(state: State, entry: CycleEntry) -> SecondPassFailed:
+    """Why there are no topology domains for a workload that holds quota, and when it is tried again."""
+    failures = (entry.workload.second_pass.failures if entry.workload.second_pass is not None else 0) + 1
+    evict = entry.status == "evicted"
+    backoff_ms = min(SECOND_PASS_BACKOFF_MS << min(failures - 1, 10), SECOND_PASS_BACKOFF_MS_MAX)
+    return SecondPassFailed(
+        workload=entry.key,
+        uid=entry.workload.uid,
+        cluster_queue=entry.workload.cluster_queue,
+        message=truncated(entry.message),
+        failures=failures,
+        retry_at_ms=UnixMs(0) if evict else UnixMs(state.now_ms + backoff_ms),
+        evict=evict,
     )
 
 

@@ -11,6 +11,8 @@ order and wording. Nothing is charged here.
     catalog            makes these records from the specs of a state, and keeps them until a spec changes
     matching           which flavors a pod set may get, whatever the quota; kept with the ClusterQueue
     assigner           the scan over flavors
+    placing            the topology domains of the pods, once they have their flavors
+    provisioning       admission checks for which these have to wait
     partial_admission  the most pods that are acceptable
 
 The rules are Kueue's (`kueue-semantics` section 4, `kueue-observed` "Flavor assignment"; KEP-79, KEP-582 flavor
@@ -20,9 +22,10 @@ does since it vectorized requests: which resource group fails first, and so the 
 A `PreemptionOracle` determines whether preemption is possible. `NobodyToPreempt` is the answer where it is not: a
 workload that lacks unused quota, but would fit if others left, is in mode PREEMPT without candidates.
 
-Owns: the flavor of each resource of a workload, the catalog of specs, partial admission.
+Owns: the flavor of each resource of a workload, the domains that its pods ask for, the catalog of specs, partial
+admission.
 Called by: the cycle, preemption, the machines of the queue manager and of the scheduler.
-May import: quota, workload, state, config, kubernetes, events.
+May import: quota, topology, workload, state, config, kubernetes, events.
 """
 
 from headgate.core.flavors.assigner import WAYS_MAX, Assigner, NobodyToPreempt, PreemptionOracle, allowed_flavors

@@ -26,6 +26,7 @@ from headgate.core.flavors.assignment import (
 from headgate.core.flavors.cluster_queue import ClusterQueueFlavors, Flavor, Matching, Part, Together
 from headgate.core.flavors.matching import group_name, matching_of
 from headgate.core.flavors.modes import Grade, Mode, Rank, goes_on, preferred
+from headgate.core.flavors.placing import Placer
 from headgate.core.kubernetes.quantities import add, canonical, limit_text, subtract
 from headgate.core.quota.tree import Ledger, QuotaNode
 from headgate.core.state.tables import FlavorResource, Workload
@@ -88,7 +89,8 @@ class Assigner:
     `last_tried` continues the scan of an earlier cycle. `only` restricts the scan to the flavors of a first nomination,
     `allowed` to some flavors. `replaced` is, by pod set, the usage of the slice of itself that the workload replaces:
     it must get the same flavors, and is charged the difference. `short` collects over all calls the flavor-resources
-    that lacked unused quota: as long as none of them is freed, the answer does not change.
+    that lacked unused quota: as long as none of them is freed, the answer does not change. `placer` finds the topology
+    domains of the pods; without one, none are placed.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Assigner:
         only: Mapping[str, Mapping[str, str]] | None = None,
         replaced: Mapping[str, Mapping[FlavorResource, int]] = {},
         allowed: frozenset[str] | None = None,
+        placer: Placer | None = None,
     ) -> None:
         assert queue.node is not None, f"ClusterQueue {queue.name} has no quota tree"
         self._queue = queue
@@ -117,12 +120,15 @@ class Assigner:
         self._only = only
         self._allowed = allowed
         self._replaced = _Replaced(pod_sets, replaced) if replaced else None
+        self._placer = placer
         self._fungibility = queue.spec.flavor_fungibility
         self._may_preempt_borrowing = _may_preempt_borrowing(queue, fair_sharing=configuration.fair_sharing is not None)
         self._ignores_undeclared = ignores_undeclared(configuration)
         self.short: dict[FlavorResource, None] = {}
         self.resumed = False
         """Whether a scan did not begin with the first flavor."""
+        self.lacking_place: dict[str, None] = {}
+        """The flavors in whose Topology the pods found no place, over all calls, although their quota sufficed."""
 
     def assign(self, counts: Sequence[int] | None = None) -> Assignment:
         """Flavors for every pod set, with all its pods or with these counts of them."""
@@ -142,12 +148,16 @@ class Assigner:
             if mode is Mode.NO_FIT:
                 break
         pod_sets = [results[i] for i in sorted(results)]
-        if mode is not Mode.NO_FIT and self._matching.placed:
-            pod_sets = self._checked_for_topology(results)
-        if not results or any(pod_set.error for pod_set in pod_sets):
+        if not results:
             mode = Mode.NO_FIT
         reason = no_fit_reason_of(pod_sets) if mode is Mode.NO_FIT else ""
-        return Assignment(tuple(pod_sets), used, borrowing, mode, reason)
+        assignment = Assignment(tuple(pod_sets), used, borrowing, mode, reason)
+        if mode is Mode.NO_FIT or self._placer is None or not self._matching.placed:
+            return assignment
+        placed = self._placer.place(assignment)
+        if mode is Mode.FIT and placed.mode is not mode:
+            self.lacking_place.update(dict.fromkeys(demand.flavor for demand in placed.demands))
+        return placed
 
     def ways(self, counts: Sequence[int] | None = None) -> list[dict[FlavorResource, int]]:
         """
@@ -232,23 +242,6 @@ class Assigner:
         if self._replaced is not None:
             value = subtract(value, self._replaced.amount((index,), fr[1]))
         used[fr] = add(used.get(fr, 0), value)
-
-    def _checked_for_topology(self, results: dict[int, PodSetResult]) -> list[PodSetResult]:
-        """The results, with an error where pods have to be placed within a Topology and their flavors have none."""
-        known = self._queue.topology_flavors
-        for i in self._matching.placed:
-            result = results[i]
-            named = sorted({choice.flavor for choice in result.flavors.values() if choice.flavor in known})
-            if result.count == 0 or len(named) == 1:
-                continue
-            if not known:
-                error = "workload requires Topology, but there is no TAS cache information"
-            elif not named:
-                error = "no TAS flavor assigned"
-            else:
-                error = f"more than one TAS flavor assigned: {', '.join(named)}"
-            results[i] = msgspec.structs.replace(result, error=error)
-        return [results[i] for i in sorted(results)]
 
     # --- the scan --------------------------------------------------------------------------------------------------
 

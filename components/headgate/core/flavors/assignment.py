@@ -8,13 +8,22 @@ writes an admission. Messages and reasons are Kueue's.
 import msgspec
 
 from headgate.core.flavors.modes import Grade, Mode
-from headgate.core.state.tables import FlavorResource
+from headgate.core.state.tables import DomainUsage, FlavorResource
+from headgate.core.topology.assignments import Placement
+from headgate.core.topology.demands import PodSetDemand
 
 NO_MATCHING_FLAVOR = "NoMatchingFlavor"
 EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
 WAITING_FOR_QUOTA = "WaitingForQuota"
+TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed"
 
-SEVERITY = {"": 0, WAITING_FOR_QUOTA: 1, EXCEEDS_MAX_QUOTA: 2, NO_MATCHING_FLAVOR: 3}
+SEVERITY = {
+    "": 0,
+    TOPOLOGY_PLACEMENT_FAILED: 1,
+    WAITING_FOR_QUOTA: 2,
+    EXCEEDS_MAX_QUOTA: 3,
+    NO_MATCHING_FLAVOR: 4,
+}
 """The reasons of a NoFit, in ascending order of severity."""
 
 Nomination = dict[str, dict[str, str]]
@@ -31,7 +40,11 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One flavor that was tried for a resource group, and why it was not taken at once."""
+    """
+    One flavor that was tried for a resource group, and why it was not taken at once.
+
+    `grade` is by quota alone: with the reason TopologyPlacementFailed it cannot fit, whatever its grade.
+    """
 
     flavor: str
     group: int
@@ -40,13 +53,19 @@ class Attempt(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     no_fit_reason: str = ""
 
+    @property
+    def mode(self) -> Mode:
+        """How it would fit, its topology included."""
+        return Mode.NO_FIT if self.no_fit_reason == TOPOLOGY_PLACEMENT_FAILED else self.grade.mode
+
 
 class PodSetResult(msgspec.Struct, frozen=True):
     """
     What one pod set gets.
 
     `requests` are the amounts of all `count` pods. No `flavors` despite requests means that it cannot fit. `error`
-    means that its pods could not be placed within a Topology, whatever the quota.
+    means that its pods could not be placed within a Topology, whatever the quota. `placement` are the domains of its
+    pods. `delayed`: they are found in a second pass ("Pending"), or were ("Ready").
     """
 
     name: str
@@ -56,6 +75,8 @@ class PodSetResult(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     error: str = ""
+    placement: Placement | None = None
+    delayed: str | None = None
 
     @property
     def mode(self) -> Mode:
@@ -73,7 +94,8 @@ class Assignment(msgspec.Struct, frozen=True):
 
     `pod_sets` ends with the first one without a flavor. `usage` is what it would be charged, `borrowing` the height of
     the subtree that it borrows from (0: none). `no_fit_reason` is the reason of the QuotaReserved condition when it
-    cannot fit. Where the workload replaces a slice of itself, `usage` is what it needs beyond that.
+    cannot fit. Where the workload replaces a slice of itself, `usage` is what it needs beyond that. `demands` are the
+    pod sets to be placed within a Topology, `occupies` what they will occupy there beyond what the workload occupies.
     """
 
     pod_sets: tuple[PodSetResult, ...]
@@ -81,6 +103,8 @@ class Assignment(msgspec.Struct, frozen=True):
     borrowing: int
     mode: Mode
     no_fit_reason: str = ""
+    demands: tuple[PodSetDemand, ...] = ()
+    occupies: tuple[DomainUsage, ...] = ()
 
     @property
     def contested(self) -> frozenset[FlavorResource]:
@@ -153,7 +177,7 @@ def _no_fit_reason(pod_set: PodSetResult) -> str:
         return NO_MATCHING_FLAVOR
     least: dict[int, str] = {}
     for attempt in pod_set.attempts:
-        if attempt.grade is Grade.NO_FIT:
+        if attempt.mode is Mode.NO_FIT:
             old = least.get(attempt.group)
             if old is None or SEVERITY[attempt.no_fit_reason] < SEVERITY[old]:
                 least[attempt.group] = attempt.no_fit_reason

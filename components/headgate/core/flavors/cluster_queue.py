@@ -9,24 +9,26 @@ from typing import NamedTuple
 
 from headgate.core.quota.activeness import Activeness
 from headgate.core.quota.tree import QuotaNode
+from headgate.core.topology.demands import Gates
 from headgate.events.objects import ClusterQueueSpec, ResourceFlavorSpec
 
 
 class Flavor:
-    """One flavor of a resource group. `spec` is None while the ResourceFlavor does not exist."""
+    """
+    One flavor of a resource group. `spec` is None while the ResourceFlavor does not exist.
 
-    __slots__ = ("levels", "name", "spec")
+    `levels` are the node labels of its Topology, widest first. `is_topology_aware`: its pods are placed within one.
+    """
 
-    def __init__(self, name: str, spec: ResourceFlavorSpec | None, levels: frozenset[str]) -> None:
+    __slots__ = ("is_topology_aware", "levels", "name", "spec")
+
+    def __init__(
+        self, name: str, spec: ResourceFlavorSpec | None, levels: tuple[str, ...], *, is_topology_aware: bool
+    ) -> None:
         self.name = name
         self.spec = spec
         self.levels = levels
-        """The node labels of its Topology's levels."""
-
-    @property
-    def is_topology_aware(self) -> bool:
-        """Whether its pods are placed within a Topology."""
-        return self.spec is not None and self.spec.topology_name is not None
+        self.is_topology_aware = is_topology_aware
 
 
 class Group:
@@ -79,18 +81,30 @@ class ClusterQueueFlavors:
 
     __slots__ = (
         "active",
+        "gates",
         "group_of",
         "groups",
+        "is_multi_cluster",
         "is_topology_aware",
         "matchings",
         "name",
         "node",
+        "provisioned_flavors",
         "spec",
         "topology_flavors",
     )
 
     def __init__(
-        self, name: str, spec: ClusterQueueSpec, groups: tuple[Group, ...], node: QuotaNode | None, active: Activeness
+        self,
+        name: str,
+        spec: ClusterQueueSpec,
+        groups: tuple[Group, ...],
+        node: QuotaNode | None,
+        active: Activeness,
+        *,
+        gates: Gates | None = None,
+        provisioned_flavors: frozenset[str] = frozenset(),
+        is_multi_cluster: bool = False,
     ) -> None:
         self.name = name
         self.spec = spec
@@ -104,5 +118,11 @@ class ClusterQueueFlavors:
         """Whether all its flavors are: then every pod set is placed within a Topology, requested or not."""
         self.topology_flavors = frozenset(flavor.name for flavor in flavors if flavor.levels)
         """Those of its flavors whose pods are placed within a Topology that exists."""
+        self.gates = gates
+        """The gates of placement within a Topology; None when pods are not placed (gate TopologyAwareScheduling)."""
+        self.provisioned_flavors = provisioned_flavors
+        """The flavors with an admission check that provisions nodes: their domains are found afterwards."""
+        self.is_multi_cluster = is_multi_cluster
+        """Whether an admission check moves its workloads to other clusters, which place their pods."""
         self.matchings: dict[tuple[str, ...], Matching] = {}
         """Cached results of `headgate.core.flavors.matching` by kind of workload."""

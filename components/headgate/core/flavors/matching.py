@@ -13,6 +13,7 @@ from functools import lru_cache
 from headgate.core.flavors.cluster_queue import ClusterQueueFlavors, Flavor, Group, Matching, Part, Together
 from headgate.core.kubernetes.effective_requests import pod_requests
 from headgate.core.kubernetes.selectors import matches_flavor, taint_text, untolerated_taint
+from headgate.core.topology.levels import has_levels
 from headgate.core.workload.pod_requests import PodSetRequests
 from headgate.events.objects import PodSet, TopologyRequest
 
@@ -56,7 +57,8 @@ class _Matcher:
         placed = tuple(
             i
             for i, pod_set in enumerate(self._pod_sets)
-            if self._queue.is_topology_aware or levels_requested(pod_set.topology_request) is not None
+            if self._queue.is_topology_aware
+            or (self._queue.gates is not None and requests_topology(pod_set.topology_request))
         )
         together = tuple(Together(tuple(members), tuple(self._parts(members))) for members in groups.values())
         return Matching(together, self._names, placed)
@@ -91,8 +93,11 @@ class _Matcher:
 
     def _topology_mismatch(self, flavor: Flavor, group: Group, index: int) -> str:
         """Why a flavor does not match the topology request of a pod set, in Kueue's wording; "" when it does."""
-        levels = levels_requested(self._pod_sets[index].topology_request)
-        if levels is None:
+        gates = self._queue.gates
+        if gates is None:
+            return ""
+        request = self._pod_sets[index].topology_request
+        if not requests_topology(request):
             if flavor.is_topology_aware and not self._queue.is_topology_aware:
                 return f'Flavor "{flavor.name}" supports only TopologyAwareScheduling'
             return ""
@@ -103,7 +108,7 @@ class _Matcher:
             return f'Flavor "{flavor.name}" does not support TopologyAwareScheduling'
         if not flavor.levels:
             return f'Flavor "{flavor.name}" information missing in TAS cache'
-        if not levels <= flavor.levels:
+        if not has_levels(request, flavor.levels, multi_layer=gates.multi_layer):
             return f'Flavor "{flavor.name}" does not contain the requested level'
         return ""
 
@@ -127,11 +132,14 @@ def group_name(pod_set: PodSet) -> str | None:
     return pod_set.topology_request.pod_set_group_name if pod_set.topology_request is not None else None
 
 
-def levels_requested(request: TopologyRequest | None) -> frozenset[str] | None:
-    """The topology levels that a pod set names; None when it does not request placement within a Topology."""
+def requests_topology(request: TopologyRequest | None) -> bool:
+    """Whether a pod set requests placement within a Topology (IsExplicitlyRequestingTAS)."""
     if request is None:
-        return None
+        return False
     named = (request.required, request.preferred, request.pod_set_slice_required_topology)
-    if not any(named) and request.unconstrained is None and request.pod_set_slice_size is None:
-        return None
-    return frozenset(level for level in named if level)
+    return (
+        any(named)
+        or request.unconstrained is not None
+        or request.pod_set_slice_size is not None
+        or bool(request.podset_slice_required_topology_constraints)
+    )

@@ -14,6 +14,7 @@ from headgate.core.fold.transitions import (
     become_preemptor,
     block,
     blocks,
+    charge,
     enter,
     give_back,
     index_current_slice,
@@ -26,10 +27,11 @@ from headgate.core.fold.transitions import (
     sleep_of,
     take_back,
     unblock,
+    uncharge,
 )
 from headgate.core.kubernetes import conditions
 from headgate.core.state.handlers import EventHandlers
-from headgate.core.state.tables import REFUSED_MAX, Stage, State, Verdict, Workload
+from headgate.core.state.tables import REFUSED_MAX, SecondPass, Stage, State, Verdict, Workload
 from headgate.core.workload.pods_ready import follow
 from headgate.core.workload.shown_conditions import differing
 from headgate.core.workload.unadmitted_reasons import is_granular
@@ -70,6 +72,43 @@ def _quota_reserved(state: State, event: decisions.QuotaReserved, commit: Commit
     fold_usage.penalise(state, workload, event.entry_penalty)
     enter(state, workload)
     index_current_slice(state, workload)
+
+
+def _topology_assigned(state: State, event: decisions.TopologyAssigned, commit: Commit, seq: Seq) -> None:
+    if found := moved(state, event, seq):
+        workload, _ = found
+        if workload.key in state.index.usage_of:
+            uncharge(state, workload, seq)
+        workload.admission, workload.unhealthy_nodes, workload.second_pass = event.admission, (), None
+        if not workload.followed:
+            charge(state, workload)
+        workload.conditions = conditions.put(
+            workload.conditions,
+            conditions.QUOTA_RESERVED,
+            "True",
+            "QuotaReserved",
+            event.message,
+            commit.time_ms,
+            workload.generation,
+        )
+        if workload.stage is Stage.ADMITTED:
+            workload.conditions = conditions.put(
+                workload.conditions,
+                conditions.ADMITTED,
+                "True",
+                "Admitted",
+                conditions.IS_ADMITTED,
+                commit.time_ms,
+                workload.generation,
+            )
+        workload.last_seq = seq
+
+
+def _second_pass_failed(state: State, event: decisions.SecondPassFailed, commit: Commit, seq: Seq) -> None:
+    if found := moved(state, event, seq):
+        workload, _ = found
+        workload.second_pass = SecondPass(event.failures, event.message, event.retry_at_ms, event.evict)
+        workload.last_seq = seq
 
 
 def _admitted(state: State, event: decisions.WorkloadAdmitted, commit: Commit, seq: Seq) -> None:
@@ -216,6 +255,8 @@ HANDLERS = (
     EventHandlers[Never]()
     .on(decisions.CycleDecided, _cycle_decided)
     .on(decisions.QuotaReserved, _quota_reserved)
+    .on(decisions.TopologyAssigned, _topology_assigned)
+    .on(decisions.SecondPassFailed, _second_pass_failed)
     .on(decisions.WorkloadAdmitted, _admitted)
     .on(decisions.WorkloadSkipped, _skipped)
     .on(effects.StatusApplied, _status_applied)

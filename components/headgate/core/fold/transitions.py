@@ -461,6 +461,7 @@ def reserve(
     leave(state, workload, end, seq)
     workload.cluster_queue, workload.admission, workload.reserved_at_ms = event.cluster_queue, event.admission, at_ms
     workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
+    workload.second_pass = None
     workload.conditions = conditions.put(
         workload.conditions,
         conditions.QUOTA_RESERVED,

@@ -507,7 +507,7 @@ def _evict(state: State, workload: Workload, reason: str, message: str, at_ms: U
         )
     unblock(state, workload)
     turnover.note_evicted(state, workload, at_ms)
-    workload.unhealthy_nodes = ()
+    workload.unhealthy_nodes, workload.second_pass = (), None
     workload.parked = None
     workload.verdict = None
     workload.last_tried_flavors = ()
@@ -590,7 +590,7 @@ def _finish(state: State, workload: Workload, end: Stage, reason: str, message: 
         )
     unblock(state, workload)
     workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
-    workload.owner_gone = False
+    workload.owner_gone, workload.second_pass = False, None
     turnover.note_finished(state, workload, at_ms)
     move(state, workload, end, seq)
     fold_usage.drop(state, workload)
@@ -637,6 +637,8 @@ def _deadline_passed(state: State, event: queueing.DeadlinePassed, commit: Commi
         workload, _ = found
         if event.deadline == "RequeueAt" and workload.requeue_state is not None:
             workload.requeue_state = msgspec.structs.replace(workload.requeue_state, requeue_at=None)
+        if event.deadline == "SecondPass" and workload.second_pass is not None:
+            workload.second_pass = msgspec.structs.replace(workload.second_pass, retry_at_ms=UnixMs(0))
 
 
 HANDLERS = (

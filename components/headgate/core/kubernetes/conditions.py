@@ -23,6 +23,7 @@ DEACTIVATION_TARGET = "DeactivationTarget"
 BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates"
 
 NO_RESERVATION = "The workload has no reservation"
+IS_ADMITTED = "The workload is admitted"
 UNSATISFIED_CHECKS = "The workload has not all checks ready"
 AWAITS_EVALUATION = "Workload is pending evaluation in the scheduling queue"
 BYPASSED = "Bypassed scheduling evaluation because an equivalent workload recently failed"

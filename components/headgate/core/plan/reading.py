@@ -3,8 +3,6 @@ From manifests to the initial facts of a plan.
 
 `read_objects` reads manifests as the informer bridge reads API objects (`headgate.core.api.decoding`), in either
 version of Kueue's API. Any error raises PlanInputError with object, field and remedy; nothing is read partially.
-Topology-aware flavors are refused: the core does not place pods yet, and a plan without placement would be silently
-wrong.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,15 +41,7 @@ Manifest = Mapping[str, Any]
 
 
 class PlanInputError(Exception):
-    """
-    Raised when the input of a plan cannot be read; the message names object, field and remedy.
-
-    :ivar topology: whether the reason is that topology-aware scheduling is not planned.
-    """
-
-    def __init__(self, message: str, *, topology: bool = False) -> None:
-        super().__init__(message)
-        self.topology = topology
+    """Raised when the input of a plan cannot be read; the message names object, field and remedy."""
 
 
 def resource_of(manifest: Manifest) -> str | None:
@@ -72,7 +62,6 @@ def read_object(manifest: Manifest) -> Fact | None:
         raise PlanInputError(f"{shown}: a plan has no use for this kind: leave it out")
     try:
         renewed = to_v1beta2(manifest)
-        _refuse_topologies(shown, resource, renewed)
         return read(resource, msgspec.json.encode(renewed)).fact
     except (VersionError, UnreadableObjectError) as error:
         field = f", field {error.field}" if error.field else ""
@@ -85,16 +74,6 @@ def shown_as(manifest: Manifest) -> str:
     given: Mapping[str, Any] = metadata if isinstance(metadata, Mapping) else {}
     namespace, name = given.get("namespace"), given.get("name") or "(without a name)"
     return f"{manifest.get('kind')} {namespace}/{name}" if namespace else f"{manifest.get('kind')} {name}"
-
-
-def _refuse_topologies(shown: str, resource: str, manifest: Manifest) -> None:
-    spec = manifest.get("spec")
-    if resource == "resourceflavors" and isinstance(spec, Mapping) and spec.get("topologyName"):
-        message = (
-            f"{shown}, field spec.topologyName: topology-aware scheduling is not planned yet: "
-            f"leave the field out to plan by quota alone"
-        )
-        raise PlanInputError(message, topology=True)
 
 
 def in_order(facts: Iterable[tuple[str, Fact]]) -> tuple[Fact, ...]:

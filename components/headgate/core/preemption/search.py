@@ -1,6 +1,6 @@
 """What both searches share: the query, removing candidates until the workload fits, restoring unnecessary ones."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.preemption.policy import NEVER, Preemptor
@@ -8,6 +8,7 @@ from headgate.core.preemption.what_if import Snapshot
 from headgate.core.quota.holders import Holder, Size
 from headgate.core.quota.tree import QuotaNode
 from headgate.core.state.tables import FlavorResource, Workload
+from headgate.core.topology.demands import PodSetDemand
 
 Found = list[tuple[Holder, str]]
 """Those to preempt, each with its reason, in the order of Kueue's answer."""
@@ -18,6 +19,7 @@ class Search:
 
     __slots__ = (
         "_asked",
+        "_demands",
         "_levels",
         "contested",
         "found",
@@ -36,6 +38,7 @@ class Search:
         incoming: Workload,
         requests: Mapping[FlavorResource, int],
         contested: frozenset[FlavorResource],
+        demands: Sequence[PodSetDemand] = (),
     ) -> None:
         assert queue.node is not None, f"ClusterQueue {queue.name} has no quota tree"
         self.snapshot = snapshot
@@ -47,6 +50,7 @@ class Search:
         self.preemptor = Preemptor(incoming, snapshot.configuration)
         self.found: Found = []
         self._asked = list(requests.items())
+        self._demands = demands if snapshot.topologies is not None else ()
         limits = self.ledger.tree.limits
         self._levels = [(self.ledger.column(fr), limits(fr).subtree) for fr in sorted(contested)]
 
@@ -62,7 +66,12 @@ class Search:
                 if i:  # Check first next time what lacked now: it is the likeliest to lack again.
                     self._asked.insert(0, self._asked.pop(i))
                 return False
-        return True
+        return not self._demands or self._can_place()
+
+    def _can_place(self) -> bool:
+        """Whether the pods of the workload find their topology domains."""
+        assert self.snapshot.topologies is not None
+        return self.snapshot.topologies.can_place(self._demands)
 
     def charge(self) -> None:
         """Count the incoming workload's usage as if it ran."""
@@ -92,7 +101,8 @@ class Search:
 
         The last one stays removed: with it the workload fitted. The place of a restored one is taken by the last of the
         list, as in Kueue; so the order of the answer is Kueue's, too. When one was necessary, all of that size in its
-        ClusterQueue are: the free quota never grows during the pass.
+        ClusterQueue are: the free quota never grows during the pass. That does not hold where pods are placed, since
+        which domains it occupies is another matter than its size.
         """
         found = self.found
         needed: set[tuple[int, Size]] = set()
@@ -106,7 +116,8 @@ class Search:
                 found.pop()
             else:
                 self.snapshot.take_out(holder)
-                needed.add((holder.node.index, holder.size))
+                if not self._demands:
+                    needed.add((holder.node.index, holder.size))
 
     def put_back(self) -> Found:
         """Restore the snapshot; returns what was found."""

@@ -1,6 +1,6 @@
 """Targets: the result of a preemption search, and its entry point."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -12,6 +12,7 @@ from headgate.core.preemption.fair import fair_search
 from headgate.core.preemption.search import Search
 from headgate.core.preemption.what_if import Snapshot
 from headgate.core.state.tables import FlavorResource, Workload
+from headgate.core.topology.demands import PodSetDemand
 from headgate.events.ids import Uid, WorkloadKey
 
 
@@ -35,6 +36,7 @@ def find_targets(
     requests: Mapping[FlavorResource, int],
     contested: AbstractSet[FlavorResource],
     *,
+    demands: Sequence[PodSetDemand] = (),
     replaced: Workload | None = None,
 ) -> tuple[Target, ...]:
     """
@@ -42,12 +44,12 @@ def find_targets(
 
     `requests` is all that it would be charged (for a workload slice: what it needs beyond the one that it replaces),
     `contested` those of its flavor-resources that lack unused quota: only workloads that were assigned one of them are
-    preempted. `replaced`, the slice, comes first among the targets when there are any. The snapshot is unchanged
-    afterwards.
+    preempted. `demands` are the pod sets that must find topology domains as well. `replaced`, the slice, comes first
+    among the targets when there are any. The snapshot is unchanged afterwards.
     """
     if not may_preempt(snapshot.state, queue.name):
         return ()
-    search = Search(snapshot, queue, incoming, requests, frozenset(contested))
+    search = Search(snapshot, queue, incoming, requests, frozenset(contested), demands)
     found = fair_search(search) if snapshot.configuration.fair_sharing is not None else classical_search(search)
     targets = tuple(Target(holder.key, holder.workload.uid, holder.node.name, reason) for holder, reason in found)
     return (replaced_target(replaced), *targets) if targets and replaced is not None else targets

@@ -13,22 +13,38 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from headgate.core.flavors.catalog import Catalog
+from headgate.core.flavors.placing import Topologies
 from headgate.core.quota.admission_fair_sharing import settings
 from headgate.core.quota.holders import Holder, Using
 from headgate.core.quota.tree import QuotaNode
-from headgate.core.state.tables import FlavorResource, State, Workload
+from headgate.core.state.tables import DomainUsage, FlavorResource, State, Workload
 from headgate.events.ids import WorkloadKey
 
 
 class Snapshot:
-    """The tree of this name, whose cohorts must not form a cycle. `ledger` has its usage, free to be charged."""
+    """
+    The tree of this name, whose cohorts must not form a cycle. `ledger` has its usage, free to be charged.
 
-    __slots__ = ("_removed", "_using", "by_priority", "catalog", "configuration", "ledger", "state", "tree")
+    `topologies` are those of the cycle, which all its trees share: a removed workload leaves its domains as well.
+    """
 
-    def __init__(self, state: State, catalog: Catalog, tree_name: str) -> None:
+    __slots__ = (
+        "_removed",
+        "_using",
+        "by_priority",
+        "catalog",
+        "configuration",
+        "ledger",
+        "state",
+        "topologies",
+        "tree",
+    )
+
+    def __init__(self, state: State, catalog: Catalog, tree_name: str, topologies: Topologies | None = None) -> None:
         self.state = state
         self.catalog = catalog
         self.configuration = state.configuration
+        self.topologies = topologies
         self.tree = catalog.forest.tree(tree_name)
         self.ledger = catalog.forest.ledger(tree_name)
         self.by_priority = settings(self.configuration) is None
@@ -110,9 +126,17 @@ class Snapshot:
         self._removed[holder.key] = holder
         for fr, value in holder.usage.items():
             self.ledger.remove(holder.node, fr, value)
+        if self.topologies is not None and (occupied := self.occupied(holder.key)):
+            self.topologies.what_if.remove(occupied)
 
     def put_back(self, holder: Holder) -> None:
         """`restore` for callers that have the holder."""
         del self._removed[holder.key]
         for fr, value in holder.usage.items():
             self.ledger.add(holder.node, fr, value)
+        if self.topologies is not None and (occupied := self.occupied(holder.key)):
+            self.topologies.what_if.add(occupied)
+
+    def occupied(self, key: WorkloadKey) -> tuple[DomainUsage, ...]:
+        """What a workload that holds quota occupies in topologies."""
+        return self.state.index.topology_usage_of.get(key, ())

@@ -28,7 +28,9 @@ from headgate.events.objects import CheckState, Condition, RequeueState
 from headgate.events.queueing import DeadlinePassed, QueueEvent, WorkloadEvicted, WorkloadFinished, WorkloadReleased
 
 _DEACTIVATED_MESSAGE = "The workload is deactivated"
-_REQUEUES = frozenset({"Preempted", "NodeFailures"})
+NODE_FAILURES = "NodeFailures"
+"""The reason of an eviction because of nodes that are lost, and not replaced."""
+_REQUEUES = frozenset({"Preempted", NODE_FAILURES})
 """Evictions after which a workload may queue again at once. After the others, the cause has to be over first."""
 
 
@@ -165,6 +167,7 @@ def eviction(state: State, workload: Workload, now_ms: UnixMs) -> list[QueueEven
     if workload.stage is not Stage.RESERVED and workload.stage is not Stage.ADMITTED:
         return []
     driven_out = _by_checks(workload) or _by_local_queue(state, workload) or _by_cluster_queue(state, workload)
+    driven_out = driven_out or _by_lost_node(workload)
     if driven_out is not None:
         return [driven_out]
     return _by_slow_pods(state, workload, now_ms) or _by_execution_time(workload, now_ms)
@@ -239,6 +242,12 @@ def _by_checks(workload: Workload) -> WorkloadEvicted | None:
         return None
     message = f"Evicted due to {_checks_message(retry, 'Retry')}"
     return _evicted(workload, "AdmissionCheck", message, requeue_state=_backoff(workload, retry))
+
+
+def _by_lost_node(workload: Workload) -> WorkloadEvicted | None:
+    """The scheduler has found no node to replace one that the workload has lost."""
+    failed = workload.second_pass
+    return _evicted(workload, NODE_FAILURES, failed.message) if failed is not None and failed.evict else None
 
 
 def _checks_message(checks: list[CheckState], state: str) -> str:

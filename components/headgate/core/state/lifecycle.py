@@ -14,6 +14,8 @@ from headgate.core.state.tables import HOLDS_QUOTA, PENDING, Stage
 from headgate.events.base import EventBase
 from headgate.events.decisions import (
     QuotaReserved,
+    SecondPassFailed,
+    TopologyAssigned,
     WorkloadAdmitted,
     WorkloadMigrated,
     WorkloadPreempted,
@@ -47,6 +49,8 @@ OfOneWorkload = (
     | WorkloadWoken
     | WorkloadSkipped
     | QuotaReserved
+    | TopologyAssigned
+    | SecondPassFailed
     | WorkloadAdmitted
     | WorkloadEvicted
     | WorkloadPreempted
@@ -103,6 +107,8 @@ ARROWS: tuple[Arrow, ...] = (
     Arrow(WorkloadSkipped, _of(O), S, "a cycle did not admit it; with scope immediate it stays offered"),
     Arrow(WorkloadSkipped, _of(Q, S), S, "it blocks its ClusterQueue, and a cycle has come to another verdict"),
     Arrow(QuotaReserved, _of(N, Q, O, S, P), R, "a cycle reserved its quota"),
+    Arrow(TopologyAssigned, _of(R, A), None, "a second pass has found topology domains for its pods"),
+    Arrow(SecondPassFailed, _of(R, A), None, "a second pass has found no topology domains for its pods"),
     Arrow(WorkloadAdmitted, _of(R), A, "all its admission checks are Ready"),
     Arrow(WorkloadEvicted, PENDING | _of(R, A), E, "it has to give its quota back, or may no longer wait"),
     Arrow(WorkloadPreempted, _of(R, A), E, "another workload needs its quota"),
@@ -129,6 +135,8 @@ OVERTAKEN: tuple[Overtaken, ...] = (
     Overtaken(HeadsWithdrawn, ALL - {O}, "a cycle decided it while the offer was taken back"),
     Overtaken(WorkloadSkipped, _of(N, P, E, F), "its offer was taken back while the cycle skipped it"),
     Overtaken(QuotaReserved, _of(E, F), "it was deactivated or finished while the cycle reserved its quota"),
+    Overtaken(TopologyAssigned, PENDING | {E, F}, "it was evicted or finished while the cycle found its domains"),
+    Overtaken(SecondPassFailed, PENDING | {E, F}, "it was evicted or finished while the cycle found it no domains"),
     Overtaken(WorkloadAdmitted, PENDING | {E, F}, "it was evicted or finished while the cycle admitted it"),
     Overtaken(WorkloadPreempted, PENDING | {E, F}, "it was evicted or finished while the cycle preempted it"),
     Overtaken(WorkloadReleased, _of(A), "it was admitted while its queue stopped"),

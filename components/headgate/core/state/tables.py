@@ -142,6 +142,19 @@ class Verdict(Note, frozen=True):
     claims: bool = True
 
 
+class SecondPass(Note, frozen=True):
+    """
+    The failed search for topology domains of a workload that holds quota.
+
+    `retry_at_ms` is when it is tried again, 0 once that time has come. `evict`: it is to be evicted instead.
+    """
+
+    failures: int
+    message: str
+    retry_at_ms: UnixMs = UnixMs(0)
+    evict: bool = False
+
+
 REFUSED_MAX = 8
 """How many refused statuses of a workload are kept: enough to end a loop, and bounded."""
 
@@ -219,6 +232,7 @@ class Workload(Record):
     arrival: int = 0
     taken_over: WorkloadStatus | None = None
     unhealthy_nodes: tuple[str, ...] = ()
+    second_pass: SecondPass | None = None
 
 
 class NamespaceRecord(Note, frozen=True):

@@ -21,6 +21,7 @@ MIGRATED: Final = "EvictedDueToFlavorMigration"
 EVICTED_BY_PREEMPTION: Final = "EvictedDueToPreempted"
 PREEMPTED: Final = "Preempted"
 PREEMPTED_WORKLOAD: Final = "PreemptedWorkload"
+PLACEMENT_FAILED: Final = "SecondPassFailed"
 
 WORKLOAD_KEPT: Final = "Deleted finished workload due to elapsed retention"
 """For a finished Workload whose retention period is over, and that is deleted."""
@@ -41,8 +42,14 @@ def quota_reserved(workload: Workload, event: QuotaReserved, at_ms: UnixMs) -> s
 
 
 def admitted(workload: Workload, event: WorkloadAdmitted, at_ms: UnixMs) -> str:
-    """The note of an admission, with how long its checks have taken; 0 when admitted together with its reservation."""
-    waited_s = _seconds(workload.reserved_at_ms, at_ms) if workload.admission is not None else 0
+    """
+    The note of an admission, with how long its checks have taken.
+
+    0 when a cycle has admitted it: together with its reservation, or with topology domains that it had to wait for.
+    """
+    admission = workload.admission
+    in_cycle = admission is None or any(each.delayed_topology_request for each in admission.pod_set_assignments)
+    waited_s = 0 if in_cycle else _seconds(workload.reserved_at_ms, at_ms)
     return f"Admitted by ClusterQueue {event.cluster_queue}, wait time since reservation was {waited_s}s"
 
 

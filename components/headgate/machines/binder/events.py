@@ -336,6 +336,8 @@ class Events:
                     yield normal("QuotaReserved", event_messages.quota_reserved(workload, event, at_ms))
             case decisions.WorkloadAdmitted():
                 yield normal("Admitted", event_messages.admitted(workload, event, at_ms))
+            case decisions.SecondPassFailed() if not event.evict:
+                yield warning(event_messages.PLACEMENT_FAILED, event.message, DELAY_MS)
             case decisions.WorkloadSkipped() if event.status != "nominated":
                 reason = shown_reason(self._state.configuration, event.reason)
                 yield warning(reason, event.message, 1 if self._told == "all" else DELAY_MS)

@@ -104,6 +104,7 @@ _URGENT: Final = (
     queueing.WorkloadFinished,
     decisions.QuotaReserved,
     decisions.WorkloadAdmitted,
+    decisions.TopologyAssigned,
     queueing.WorkloadFollowed,
     queueing.PreemptionGateOpened,
     decisions.WorkloadReplaced,
@@ -117,6 +118,7 @@ _PATIENT: Final = (
     queueing.DeadlinePassed,
     queueing.WorkloadEvicted,
     decisions.WorkloadSkipped,
+    decisions.SecondPassFailed,
     decisions.WorkloadPreempted,
     decisions.WorkloadMigrated,
 )

@@ -25,6 +25,7 @@ from collections.abc import Iterable
 
 from headgate.core.fold.quarantine import about_event, is_about_aside, is_aside
 from headgate.core.machine.contract import Append, Command, Committed, Settled, Stimulus, WakeAt
+from headgate.core.queueing import second_pass
 from headgate.core.queueing.enqueueing import by_verdict, steps
 from headgate.core.queueing.eviction import deadline_of, eviction, finish, release
 from headgate.core.queueing.wake_conditions import Sleeper, Woken
@@ -483,9 +484,12 @@ class QueueManager:
         if of_nodes:
             return of_nodes
         if workload.stage in HOLDS_QUOTA:
-            deadline = deadline_of(workload, state.configuration)
-            if deadline is not None:
-                self._await(workload.key, deadline)
+            again = second_pass.due(workload, now_ms)
+            if again is not None:
+                return (again,)
+            for deadline in (deadline_of(workload, state.configuration), second_pass.retry_at_ms(workload)):
+                if deadline is not None:
+                    self._await(workload.key, deadline)
             return ()
         limits = self._limits_of(workload)
 

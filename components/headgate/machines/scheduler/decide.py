@@ -1,8 +1,9 @@
 """
 The scheduler's machine: one commit per cycle.
 
-Reads: heads that the queue manager has offered, reserved workloads whose admission checks have become Ready, and the
-whole state of queues and quota. Appends: `cycle.decided` with its `workload.quota_reserved`, `workload.admitted` and
+Reads: heads that the queue manager has offered, reserved workloads whose admission checks have become Ready, workloads
+that hold quota and need topology domains, and the whole state of queues, quota and nodes. Appends: `cycle.decided` with
+its `workload.quota_reserved`, `workload.admitted`, `workload.topology_assigned`, `workload.second_pass_failed` and
 `workload.skipped`. It has no effect outside and makes no calls.
 
 The decision itself is `headgate.core.cycle.decide_cycle`, a function of the state alone; the commit names the position
@@ -14,7 +15,7 @@ It decides on every `Settled`, so cycles follow each other as fast as commits ar
 ClusterQueue has an offered head: the queue manager offers only workloads whose chances may have changed.
 """
 
-from headgate.core.cycle import decide_cycle, is_ready
+from headgate.core.cycle import decide_cycle, is_ready, is_unplaced, unplaced_in
 from headgate.core.flavors.catalog import Catalog
 from headgate.core.fold.quarantine import about_event, is_about_aside
 from headgate.core.machine.contract import Append, Command, Committed, Settled, Stimulus
@@ -22,7 +23,8 @@ from headgate.core.quota.structural import is_structural
 from headgate.core.state.tables import Stage, State
 from headgate.events.base import Producer
 from headgate.events.decisions import QuotaReserved
-from headgate.events.facts import ClusterQueueObserved, WorkloadObserved
+from headgate.events.facts import ClusterQueueObserved, NodeDeleted, NodeObserved, WorkloadObserved
+from headgate.events.families import is_of_workload
 from headgate.events.ids import WorkloadKey
 from headgate.events.registry import Event
 
@@ -35,6 +37,8 @@ class Scheduler:
         self._catalog: Catalog | None = None
         self._reserved: dict[WorkloadKey, None] = dict.fromkeys(state.index.reserved)
         """Reserved workloads that may be ready for admission; at most those that hold quota."""
+        self._unplaced: dict[WorkloadKey, None] = dict.fromkeys(unplaced_in(state))
+        """Workloads that hold quota and need topology domains."""
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """At most one `Append`, and only on `Settled`."""
@@ -58,19 +62,30 @@ class Scheduler:
             if isinstance(event, ClusterQueueObserved):
                 # Its list of admission checks may have become shorter.
                 self._reserved |= self.state.index.reserved
-        elif isinstance(event, QuotaReserved | WorkloadObserved):
-            workload = self.state.workloads.get(event.workload)
-            if workload is not None and workload.stage is Stage.RESERVED:
-                self._reserved[event.workload] = None
+                self._unplaced |= dict.fromkeys(unplaced_in(self.state))
+        elif isinstance(event, NodeObserved | NodeDeleted):
+            if self._catalog is not None:
+                self._catalog.note_node(event)
+        elif is_of_workload(event):
+            if isinstance(event, QuotaReserved | WorkloadObserved):
+                workload = self.state.workloads.get(event.workload)
+                if workload is not None and workload.stage is Stage.RESERVED:
+                    self._reserved[event.workload] = None
+            self._note_unplaced(event.workload)
+
+    def _note_unplaced(self, key: WorkloadKey) -> None:
+        if is_unplaced(self.state, key):
+            self._unplaced[key] = None
 
     def _cycle(self) -> list[Command]:
         state = self.state
         if not state.synced:
             return []
         self._reserved = {key: None for key in self._reserved if is_ready(state, key)}
-        if not self._reserved and not any(state.index.offered.values()):
+        self._unplaced = {key: None for key in self._unplaced if is_unplaced(state, key)}
+        if not self._reserved and not self._unplaced and not any(state.index.offered.values()):
             return []
         if self._catalog is None:
             self._catalog = Catalog(state)
-        events = decide_cycle(state, self._catalog, self._reserved)
+        events = decide_cycle(state, self._catalog, self._reserved, self._unplaced)
         return [Append(events=events, decided_at=state.position)] if events else []

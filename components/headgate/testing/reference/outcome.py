@@ -17,7 +17,9 @@ from headgate.core.quota.fair_shares import share_of
 from headgate.core.quota.tree import Ledger
 from headgate.core.state.tables import HOLDS_QUOTA, Workload
 from headgate.core.status.queue_status import cluster_queue_status
+from headgate.core.topology.assignments import expand
 from headgate.events.ids import WorkloadKey
+from headgate.events.objects import PodSetAssignment
 from headgate.testing.reference.rhythm import Ran, ReferencePlan
 from headgate.testing.reference.stopping import Stop
 from headgate.testing.reference.telling import RecordedEvent
@@ -78,6 +80,7 @@ def workload_of(workload: Workload, queue: str) -> Json:
                 "count": each.count,
                 "flavors": dict(sorted(each.flavors.items())),
                 "resourceUsage": dict(sorted(each.resource_usage.items())),
+                **_topology(each),
             }
             for each in workload.admission.pod_set_assignments
         ]
@@ -98,6 +101,15 @@ def workload_of(workload: Workload, queue: str) -> Json:
             for each in workload.evictions
         ]
     return shown
+
+
+def _topology(assignment: PodSetAssignment) -> Json:
+    """The topology domains of a pod set, in their order, if it has any."""
+    if assignment.topology_assignment is None:
+        return {}
+    levels, domains = expand(assignment.topology_assignment)
+    placed = [{"values": list(domain.values), "count": domain.pods} for domain in domains]
+    return {"topologyAssignment": {"levels": list(levels), "domains": placed}}
 
 
 def _cluster_queue(rhythm: ReferencePlan, name: str, pending: int) -> Json:

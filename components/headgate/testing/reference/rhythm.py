@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from headgate.core.config import feature_gates
-from headgate.core.cycle import Cycle, CycleEntry, evaluate, events_of
+from headgate.core.cycle import Cycle, CycleEntry, evaluate, events_of, is_unplaced, unplaced_in
 from headgate.core.flavors.catalog import Catalog
 from headgate.core.flavors.cluster_queue import ClusterQueueFlavors
 from headgate.core.kubernetes import conditions
@@ -126,6 +126,8 @@ class ReferencePlan:
         )
         self._asleep: set[WorkloadKey] = set()
         self._waits_for_time: set[WorkloadKey] = set()
+        self._second_pass_at: dict[WorkloadKey, UnixMs] = {}
+        """When workloads that hold quota are tried for topology domains."""
         self._gates_due: dict[WorkloadKey, UnixMs] = {}
         """When the next preemption gate of a family may be opened, by its parent."""
 
@@ -146,7 +148,10 @@ class ReferencePlan:
         self.initial_events, self._told = _sorted(self._told), []
 
     def has_heads(self) -> bool:
-        """Whether an active ClusterQueue has a workload in its heap."""
+        """Whether an active ClusterQueue has a workload in its heap, or one with quota is due for a second pass."""
+        self._note_unplaced()
+        if any(at_ms <= self.log.now_ms for at_ms in self._second_pass_at.values()):
+            return True
         return any(len(queue) for name, queue in self.queues.items() if self._is_active(name))
 
     def skip_to_gate(self) -> bool:
@@ -169,6 +174,7 @@ class ReferencePlan:
             self.state,
             self.catalog,
             heads,
+            second_pass=self._take_unplaced(),
             resumes=resumes,
             victims_leave_at_once=self._victims_leave_at_once,
         )
@@ -181,6 +187,8 @@ class ReferencePlan:
             if (why := _why(self.state.workloads[entry.key])) is not None and why != before.get(entry.key)
         }
         for entry in entries:
+            if entry.second_pass:
+                continue
             name, told = entry.queue.name, entry.key in pending
             self._scans.stopped(entry.key, entry.last_tried, cycle=number, generation=seen[name], told=told)
             self._requeue(entry, waiting[name])
@@ -189,9 +197,7 @@ class ReferencePlan:
             for event in decided
             if isinstance(event, WorkloadPreempted)
         }
-        evicted = {
-            event.workload: Why(event.reason, event.message) for event in decided if isinstance(event, WorkloadEvicted)
-        }
+        evicted = self._evict_unplaced(entries)
         evicted |= self._react([*sorted(entry.key for entry in entries), *sorted(preempted), *sorted(evicted)])
         self._next_second()
         ran = Ran(
@@ -227,6 +233,39 @@ class ReferencePlan:
     def _first_in_line(self) -> list[WorkloadKey]:
         heads = (queue.head() for name, queue in self.queues.items() if self._is_active(name))
         return [head.key for head in heads if head is not None]
+
+    def _take_unplaced(self) -> list[tuple[Workload, ClusterQueueFlavors]]:
+        """The workloads that hold quota and are to be tried now for topology domains."""
+        taken: list[tuple[Workload, ClusterQueueFlavors]] = []
+        for key, at_ms in sorted(self._second_pass_at.items()):
+            workload, queue = self.state.workloads[key], self.catalog.queue(self.state.workloads[key].cluster_queue)
+            if at_ms > self.log.now_ms or queue is None or queue.node is None or queue.gates is None:
+                continue
+            del self._second_pass_at[key]
+            if is_unplaced(self.state, key):
+                taken.append((workload, queue))
+        return taken
+
+    def _note_unplaced(self) -> None:
+        """Try workloads that hold quota, and need topology domains, after a second, or after their backoff."""
+        for key in unplaced_in(self.state) if self.state.topologies else ():
+            waits = self.state.workloads[key].second_pass
+            at_ms = waits.retry_at_ms if waits is not None else self.log.now_ms + SECOND_MS
+            self._second_pass_at.setdefault(key, UnixMs(at_ms))
+
+    def _evict_unplaced(self, entries: Iterable[CycleEntry]) -> dict[WorkloadKey, Why]:
+        """Evict those whose lost node nothing replaces: in Kueue that is part of the cycle."""
+        evicted: dict[WorkloadKey, Why] = {}
+        for entry in entries:
+            if entry.status == "evicted":
+                events = eviction.eviction(self.state, entry.workload, self.log.now_ms)
+                self._append(Producer.QUEUE_MANAGER, list(events))
+                evicted |= {
+                    event.workload: Why(event.reason, event.message)
+                    for event in events
+                    if isinstance(event, WorkloadEvicted)
+                }
+        return evicted
 
     def _take_heads(self) -> tuple[dict[str, Waiting], list[tuple[Workload, ClusterQueueFlavors]]]:
         """The head of every active ClusterQueue, in flight from now on, and offered in the state."""
@@ -362,7 +401,7 @@ class ReferencePlan:
                 workload=workload.key,
                 uid=workload.uid,
                 cluster_queue=workload.cluster_queue,
-                message="The workload is admitted",
+                message=conditions.IS_ADMITTED,
             )
             self._append(Producer.SCHEDULER, [admitted])
             return True

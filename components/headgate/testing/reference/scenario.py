@@ -50,7 +50,7 @@ def read_scenario(record: Any) -> Scenario:
             cycles_max=_field(record, "cycles", int),
         )
     except PlanInputError as error:
-        raise PlanInputError(f"scenario {name}: {error}", topology=error.topology) from error
+        raise PlanInputError(f"scenario {name}: {error}") from error
     except ConfigurationError as error:
         raise PlanInputError(f"scenario {name}: config: {error}") from error
 

@@ -28,6 +28,7 @@ class RecordedEvent(msgspec.Struct, frozen=True):
     message: str
 
 
+# Large: one case for each event type that Kueue writes an Event about.
 def told(state: State, event: Event, now_ms: UnixMs, considered: Mapping[WorkloadKey, str]) -> list[RecordedEvent]:
     """
     The Kubernetes Events of one event, `state` being that before it.
@@ -43,6 +44,9 @@ def told(state: State, event: Event, now_ms: UnixMs, considered: Mapping[Workloa
         case decisions.WorkloadAdmitted():
             note = event_messages.admitted(state.workloads[event.workload], event, now_ms)
             return [_normal(event.workload, "Admitted", note)]
+        case decisions.SecondPassFailed() if not event.evict:
+            note = event_messages.cut(event.message)
+            return [RecordedEvent(event.workload, "Warning", event_messages.PLACEMENT_FAILED, note)]
         case decisions.WorkloadSkipped():
             return [RecordedEvent(event.workload, "Warning", event.reason, event_messages.cut(event.message))]
         case decisions.WorkloadPreempted():
