@@ -19,6 +19,7 @@ from headgate.adapters.jetstream.feed import open_feed
 from headgate.adapters.log import LogEntry
 from headgate.core.fold.nodes import levels_of
 from headgate.core.topology.levels import carries_labels
+from headgate.core.views.topology import topology_view
 from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.decisions import PodPlaced
 from headgate.processes.snapshotter.feed import messages_of
@@ -136,6 +137,23 @@ def test_nodes_in_racks() -> None:
     assert len(state.nodes) == 4
     assert all(carries_labels(node, flavor.node_labels, levels) for node in state.nodes.values())
     assert sorted(node.labels["example.com/rack"] for node in state.nodes.values()) == ["rack-a"] * 2 + ["rack-b"] * 2
+
+
+def test_gangs_in_racks() -> None:
+    """Each Job asks for one rack; two of them need all that the racks have, and the quota is twice as much."""
+    world = World(cell="example")
+    for name in ("nodes-in-racks.yaml", "gangs-in-racks.yaml"):
+        world.apply(*yaml.safe_load_all((EXAMPLES / name).read_text()))
+    world.run(until_ms=world.clock.now_ms + 500)
+    pod_sets = [pod_set for each in world.state.workloads.values() for pod_set in each.spec.pod_sets]
+    requests = [each.topology_request for each in pod_sets]
+    assert [request and request.required for request in requests] == ["example.com/rack"] * 3
+    assert sorted(each.count for each in pod_sets) == [2, 4, 4]
+    view = topology_view(world.state, "racked", "cpu")
+    assert [(each.value, each.resources["cpu"].capacity) for each in view.domains] == [
+        ("rack-a", 8000),
+        ("rack-b", 8000),
+    ]
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")

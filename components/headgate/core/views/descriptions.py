@@ -158,9 +158,10 @@ def describe_wake(wake: Wake, state: State, cluster_queue: str = "") -> str:
     """
     match wake:
         case QuotaFreed():
-            where = describe_tree(wake.tree)
+            where, room = describe_tree(wake.tree), _room(wake.flavor_resources)
             if wake.needs:
-                return f"unused quota in {where}: {describe_needs(wake.needs, state, cluster_queue)}"
+                quota = f"unused quota in {where}: {describe_needs(wake.needs, state, cluster_queue)}"
+                return f"{quota}, and {room}" if room else quota
             if FREED_ANY in wake.flavor_resources:
                 return SPEC_CHANGE
             if not wake.flavor_resources:
@@ -195,6 +196,12 @@ def _part(name: str, quantity: str, unused: Unused, cluster_queue: str) -> str:
     there = unused.of(cluster_queue, name)
     available = "" if there is None else f" ({format_amount(resource, there)} available)"
     return f"{format_amount(resource, amount(resource, quantity))} {resource} of {flavor}{available}"
+
+
+def _room(flavor_resources: tuple[str, ...]) -> str:
+    """The flavors in whose topology there was no room, as keys `<flavor>/*`."""
+    flavors = [name.removesuffix("/*") for name in flavor_resources if name.endswith("/*")]
+    return f"room for its pods in the topology of {', '.join(flavors)}" if flavors else ""
 
 
 def _in_use(name: str, totals: dict[FlavorResource, Totals]) -> str:
