@@ -18,12 +18,17 @@ from headgate.adapters.jetstream.embedded import EmbeddedServer
 from headgate.adapters.jetstream.feed import open_feed
 from headgate.adapters.log import LogEntry
 from headgate.core.fold.nodes import levels_of
+from headgate.core.state.tables import PENDING
 from headgate.core.topology.levels import carries_labels
 from headgate.core.views.topology import topology_view
+from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, decode_entry
 from headgate.events.decisions import PodPlaced
+from headgate.events.facts import ConfigurationObserved
+from headgate.machines.informer_bridge.decide import InformerBridge
+from headgate.processes.runtime.configuration_files import KUEUES_DEFAULTS, KUEUES_DOCUMENT
 from headgate.processes.snapshotter.feed import messages_of
-from headgate.testing.world.world import World
+from headgate.testing.world.world import MACHINES, World
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -139,21 +144,22 @@ def test_nodes_in_racks() -> None:
     assert sorted(node.labels["example.com/rack"] for node in state.nodes.values()) == ["rack-a"] * 2 + ["rack-b"] * 2
 
 
-def test_gangs_in_racks() -> None:
-    """Each Job asks for one rack; two of them need all that the racks have, and the quota is twice as much."""
-    world = World(cell="example")
+def test_gangs_in_racks(headgate: Callable) -> None:
+    """Two Jobs get a rack each, and the third waits for one although its queue has quota left; a plan says so too."""
+    report = planned(headgate, "nodes-in-racks.yaml", "-f", EXAMPLES / "gangs-in-racks.yaml")
+    assert (admitted(report), waiting(report)) == ({"ring-1": 4, "ring-2": 4}, {"ring-3"})
+    defaults = ConfigurationObserved(configuration=KUEUES_DEFAULTS, document=KUEUES_DOCUMENT)
+    machines = {**MACHINES, Producer.INFORMER_BRIDGE: lambda state: InformerBridge(state, new_log=defaults)}
+    world = World(cell="example", machines=machines)
     for name in ("nodes-in-racks.yaml", "gangs-in-racks.yaml"):
         world.apply(*yaml.safe_load_all((EXAMPLES / name).read_text()))
     world.run(until_ms=world.clock.now_ms + 500)
-    pod_sets = [pod_set for each in world.state.workloads.values() for pod_set in each.spec.pod_sets]
-    requests = [each.topology_request for each in pod_sets]
-    assert [request and request.required for request in requests] == ["example.com/rack"] * 3
-    assert sorted(each.count for each in pod_sets) == [2, 4, 4]
-    view = topology_view(world.state, "racked", "cpu")
-    assert [(each.value, each.resources["cpu"].capacity) for each in view.domains] == [
-        ("rack-a", 8000),
-        ("rack-b", 8000),
-    ]
+    view = topology_view(world.state, "racked")
+    inside = {rack.value: {key for host in rack.domains for key in host.workloads} for rack in view.domains}
+    jobs = {rack: [key.removeprefix("team-a/job-")[:6] for key in keys] for rack, keys in inside.items()}
+    assert (view.resource, view.resources["cpu"].free) == ("cpu", 0)
+    assert jobs == {"rack-a": ["ring-1"], "rack-b": ["ring-2"]}
+    assert sum(each.stage in PENDING for each in world.state.workloads.values()) == 1
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")

@@ -1,7 +1,7 @@
 """Where the pods of a pending workload could go, and what keeps them away, on a state at any position."""
 
 from tests.support.history import History
-from tests.support.topology_cell import BRIDGE, GPU, QUEUES, RACK, gang, host, reserve, topology_cell
+from tests.support.topology_cell import BRIDGE, GPU, QUEUES, RACK, SCHEDULER, gang, host, reserve, topology_cell
 
 from headgate.core.views.explain import Story, explain
 from headgate.events import decisions, queueing
@@ -112,6 +112,46 @@ def test_the_story_of_an_admitted_gang_names_its_hosts_and_what_happened_to_them
         "node h1 of its topology assignment takes pods again: it is not replaced",
         "2 pods of main may be scheduled, to h1 with 2 pods",
     ]
+
+
+def test_a_second_pass_is_told_with_its_result() -> None:
+    """It fails with Kueue's message until a time, and then assigns hosts anew."""
+    history = four_hosts()
+    reserve(history, "train", {"h1": 1})
+    key, uid = "a/train", "train"
+    history.put(QUEUES, queueing.WorkloadNodeFailed(workload=key, uid=uid, node="h1"))  # type: ignore[arg-type]
+    told = [explain(history.commits, key).standing.why]
+    admission = history.state.workloads[key].admission  # type: ignore[index]
+    assert admission is not None
+    history.put(
+        SCHEDULER,
+        decisions.SecondPassFailed(
+            workload=key,  # type: ignore[arg-type]
+            uid=uid,  # type: ignore[arg-type]
+            cluster_queue="team-a",
+            message="no room",
+            retry_at_ms=1_800_000_000_000,  # type: ignore[arg-type]
+        ),
+        decided_at=history.position,
+    )
+    told.append(explain(history.commits, key).standing.why)
+    history.put(
+        SCHEDULER,
+        decisions.TopologyAssigned(
+            workload=key,  # type: ignore[arg-type]
+            uid=uid,  # type: ignore[arg-type]
+            cluster_queue="team-a",
+            admission=admission,
+            message="assigned",
+        ),
+        decided_at=history.position,
+    )
+    assert "; failed under it: h1" in told[0]
+    assert told[1].endswith("; no topology domains were found: no room")
+    *_, failed, assigned = explain(history.commits, "a/train").lines
+    assert failed.text == ("no topology domains were found for its pods; tried again at 2027-01-15T08:00:00.000Z")
+    assert failed.message == "no room"
+    assert assigned.text == "topology domains assigned anew; topology: main on 1 host: h1 with 1 pod"
 
 
 def test_many_hosts_are_folded() -> None:

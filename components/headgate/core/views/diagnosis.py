@@ -197,10 +197,17 @@ def _parked(state: State, workload: Workload) -> _Said:
 def _reserved(workload: Workload) -> _Said:
     waiting = [f"{check.name} is {check.state}" for check in workload.checks if check.state != "Ready"]
     if not waiting:
-        return "its quota is reserved and every check is Ready", ["the scheduler's next cycle"]
+        return f"its quota is reserved and every check is Ready{_unplaced(workload)}", ["the scheduler's next cycle"]
     return f"its quota is reserved; admission checks: {', '.join(waiting)}", [
         f"check {check.name} becoming Ready" for check in workload.checks if check.state != "Ready"
     ]
+
+
+def _unplaced(workload: Workload) -> str:
+    """What is missing of its topology assignment, as the end of a sentence."""
+    failed = f"; failed under it: {', '.join(workload.unhealthy_nodes)}" if workload.unhealthy_nodes else ""
+    second = workload.second_pass
+    return f"{failed}; no topology domains were found: {second.message}" if second is not None else failed
 
 
 def _admitted(state: State, workload: Workload) -> _Said:
@@ -208,7 +215,7 @@ def _admitted(state: State, workload: Workload) -> _Said:
         f"{format_amount(resource, value)} {resource} of {flavor}"
         for (flavor, resource), value in state.index.usage_of.get(workload.key, {}).items()
     )
-    why = f"it holds {held or 'no quota'} of ClusterQueue {workload.cluster_queue}"
+    why = f"it holds {held or 'no quota'} of ClusterQueue {workload.cluster_queue}{_unplaced(workload)}"
     record = job_of(state, workload)
     if record is None:
         return why, ["its owner finishing, deleting or deactivating it"]

@@ -127,6 +127,8 @@ class Explainer:
                 | queueing.WorkloadNodeFailed()
                 | queueing.WorkloadNodeRecovered()
                 | decisions.PodsAssigned()
+                | decisions.TopologyAssigned()
+                | decisions.SecondPassFailed()
                 | decisions.QuotaReserved()
                 | decisions.WorkloadAdmitted()
                 | effects.StatusApplied()
@@ -216,8 +218,15 @@ class Explainer:
             case effects.WorkloadCreateRejected():
                 text = f"the API server refused the Workload of {title(event.job)} ({event.code})"
                 self._add(at, event, text, reason=event.reason, message=event.message)
-            case queueing.WorkloadNodeFailed() | queueing.WorkloadNodeRecovered() | decisions.PodsAssigned():
-                self._add(at, event, topology_text(event, self._workload()))
+            case (
+                queueing.WorkloadNodeFailed()
+                | queueing.WorkloadNodeRecovered()
+                | decisions.PodsAssigned()
+                | decisions.TopologyAssigned()
+                | decisions.SecondPassFailed()
+            ):
+                text = topology_text(event, self.state, self._workload())
+                self._add(at, event, text, message=getattr(event, "message", ""))
             case effects.StatusApplied():
                 self._add(at, event, "its status was written to the API server", detail=True)
             case effects.StatusRejected():

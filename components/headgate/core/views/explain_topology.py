@@ -5,6 +5,7 @@ from typing import Final, assert_never
 
 from headgate.core.state.tables import State, Workload
 from headgate.core.topology.assignments import HOSTNAME, Domain, Placement, expand
+from headgate.core.views.descriptions import format_time
 from headgate.events import decisions, queueing
 from headgate.events.objects import Admission
 
@@ -72,12 +73,25 @@ def _within(state: State, placement: Placement) -> str:
     return ""
 
 
-def topology_text(
-    event: queueing.WorkloadNodeFailed | queueing.WorkloadNodeRecovered | decisions.PodsAssigned,
-    workload: Workload | None,
-) -> str:
-    """The sentence for an event about a workload's topology domains; `workload` is as after it."""
+TopologyEvent = (
+    queueing.WorkloadNodeFailed
+    | queueing.WorkloadNodeRecovered
+    | decisions.PodsAssigned
+    | decisions.TopologyAssigned
+    | decisions.SecondPassFailed
+)
+"""The events about the topology domains of a workload that holds quota."""
+
+
+def topology_text(event: TopologyEvent, state: State, workload: Workload | None) -> str:
+    """The sentence for an event about a workload's topology domains; state and workload are as after it."""
     match event:
+        case decisions.TopologyAssigned():
+            return f"topology domains assigned anew{describe_topology(state, event.admission)}"
+        case decisions.SecondPassFailed():
+            then = "it is to be evicted" if event.evict else f"tried again at {format_time(event.retry_at_ms)}"
+            times = f" ({event.failures} times in a row)" if event.failures > 1 else ""
+            return f"no topology domains were found for its pods{times}; {then}"
         case queueing.WorkloadNodeFailed():
             others = [name for name in workload.unhealthy_nodes if name != event.node] if workload is not None else []
             also = f", as has {', '.join(others)}" if others else ": another node is sought for its pods there"

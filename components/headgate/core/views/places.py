@@ -15,7 +15,8 @@ from headgate.core.kubernetes.effective_requests import pod_requests
 from headgate.core.state.tables import PENDING, State, Values, Workload
 from headgate.core.topology.cache import TopologyCache
 from headgate.core.topology.counts import CountedTree, ShapeCounts
-from headgate.core.topology.demands import Gates, PodSetDemand
+from headgate.core.topology.demands import PodSetDemand
+from headgate.core.topology.gates import gates_of
 from headgate.core.topology.levels import has_levels
 from headgate.core.topology.shaping import Gang, RefusedError, gang_of
 from headgate.core.topology.what_if import WhatIf
@@ -86,14 +87,14 @@ def _demand(pod_set: PodSet, flavor: str) -> PodSetDemand:
 
 def _in_flavor(state: State, what_if: WhatIf, workload: Workload, pod_set: PodSet, flavor: str) -> Iterator[str]:
     tree = what_if.flavor(flavor)
-    request = pod_set.topology_request
-    if tree is None or (request is not None and not has_levels(request, tree.levels, multi_layer=True)):
+    request, gates = pod_set.topology_request, gates_of(state.configuration)
+    if tree is None or (request is not None and not has_levels(request, tree.levels, multi_layer=gates.multi_layer)):
         return
     counted, partner = what_if.counted(flavor), _partner(workload, pod_set)
     demand, leader = _demand(pod_set, flavor), _demand(partner, flavor) if partner is not None else None
     try:
-        gang = gang_of(tree, demand, leader, Gates(), empty=False)
-        if_empty = gang_of(tree, demand, leader, Gates(), empty=True)
+        gang = gang_of(tree, demand, leader, gates, empty=False)
+        if_empty = gang_of(tree, demand, leader, gates, empty=True)
     except RefusedError as error:
         yield f"pod set {pod_set.name}, flavor {flavor}: {error}"
         return
