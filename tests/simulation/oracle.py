@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from headgate.core.fold.transitions import charged_usage
 from headgate.core.kubernetes.quantities import parse_quantity
-from headgate.core.state.tables import HOLDS_QUOTA, State
+from headgate.core.state.tables import HOLDS_QUOTA, State, Workload
 from headgate.events.objects import ResourceGroup
 
 Pair = tuple[str, str]
@@ -29,6 +29,11 @@ def _quota(groups: tuple[ResourceGroup, ...], pair: Pair) -> tuple[Fraction, Fra
                     lend = None if quota.lending_limit is None else _value(name, quota.lending_limit)
                     return _value(name, quota.nominal_quota), borrow, lend
     return Fraction(0), None, None
+
+
+def _holds(workload: Workload) -> bool:
+    """Whether quota is charged to a workload. The parent of variants runs on the quota of one of them."""
+    return workload.stage in HOLDS_QUOTA and not workload.followed
 
 
 class Oracle:
@@ -70,7 +75,7 @@ class Oracle:
             held = [
                 charged_usage(workload, self.state.configuration).get(self.pair, 0)
                 for workload in self.state.workloads.values()
-                if workload.stage in HOLDS_QUOTA and workload.cluster_queue == name
+                if _holds(workload) and workload.cluster_queue == name
             ]
             return Fraction(sum(held))
         return sum(

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.simulation.oracle import overdrawn
 from tests.simulation.scenarios import job as a_job
 from tests.simulation.scenarios import kueue, node
 from tests.simulation.test_seeds import JOBS, WORKLOADS, faults_of
@@ -150,6 +151,7 @@ def test_a_family_has_a_variant_for_each_flavor_and_runs_on_the_best_that_fits()
     assert parent["status"]["admission"] == members["best"]["status"]["admission"]
     assert active(world, "train") == {"best": True, "good": False, "poor": False}
     assert (runs_on(world, "train"), used(world)) == ("best", 1000)
+    assert overdrawn(world.state, "cq") == []
 
 
 def test_a_better_flavor_that_becomes_free_is_moved_to() -> None:
