@@ -106,9 +106,10 @@ class Release:
         for event in logged.commit.events:
             if isinstance(event, queueing.WorkloadEvicted | decisions.WorkloadPreempted | decisions.WorkloadMigrated):
                 workload = state.workloads.get(event.workload)
-                if workload is None or workload.uid != event.uid or workload.followed:
-                    continue  # A parent of variants holds no quota of its own.
-                if workload.stage is Stage.EVICTED:
+                if workload is None or workload.uid != event.uid or workload.stage is not Stage.EVICTED:
+                    continue
+                if event.workload in state.index.usage_of:
+                    # What waited holds nothing, and so does a parent of variants.
                     self._evicted.add(event.uid)
             elif isinstance(event, queueing.WorkloadReleased) and event.uid in self._evicted:
                 self._evicted.discard(event.uid)

@@ -164,6 +164,30 @@ def test_an_owner_that_deletes_its_evicted_workload_gives_the_quota_back_while_a
     assert played.at_rest
 
 
+def test_a_workload_that_waits_may_be_deactivated_though_a_status_by_hand_shows_it_admitted() -> None:
+    """It holds no quota that its owner would have to give back."""
+    owner = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "owner", "uid": "uid", "controller": True}
+    workload = {
+        "metadata": {"name": "theirs", "ownerReferences": [owner]},
+        "spec": {"queueName": "none", "podSets": [{"name": "main", "count": 1, "template": pod_template(200)}]},
+    }
+    made = post(100, KUEUE, "Workload", workload, "team-a")
+    at = "2023-11-14T22:13:20Z"
+    said = [
+        {"type": condition, "status": "True", "reason": "ByHand", "message": "", "lastTransitionTime": at}
+        for condition in ("QuotaReserved", "Admitted")
+    ]
+    assigned = {"name": "main", "count": 1, "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "1"}}
+    status = {"admission": {"clusterQueue": "cq", "podSetAssignments": [assigned]}, "conditions": said}
+    path = f"{made.path}/theirs"
+    by_hand = Operation(at_ms=3000, actor="meddler", method="PATCH", path=f"{path}/status", body={"status": status})
+    off = Operation(at_ms=6000, actor="user", method="PATCH", path=path, body={"spec": {"active": False}})
+    script = Script(seed=0, operations=(*small_cell(), made, by_hand, off), owners="ignore")
+    played = Playing(script, judges()).play()
+    assert (played.accepted, played.operations) == (8, 8)
+    assert (played.events["WorkloadEvicted"], played.events["WorkloadReleased"]) == (1, 1)
+
+
 def test_a_failure_that_takes_long_is_made_small_with_fewer_tries() -> None:
     """All tries for one of a few hundred steps, a few for one that goes on and on, and one at least."""
     assert tries_for(500) == TRIES_MAX
