@@ -213,6 +213,24 @@ def test_a_v1beta1_workload_is_read_as_its_v1beta2(source: str, group: str, kind
             "spec.resourceGroups[0].flavors.spot.cpu.nominal_quota",
             "'much' is not a quantity",
         ),
+        (
+            "clusterqueues",
+            {"metadata": {"name": "w"}, "spec": {"fairSharing": {"weight": "9e999999999"}}},
+            "spec.fairSharing.weight",
+            "'9e999999999' is not a quantity",
+        ),
+        (
+            "cohorts",
+            {"metadata": {"name": "w"}, "spec": {"fairSharing": {"weight": "half"}}},
+            "spec.fairSharing.weight",
+            "'half' is not a quantity",
+        ),
+        (
+            "localqueues",
+            {"metadata": {"name": "w", "namespace": "team"}, "spec": {"fairSharing": {"weight": "half"}}},
+            "spec.fairSharing.weight",
+            "'half' is not a quantity",
+        ),
         ("pods", pod("w", nodeName=7), "spec.nodeName", "Expected `str`"),
     ],
 )

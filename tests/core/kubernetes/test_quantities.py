@@ -14,6 +14,7 @@ from headgate.core.kubernetes.quantities import (
     limit_text,
     multiply,
     parse_quantity,
+    parse_weight,
     subtract,
 )
 
@@ -50,6 +51,15 @@ def test_what_is_no_quantity_is_refused(quantity: str) -> None:
     """A string that Kubernetes would not take is an error that names it."""
     with pytest.raises(QuantityError, match="is not a quantity"):
         parse_quantity(quantity)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "weight"),
+    [("0.5", 0.5), (3, 3.0), ("250m", 0.25), ("9e999", float(UNLIMITED)), ("-9e999", float(LOWEST))],
+)
+def test_a_weight_is_a_number_however_large_its_quantity(quantity: str | int, weight: float) -> None:
+    """Kubernetes caps each quantity at the largest 64-bit integer, so that it fits into a float."""
+    assert parse_weight(quantity) == weight
 
 
 @pytest.mark.parametrize(

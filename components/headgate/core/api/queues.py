@@ -33,6 +33,7 @@ from headgate.events.objects import (
     ClusterQueueSpec,
     CohortSpec,
     Condition,
+    FairSharing,
     LocalQueueFairSharingStatus,
     LocalQueueSpec,
     ResourceFlavorSpec,
@@ -111,6 +112,7 @@ def read_cohort(raw: bytes) -> tuple[Metadata, Fact | None]:
     seen = decode(_Cohort, raw)
     meta = seen.metadata
     _check_quotas(seen.spec.resource_groups)
+    _check_weight(seen.spec.fair_sharing)
     return meta, CohortObserved(name=meta.name, spec=seen.spec, generation=meta.generation)
 
 
@@ -119,6 +121,7 @@ def read_cluster_queue(raw: bytes) -> tuple[Metadata, Fact | None]:
     seen = decode(_ClusterQueue, renewed("ClusterQueue", raw))
     meta, spec = seen.metadata, seen.spec
     _check_quotas(spec.resource_groups)
+    _check_weight(spec.fair_sharing)
     return meta, ClusterQueueObserved(
         name=meta.name,
         spec=spec,
@@ -134,6 +137,7 @@ def read_local_queue(raw: bytes) -> tuple[Metadata, Fact | None]:
     seen = decode(_LocalQueue, raw)
     meta = seen.metadata
     queue = LocalQueueKey(key_in(meta))
+    _check_weight(seen.spec.fair_sharing)
     fair = seen.status.fair_sharing
     remembered = fair.admission_fair_sharing_status if fair is not None else None
     return meta, LocalQueueObserved(
@@ -167,3 +171,8 @@ def _check_quotas(groups: Iterable[ResourceGroup]) -> None:
                     quantity = getattr(quota, field)
                     if quantity is not None:
                         check_quantities(where, {field: quantity})
+
+
+def _check_weight(fair_sharing: FairSharing | None) -> None:
+    if fair_sharing is not None and fair_sharing.weight is not None:
+        check_quantities("spec.fairSharing", {"weight": fair_sharing.weight})

@@ -72,6 +72,12 @@ def to_amount(resource: str, value: Fraction) -> int:
     return _saturate(-((-value.numerator) // value.denominator))
 
 
+def parse_weight(quantity: str | int | float) -> float:
+    """A weight in fair sharing as a number; saturated, as Kubernetes caps each quantity. Raises QuantityError."""
+    value = parse_quantity(quantity)
+    return float(UNLIMITED if value > UNLIMITED else LOWEST if value < LOWEST else value)
+
+
 # --- arithmetic ----------------------------------------------------------------------------------------------------
 
 

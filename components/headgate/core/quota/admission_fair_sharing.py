@@ -20,7 +20,7 @@ from decimal import ROUND_DOWN, Context, Decimal
 
 from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
-from headgate.core.kubernetes.quantities import parse_quantity
+from headgate.core.kubernetes.quantities import parse_quantity, parse_weight
 from headgate.core.quota.activeness import is_left_alone
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import State
@@ -90,7 +90,7 @@ def weight_of(spec: LocalQueueSpec) -> float:
     """A LocalQueue's weight; 1 by default."""
     if spec.fair_sharing is None or spec.fair_sharing.weight is None:
         return 1.0
-    return float(parse_quantity(spec.fair_sharing.weight))
+    return parse_weight(spec.fair_sharing.weight)
 
 
 def entry_penalty(configuration: Configuration, spec: ClusterQueueSpec, requests: Mapping[str, int]) -> dict[str, str]:

@@ -16,7 +16,7 @@ query and every charge is O(depth), and so is every change of usage between cycl
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from headgate.core.kubernetes.quantities import UNLIMITED, add, amount, parse_quantity, subtract
+from headgate.core.kubernetes.quantities import UNLIMITED, add, amount, parse_weight, subtract
 from headgate.core.state.tables import FlavorResource
 from headgate.events.objects import FairSharing, ResourceGroup
 
@@ -191,7 +191,7 @@ def weight_of(fair_sharing: FairSharing | None) -> float:
     """The weight in a `fairSharing`: 1 by default."""
     if fair_sharing is None or fair_sharing.weight is None:
         return 1.0
-    return float(parse_quantity(fair_sharing.weight))
+    return parse_weight(fair_sharing.weight)
 
 
 # --- usage ---------------------------------------------------------------------------------------------------------
