@@ -61,13 +61,14 @@ class Woken(NamedTuple):
     What came true, as text, and the position in the log where it did.
 
     `needs`: what there is enough quota for. With `preempts` there may be enough after a preemption, or the targets that
-    the workload has preempted are gone.
+    the workload has preempted are gone. `in_time`: a time that it waits for has come, too.
     """
 
     by: str
     at: Seq
     needs: Needs = ()
     preempts: bool = False
+    in_time: bool = False
 
 
 def wakes_for(verdict: Verdict, workload: WorkloadKey, cluster_queue: str, state: State) -> tuple[Wake, ...]:
@@ -251,7 +252,7 @@ def came_true(
             case _:
                 assert_never(wake)
         if woken is not None:
-            return woken
+            return woken._replace(in_time=0 < until_ms <= now_ms)
     return None
 
 

@@ -85,8 +85,11 @@ class Retries:
         """
         Whether a sleeper, in whose name its first would be woken, has to sleep on instead.
 
-        True when the end of a claim has woken it before, does so again, and nothing has changed since.
+        True when the end of a claim has woken it before, does so again, and nothing has changed since. A sleeper
+        whose time has come is not held back: the time comes once, and it would be due again at once, without end.
         """
+        if woken.in_time:
+            return False
         tree = tree_in(self._state, sleeper.cluster_queue)
         before = self._woken.get(tree, {})
         if _named(sleeper.cluster_queue, sleeper.shape, head) not in before or not self._ended_a_claim(tree, woken.at):
