@@ -3,8 +3,8 @@
 import pytest
 
 from headgate.core import fold
-from headgate.core.fold.objects import tree_in
-from headgate.core.queueing.wake_conditions import FREED_ANY, Sleeper, Unused, Woken, came_true
+from headgate.core.fold.objects import ANY, tree_in
+from headgate.core.queueing.wake_conditions import Sleeper, Unused, Woken, came_true
 from headgate.events.base import Producer
 from headgate.events.commit import Commit
 from headgate.events.ids import CommitId, Epoch, Seq, Uid, UnixMs, WorkloadKey
@@ -42,8 +42,8 @@ def test_what_wakes_says_whether_a_time_has_come_too(now_ms: int, in_time: bool)
     """Whichever of the conditions is named as the one that came true."""
     state = fold.new_state("cell")
     tree = tree_in(state, "cq")
-    state.freed[tree] = {FREED_ANY: Seq(3)}
-    wakes = (QuotaFreed(tree=tree, flavor_resources=(FREED_ANY,)), TimePassed(at_ms=UnixMs(5)))
+    state.freed[tree] = {ANY: Seq(3)}
+    wakes = (QuotaFreed(tree=tree, flavor_resources=(ANY,)), TimePassed(at_ms=UnixMs(5)))
     woken = came_true(wakes, "cq", Seq(1), state, UnixMs(now_ms), Unused(state))
     assert woken is not None
     assert (woken.at, woken.in_time) == (3, in_time)
