@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from tests.simulation.scenarios import job as a_job
 from tests.simulation.scenarios import kueue
 from tests.simulation.test_elastic_jobs import is_true, run
 from tests.simulation.test_seeds import JOBS, WORKLOADS, faults_of
+from tests.support.forging import verified
 
+from headgate.adapters.log import LogEntry
 from headgate.core.audit.invariants import forgotten
 from headgate.core.state.tables import State
 from headgate.core.topology.assignments import expand
@@ -39,7 +42,14 @@ def node(name: str, rack: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
 
 
-def cell(faults: FaultRates = NO_FAULTS, seed: int = 0, *, nodes: int = 4, said: list[str] | None = None) -> World:
+def cell(
+    faults: FaultRates = NO_FAULTS,
+    seed: int = 0,
+    *,
+    nodes: int = 4,
+    said: list[str] | None = None,
+    sink: Callable[[int, str, int, bytes], None] | None = None,
+) -> World:
     """Two racks `r0` and `r1` of so many nodes each, `r0-0` and so on, and one queue."""
 
     def note(_: State, logged: LoggedCommit) -> None:
@@ -47,7 +57,7 @@ def cell(faults: FaultRates = NO_FAULTS, seed: int = 0, *, nodes: int = 4, said:
             said.extend(type(event).__name__ for event in logged.commit.events)
 
     machines = {**MACHINES, Producer.INFORMER_BRIDGE: lambda state: InformerBridge(state, new_log=DEFAULTS)}
-    world = World(seed=seed, faults=faults, check=note, machines=machines)
+    world = World(seed=seed, faults=faults, check=note, machines=machines, sink=sink)
     quotas = [{"name": "cpu", "nominalQuota": "64"}, {"name": "memory", "nominalQuota": "64Gi"}]
     groups = [{"coveredResources": ["cpu", "memory"], "flavors": [{"name": "tas", "resources": quotas}]}]
     world.apply(
@@ -176,8 +186,13 @@ def test_a_stopped_gang_leaves_no_trace_in_its_job() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_goes_wrong_every_pod_ends_where_its_workload_is_assigned(seed: int) -> None:
-    """Processes crash, calls fail or are lost, watches end, nodes fail meanwhile: no domain gets a pod too many."""
-    world = cell(faults_of(seed), seed, nodes=6)
+    """
+    Processes crash, calls fail or are lost, watches end, nodes fail meanwhile: no domain gets a pod too many.
+
+    What was recorded on the way is decided again as it was.
+    """
+    entries: list[LogEntry] = []
+    world = cell(faults_of(seed), seed, nodes=6, sink=lambda *entry: entries.append(LogEntry(*entry)))
     rng = random.Random(f"nodes-{seed}")
     gangs = {"one": 6, "two": 4, "three": 3}
     world.create(*(gang(name, pods) for name, pods in gangs.items()))
@@ -195,3 +210,6 @@ def test_whatever_goes_wrong_every_pod_ends_where_its_workload_is_assigned(seed:
         assert len({each.partition("-")[0] for each in nodes}) == 1
     used = Counter(pod["spec"].get("nodeName") for name in gangs for pod in alive(world, name).values())
     assert max(used.values()) <= CPUS
+    verification = verified(tuple(entries))
+    assert verification.differences == ()
+    assert verification.cycles > 0

@@ -29,7 +29,7 @@ async def refused(deployment: Deployment, thief: str, path: str, patch: Any) -> 
 
 
 async def test_a_stolen_ungater_cannot_change_what_runs(deployment: Deployment) -> None:
-    """Neither the image of a gated pod nor anything of one without a gate; nor a Job's containers."""
+    """Neither the image of a gated pod nor anything of one without a gate; nor may it say that a pod has succeeded."""
     namespace, plane = deployment.fresh("stolen"), deployment.plane
     await plane.kubectl("create", "namespace", namespace)
     container = {"name": "c", "image": "theirs"}
@@ -46,6 +46,8 @@ async def test_a_stolen_ungater_cannot_change_what_runs(deployment: Deployment) 
     await until(is_held)
     lift = {"metadata": {"labels": {"a": "b"}}}
     assert "behind a scheduling gate only" in await refused(deployment, "ungater", free, lift)
+    said = await refused(deployment, "ungater", f"{gated}/status", {"status": {"phase": "Succeeded"}})
+    assert "may only fail pods that have no node" in said
     assert not await refused(deployment, "ungater", gated, {"spec": {"schedulingGates": []}})
 
 

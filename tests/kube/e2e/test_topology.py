@@ -15,7 +15,7 @@ from tests.kube.e2e.objects import cluster_queue, condition, flavor, is_true, jo
 from tests.kube.e2e.seeing import has, workload_of
 from tests.support.waiting import until
 
-from headgate.adapters.kubernetes.resources import NODES, PODS, WORKLOADS
+from headgate.adapters.kubernetes.resources import NODES, PODS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
 
@@ -112,18 +112,24 @@ def assigned(workload: Json) -> list[str]:
     return found
 
 
-async def seen(deployment: Deployment, team: str) -> str:
-    """The pods and the Workload, for the message of a wait in vain."""
-    pods = [
-        (
-            each["metadata"]["name"],
-            each["status"]["phase"],
-            each["spec"].get("nodeName"),
-            each["spec"].get("nodeSelector", {}).get(HOST),
-        )
-        for each in await deployment.all(PODS, team)
-    ]
-    return f"{pods} {[each.get('status') for each in await deployment.all(WORKLOADS, team)]}"
+def evictions(workload: Json) -> list[str]:
+    """Why it was evicted so far."""
+    return [each["reason"] for each in workload["status"].get("schedulingStats", {}).get("evictions", ())]
+
+
+async def are_sent(deployment: Deployment, team: str, node: str, pods: int) -> None:
+    """Wait until all pods of the gang can go to one node only."""
+    found: list[tuple[str, str, str]] = []
+
+    async def holds() -> bool:
+        nonlocal found
+        found = [
+            (each["metadata"]["name"], each["status"]["phase"], each["spec"].get("nodeSelector", {}).get(HOST, ""))
+            for each in await alive(deployment, team)
+        ]
+        return [name for _, _, name in found] == [node] * pods
+
+    await until(holds, lambda: f"pods of {node}: {found}")
 
 
 async def lose(deployment: Deployment, team: str, name: str) -> None:
@@ -168,9 +174,7 @@ async def test_a_gang_lands_in_one_rack_by_rank_and_moves_when_nodes_fail(deploy
             deployment,
             team,
             has("Admitted"),
-            lambda found: (
-                {each["reason"] for each in found["status"]["schedulingStats"]["evictions"]} == {"NodeFailures"}
-            ),
+            lambda found: "NodeFailures" in evictions(found),
             lambda found: all(each.startswith(f"{team}-1-") for each in assigned(found)),
         )
         assert {each.rpartition("-")[0] for each in await landed(deployment, team, 64)} == {f"{team}-1"}
@@ -182,13 +186,7 @@ async def test_pods_that_wait_for_a_node_that_will_not_take_them_are_sent_to_ano
     async with deployment.cell(team), racks(deployment, team, {0: 2}):
         await deployment.apply(gang(team, 8, schedulerName="nobody"))
 
-        async def sent() -> list[str]:
-            return [each["spec"].get("nodeSelector", {}).get(HOST, "") for each in await alive(deployment, team)]
-
-        async def are_sent() -> bool:
-            return await sent() == [f"{team}-0-0"] * 8
-
-        await until(are_sent)
+        await are_sent(deployment, team, f"{team}-0-0", 8)
         first = {each["metadata"]["uid"] for each in await alive(deployment, team)}
         taints = [
             {"key": "pool", "value": team, "effect": "NoSchedule"},
@@ -196,10 +194,7 @@ async def test_pods_that_wait_for_a_node_that_will_not_take_them_are_sent_to_ano
         ]
         await deployment.merge(NODES, f"{team}-0-0", None, {"spec": {"taints": taints}})
 
-        async def have_moved() -> bool:
-            return await sent() == [f"{team}-0-1"] * 8
-
-        await until(have_moved)
+        await are_sent(deployment, team, f"{team}-0-1", 8)
         failed = [each for each in await deployment.all(PODS, team) if each["metadata"]["uid"] in first]
         assert {condition(each, "TerminatedByKueue") for each in failed} <= {("True", "UnschedulableOnAssignedNode")}
         assert not is_true(await workload_of(deployment, team), "Evicted")

@@ -93,6 +93,14 @@ def admit_again(made: Gate, places: str, level: str = HOST) -> None:
     admit(made, places, level=level)
 
 
+def reassign(made: Gate, places: str) -> None:
+    """The scheduler has found other domains, and the workload stays admitted."""
+    made.say(
+        SCHEDULER,
+        decisions.TopologyAssigned(**ABOUT, cluster_queue="cq", admission=admission(places), message="m"),
+    )
+
+
 def gate(*events: EventBase, places: str = "a:2 b:1", off: tuple[str, ...] = ()) -> Gate:
     """An ungater with an admitted workload whose pods have been observed."""
     made = Gate()
@@ -206,7 +214,7 @@ def test_pods_wait_until_their_workload_is_admitted_again() -> None:
     assert not nodes_of(made.rest()[1])
 
 
-@pytest.mark.parametrize("gone", ["failed", "replaced"])
+@pytest.mark.parametrize("gone", ["failed", "replaced", "placed anew"])
 def test_no_pod_is_sent_to_a_node_that_is_given_up_meanwhile(gone: str) -> None:
     """The domain was chosen; before the patch the node fails, or is replaced."""
     made = gate(pod("p0", index=0), pod("p2", index=2))
@@ -219,7 +227,10 @@ def test_no_pod_is_sent_to_a_node_that_is_given_up_meanwhile(gone: str) -> None:
         made.say(MANAGER, queueing.WorkloadNodeRecovered(**ABOUT, node="b"))
         assert nodes_of(made.rest()[1]) == {"p2": "b"}
     else:
-        admit_again(made, "a:2 c:1")
+        if gone == "replaced":
+            reassign(made, "a:2 c:1")
+        else:
+            admit_again(made, "a:2 c:1")
         assert nodes_of(made.rest()[1]) == {"p0": "a", "p2": "c"}
 
 
@@ -310,7 +321,7 @@ def test_a_pod_of_a_node_that_was_replaced_is_failed() -> None:
     """Also when the node exists no longer."""
     made = gate(sent("p2", "b", index=2), facts.NodeDeleted(name="b"))
     assert failed(made.rest()[1]) == []
-    admit_again(made, "a:2 c:1")
+    reassign(made, "a:2 c:1")
     assert failed(made.rest()[1]) == ["p2"]
 
 
