@@ -199,7 +199,8 @@ class QueueManager:
                 if self._forest is not None and is_structural(event):
                     self._forest.change(event)
                 self._note(event)
-                self._look.update(dict.fromkeys(self._node_failures.note(event)))
+                for key in self._node_failures.note(event):
+                    self._look[key] = None
         self._sleeping.note_commit(logged.commit, concerned)
 
     def _concerned(self, event: Event) -> Iterable[str]:

@@ -40,22 +40,20 @@ class NodeFailures:
 
     def note(self, event: Event) -> Iterable[WorkloadKey]:
         """The workloads to examine after an event."""
-        match event:
-            case facts.NodeObserved() | facts.NodeDeleted():
-                return tuple(self._of.get(event.name, ()))
-            case facts.PodObserved() | facts.PodDeleted():
-                return [key for key in self._pods.see(event.pod) if self._has_suspects(key)]
-            case _:
-                if is_of_workload(event):
-                    self._assign(event.workload)
-                return ()
+        if is_of_workload(event):
+            self._assign(event.workload)
+        elif isinstance(event, facts.NodeObserved | facts.NodeDeleted):
+            return tuple(self._of.get(event.name, ()))
+        elif isinstance(event, facts.PodObserved | facts.PodDeleted):
+            return [key for key in self._pods.see(event.pod) if self._has_suspects(key)]
+        return ()
 
     def _assign(self, key: WorkloadKey) -> None:
         """Follow the assignment of a workload."""
         workload = self._state.workloads.get(key)
         admission = workload.admission if workload is not None else None
         known = self._nodes.get(key)
-        if known is not None and known[0] is admission:
+        if admission is (known[0] if known is not None else None):
             return
         for node in known[1] if known is not None else ():
             members = self._of[node]
