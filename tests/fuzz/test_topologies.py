@@ -2,10 +2,11 @@
 
 import pytest
 from tests.fuzz.judges import judges
+from tests.fuzz.topology_judge import Places
 
 from headgate.core.api.names import TOPOLOGY_ANNOTATIONS
 from headgate.core.kubernetes.quantities import amount
-from headgate.events import facts
+from headgate.events import decisions, facts
 from headgate.testing.cluster import BY_KIND
 from headgate.testing.cluster.quantity import ONE, pod_requests
 from headgate.testing.fuzz import Playing, script_of, with_topologies
@@ -29,13 +30,25 @@ def used(playing: Playing) -> dict[str, dict[str, int]]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_run_with_topologies_keeps_every_promise(seed: int) -> None:
-    """At its end the state knows what the pods of the cluster use of the nodes."""
-    playing = Playing(with_topologies(script_of(seed)), judges())
+    """At its end the state knows what the pods of the cluster use of the nodes; at any time, what domains hold."""
+    playing = Playing(with_topologies(script_of(seed)), [*judges(), Places()])
     playing.play()
     state = playing.world.state
     assert state.index.taken == used(playing)
     if any(record.spec.topology_name for record in state.flavors.values()):
         assert "pods" not in state.resource_versions
+
+
+def test_what_is_tried_again_for_ever_is_at_rest() -> None:
+    """A workload that holds quota and finds no domains is tried again every half minute; it does not wait for quota."""
+    places = Places()
+    playing = Playing(with_topologies(script_of(241)), [*judges(), places])
+    assert playing.play().at_rest
+    events = [event for logged in playing.log for event in logged.commit.events]
+    failed = [event for event in events if isinstance(event, decisions.SecondPassFailed)]
+    assert max(event.failures for event in failed) > 8
+    assert not any("quota" in event.message for event in failed)
+    assert places.judged > 0
 
 
 def test_the_runs_have_what_they_are_about() -> None:

@@ -445,7 +445,10 @@ class _Process:
         return True
 
     def _may_wait(self, entry: CycleEntry) -> bool:
-        return self._configuration.preemption_waits and not self._victims_leave_at_once and entry.replaces is None
+        """Not what holds quota: a workload without topology domains is tried again after its backoff."""
+        if entry.second_pass or entry.replaces is not None:
+            return False
+        return self._configuration.preemption_waits and not self._victims_leave_at_once
 
     def _would_preempt(self, entry: CycleEntry) -> bool:
         """Whether it waits for quota whose next user it could preempt in a later cycle."""
