@@ -51,6 +51,13 @@ def test_what_is_tried_again_for_ever_is_at_rest() -> None:
     assert places.judged > 0
 
 
+def test_what_waits_for_a_preemptor_of_another_cluster_queue_is_tried_after_it() -> None:
+    """With fair sharing, too: the preemptor gets its domains, and those that were held back for it are tried again."""
+    playing = Playing(with_topologies(script_of(390)), [*judges(), Places()])
+    assert playing.play().at_rest
+    assert playing.script.configuration.fair_sharing is not None
+
+
 def test_the_runs_have_what_they_are_about() -> None:
     """Sums of foreign pods are in the logs, topology-aware pods too, and nodes that fail and come back."""
     kinds: set[type] = set()

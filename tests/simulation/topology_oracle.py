@@ -131,8 +131,10 @@ def indexed_otherwise(state: State) -> list[str]:
 def crowded(state: State, key: WorkloadKey) -> list[str]:
     """The domains that more pods of a workload were sent to than its assignment has there."""
     room: Counter[tuple[str, tuple[str, ...]]] = Counter()
-    for mine in held_by(state, state.workloads[key]):
-        room.update({(mine.pod_set.name, values): pods for values, pods in mine.placement.domains})
+    admission = state.workloads[key].admission
+    for each in admission.pod_set_assignments if admission is not None else ():
+        if each.topology_assignment is not None:
+            room.update({(each.name, values): pods for values, pods in expand(each.topology_assignment).domains})
     sent = Counter(
         (record.pod.pod_set, record.domain)
         for record in state.pods.values()

@@ -113,7 +113,16 @@ class Turns:
         """The rank that no workload behind it may pass, of the ClusterQueues that the pass has reached."""
 
     def group_of(self, cluster_queue: str) -> str:
-        """The scope in which sleepers wait for each other: the cohort tree, or with fair sharing the ClusterQueue."""
+        """
+        See `WakePass`.
+
+        With fair sharing sleepers wait for others of their ClusterQueue, and for preemptors of their cohort tree.
+        """
+        tree = tree_of(cluster_queue, self._state)
+        return tree if self._first_in(tree) else self._group_of(cluster_queue)
+
+    def _group_of(self, cluster_queue: str) -> str:
+        """The scope in which cycles decide in order: the cohort tree, or with fair sharing the ClusterQueue."""
         is_fair = self._state.configuration.fair_sharing is not None
         return cluster_queue if is_fair else tree_of(cluster_queue, self._state)
 
@@ -147,7 +156,7 @@ class Turns:
                 line.append((self._rank(workload), sleeper, workload))
         for cluster_queue, line in lines.items():
             with about("ClusterQueue", cluster_queue):
-                group, on_offer = self.group_of(cluster_queue), sorted(self._ranks_on_offer(cluster_queue))
+                group, on_offer = self._group_of(cluster_queue), sorted(self._ranks_on_offer(cluster_queue))
             ahead = 0
             for nth, (rank, sleeper, workload) in enumerate(sorted(line, key=lambda each: (each[0], each[1]))):
                 while ahead < len(on_offer) and on_offer[ahead] < rank:
@@ -179,7 +188,7 @@ class Turns:
             return
         left = self._left if self._reclaims(cluster_queue) else None
         place = self._places[sleeper] = self._place(nth + 1, cluster_queue, workload, needs, left)
-        heapq.heappush(self._line, (True, self.group_of(cluster_queue), place, sleeper))
+        heapq.heappush(self._line, (True, self._group_of(cluster_queue), place, sleeper))
 
     def _keep(self, sleeper: Sleeper, needs: Needs) -> None:
         """
@@ -216,7 +225,7 @@ class Turns:
             first.append(workload)
             self._blocked[cluster_queue] = None
             return True
-        group = self.group_of(cluster_queue)
+        group = self._group_of(cluster_queue)
         if group != self._at:
             self._begin(group, cluster_queue, first)
         rank, blocked = self._rank(workload), self._blocked_in(cluster_queue)
