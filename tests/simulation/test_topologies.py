@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from tests.fuzz.topology_judge import Places
 from tests.simulation.scenarios import job as a_job
 from tests.simulation.scenarios import kueue
 from tests.simulation.test_elastic_jobs import is_true, run
 from tests.simulation.test_seeds import JOBS, WORKLOADS, faults_of
+from tests.simulation.topology_oracle import crowded, indexed_otherwise, overfull, scattered
 from tests.support.forging import verified
 
 from headgate.adapters.log import LogEntry
@@ -50,9 +53,11 @@ def cell(
     said: list[str] | None = None,
     sink: Callable[[int, str, int, bytes], None] | None = None,
 ) -> World:
-    """Two racks `r0` and `r1` of so many nodes each, `r0-0` and so on, and one queue."""
+    """Two racks `r0` and `r1` of so many nodes each, `r0-0` and so on, and one queue; every commit is judged."""
+    places = Places()
 
-    def note(_: State, logged: LoggedCommit) -> None:
+    def note(state: State, logged: LoggedCommit) -> None:
+        places.commit(world, state, logged)
         if said is not None:
             said.extend(type(event).__name__ for event in logged.commit.events)
 
@@ -213,3 +218,24 @@ def test_whatever_goes_wrong_every_pod_ends_where_its_workload_is_assigned(seed:
     verification = verified(tuple(entries))
     assert verification.differences == ()
     assert verification.cycles > 0
+
+
+def test_the_oracle_finds_what_is_wrong() -> None:
+    """A node that is too small for its pods, a gang in two racks, a pod too many, an index that is not kept."""
+    world = cell()
+    world.create(gang("train", 4))
+    run(world, 20_000)
+    state = world.state
+    (key,) = state.workloads
+    assert not [*overfull(state, key), *scattered(state, key), *crowded(state, key), *indexed_otherwise(state)]
+    first, last = assigned(world, "train")[0], assigned(world, "train")[-1]
+    whole = state.nodes[first]
+    state.nodes[first] = replace(whole, allocatable={**whole.allocatable, "cpu": "1"})
+    assert overfull(state, key)
+    state.nodes[first] = replace(whole, labels={**whole.labels, RACK: "r9"})
+    assert scattered(state, key)
+    for record in state.pods.values():
+        record.domain = (last,)
+    assert crowded(state, key)
+    state.index.topology_usage["tas"][last,]["cpu"] += 1
+    assert indexed_otherwise(state)
