@@ -16,7 +16,7 @@ released, finished.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from sys import intern
 from typing import TypeVar
@@ -26,10 +26,19 @@ from headgate.core.queueing.enqueueing import by_verdict
 from headgate.core.queueing.wake_conditions import Sleeper, Woken
 from headgate.core.state.tables import Parked, Stage, State, Workload
 from headgate.core.verification.machines import MachineCheck, Order
+from headgate.core.workload.variants import parent_key
 from headgate.events.base import Producer
 from headgate.events.families import names_workload
 from headgate.events.ids import Shape, UnixMs, WorkloadKey
-from headgate.events.queueing import Head, HeadsOffered, HeadsWithdrawn, WorkloadParked, WorkloadQueued, WorkloadWoken
+from headgate.events.queueing import (
+    Head,
+    HeadsOffered,
+    HeadsWithdrawn,
+    PreemptionGateOpened,
+    WorkloadParked,
+    WorkloadQueued,
+    WorkloadWoken,
+)
 from headgate.events.registry import Event
 from headgate.machines.queue_manager.decide import QueueManager
 from headgate.machines.queue_manager.draft import Draft
@@ -38,6 +47,9 @@ from headgate.machines.queue_manager.wake_policy import WakePass
 
 _K = TypeVar("_K", bound=str)
 
+_Look = tuple[WorkloadKey, bool]
+"""A workload that an event names, and whether that event comes from the examination of its parent."""
+
 
 class RecordedOrder:
     """The order in which recorded events reach workloads and ClusterQueues, and the sleepers that wake in them."""
@@ -45,7 +57,7 @@ class RecordedOrder:
     __slots__ = ("_looks", "_offered", "_withdrawn", "alone", "going_on", "queued", "sleepers", "woken", "workloads")
 
     def __init__(self) -> None:
-        self.workloads: dict[WorkloadKey, None] = {}
+        self.workloads: dict[_Look, None] = {}
         self.woken: dict[WorkloadKey, None] = {}
         """The workloads in whose name something wakes."""
         self.going_on: dict[WorkloadKey, None] = {}
@@ -75,7 +87,7 @@ class RecordedOrder:
                     if not self._looks:
                         self.sleepers[Sleeper(event.cluster_queue, shape=event.shape)] = None
                     # It may have woken before the queue manager examined its workload.
-                    self.workloads.setdefault(event.workload, None)
+                    self.workloads.setdefault((event.workload, False), None)
                 case _:
                     self._looks = True
                     self._come_to(event)
@@ -84,8 +96,9 @@ class RecordedOrder:
         if not names_workload(event) or not event.workload:
             return
         key = WorkloadKey(intern(event.workload))
-        self.workloads.pop(key, None)
-        self.workloads[key] = None
+        look = (key, isinstance(event, PreemptionGateOpened))
+        self.workloads.pop(look, None)
+        self.workloads[look] = None
         if isinstance(event, WorkloadWoken):
             self.woken[key] = self.going_on[key] = None
         elif isinstance(event, WorkloadParked):
@@ -183,8 +196,18 @@ class QueueManagerAgain(QueueManager):
         return super()._inactive_with_offers()
 
     def _look_at_workloads(self, draft: Draft, now_ms: UnixMs, wake_pass: WakePass) -> None:
-        self._look = OrderedDict.fromkeys(_ordered(self._look, self._order.workloads))
+        self._look = OrderedDict.fromkeys(_ordered(self._look, self._looks()))
         super()._look_at_workloads(draft, now_ms, wake_pass)
+
+    def _looks(self) -> Iterator[WorkloadKey]:
+        """The workloads in the order in which the record has examined them."""
+        for key, of_parent in self._order.workloads:
+            if not of_parent:
+                yield key
+            elif (variant := self.state.workloads.get(key)) is not None:
+                parent = parent_key(variant)
+                if parent is not None:
+                    yield parent
 
     def _offer(self, draft: Draft) -> None:
         self._touched = _ordered(self._touched, self._order.cluster_queues)
