@@ -190,10 +190,6 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "unknown kind": (lambda s: s["objects"].append({"kind": "Deployment", "metadata": {"name": "w"}}), "Deployment w"),
     "twice": (lambda s: s["objects"].append(s["objects"][0]), "Namespace team: there are two objects of this name"),
     "bad quantity": (lambda s: s["objects"].append(workload("x", "1z")), "Workload team/x, field"),
-    "topology": (
-        lambda s: s["objects"][1].update(spec={"topologyName": "t"}),
-        "ResourceFlavor spot, field spec.topologyName: topology-aware scheduling is not planned yet",
-    ),
     "unknown config": (lambda s: s.update(config={"fairSharin": {}}), "scenario s: config: "),
 }
 

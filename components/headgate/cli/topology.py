@@ -19,10 +19,6 @@ from headgate.core.views.topology import DomainUse, DomainView, TopologyView, lo
 from headgate.core.views.topology_json import TopologySummary, to_plain, topology_summaries
 from headgate.core.views.topology_picture import LEGEND, picture, step
 
-app = typer.Typer(
-    name="topology", add_completion=False, no_args_is_help=True, help="Show topologies: capacity, use, what is free."
-)
-
 _LIST_EPILOG = """\b
 Examples:
   headgate topology list                       every flavor with a topology
@@ -36,6 +32,15 @@ Examples:
   headgate topology show gpu --at 812 -o json           at position 812, all resources, for a program
   headgate topology show gpu -o svg > gpu.svg           as a picture
 """
+
+
+app = typer.Typer(
+    name="topology",
+    add_completion=False,
+    no_args_is_help=True,
+    help="Show topologies: capacity, use, what is free.",
+    epilog=_SHOW_EPILOG,
+)
 
 
 class TopologyOutput(enum.StrEnum):

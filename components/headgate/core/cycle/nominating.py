@@ -20,7 +20,7 @@ from headgate.core.kubernetes.quantities import canonical
 from headgate.core.kubernetes.selectors import matches_labels
 from headgate.core.preemption import SnapshotOracle, Target, find_targets
 from headgate.core.preemption.what_if import Snapshot
-from headgate.core.state.tables import State, Workload
+from headgate.core.state.tables import FlavorResource, State, Workload
 from headgate.core.workload import slices
 from headgate.core.workload.pod_requests import PodSetRequests, namespace_missing, pod_set_requests, why_invalid
 from headgate.events.base import Producer
@@ -253,15 +253,22 @@ def needs_of(entry: CycleEntry) -> Needs:
     """
     if entry.assigner is None or not entry.short or entry.short == (ANY_CHANGE,):
         return ()
-    counts = [each.count for each in entry.requests]
-    spare = spare_pods(entry.workload.spec.pod_sets, counts)
-    ways = entry.assigner.ways([count - each for count, each in zip(counts, spare, strict=True)])
+    ways = ways_of(entry)
     if not all(ways):
         return ()
     return tuple(
         {f"{flavor}/{resource}": canonical(resource, value) for (flavor, resource), value in sorted(way.items())}
         for way in ways
     )
+
+
+def ways_of(entry: CycleEntry) -> list[dict[FlavorResource, int]]:
+    """The alternatives of what a head could be charged with the fewest pods that are allowed, for any flavors."""
+    if entry.assigner is None:
+        return []
+    counts = [each.count for each in entry.requests]
+    spare = spare_pods(entry.workload.spec.pod_sets, counts)
+    return entry.assigner.ways([count - each for count, each in zip(counts, spare, strict=True)])
 
 
 def _short(assigner: Assigner, assignment: Assignment) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from headgate.core.cycle.entries import (
     Cycle,
     CycleEntry,
 )
-from headgate.core.cycle.nominating import Nominator
+from headgate.core.cycle.nominating import Nominator, ways_of
 from headgate.core.cycle.occupancy import Occupancy
 from headgate.core.cycle.order import in_order
 from headgate.core.flavors import WAITING_FOR_QUOTA
@@ -348,10 +348,13 @@ class _Process:
         """
         Let a head that lost to others of this cycle wait on, with its quota reserved, if its wait is not over.
 
-        Otherwise workloads behind it could pass it, and its next wait would start from the beginning.
+        Otherwise workloads behind it could pass it, and its next wait would start from the beginning. Not where other
+        flavors have enough for it still: it is decided again at once.
         """
         before = entry.workload.verdict
         if before is None or before.until_ms <= self._state.now_ms or not self._may_wait(entry):
+            return False
+        if any(tree.snapshot.ledger.fits(_node(entry), way) for way in ways_of(entry)):
             return False
         entry.waits_on, entry.until_ms = entry.standing, before.until_ms
         self._charge(entry, tree, entry.usage)

@@ -54,7 +54,18 @@ _Look = tuple[WorkloadKey, bool]
 class RecordedOrder:
     """The order in which recorded events reach workloads and ClusterQueues, and the sleepers that wake in them."""
 
-    __slots__ = ("_looks", "_offered", "_withdrawn", "alone", "going_on", "queued", "sleepers", "woken", "workloads")
+    __slots__ = (
+        "_looks",
+        "_offered",
+        "_withdrawn",
+        "_woken_before",
+        "alone",
+        "going_on",
+        "queued",
+        "sleepers",
+        "woken",
+        "workloads",
+    )
 
     def __init__(self) -> None:
         self.workloads: dict[_Look, None] = {}
@@ -72,6 +83,8 @@ class RecordedOrder:
         self._withdrawn: dict[str, None] = {}
         self._looks = False
         """Whether the record has reached workloads: sleepers are woken before that."""
+        self._woken_before: dict[_Look, None] = {}
+        """The workloads in `workloads` because something woke in their name before that."""
 
     def add(self, events: tuple[Event, ...]) -> None:
         """See `Order`."""
@@ -84,10 +97,15 @@ class RecordedOrder:
                     self._withdrawn.update((intern(name), None) for name in event.cluster_queues)
                 case WorkloadWoken() if event.scope != "workload":
                     self.woken[event.workload] = self.going_on[event.workload] = None
+                    look = (event.workload, False)
                     if not self._looks:
                         self.sleepers[Sleeper(event.cluster_queue, shape=event.shape)] = None
+                        self._woken_before[look] = None
+                    elif look in self._woken_before:
+                        # It woke once more when its workload was examined, after those before it in the record.
+                        del self._woken_before[look], self.workloads[look]
                     # It may have woken before the queue manager examined its workload.
-                    self.workloads.setdefault((event.workload, False), None)
+                    self.workloads.setdefault(look, None)
                 case _:
                     self._looks = True
                     self._come_to(event)
@@ -97,6 +115,7 @@ class RecordedOrder:
             return
         key = WorkloadKey(intern(event.workload))
         look = (key, isinstance(event, PreemptionGateOpened))
+        self._woken_before.pop(look, None)
         self.workloads.pop(look, None)
         self.workloads[look] = None
         if isinstance(event, WorkloadWoken):
