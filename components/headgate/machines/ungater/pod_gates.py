@@ -17,7 +17,6 @@ import msgspec
 from headgate.core.api.job_kinds import owner_key
 from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.fold.quarantine import is_aside
-from headgate.core.machine.api_results import NOT_FOUND, is_success
 from headgate.core.machine.contract import MERGE_PATCH, Call, Command, Completed
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import PodRecord, Stage, State
@@ -28,6 +27,7 @@ from headgate.events.base import Producer
 from headgate.events.ids import PodKey, UnixMs, split_key
 from headgate.events.objects import OwnerReference
 from headgate.events.registry import Event
+from headgate.machines.ungater.pod_patches import PodPatches
 
 CALLS_MAX: Final = 256
 """The maximum number of concurrent pod patches."""
@@ -45,9 +45,7 @@ class PodGates:
         """Jobs with pods that may run, by uid."""
         self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX)
         """Pods that are being patched, and those that are to be tried again."""
-        self._calls: dict[str, PodKey] = {}
-        self._ungated: dict[PodKey, str] = {}
-        """Pods whose gate the API server has removed, by uid, until the watch shows it."""
+        self._patches = PodPatches(state, "ungate", self._queue, is_gated)
         for key in state.pods:
             with about("Pod", key):
                 self._see(key)
@@ -70,13 +68,12 @@ class PodGates:
     def _see(self, key: PodKey) -> None:
         record = self._state.pods.get(key)
         owner = self._owner_of.get(key, "")
+        self._patches.see(key)
         if record is None or is_aside(self._state, "Pod", key, Producer.UNGATER):
             self._forget(key, owner)
         elif record.pod.owner is not None and (is_gated(record) or self._is_elastic(key, record.pod.owner)):
             owner = self._owner_of[key] = record.pod.owner.uid
             self._pods.setdefault(owner, {})[key] = None
-            if not is_gated(record) or self._ungated.get(key, record.pod.uid) != record.pod.uid:
-                self._ungated.pop(key, None)
         if owner:
             self._jobs.add(owner)
 
@@ -86,7 +83,6 @@ class PodGates:
 
     def _forget(self, key: PodKey, owner: str) -> None:
         self._queue.forget(key)
-        self._ungated.pop(key, None)
         self._owner_of.pop(key, None)
         pods = self._pods.get(owner, {})
         pods.pop(key, None)
@@ -110,13 +106,12 @@ class PodGates:
         """Remove the gates of as many of a Job's pods as may run in addition to those that run already."""
         pods = {key: self._state.pods[key] for key in sorted(self._pods.get(job_uid, {}))}
         room = self._granted(job_uid, pods) - sum(
-            not is_gated(record) or self._queue.is_in_flight(key) or key in self._ungated
-            for key, record in pods.items()
+            not is_gated(record) or self._patches.is_patched(key) for key, record in pods.items()
         )
         for key, record in pods.items():
             if room <= 0 or not self._queue.has_room():
                 break
-            if not is_gated(record) or record.pod.deleting or key in self._ungated or self._queue.is_in_flight(key):
+            if not is_gated(record) or record.pod.deleting or self._patches.is_patched(key):
                 continue
             room -= 1
             if not self._queue.is_backing_off(key) and not is_aside(self._state, "Pod", key, Producer.UNGATER):
@@ -133,35 +128,17 @@ class PodGates:
 
     def _call(self, key: PodKey, record: PodRecord) -> Call:
         gates = [gate for gate in record.pod.spec.scheduling_gates if gate.name != ELASTIC_GATE]
-        namespace, name = split_key(key)
-        call_id = f"ungate/{key}"
-        self._queue.begin(key)
-        self._calls[call_id] = key
-        return Call(
-            id=call_id,
-            method="PATCH",
-            path=f"/api/v1/namespaces/{namespace}/pods/{name}",
-            body={
-                "metadata": {"uid": record.pod.uid},
-                "spec": {"schedulingGates": [msgspec.to_builtins(gate) for gate in gates] or None},
-            },
-            content_type=MERGE_PATCH,
-            lane=key,
-        )
+        body = {
+            "metadata": {"uid": record.pod.uid},
+            "spec": {"schedulingGates": [msgspec.to_builtins(gate) for gate in gates] or None},
+        }
+        return self._patches.begin(key, body, MERGE_PATCH)
 
     def on_completed(self, completed: Completed) -> None:
         """A call has ended. After a failure it is repeated with backoff."""
-        key = self._calls.pop(completed.call_id, None)
-        if key is None:
-            return
-        record = self._state.pods.get(key)
-        if is_success(completed) and record is not None and is_gated(record):
-            self._ungated[key] = record.pod.uid
-        if is_success(completed) or completed.status == NOT_FOUND:
-            self._queue.done(key)
-        else:
-            self._queue.retry(key)
-        self.look_at(self._owner_of.get(key, ""))
+        key = self._patches.on_completed(completed)
+        if key is not None:
+            self.look_at(self._owner_of.get(key, ""))
 
 
 def is_gated(record: PodRecord) -> bool:

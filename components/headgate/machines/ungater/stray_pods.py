@@ -14,8 +14,7 @@ from typing import Final
 from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.fold.quarantine import is_aside
 from headgate.core.kubernetes import conditions
-from headgate.core.machine.api_results import NOT_FOUND, is_success
-from headgate.core.machine.contract import JSON_PATCH, Call, Command, Completed
+from headgate.core.machine.contract import Call, Command, Completed
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import PodRecord, Stage, State, Workload
 from headgate.core.topology.assignments import HOSTNAME
@@ -24,8 +23,9 @@ from headgate.core.topology.pods import TopologyPods, node_of
 from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.families import is_of_workload
-from headgate.events.ids import PodKey, UnixMs, WorkloadKey, split_key
+from headgate.events.ids import PodKey, UnixMs, WorkloadKey
 from headgate.events.registry import Event
+from headgate.machines.ungater.pod_patches import PodPatches
 
 CALLS_MAX: Final = 64
 """The maximum number of concurrent patches."""
@@ -42,7 +42,7 @@ class StrayPods:
         self._state = state
         self._pods = pods
         self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX, keys=state.pods)
-        self._calls: dict[str, PodKey] = {}
+        self._patches = PodPatches(state, "fail", self._queue, _waits_for_node)
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
@@ -50,10 +50,8 @@ class StrayPods:
         """Record events after which a pod may wait in vain."""
         match event:
             case facts.PodObserved() | facts.PodDeleted():
-                if event.pod in self._state.pods:
-                    self._look_at(event.pod)
-                else:
-                    self._queue.forget(event.pod)
+                self._patches.see(event.pod)
+                self._look_at(event.pod)
             case facts.NodeObserved() | facts.NodeDeleted():
                 for key in self._pods.on(event.name):
                     self._look_at(key)
@@ -88,7 +86,9 @@ class StrayPods:
         return self._queue.next_at(now_ms)
 
     def _waits_in_vain(self, key: PodKey, record: PodRecord, now_ms: UnixMs) -> bool:
-        if not _waits_for_node(record) or is_aside(self._state, "Pod", key, Producer.UNGATER):
+        if not _waits_for_node(record) or self._patches.is_patched(key):
+            return False
+        if is_aside(self._state, "Pod", key, Producer.UNGATER):
             return False
         workload = self._state.workloads.get(WorkloadKey(record.pod.workload))
         if workload is None or workload.stage not in (Stage.RESERVED, Stage.ADMITTED):
@@ -109,28 +109,11 @@ class StrayPods:
         return health.fails_pods
 
     def _call(self, key: PodKey, record: PodRecord, now_ms: UnixMs) -> Call:
-        namespace, name = split_key(key)
-        call_id = f"fail/{key}"
-        self._queue.begin(key)
-        self._calls[call_id] = key
-        return Call(
-            id=call_id,
-            method="PATCH",
-            path=f"/api/v1/namespaces/{namespace}/pods/{name}/status",
-            body=failing_patch(record, now_ms),
-            content_type=JSON_PATCH,
-            lane=key,
-        )
+        return self._patches.begin(key, failing_patch(record, now_ms), subresource="status")
 
     def on_completed(self, completed: Completed) -> None:
         """A call has ended. After a failure it is repeated with backoff."""
-        key = self._calls.pop(completed.call_id, None)
-        if key is None:
-            return
-        if is_success(completed) or completed.status == NOT_FOUND:
-            self._queue.done(key)
-        else:
-            self._queue.retry(key)
+        self._patches.on_completed(completed)
 
 
 def _waits_for_node(record: PodRecord) -> bool:

@@ -18,8 +18,7 @@ from headgate.core.engine.budget import Budget, BudgetSettings, Load
 from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.fold.quarantine import is_aside
 from headgate.core.jobs.marks import TOPOLOGY_GATE
-from headgate.core.machine.api_results import NOT_FOUND, is_success
-from headgate.core.machine.contract import JSON_PATCH, Call, Command, Completed
+from headgate.core.machine.contract import Call, Command, Completed
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import PodRecord, Stage, State, Values, Workload
 from headgate.core.topology.assignments import Placement, expand
@@ -29,9 +28,10 @@ from headgate.core.workload.injection import is_assigned
 from headgate.events import decisions, facts
 from headgate.events.base import Producer
 from headgate.events.families import is_of_workload
-from headgate.events.ids import PodKey, Uid, UnixMs, WorkloadKey, split_key
+from headgate.events.ids import PodKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import Admission
 from headgate.events.registry import Event
+from headgate.machines.ungater.pod_patches import PodPatches
 
 CALLS_MAX: Final = 256
 """The maximum number of concurrent pod patches."""
@@ -60,9 +60,7 @@ class TopologyGates:
         """Workloads whose pods are to be examined."""
         self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX, budget=Budget(BUDGET, Load()))
         """Pods whose domain is in the log and whose gate is to be removed, and those that are being patched."""
-        self._calls: dict[str, PodKey] = {}
-        self._ungated: dict[PodKey, str] = {}
-        """Pods whose gate the API server has removed, by uid, until the watch shows it."""
+        self._patches = PodPatches(state, "assign", self._queue, waits_at_gate)
         self._placements: dict[WorkloadKey, tuple[Admission, dict[str, _Places]]] = {}
         """The places of each pod set of workloads that have pods, and the admission that they were read from."""
         for key in state.pods:
@@ -90,11 +88,7 @@ class TopologyGates:
         for workload in concerned:
             if not self._pods.of(workload):
                 self._placements.pop(workload, None)
-        record = self._state.pods.get(key)
-        if record is None:
-            self._queue.forget(key)
-        if record is None or not waits_at_gate(record) or self._ungated.get(key) != record.pod.uid:
-            self._ungated.pop(key, None)
+        self._patches.see(key)
 
     # --- deciding --------------------------------------------------------------------------------------------------
 
@@ -167,7 +161,7 @@ class TopologyGates:
             selector = record.pod.spec.node_selector
             domain = tuple(selector.get(level, "") for level in placement.levels)
             return PodInSet(key, is_gated=False, domain=domain, indexes=record.pod.indexes)
-        is_gated = not self._queue.is_in_flight(key) and key not in self._ungated
+        is_gated = not self._patches.is_patched(key)
         return PodInSet(key, is_gated=is_gated, domain=record.domain or None, indexes=record.pod.indexes)
 
     def _assign(
@@ -197,7 +191,7 @@ class TopologyGates:
         record = self._state.pods.get(key)
         if record is None or not waits_at_gate(record) or record.pod.deleting or not record.domain:
             return
-        if key in self._ungated or is_aside(self._state, "Pod", key, Producer.UNGATER):
+        if self._patches.is_patched(key) or is_aside(self._state, "Pod", key, Producer.UNGATER):
             return
         workload = self._state.workloads.get(WorkloadKey(record.pod.workload))
         if workload is None or workload.stage is not Stage.ADMITTED or workload.admission is None:
@@ -210,31 +204,11 @@ class TopologyGates:
             calls.append(self._call(key, record, levels))
 
     def _call(self, key: PodKey, record: PodRecord, levels: Sequence[str]) -> Call:
-        namespace, name = split_key(key)
-        call_id = f"assign/{key}"
-        self._queue.begin(key)
-        self._calls[call_id] = key
-        return Call(
-            id=call_id,
-            method="PATCH",
-            path=f"/api/v1/namespaces/{namespace}/pods/{name}",
-            body=ungating_patch(record, dict(zip(levels, record.domain, strict=True))),
-            content_type=JSON_PATCH,
-            lane=key,
-        )
+        return self._patches.begin(key, ungating_patch(record, dict(zip(levels, record.domain, strict=True))))
 
     def on_completed(self, completed: Completed) -> None:
         """A call has ended. After a failure the pod is examined again with backoff."""
-        key = self._calls.pop(completed.call_id, None)
-        if key is None:
-            return
-        record = self._state.pods.get(key)
-        if is_success(completed) or completed.status == NOT_FOUND:
-            if is_success(completed) and record is not None and waits_at_gate(record):
-                self._ungated[key] = record.pod.uid
-            self._queue.done(key)
-        else:
-            self._queue.retry(key)
+        self._patches.on_completed(completed)
 
 
 def ungating_patch(record: PodRecord, selectors: Mapping[str, str]) -> list[dict[str, object]]:
