@@ -18,7 +18,7 @@ from headgate.events import decisions, effects, facts, queueing
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import Seq, Uid, split_key
 from headgate.testing.cluster import BY_PLURAL
-from headgate.testing.fuzz import Judge, PropertyViolation
+from headgate.testing.fuzz import Ending, Judge, PropertyViolation
 from headgate.testing.world.world import World
 
 JOBS = BY_PLURAL["batch", "jobs"]
@@ -60,7 +60,7 @@ class Quota:
                 text = f"{event.workload} overdraws ClusterQueue {event.cluster_queue} by {-left} of {pair}"
                 raise PropertyViolation("quota", text, event.workload)
 
-    def end(self, world: World, *, at_rest: bool) -> None:
+    def end(self, world: World, ending: Ending) -> None:
         """No finding is left at the end."""
 
 
@@ -92,7 +92,7 @@ class Presence:
                 text = f"{event.workload} is finished as {event.reason}, but its owner {owner.name} is there"
                 raise PropertyViolation("absence", text, event.workload)
 
-    def end(self, world: World, *, at_rest: bool) -> None:
+    def end(self, world: World, ending: Ending) -> None:
         """No finding is left at the end."""
 
 
@@ -127,7 +127,7 @@ class Release:
             text = f"{event.workload} is released while its owner still shows it admitted"
             raise PropertyViolation("release", text, event.workload)
 
-    def end(self, world: World, *, at_rest: bool) -> None:
+    def end(self, world: World, ending: Ending) -> None:
         """No finding is left at the end."""
 
 
@@ -148,7 +148,7 @@ class Books:
             if isinstance(event, effects.DivergenceFound):
                 raise PropertyViolation("divergence", f"{event}")
 
-    def end(self, world: World, *, at_rest: bool) -> None:
+    def end(self, world: World, ending: Ending) -> None:
         plan = Plan(checks())
         for logged in self._log:
             plan.feed(logged)
@@ -182,11 +182,11 @@ class Rest:
         for about, record in state.quarantine.items():
             raise PropertyViolation("quarantine", f"{about}: {record.error} in {record.where}", record.key)
 
-    def end(self, world: World, *, at_rest: bool) -> None:
+    def end(self, world: World, ending: Ending) -> None:
         state = world.state
-        if not at_rest:
+        if ending is Ending.NONE:
             raise PropertyViolation("rest", f"it goes on and on; the last position is {state.position}")
-        for key, why in forgotten(state, settled=True):
+        for key, why in forgotten(state, settled=ending is Ending.REST):
             raise PropertyViolation("forgotten at rest", f"{key}: {why}", key)
         for key, workload in state.workloads.items():
             found = world.cluster.find(WORKLOADS, *split_key(key))

@@ -20,6 +20,7 @@ from headgate.events.facts import JobObserved
 from headgate.machines.queue_manager.decide import QueueManager
 from headgate.testing.fuzz import (
     TRIES_MAX,
+    Ending,
     Operation,
     Playing,
     Script,
@@ -92,7 +93,11 @@ def test_runs_are_worth_playing() -> None:
         played = Playing(script_of(seed)).play()
         seen.update(played.events)
         accepted, operations = accepted + played.accepted, operations + played.operations
-        crashes, restored, rested = crashes + played.crashes, restored + played.restored, rested + played.at_rest
+        crashes, restored, rested = (
+            crashes + played.crashes,
+            restored + played.restored,
+            rested + (played.ending is not Ending.NONE),
+        )
     assert 0.5 < accepted / operations < 0.9
     assert rested == 60
     assert seen["WorkloadAdmitted"] > 100
@@ -142,7 +147,7 @@ def test_a_job_with_more_pods_than_a_run_has_time_for_comes_to_rest() -> None:
     made = post(100, "batch/v1", "Job", job, "team-a")
     played = Playing(Script(seed=0, operations=(*small_cell(), made)), judges()).play()
     assert played.events["PodDeleted"] >= 300
-    assert played.at_rest
+    assert played.ending is Ending.REST
 
 
 def test_an_owner_that_deletes_its_evicted_workload_gives_the_quota_back_while_a_finalizer_holds_it() -> None:
@@ -161,7 +166,7 @@ def test_an_owner_that_deletes_its_evicted_workload_gives_the_quota_back_while_a
     played = Playing(script, judges()).play()
     assert (played.events["WorkloadEvicted"], played.events["WorkloadReleased"]) == (1, 1)
     assert played.events["WorkloadDeleted"] == 1
-    assert played.at_rest
+    assert played.ending is Ending.REST
 
 
 def test_a_workload_that_waits_may_be_deactivated_though_a_status_by_hand_shows_it_admitted() -> None:

@@ -9,7 +9,7 @@ from headgate.core.kubernetes.quantities import amount
 from headgate.events import decisions, facts
 from headgate.testing.cluster import BY_KIND
 from headgate.testing.cluster.quantity import ONE, pod_requests
-from headgate.testing.fuzz import Playing, script_of, with_topologies
+from headgate.testing.fuzz import Ending, Playing, script_of, with_topologies
 
 
 def used(playing: Playing) -> dict[str, dict[str, int]]:
@@ -43,7 +43,7 @@ def test_what_is_tried_again_for_ever_is_at_rest() -> None:
     """A workload that holds quota and finds no domains is tried again every half minute; it does not wait for quota."""
     places = Places()
     playing = Playing(with_topologies(script_of(241)), [*judges(), places])
-    assert playing.play().at_rest
+    assert playing.play().ending is Ending.REST
     events = [event for logged in playing.log for event in logged.commit.events]
     failed = [event for event in events if isinstance(event, decisions.SecondPassFailed)]
     assert max(event.failures for event in failed) > 8
@@ -54,7 +54,7 @@ def test_what_is_tried_again_for_ever_is_at_rest() -> None:
 def test_what_waits_for_a_preemptor_of_another_cluster_queue_is_tried_after_it() -> None:
     """With fair sharing, too: the preemptor gets its domains, and those that were held back for it are tried again."""
     playing = Playing(with_topologies(script_of(390)), [*judges(), Places()])
-    assert playing.play().at_rest
+    assert playing.play().ending is Ending.REST
     assert playing.script.configuration.fair_sharing is not None
 
 

@@ -9,7 +9,7 @@ from headgate.core.state.tables import State
 from headgate.events import decisions, facts
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import Seq
-from headgate.testing.fuzz import PropertyViolation
+from headgate.testing.fuzz import Ending, PropertyViolation
 from headgate.testing.world.world import World
 
 REBUILD_EVERY = 20
@@ -66,5 +66,5 @@ class Places:
         for text in found:
             raise PropertyViolation(check, text)
 
-    def end(self, world: World, *, at_rest: bool) -> None:
+    def end(self, world: World, ending: Ending) -> None:
         """No finding is left at the end."""

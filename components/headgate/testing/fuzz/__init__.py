@@ -11,12 +11,13 @@ May import: cluster, world, adapters, machines, core, events.
 """
 
 from headgate.testing.fuzz.operations import Operation, Script, script_of
-from headgate.testing.fuzz.playing import Judge, Played, Playing, PropertyViolation, tail
+from headgate.testing.fuzz.playing import Ending, Judge, Played, Playing, PropertyViolation, tail
 from headgate.testing.fuzz.shrinking import TRIES_MAX, shrink, signature, told, tries_for
 from headgate.testing.fuzz.topologies import with_topologies
 
 __all__ = [
     "TRIES_MAX",
+    "Ending",
     "Judge",
     "Operation",
     "Played",

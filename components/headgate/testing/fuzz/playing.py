@@ -8,6 +8,7 @@ machine raises comes out of it, and so does what a judge finds (`PropertyViolati
 A request that the API server refuses is no finding: hostile objects are there to be refused.
 """
 
+import enum
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
@@ -27,6 +28,7 @@ from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.machines.snapshotter.decide import Snapshotter
 from headgate.testing.cluster import BY_PLURAL
 from headgate.testing.cluster.times import rfc3339
+from headgate.testing.fuzz.contests import Contests
 from headgate.testing.fuzz.operations import START_MS, STOP, Operation, Script, path_of
 from headgate.testing.world.world import MACHINES, World
 
@@ -60,6 +62,17 @@ _BOOKKEEPING: Final = (LeaderElected, InformersSynced, LocalQueuesSampled, Snaps
 _NO_UID: Final = "00000000-0000-4000-a000-00000000dead"
 
 
+class Ending(enum.Enum):
+    """How a run ended."""
+
+    REST = enum.auto()
+    """Nothing more will ever happen."""
+    PREEMPTION = enum.auto()
+    """Nothing but an endless preemption under fair sharing (`headgate.testing.fuzz.contests`)."""
+    NONE = enum.auto()
+    """It went on."""
+
+
 class PropertyViolation(AssertionError):  # noqa: N818  (what a judge finds is no error of the judge)
     """Raised by a judge: what must hold does not. `check` names the promise, `about` the object."""
 
@@ -76,8 +89,8 @@ class Judge(Protocol):
         """A commit has just been folded into `state`."""
         ...
 
-    def end(self, world: World, *, at_rest: bool) -> None:
-        """The run is over. `at_rest`: nothing more will ever happen."""
+    def end(self, world: World, ending: Ending) -> None:
+        """The run is over."""
         ...
 
 
@@ -86,7 +99,7 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
     operations: int
     accepted: int
-    at_rest: bool
+    ending: Ending
     events: dict[str, int]
     crashes: int
     restored: int
@@ -100,6 +113,7 @@ class Playing:
         self.log: list[LoggedCommit] = []
         self.accepted = 0
         self._judges = judges
+        self._contests = Contests()
         machines: dict[Producer, Callable[[State], Machine]] = {
             **MACHINES,
             Producer.INFORMER_BRIDGE: partial(
@@ -119,6 +133,7 @@ class Playing:
 
     def _check(self, state: State, logged: LoggedCommit) -> None:
         self.log.append(logged)
+        self._contests.commit(state, logged)
         for judge in self._judges:
             judge.commit(self.world, state, logged)
 
@@ -129,9 +144,9 @@ class Playing:
             self._run_until(START_MS + operation.at_ms)
             self._carry_out(operation)
         self._run_until(max(START_MS + SLICE_MS, world.faults.until_ms, world.clock.now_ms + SLICE_MS))
-        at_rest = self._come_to_rest()
+        ending = self._come_to_rest()
         for judge in self._judges:
-            judge.end(world, at_rest=at_rest)
+            judge.end(world, ending)
         events: dict[str, int] = {}
         for logged in self.log:
             for event in logged.commit.events:
@@ -140,7 +155,7 @@ class Playing:
         return Played(
             operations=len(self.script.operations),
             accepted=self.accepted,
-            at_rest=at_rest,
+            ending=ending,
             events=events,
             crashes=world.crashes,
             restored=world.restored,
@@ -154,23 +169,26 @@ class Playing:
             world.advance(target_ms)
             self._react()
 
-    def _come_to_rest(self) -> bool:
-        """Run until nothing is left to do, with all reactions. False: it does not end."""
-        world = self.world
+    def _come_to_rest(self) -> Ending:
+        """Run until nothing is left to do, with all reactions."""
+        world, contests = self.world, Contests()
+        self._contests = contests
         end_ms, steps_max = world.clock.now_ms + REST_MS, world.steps + STEPS_MAX
         quiet_since_ms, quiet_since, looked = world.clock.now_ms, len(self.log), len(self.log)
         while world.clock.now_ms < end_ms:
             target_ms = world.clock.now_ms + REACT_MS
-            world.run(until=lambda world: world.steps > steps_max, until_ms=target_ms)
+            world.run(until=lambda world: world.steps > steps_max or contests.is_endless, until_ms=target_ms)
+            if contests.is_endless:
+                return Ending.PREEMPTION
             if world.steps > steps_max:
-                return False
+                return Ending.NONE
             world.advance(target_ms)
             if self._react() or any(map(_is_news, self.log[looked:])):
                 quiet_since_ms, quiet_since = world.clock.now_ms, len(self.log)
             elif world.clock.now_ms - quiet_since_ms >= QUIET_MS or _only_pods_go(self.log[quiet_since:]):
-                return True
+                return Ending.REST
             looked = len(self.log)
-        return False
+        return Ending.NONE
 
     # --- operations ------------------------------------------------------------------------------------------------
 
