@@ -7,7 +7,10 @@ from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.adapters.telemetry.metrics import Distribution, LabelledCounter, Metrics
 from headgate.core import fold
 from headgate.processes.runtime.process_status import Status
+from headgate.processes.runtime.serving_certificates import FileCertificates
 from headgate.processes.telemetry.observer import Observing
+from headgate.processes.webhook.process import measure
+from headgate.processes.webhook.server import Reviews
 from tools.reference.text import code, page, safe, table
 
 INTRODUCTION: Final = """
@@ -76,8 +79,17 @@ def metrics_page() -> str:
         "Metrics",
         INTRODUCTION,
         f"## Of each process\n\n{_rows(own)}",
+        f"## Of the webhook server\n\n{_rows(_of_webhooks())}",
         f"## Of the cell, by Kueue's names\n\n{_rows(kueues)}",
     )
+
+
+def _of_webhooks() -> list[Instrument]:
+    recorder = Recorder()
+    Reviews({}, recorder)
+    measure(recorder, FileCertificates("tls.crt", "tls.key"))
+    recorder.close()
+    return recorder.instruments
 
 
 def _rows(instruments: Iterable[Instrument]) -> str:

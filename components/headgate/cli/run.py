@@ -16,6 +16,7 @@ from headgate.events.base import Producer
 app = typer.Typer(add_completion=False)
 
 CLUSTER: Final = "cluster"
+WEBHOOK: Final = "webhook"
 LEVELS: Final = ("info", "debug")
 """Log levels by the number of -v."""
 
@@ -25,20 +26,21 @@ Examples:
   NATS_URL=nats://nats:4222 headgate run informer-bridge --config headgate.yaml -v
   headgate run informer-bridge --config kueue-config.yaml
   headgate run cluster --host 0.0.0.0 --port 8443 --kubeconfig /shared/kubeconfig --data /var/lib/headgate
-Processes: informer-bridge, queue-manager, scheduler, binder, ungater, snapshotter. Their settings: a YAML file, and
-HEADGATE_<SECTION>_<KEY> in the environment.
+  headgate run webhook --config headgate.yaml --config kueue-config.yaml
+Processes: informer-bridge, queue-manager, scheduler, binder, ungater, snapshotter; and webhook, which needs no broker.
+Their settings: a YAML file, and HEADGATE_<SECTION>_<KEY> in the environment.
 """
 
 
 @app.command(epilog=_EPILOG)
 def run(
-    process: Annotated[str, typer.Argument(metavar="PROCESS|cluster", help="Which one.")],
+    process: Annotated[str, typer.Argument(metavar="PROCESS|webhook|cluster", help="Which one.")],
     config: Annotated[
         list[str] | None,
         typer.Option(
             "--config",
             metavar="FILE",
-            help="The settings file (else HEADGATE_CONFIG); informer-bridge: also Kueue's Configuration.",
+            help="The settings file (else HEADGATE_CONFIG); informer-bridge, webhook: also Kueue's Configuration.",
         ),
     ] = None,
     nats: options.Nats = None,
@@ -58,8 +60,8 @@ def run(
     names = [producer.value for producer in Producer]
     if process == CLUSTER:
         _become_cluster(host, port, data, kubeconfig, address_file, public_url)
-    if process not in names:
-        raise CliError(f"there is no process {process!r}: there is {', '.join(names)}, and {CLUSTER}")
+    if process not in (*names, WEBHOOK):
+        raise CliError(f"there is no process {process!r}: there is {', '.join(names)}, {WEBHOOK} and {CLUSTER}")
     if data or kubeconfig or address_file or public_url or port:
         raise CliError(
             "--host, --port, --data, --kubeconfig, --address-file and --public-url are for `headgate run cluster`"
@@ -77,18 +79,22 @@ def _run_process(name: str, config: list[str], nats: str | None, verbose: int) -
     files = sort_files(config)
     settings = load(files.settings, flags=flags(nats))
     if files.configuration is not None:
-        if name != Producer.INFORMER_BRIDGE:
+        if name not in (Producer.INFORMER_BRIDGE, WEBHOOK):
             raise CliError(
                 f"--config {files.configuration}: Kueue's Configuration comes to the {name} through the log: "
                 f"give it to `headgate run {Producer.INFORMER_BRIDGE.value}`"
             )
         bridge = msgspec.structs.replace(settings.bridge, configuration=files.configuration)
         settings = msgspec.structs.replace(settings, bridge=bridge)
-    if name == Producer.INFORMER_BRIDGE and settings.bridge.configuration:
+    if name in (Producer.INFORMER_BRIDGE, WEBHOOK) and settings.bridge.configuration:
         load_configuration(settings.bridge.configuration)  # report mistakes before anything starts
     if verbose:
         level = LEVELS[min(verbose, len(LEVELS) - 1)]
         settings = msgspec.structs.replace(settings, log=msgspec.structs.replace(settings.log, level=level))
+    if name == WEBHOOK:
+        from headgate.processes.webhook.process import run as run_webhook
+
+        return run_webhook(settings)
     return run_process(name, settings, routes=_read_side() if name == Producer.SNAPSHOTTER else None)
 
 

@@ -201,6 +201,23 @@ class BinderSettings(Section, frozen=True):
     events: Literal["off", "summary", "all"] = "summary"
 
 
+class WebhookSettings(Section, frozen=True):
+    """
+    The webhook server.
+
+    It issues its certificate itself and keeps it in the Secret `secret` of `namespace`, for the Service `service`
+    there; with `tls_cert_file` and `tls_key_file` it uses the certificate of these files, which cert-manager may write.
+    """
+
+    host: str = "0.0.0.0"  # noqa: S104 - the API server calls it from outside of the pod
+    port: Port = 9443
+    namespace: str = "headgate-system"
+    service: str = "headgate-webhook"
+    secret: str = "headgate-webhook-certificates"  # noqa: S105 - a name
+    tls_cert_file: str = ""
+    tls_key_file: str = ""
+
+
 class TracingSettings(Section, frozen=True):
     """
     Where spans go.
@@ -248,6 +265,7 @@ class Settings(Section, frozen=True):
     keys: KeysSettings = KeysSettings()
     record: RecordSettings = RecordSettings()
     binder: BinderSettings = BinderSettings()
+    webhook: WebhookSettings = WebhookSettings()
     tracing: TracingSettings = TracingSettings()
     limits: LimitSettings = LimitSettings()
 

@@ -1,0 +1,107 @@
+"""
+The HTTPS server of webhooks: AdmissionReview and ConversionReview in, the same with a response out.
+
+A handler is a pure function of the decoded review. A body that is no JSON object is 400; a handler that fails is 500,
+and is logged with the review's uid: the API server then follows the failure policy, and the object is unchanged. While
+the server is not ready (no certificate, or the facts are not complete), reviews are answered 503, so that nothing is
+decided on a part of the facts.
+"""
+
+import logging
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from headgate.adapters.telemetry import Metrics
+from headgate.processes.runtime.http import CannotListenError
+
+_LOG: Final = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+Handler = Callable[[Json], Json]
+"""The whole review in, the whole review with its response out."""
+
+BODY_BYTES_MAX: Final = 16 * 1024 * 1024
+"""An update has two objects, each at most what a request to the API server may have (3 MiB), and their encoding."""
+SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Reviews:
+    """Answers reviews with the handler of their path, and counts them."""
+
+    def __init__(
+        self, handlers: Mapping[str, Handler], metrics: Metrics, problem: Callable[[], str | None] = lambda: None
+    ) -> None:
+        """`problem` is why no review can be answered at the moment, or None."""
+        self._handlers = handlers
+        self._problem = problem
+        self._requests = metrics.tally(
+            "headgate_webhook_requests_total", "Reviews answered, by path and result.", ("path", "result")
+        )
+        self._seconds = metrics.histogram(
+            "headgate_webhook_request_seconds", "How long the answer to a review took, in seconds.", SECONDS
+        )
+
+    def application(self) -> web.Application:
+        """The routes: POST for each handler."""
+        app = web.Application(client_max_size=BODY_BYTES_MAX)
+        for path, handler in self._handlers.items():
+            app.router.add_post(path, self._route(path, handler))
+        return app
+
+    def _route(self, path: str, handler: Handler) -> Callable[[web.Request], Any]:
+        async def answer(request: web.Request) -> web.Response:
+            begun = time.perf_counter()
+            body = await request.read()
+            response, result = self._answer(path, handler, body)
+            self._requests.add(path, result)
+            self._seconds.record(time.perf_counter() - begun, {"path": path})
+            return response
+
+        return answer
+
+    def _answer(self, path: str, handler: Handler, body: bytes) -> tuple[web.Response, str]:
+        problem = self._problem()
+        if problem is not None:
+            return web.Response(status=503, text=f"the webhook is not ready: {problem}\n"), "unready"
+        try:
+            review = msgspec.json.decode(body, type=dict)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return web.Response(status=400, text=f"the body is no review: {error}\n"), "malformed"
+        try:
+            answered = handler(review)
+        except Exception:  # noqa: BLE001 - one object that a rule cannot read must not end the server
+            uid = (review.get("request") or {}).get("uid", "")
+            _LOG.exception("%s: the review %s failed", path, uid)
+            return web.Response(status=500, text=f"the review {uid} failed; the webhook's log says why\n"), "failed"
+        return web.Response(body=msgspec.json.encode(answered), content_type="application/json"), _result(answered)
+
+
+def _result(answered: Json) -> str:
+    response = answered.get("response") or {}
+    if "allowed" in response:
+        return "allowed" if response["allowed"] else "refused"
+    return str((response.get("result") or {}).get("status", "")).lower() or "answered"
+
+
+@asynccontextmanager
+async def listening(app: web.Application, context: ssl.SSLContext, *, host: str, port: int) -> AsyncIterator[int]:
+    """Serve over TLS while the block runs; the port. Raises CannotListenError."""
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port, ssl_context=context)
+        try:
+            await site.start()
+        except OSError as error:
+            raise CannotListenError(
+                f"webhook.host {host}, webhook.port {port}: {error.strerror or error}; name another port"
+            ) from error
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
