@@ -42,9 +42,7 @@ class Server:
         url = f"https://127.0.0.1:{self.port}{path}"
         data = body if isinstance(body, bytes) else None
         async with aiohttp.ClientSession() as session:
-            request = session.post(
-                url, data=data, json=None if data else body, ssl=self.trusted, server_hostname=NAME
-            )
+            request = session.post(url, data=data, json=None if data else body, ssl=self.trusted, server_hostname=NAME)
             async with request as answer:
                 return answer.status, await answer.text()
 
