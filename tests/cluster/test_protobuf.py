@@ -54,6 +54,15 @@ def test_a_job_is_read_with_its_template():
     }
 
 
+def test_a_review_of_access_is_read():
+    """As `kubectl auth can-i` sends it, with an empty status."""
+    attributes = field(1, "default") + field(2, "create") + field(3, "batch") + field(5, "jobs") + field(7, "")
+    message = field(1, field(1, "")) + field(2, field(1, attributes)) + field(3, field(1, 0) + field(4, 0))
+    asked = protobuf.decode(body("authorization.k8s.io/v1", "SelfSubjectAccessReview", message))
+    wanted = {"namespace": "default", "verb": "create", "group": "batch", "resource": "jobs"}
+    assert asked["spec"] == {"resourceAttributes": wanted}
+
+
 def test_a_field_or_kind_that_is_not_known_is_refused():
     """Rather than read without it; so is a body that ends early."""
     with pytest.raises(ValueError, match="field 1 of a protobuf PodSpec is not read; send JSON"):

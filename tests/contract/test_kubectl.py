@@ -1,6 +1,7 @@
 """The rounds with kubectl: what people do by hand works alike, and fails with the same words."""
 
 import json
+from typing import Any
 
 import pytest
 from tests.contract.cases import workload
@@ -114,3 +115,36 @@ async def test_wait_for_a_condition(kubectl):
     await kubectl("apply", "-f", "-", stdin=JOB)
     said = await kubectl("wait", "--for=jsonpath={.spec.suspend}=true", "job/j", "--timeout=20s")
     assert said == "job.batch/j condition met"
+
+
+async def test_asking_what_one_may_do(kubectl):
+    """`auth can-i` is answered for the user of the tests, who may do everything."""
+    assert await kubectl("auth", "can-i", "create", "jobs.batch") == "yes"
+    assert (await kubectl("auth", "whoami")).startswith("ATTRIBUTE")
+
+
+async def test_events_of_one_group_are_shown_in_the_other(kubectl):
+    """`get events` and `describe` read core/v1; an Event written to events.k8s.io is there, under other names."""
+    await kubectl("apply", "-f", "-", stdin=JOB)
+    event: dict[str, Any] = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "j.1"},
+        "eventTime": "2026-01-31T12:00:00.000000Z",
+        "regarding": {"apiVersion": "batch/v1", "kind": "Job", "name": "j"},
+        "reason": "Noticed",
+        "action": "Notice",
+        "type": "Normal",
+        "note": "hello",
+        "reportingController": "example.com/tests",
+        "reportingInstance": "t-0",
+    }
+    for field in ("namespace", "uid"):
+        event["regarding"][field] = await kubectl("get", "job", "j", "-o", f"jsonpath={{.metadata.{field}}}")
+    await kubectl("create", "-f", "-", stdin=json.dumps(event))
+    where = "{.message} {.involvedObject.name} {.reportingComponent} {.action}"
+    assert await kubectl("get", "event", "j.1", "-o", f"jsonpath={where}") == "hello j example.com/tests Notice"
+    assert "hello" in await kubectl("describe", "job", "j")
+    await kubectl("delete", "event", "j.1")
+    gone = await kubectl("get", "events.events.k8s.io", "j.1", fails=True)
+    assert gone == 'Error from server (NotFound): events.events.k8s.io "j.1" not found'

@@ -21,6 +21,7 @@ from headgate.testing.cluster.api.bodies import (
     apply_body,
     check_configuration,
     check_patched_type,
+    decoded,
     deletion_options,
     document_body,
     patch_body,
@@ -29,9 +30,11 @@ from headgate.testing.cluster.api.bodies import (
 )
 from headgate.testing.cluster.api.discovery import AGGREGATED, aggregated, document
 from headgate.testing.cluster.api.listing import list_collection
+from headgate.testing.cluster.api.logs import container_log
 from headgate.testing.cluster.api.patch import go_value, json_patch, merge_patch, strategic_merge
 from headgate.testing.cluster.api.reading import watch_start
 from headgate.testing.cluster.api.representation import ObjectRenderer
+from headgate.testing.cluster.api.reviews import REVIEWS, review
 from headgate.testing.cluster.api.routing import ResourcePath, nothing_at, parse_path
 from headgate.testing.cluster.api.selectors import predicate
 from headgate.testing.cluster.api.subresources import bind, evict
@@ -295,17 +298,14 @@ class Cluster:
             or steps[0] not in {"api", "apis"}
         ):
             return self._about(method, path, steps, accept)
+        if method == "POST" and path in REVIEWS:
+            return ServerResponse(201, _encode(review(path, decoded(body or {}, content_type or _JSON))))
         target = parse_path(path)
         match method:
-            case "GET" if target.subresource in _ACTIONS:
-                raise errors.method_not_allowed()
             case "GET":
-                view = ObjectRenderer(target.kind, target.version, accept, query.get("includeObject", ""))
-                if target.name:
-                    self._check_reached(query.get("resourceVersion"))
-                    entry = self.registry.get(target.kind, target.namespace, target.name)
-                    return ServerResponse(200, view.one(entry, self.clock()))
-                return ServerResponse(200, list_collection(self.store, target, query, view, self.clock()))
+                return self._get(target, query, accept)
+            case _ if target.subresource == "log":
+                raise errors.method_not_allowed()
             case "POST":
                 return self._post(target, query, body, content_type, user, accept)
             case "PUT":
@@ -316,6 +316,19 @@ class Cluster:
                 return self._delete(target, query, body, content_type)
             case _:
                 raise errors.method_not_allowed()
+
+    def _get(self, target: ResourcePath, query: Mapping[str, str], accept: str) -> ServerResponse:
+        if target.subresource in _ACTIONS:
+            raise errors.method_not_allowed()
+        if target.subresource == "log":
+            text = container_log(self.registry.get(target.kind, target.namespace, target.name), query)
+            return ServerResponse(200, text.encode(), content_type="text/plain")
+        view = ObjectRenderer(target.kind, target.version, accept, query.get("includeObject", ""))
+        if target.name:
+            self._check_reached(query.get("resourceVersion"))
+            entry = self.registry.get(target.kind, target.namespace, target.name)
+            return ServerResponse(200, view.one(entry, self.clock()))
+        return ServerResponse(200, list_collection(self.store, target, query, view, self.clock()))
 
     def _check_reached(self, wanted: str | None) -> None:
         if wanted and (rv := list_options.version(wanted)) > self.store.rv:

@@ -52,7 +52,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "Pod",
         "pods",
         short=("po",),
-        subresources=("status", "binding", "eviction"),
+        subresources=("status", "binding", "eviction", "log"),
         generation=True,
         categories=("all",),
     ),

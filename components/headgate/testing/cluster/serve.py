@@ -19,10 +19,12 @@ from typing import Final, NoReturn
 
 import anyio
 
-from headgate.testing.cluster import Cluster
+from headgate.testing.cluster import Cluster, ControllerOptions
 from headgate.testing.cluster.api.server import kubeconfig, serve, wall_clock_ms
 from headgate.testing.cluster.storage.persistence import Journal, JournalError, JournalFullError, JournalInUseError
 
+CONTROLLERS: Final = ControllerOptions(default_scheduler=True, first_node=True, events=True)
+"""Pods run whoever their scheduler is, and controllers tell users what they did."""
 DIRECTORY: Final = "cluster"
 """Where the objects are, below --data."""
 
@@ -66,7 +68,8 @@ async def _serve(given: argparse.Namespace) -> None:
             # A seed of its own: uids must not come again in a cluster whose objects were thrown away.
             journal = Journal(given.data / DIRECTORY, seed=secrets.token_hex(8), log=_say, failed=_stop)
             kept.callback(journal.close)
-        async with serve(Cluster(wall_clock_ms, journal=journal), host=given.host, port=given.port) as bound:
+        cluster = Cluster(wall_clock_ms, journal=journal, controllers=CONTROLLERS)
+        async with serve(cluster, host=given.host, port=given.port) as bound:
             url = given.public_url or bound
             if given.kubeconfig is not None:
                 _write(given.kubeconfig, kubeconfig(url))

@@ -194,6 +194,8 @@ def _subresource(kind: Kind, name: str) -> JsonObject:
             return {**shown, "group": "policy", "version": "v1", "kind": "Eviction", "verbs": ["create"]}
         case "finalize":
             return {**shown, "kind": kind.kind, "verbs": ["update"]}
+        case "log":
+            return {**shown, "kind": kind.kind, "verbs": ["get"]}
         case _:
             return {**shown, "kind": kind.kind, "verbs": ["get", "patch", "update"]}
 

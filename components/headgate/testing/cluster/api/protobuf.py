@@ -65,6 +65,16 @@ ObjectReference: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 r
 Lease: 1 metadata ObjectMeta, 2 spec LeaseSpec
 LeaseSpec: 1 holderIdentity s, 2 leaseDurationSeconds I, 3 acquireTime u, 4 renewTime u, 5 leaseTransitions I,
  6 strategy s, 7 preferredHolder s
+SelfSubjectAccessReview: 1 metadata ObjectMeta, 2 spec AccessReviewSpec, 3 status Status
+AccessReviewSpec: 1 resourceAttributes ResourceAttributes, 2 nonResourceAttributes NonResourceAttributes
+ResourceAttributes: 1 namespace s, 2 verb s, 3 group s, 4 version s, 5 resource s, 6 subresource s, 7 name s
+NonResourceAttributes: 1 path s, 2 verb s
+SelfSubjectRulesReview: 1 metadata ObjectMeta, 2 spec RulesReviewSpec, 3 status Status
+RulesReviewSpec: 1 namespace s
+SelfSubjectReview: 1 metadata ObjectMeta, 2 status UserStatus
+UserStatus: 1 userInfo UserInfo
+UserInfo: 1 username s
+Status: 1 allowed b, 2 reason s, 3 incomplete b, 4 denied b
 """
 
 

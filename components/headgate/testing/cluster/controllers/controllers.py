@@ -16,6 +16,7 @@ from headgate.testing.cluster.controllers.job_controller import JobController
 from headgate.testing.cluster.controllers.namespaces import NamespaceController
 from headgate.testing.cluster.controllers.recorder import EventRecorder
 from headgate.testing.cluster.nodes.first_fit import FirstFitScheduler
+from headgate.testing.cluster.nodes.first_node import FirstNode
 from headgate.testing.cluster.nodes.kubelet import Kubelet
 from headgate.testing.cluster.nodes.node_usage import NodeUsage
 from headgate.testing.cluster.nodes.taint_eviction import TaintEviction
@@ -46,6 +47,8 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long a bound pod takes to become ready, without `headgate.dev/start-ms`."""
     default_scheduler: bool = False
     """Whether pods with `schedulerName: default-scheduler` are bound, first fit."""
+    first_node: bool = False
+    """Whether a node is registered when a pod waits and the cluster has none."""
     job_batch_ms: int = 0
     """How long the Job controller gathers what pods do before it looks at their Job; 1000 in a real cluster."""
     taint_eviction: bool = False
@@ -64,6 +67,8 @@ class Controllers:
         self.kubelet = Kubelet(registry, usage, run_ms=options.run_ms, start_ms=options.start_ms)
         recorder = EventRecorder(registry, "job-controller") if options.events else None
         self._loops: list[Controller] = [JobController(registry, recorder, batch_ms=options.job_batch_ms)]
+        if options.first_node:
+            self._loops.append(FirstNode(registry))
         if options.default_scheduler:
             self._loops.append(FirstFitScheduler(registry, usage))
         if options.taint_eviction:

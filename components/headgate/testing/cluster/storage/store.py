@@ -7,7 +7,8 @@ start in the past, and notifies its listeners of each change, synchronously and 
 
 Promises: objects are never written into, only replaced; a version is encoded once for all watches and answers that
 show it while it is among the latest ENCODED_MAX changes of its kind, and once more for all lists after that; history
-is bounded per kind (`history_max`), and what fell out of it is answered by 410.
+is bounded per kind (`history_max`), and what fell out of it is answered by 410. An Event is in the tables of both its
+groups.
 """
 
 from bisect import bisect_right
@@ -20,6 +21,7 @@ from sortedcontainers import SortedDict
 
 from headgate.testing.cluster.errors import too_old
 from headgate.testing.cluster.kinds import KINDS, Kind
+from headgate.testing.cluster.storage.event_groups import CORE, GROUPED, in_other_group
 
 JsonObject = dict[str, Any]
 Key = tuple[str, str]
@@ -28,6 +30,7 @@ Key = tuple[str, str]
 ENCODED_MAX: Final = 256
 """For how many changes of a kind the JSON of a version is kept beside the object, which it may outweigh."""
 
+_TWO_GROUPS: Final = frozenset({CORE, GROUPED})
 _LAST: Final = "\U0010ffff"
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -200,6 +203,13 @@ class Store:
         """Store a version. `obj` and its metadata become the store's: the caller has made both afresh."""
         self.rv += 1
         obj["metadata"]["resourceVersion"] = str(self.rv)
+        entry = self._stored(table, key, obj)
+        if (table.kind.group, table.kind.plural) in _TWO_GROUPS:
+            other, shown = in_other_group((table.kind.group, table.kind.plural), obj)
+            self._stored(self.tables[other], key, shown)
+        return entry
+
+    def _stored(self, table: Table, key: Key, obj: JsonObject) -> ObjectVersion:
         previous = table.entries.get(key)
         entry = ObjectVersion(key, obj, self.rv)
         table.entries[key] = entry
@@ -208,8 +218,16 @@ class Store:
 
     def remove(self, table: Table, key: Key) -> ObjectVersion:
         """Remove an object; the returned entry is its last version with the revision of the removal."""
-        previous = table.entries.pop(key)
         self.rv += 1
+        entry = self._removed(table, key)
+        if (table.kind.group, table.kind.plural) in _TWO_GROUPS:
+            other, _ = in_other_group((table.kind.group, table.kind.plural), entry.obj)
+            if key in self.tables[other].entries:
+                self._removed(self.tables[other], key)
+        return entry
+
+    def _removed(self, table: Table, key: Key) -> ObjectVersion:
+        previous = table.entries.pop(key)
         metadata = {**previous.obj["metadata"], "resourceVersion": str(self.rv)}
         entry = ObjectVersion(key, {**previous.obj, "metadata": metadata}, self.rv)
         self._publish(table, Change(self.rv, "DELETED", entry, previous))
