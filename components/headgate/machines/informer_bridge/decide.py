@@ -19,8 +19,8 @@ Effects. A Job with a queue and without a Workload gets one (POST; the name foll
 repeated POST is answered 409 and does no harm). It carries the Job's whole pod template, which the log does not have:
 the Job's JSON is kept from its observation until its Workload is created, and read if it was not observed since the
 start. A pending Workload follows its Job to another queue or priority class, and the slices of an elastic Job its size.
-Variants are created by `variant_maker`. All of this follows from the state and the observed objects, and is found again
-after a crash.
+Workloads follow the value of their priority class (`priority_followers`). Variants are created by `variant_maker`. All
+of this follows from the state and the observed objects, and is found again after a crash.
 
 Once a flavor has a topology, pods that are none of ours are summed up by node (`foreign_pods`).
 
@@ -91,6 +91,7 @@ from headgate.machines.informer_bridge import diff
 from headgate.machines.informer_bridge.absent_owners import AbsentOwners
 from headgate.machines.informer_bridge.foreign_pods import PODS, ForeignPods, is_foreign
 from headgate.machines.informer_bridge.marks import ObservedVersions
+from headgate.machines.informer_bridge.priority_followers import PriorityFollowers
 from headgate.machines.informer_bridge.variant_maker import VariantMaker
 
 FACTS_MAX: Final = 2000
@@ -139,6 +140,7 @@ class InformerBridge:
     nothing was ever observed gets `new_log`.
     """
 
+    # Large: the fields of the machine, one line each with what it holds.
     def __init__(
         self,
         state: State,
@@ -174,6 +176,7 @@ class InformerBridge:
         self._updating: dict[str, None] = {}
         self._asked: dict[Uid, object] = {}
         self._variants = VariantMaker(state)
+        self._priorities = PriorityFollowers(state)
         self._absent_owners = AbsentOwners(state)
         self._shown: dict[str, None] = {}
         """The resources whose objects at the start of this term are all in the log."""
@@ -265,6 +268,7 @@ class InformerBridge:
             # Before that, a Workload or a priority class may exist that is not in the state.
             self._create_workloads(calls)
             self._variants.settle(calls)
+            self._priorities.settle(calls)
         events: list[Event] = []
         if self.founding is not None and self.state.identity is None:
             events.append(self.founding)
@@ -440,6 +444,7 @@ class InformerBridge:
     # Large: one case for each event type after which a Job or Workload is to be looked at.
     def _on_event(self, event: Event) -> None:
         self._variants.on_event(event)
+        self._priorities.on_event(event)
         self._absent_owners.on_event(event)
         match event:
             case facts.JobObserved():
@@ -465,7 +470,11 @@ class InformerBridge:
                     self._look_at((event.job,))
             case effects.WorkloadCreated() | effects.WorkloadCreateRejected():
                 self._creating.pop(_creation_id(event.job, event.job_uid), None)
-            case facts.WorkloadPriorityClassObserved() | facts.PriorityClassObserved():
+            case facts.WorkloadPriorityClassObserved():
+                # Those that could not get a Workload, or whose Workload could not follow their label, without it.
+                jobs = self.state.jobs.items()
+                self._look_at(key for key, record in jobs if record.job.priority_class == event.name)
+            case facts.PriorityClassObserved():
                 self._look_at(key for key, record in self.state.jobs.items() if _COMPOSE_ERROR in record.refused)
             case facts.NamespaceObserved():
                 if self.state.configuration.managed_jobs_namespace_selector is not None:
@@ -521,6 +530,7 @@ class InformerBridge:
                 self._effects.append(_rejected(creation, 404, _COMPOSE_ERROR, str(error)))
             return
         self._creating[call_id] = creation
+        self._priorities.expect(creation.workload)
         path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{JobRef.parse(key).namespace}/workloads"
         calls.append(Call(id=call_id, method="POST", path=path, body=body, lane=key))
 
@@ -581,6 +591,7 @@ class InformerBridge:
             return
         self._asked[uid] = changes
         self._updating[call_id] = None
+        self._priorities.expect(workload.key)
         calls.append(
             Call(
                 id=call_id,
@@ -646,6 +657,7 @@ class InformerBridge:
 
     def _on_completed(self, completed: Completed) -> None:
         self._variants.on_completed(completed)
+        self._priorities.on_completed(completed)
         self._effects += self._variants.effects
         self._variants.effects.clear()
         self._absent_owners.on_completed(completed)
