@@ -51,7 +51,7 @@ class Places:
                         self.judged += 1
                         self._judge("domains", (*overfull(state, event.workload), *scattered(state, event.workload)))
                 case decisions.PodsAssigned() if event.workload in state.workloads:
-                    self._judge("pods of domains", crowded(state, event.workload))
+                    self._judge("pods of domains", crowded(state, event))
                 case _ if isinstance(event, _DECIDED_ELSEWHERE):
                     self._changed_at = logged.seq
                 case _:

@@ -21,6 +21,7 @@ from headgate.core.state.tables import State
 from headgate.core.topology.assignments import expand
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
+from headgate.events.decisions import PodsAssigned, PodsOfDomain
 from headgate.events.facts import ConfigurationObserved
 from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.processes.runtime.configuration_files import KUEUES_DEFAULTS, KUEUES_DOCUMENT
@@ -227,7 +228,9 @@ def test_the_oracle_finds_what_is_wrong() -> None:
     run(world, 20_000)
     state = world.state
     (key,) = state.workloads
-    assert not [*overfull(state, key), *scattered(state, key), *crowded(state, key), *indexed_otherwise(state)]
+    domains = (PodsOfDomain(values=(assigned(world, "train")[-1],), pods={}),)
+    sent = PodsAssigned(workload=key, uid=state.workloads[key].uid, pod_set="main", domains=domains)
+    assert not [*overfull(state, key), *scattered(state, key), *crowded(state, sent), *indexed_otherwise(state)]
     first, last = assigned(world, "train")[0], assigned(world, "train")[-1]
     whole = state.nodes[first]
     state.nodes[first] = replace(whole, allocatable={**whole.allocatable, "cpu": "1"})
@@ -236,6 +239,6 @@ def test_the_oracle_finds_what_is_wrong() -> None:
     assert scattered(state, key)
     for record in state.pods.values():
         record.domain = (last,)
-    assert crowded(state, key)
+    assert crowded(state, sent)
     state.index.topology_usage["tas"][last,]["cpu"] += 1
     assert indexed_otherwise(state)

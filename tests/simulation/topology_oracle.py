@@ -14,6 +14,7 @@ from headgate.core.kubernetes.quantities import amount
 from headgate.core.state.tables import HOLDS_QUOTA, State, Workload
 from headgate.core.topology.assignments import HOSTNAME, Placement, expand
 from headgate.core.workload.pod_requests import adjusted, limits_of
+from headgate.events.decisions import PodsAssigned
 from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.objects import Node, PodSet
 
@@ -128,16 +129,26 @@ def indexed_otherwise(state: State) -> list[str]:
     return found
 
 
-def crowded(state: State, key: WorkloadKey) -> list[str]:
-    """The domains that more pods of a workload were sent to than its assignment has there."""
-    room: Counter[tuple[str, tuple[str, ...]]] = Counter()
+def crowded(state: State, event: PodsAssigned) -> list[str]:
+    """
+    The domains that pods were sent to just now, and that now have more pods of their pod set than the assignment has.
+
+    Others may have more: a pod that still ends on a node that was replaced does not make way for the next one.
+    """
+    key, name = event.workload, event.pod_set
+    room: Counter[tuple[str, ...]] = Counter()
     admission = state.workloads[key].admission
     for each in admission.pod_set_assignments if admission is not None else ():
-        if each.topology_assignment is not None:
-            room.update({(each.name, values): pods for values, pods in expand(each.topology_assignment).domains})
+        if each.name == name and each.topology_assignment is not None:
+            room.update(dict(expand(each.topology_assignment).domains))
     sent = Counter(
-        (record.pod.pod_set, record.domain)
+        record.domain
         for record in state.pods.values()
-        if record.pod.workload == key and record.domain and not record.pod.deleting
+        if record.pod.workload == key and record.pod.pod_set == name and not record.pod.deleting
     )
-    return [f"{key}: {count} pods of {where} for {room[where]}" for where, count in sent.items() if count > room[where]]
+    named = dict.fromkeys(each.values for each in event.domains)
+    return [
+        f"{key}: {sent[values]} pods of {name} in {'/'.join(values)} for {room[values]}"
+        for values in named
+        if sent[values] > room[values]
+    ]

@@ -18,7 +18,7 @@ from headgate.core.state.lifecycle import ARROWS, OVERTAKEN, IllegalTransitionEr
 from headgate.core.state.tables import HOLDS_QUOTA, Note, Record, Stage, State, Workload
 from headgate.events.base import EventBase, Producer
 from headgate.events.configuration import Configuration
-from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadAdmitted, WorkloadSkipped
+from headgate.events.decisions import CycleDecided, QuotaReserved, WorkloadAdmitted, WorkloadPreempted, WorkloadSkipped
 from headgate.events.effects import LeaderElected, ObjectQuarantined, ObjectReleased
 from headgate.events.facts import (
     ClusterQueueObserved,
@@ -78,6 +78,18 @@ def queued(key: str = W, uid: str = "u", priority: int = 0, shape: str = "s") ->
 
 def offered(*keys: str) -> HeadsOffered:
     return HeadsOffered(heads=tuple(Head(cluster_queue="cq", workload=WorkloadKey(key), uid=Uid("u")) for key in keys))
+
+
+def preempted(key: str = W) -> WorkloadPreempted:
+    return WorkloadPreempted(
+        workload=WorkloadKey(key),
+        uid=Uid("u"),
+        cluster_queue="cq",
+        preemptor=WorkloadKey("a/high"),
+        preemptor_uid=Uid("h"),
+        reason="InClusterQueue",
+        message="away",
+    )
 
 
 def skipped(key: str = W, scope: str = "shape") -> WorkloadSkipped:
@@ -378,6 +390,18 @@ def test_an_event_for_a_workload_that_was_made_anew_is_overtaken() -> None:
     assert log.state.workloads[W].stage is before
     assert log.state.index.usage == {}
     assert log.state.overtaken == 2
+
+
+def test_an_eviction_of_one_that_a_cycle_has_preempted_meanwhile_is_overtaken() -> None:
+    """The queue manager decided it before it saw the preemption: the workload stays preempted, counted once."""
+    log = with_queue(W)
+    log.append(MANAGER, offered(W))
+    log.append(SCHEDULER, reserved(), admitted())
+    log.append(SCHEDULER, preempted())
+    log.append(MANAGER, WorkloadEvicted(workload=W, uid=Uid("u"), reason="NodeFailures", message="gone"))
+    workload = log.state.workloads[W]
+    assert (workload.stage, log.state.overtaken) == (Stage.EVICTED, 1)
+    assert [stat.reason for stat in workload.evictions] == ["Preempted"]
 
 
 def test_a_decision_that_was_on_its_way_counts_after_the_offer_was_taken_back() -> None:

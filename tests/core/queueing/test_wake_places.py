@@ -102,6 +102,11 @@ def test_what_frees_no_capacity_of_the_flavor_wakes_nothing(cell: Cell, event: E
     assert not wakes(cell, PLACE, event)
 
 
+def test_one_that_waits_for_anything_wakes_for_places_too(cell: Cell) -> None:
+    """Its flavors were not all examined: it is not known what it lacks."""
+    assert wakes(cell, QuotaFreed(tree=TREE), node("m"))
+
+
 def test_a_place_without_quota_wakes_nothing(cell: Cell) -> None:
     """Both are needed; when the quota is freed it wakes."""
     both = QuotaFreed(tree=TREE, flavor_resources=(place_in("tas"),), needs=({"tas/cpu": "9"},))

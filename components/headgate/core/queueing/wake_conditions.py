@@ -261,7 +261,13 @@ ANY_QUOTA: Final = "/"
 
 
 def watched(wake: QuotaFreed, cluster_queue: str, state: State) -> tuple[str, ...]:
-    """The keys of `State.freed` that may make a condition come true: quota, or ANY_QUOTA, and places."""
+    """
+    The keys of `State.freed` that may make a condition come true: quota, or ANY_QUOTA, and places.
+
+    Empty means any of them: of a condition that names nothing and waits for no targets.
+    """
+    if not wake.flavor_resources and not wake.targets:
+        return ()
     quota = tuple(freed for freed in wake.flavor_resources if not is_place(freed))
     places = tuple(freed for freed in wake.flavor_resources if is_place(freed))
     if quota == (FREED_ANY,):

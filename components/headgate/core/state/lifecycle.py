@@ -138,6 +138,9 @@ OVERTAKEN: tuple[Overtaken, ...] = (
     Overtaken(TopologyAssigned, PENDING | {E, F}, "it was evicted or finished while the cycle found its domains"),
     Overtaken(SecondPassFailed, PENDING | {E, F}, "it was evicted or finished while the cycle found it no domains"),
     Overtaken(WorkloadAdmitted, PENDING | {E, F}, "it was evicted or finished while the cycle admitted it"),
+    Overtaken(
+        WorkloadEvicted, _of(E, F), "a cycle preempted, migrated or replaced it while the queue manager evicted it"
+    ),
     Overtaken(WorkloadPreempted, PENDING | {E, F}, "it was evicted or finished while the cycle preempted it"),
     Overtaken(WorkloadReleased, _of(A), "it was admitted while its queue stopped"),
     Overtaken(WorkloadFollowed, HOLDS_QUOTA | {F}, "it was deactivated or finished while its variant was admitted"),
