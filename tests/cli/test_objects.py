@@ -10,6 +10,8 @@ import pytest
 import yaml
 from tests.support.cluster_process import running_cluster
 
+from headgate.cli import cell as cells
+from headgate.cli.cell import DataLock
 from headgate.cli.demo_objects import cluster_objects, job_objects
 
 
@@ -141,37 +143,77 @@ def test_brackets_in_strings_are_no_levels(headgate: Callable, tmp_path: Path) -
     assert "metadata.name: Required value" in headgate("apply", "-f", written(tmp_path / "a.yaml", text)).err
 
 
-def test_a_field_that_somebody_else_has_set_since_is_answered_with_what_helps(
-    cluster: Callable, kubeconfig: Path, tmp_path: Path
-) -> None:
-    """A Job's suspend is the queue's; another field can be taken."""
+def changed_by(kubeconfig: Path, manager: str, change: object) -> None:
+    """Let another client change the Job `default/j`."""
+    server = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    request = urllib.request.Request(
+        f"{server}/apis/batch/v1/namespaces/default/jobs/j?fieldManager={manager}",
+        data=json.dumps(change).encode(),
+        headers={"Content-Type": "application/merge-patch+json"},
+        method="PATCH",
+    )
+    with urllib.request.urlopen(request) as answer:
+        assert answer.status == 200
+
+
+@pytest.fixture
+def suspended(cluster: Callable, tmp_path: Path) -> Iterator[Path]:
+    """The manifest of a suspended Job, applied once."""
+    template: dict[str, Any] = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    labels = {"a": "b", "example.com/team": "x"}
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": "j", "namespace": "default", "labels": {"a": "b"}},
-        "spec": {
-            "suspend": True,
-            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}},
-        },
+        "metadata": {"name": "j", "namespace": "default", "labels": labels},
+        "spec": {"suspend": True, "template": template},
     }
     file = written(tmp_path / "job.yaml", job)
     assert cluster("apply", "-f", file).code == 0
-    server = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-    for change, words in (
-        ({"spec": {"suspend": False}}, "leave out .spec.suspend: Headgate sets it while the Job is in a queue"),
-        ({"metadata": {"labels": {"a": "c"}}, "spec": {"suspend": True}}, "or take them with --force-conflicts"),
-    ):
-        request = urllib.request.Request(
-            f"{server}/apis/batch/v1/namespaces/default/jobs/j?fieldManager=somebody",
-            data=json.dumps(change).encode(),
-            headers={"Content-Type": "application/merge-patch+json"},
-            method="PATCH",
-        )
-        with urllib.request.urlopen(request) as answer:
-            assert answer.status == 200
-        refused = cluster("apply", "-f", file)
-        assert refused.code == 1
-        assert words in refused.err
+    yield file
+    cluster("delete", "-f", file)
+
+
+def test_applying_a_job_again_does_not_touch_what_headgate_set(
+    cluster: Callable, kubeconfig: Path, suspended: Path
+) -> None:
+    """A Job that runs goes on running, although its manifest says `suspend: true`; what else has changed is applied."""
+    changed_by(kubeconfig, "headgate", {"spec": {"suspend": False}, "metadata": {"labels": {"example.com/team": "h"}}})
+    again = cluster("apply", "-f", suspended)
+    assert (again.code, again.out) == (0, "job.batch/j unchanged\n")
+    assert ".spec.suspend stays as it is" in again.err.replace(".metadata.labels.example.com/team, ", "")
+    manifest = yaml.safe_load(suspended.read_text())
+    manifest["metadata"]["labels"]["b"] = "c"
+    assert cluster("apply", "-f", written(suspended, manifest)).out == "job.batch/j configured\n"
+    job = json.loads(cluster("get", "job", "j", "-o", "json").out)
+    assert (job["spec"]["suspend"], job["metadata"]["labels"]["b"]) == (False, "c")
+
+
+def test_a_field_that_somebody_else_has_set_since_is_answered_with_what_helps(
+    cluster: Callable, kubeconfig: Path, suspended: Path
+) -> None:
+    """A conflict with another client is refused, also where Headgate has set a field too."""
+    changed_by(kubeconfig, "headgate", {"spec": {"suspend": False}})
+    changed_by(kubeconfig, "somebody", {"metadata": {"labels": {"a": "c"}}})
+    refused = cluster("apply", "-f", suspended)
+    assert refused.code == 1
+    assert "or take them with --force-conflicts" in refused.err
+    assert cluster("apply", "-f", suspended, "--force-conflicts").out == "job.batch/j configured\n"
+
+
+def test_kubeconfig_of_the_environment_is_used_as_by_kubectl(
+    headgate: Callable, kubeconfig: Path, suspended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also beside a cell that runs here, unless that one is named."""
+    lock = DataLock(tmp_path / ".headgate" / "main")
+    lock.take()
+    cells.write(tmp_path / ".headgate" / "main", cells.CellInfo(cell="main", nats_url="", kubeconfig="gone"))
+    assert "gone" in headgate("get", "jobs").err
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    assert "j " in headgate("get", "jobs").out
+    assert "gone" in headgate("get", "jobs", "--cell", "main").err
+    monkeypatch.setenv("HEADGATE_CELL", "main")
+    assert headgate("delete", "-f", suspended).code == 0
+    lock.release()
 
 
 @pytest.mark.parametrize("name", ["clusterqueues", "clusterqueue", "cq", "ClusterQueue"])

@@ -1,11 +1,12 @@
 """
 The cluster that `headgate apply`, `get` and `delete` use, and the names of objects there.
 
-The flags take precedence, then the cell that runs here, then what kubectl would use. Kinds are looked up in the
-server's own discovery, so that all its names work (`cq`, `clusterqueue`, `ClusterQueue`), and the plural names that
-Headgate uses work without discovery.
+Flags take precedence, then KUBECONFIG, as for kubectl, then the cell that runs here, then kubectl's other defaults.
+Kinds are looked up in the server's own discovery, so that all its names work (`cq`, `clusterqueue`, `ClusterQueue`); the
+plural names that Headgate uses work without discovery.
 """
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,6 +29,9 @@ def access_of(kubeconfig: str | None, data: Path | None, cell: str | None) -> Cl
     """
     if kubeconfig is not None:
         return resolve(kubeconfig=kubeconfig)
+    is_named = data is not None or (cell is not None and cell != os.environ.get("HEADGATE_CELL"))
+    if os.environ.get("KUBECONFIG") and not is_named:
+        return resolve()
     try:
         found = find(data, cell)
     except CliError:

@@ -11,6 +11,7 @@ from headgate.adapters.kubernetes.client import PatchType, Propagation
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.resources import Resource
 from headgate.cli.cluster import ClusterObjects, access_of, open_cluster
+from headgate.cli.conflicts import fields_of_headgate, without
 from headgate.cli.manifests import Manifest, path_problem, read_manifests
 from headgate.cli.output import FAILED, OK, CliError, Output, emit, print_table, say
 
@@ -45,13 +46,18 @@ Examples:
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The outcome for one object. `error` is the server's message, "" on success."""
+    """
+    The outcome for one object. `error` is the server's message, "" on success.
+
+    `kept` are the fields of the manifest that were not applied, because they are Headgate's while the object is queued.
+    """
 
     object: str
     namespace: str = ""
     origin: str = ""
     outcome: str = ""
     error: str = ""
+    kept: tuple[str, ...] = ()
 
 
 @app.command(epilog=_APPLY)
@@ -64,7 +70,11 @@ def apply(
     data: _Data = None,
     cell: _Cell = None,
 ) -> None:
-    """Create or change objects as manifests say (server-side apply)."""
+    """
+    Create or change objects as manifests say (server-side apply).
+
+    Fields that Headgate sets while a job is queued, as a Job's .spec.suspend, stay as they are.
+    """
     if not filename:
         raise CliError("name what to apply: -f FILE, a directory, or -f - for standard input")
     manifests = read_manifests(filename)
@@ -165,15 +175,35 @@ async def apply_one(objects: ClusterObjects, manifest: Manifest, namespace: str 
     try:
         body = manifest.body if not within else _in_namespace(manifest.body, within)
         before = await _version_of(objects, resource, manifest.name, within)
-        answer = await objects.client.patch(
-            resource, manifest.name, body, within or None,
-            patch_type=PatchType.APPLY, field_manager=FIELD_MANAGER, force=force,
-        )  # fmt: skip
+        answer, kept = await _applied(objects, resource, manifest.name, body, within, force=force)
     except ApiError as error:
         return Done(object=what, namespace=within, origin=manifest.origin, error=_words(error) + _remedy(error))
     after = msgspec.json.decode(answer, type=_Versioned).metadata.resource_version
     outcome = "created" if before is None else "unchanged" if before == after else "configured"
-    return Done(object=what, namespace=within, origin=manifest.origin, outcome=outcome)
+    return Done(object=what, namespace=within, origin=manifest.origin, outcome=outcome, kept=kept)
+
+
+async def _applied(
+    objects: ClusterObjects, resource: Resource, name: str, body: dict[str, Any], namespace: str, *, force: bool
+) -> tuple[bytes, tuple[str, ...]]:
+    """Apply a body, without the fields that are Headgate's by now; the answer and these fields. Raises ApiError."""
+
+    async def send(body: dict[str, Any]) -> bytes:
+        return await objects.client.patch(
+            resource, name, body, namespace or None,
+            patch_type=PatchType.APPLY, field_manager=FIELD_MANAGER, force=force,
+        )  # fmt: skip
+
+    try:
+        return await send(body), ()
+    except ApiError as error:
+        kept = fields_of_headgate(error)
+        rest: dict[str, Any] | None = body
+        for field in kept:
+            rest = without(rest, field) if rest is not None else None
+        if not kept or rest is None:
+            raise
+        return await send(rest), kept
 
 
 async def _delete(
@@ -239,15 +269,10 @@ def _named(resource: Resource, name: str) -> str:
     return f"{resource.kind.lower()}{group}/{name}"
 
 
-_SUSPEND = ".spec.suspend"
-
-
 def _remedy(error: ApiError) -> str:
     """The remedy for fields that another manager has set since; kubectl prints a page for it."""
-    if error.status != 409 or "conflict with" not in error.message:
+    if error.status != 409 or "conflict" not in error.message:
         return ""
-    if _SUSPEND in error.message:
-        return f"; leave out {_SUSPEND}: Headgate sets it while the Job is in a queue (--force-conflicts would stop it)"
     return "; leave those fields out, or take them with --force-conflicts"
 
 
@@ -269,6 +294,8 @@ def _finish(done: list[Done], output: Output) -> None:
         for each in done:
             if not each.error:
                 print(f"{each.object} {each.outcome}")
+            if each.kept:
+                say(f"{each.object}: {', '.join(each.kept)} stays as it is: Headgate sets it while the job is queued")
         for each in failed:
             say(f"headgate: {each.origin + ': ' if each.origin else ''}{each.object}: {each.error}")
     else:
