@@ -20,7 +20,7 @@ from tests.simulation.test_seeds import Run
 from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.adapters.lease import Leadership
 from headgate.adapters.log import Blobs, Log, LogDamaged, LogEntry
-from headgate.cli import audit, source
+from headgate.cli import audit, folding, source
 from headgate.cli.cell import CellInfo
 from headgate.cli.deciding_again import checks
 from headgate.core import fold
@@ -140,6 +140,9 @@ class _Source:
     def follow(self, start: int) -> AsyncIterator[list[LogEntry]]:
         return self.read(start)
 
+    async def snapshots(self) -> None:
+        return None
+
 
 async def _audited(entries: list[LogEntry], positions: list[Seq]) -> tuple[Audit, FeedJudge]:
     """As the command does it: once more where an event cannot be folded."""
@@ -214,7 +217,7 @@ async def _replayed(log: _Source) -> list[str]:
             replay.feed(logged)
         return [f"{each.position}: {each.what}" for each in replay.differences]
 
-    return await source.contained(log, source.Until(), read)
+    return await folding.contained(log, source.Until(), read)
 
 
 class _NeverLeads:

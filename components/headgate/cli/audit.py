@@ -7,8 +7,9 @@ import msgspec
 import typer
 
 from headgate.cli import options
+from headgate.cli.folding import treatments_of
 from headgate.cli.output import FAILED, OK, Output, console, emit, say
-from headgate.cli.source import BrokerSource, Source, Until, open_source, treatments_of
+from headgate.cli.source import BrokerSource, Source, Until, open_source
 from headgate.core import fold
 from headgate.core.audit.log import CHECKS, Audit, AuditReport
 from headgate.core.fold.quarantine import Treatments

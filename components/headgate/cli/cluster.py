@@ -2,8 +2,8 @@
 The cluster that `headgate apply`, `get` and `delete` use, and the names of objects there.
 
 Flags take precedence, then KUBECONFIG, as for kubectl, then the cell that runs here, then kubectl's other defaults.
-Kinds are looked up in the server's own discovery, so that all its names work (`cq`, `clusterqueue`, `ClusterQueue`); the
-plural names that Headgate uses work without discovery.
+Kinds are looked up in the server's own discovery, so that all its names work (`cq`, `clusterqueue`, `ClusterQueue`);
+the plural names that Headgate uses work without discovery.
 """
 
 import os

@@ -24,9 +24,10 @@ from headgate.adapters.kubernetes.kubeconfig import resolve
 from headgate.adapters.kubernetes.resources import RESOURCES, Resource
 from headgate.cli import audit, cell, explain, replay
 from headgate.cli.demo_objects import TEAMS, Manifest, cluster_objects, job_objects
+from headgate.cli.folding import Folding
 from headgate.cli.options import SourceOptions
 from headgate.cli.output import FAILED, OK, CliError, console, say
-from headgate.cli.source import Folding, Source, decoded, open_source
+from headgate.cli.source import Source, decoded, open_source
 from headgate.cli.supervisor import Supervisor, UpOptions, until_signal
 from headgate.cli.up import greet
 from headgate.core import fold

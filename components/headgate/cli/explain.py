@@ -6,13 +6,16 @@ import anyio
 import typer
 
 from headgate.cli import options
+from headgate.cli.folding import contained, snapshot_before, state_at
 from headgate.cli.output import Output, console, emit
-from headgate.cli.source import commits, contained, open_source, parse_at
+from headgate.cli.source import Source, Until, commits, open_source, parse_at
 from headgate.core import fold
-from headgate.core.fold.quarantine import Treatments
+from headgate.core.fold.quarantine import EventFailedError, Treatments
 from headgate.core.log.refusal import CommitFilter
+from headgate.core.state.tables import State
 from headgate.core.views.descriptions import format_span, format_time
 from headgate.core.views.explain import Explainer, Line, Lookup, Story, condensed
+from headgate.core.views.lookup import HistorySubject, UnknownWorkloadError
 
 app = typer.Typer(add_completion=False)
 
@@ -29,6 +32,9 @@ def explain(
     name: Annotated[str, typer.Argument(metavar="WORKLOAD|JOB", help="A Workload or a Job: NAME or NAMESPACE/NAME.")],
     at: options.At = None,
     namespace: options.Namespace = "",
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Also the histories of deleted objects that had the same name.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="All events, with repeated attempts.")] = False,
     output: options.OutputOption = Output.TABLE,
     data: options.Data = None,
@@ -38,31 +44,71 @@ def explain(
 ) -> None:
     """Tell a workload's whole story: what happened, who did it, why, what it waited for and for how long."""
     where = options.SourceOptions(data=data, cell=cell, nats=nats, log=log)
-    story = anyio.run(tell, where, name, namespace, at)
+    story = anyio.run(lambda: tell(where, name, namespace, at, whole=whole))
     emit(story, output, lambda: show(story, verbose=verbose))
 
 
-async def tell(where: options.SourceOptions, name: str, namespace: str, at: str | None) -> Story:
+async def tell(
+    where: options.SourceOptions, name: str, namespace: str, at: str | None, *, whole: bool = False
+) -> Story:
     """
-    Read the history: one pass over the log to resolve the name, one to follow the workloads.
+    Read a history: of an existing workload from the newest snapshot before it, else from the beginning of the log.
+
+    `whole` reads from the beginning in any case.
 
     Raises UnknownWorkloadError, CliError, and what folding raises.
     """
     until = parse_at(at)
     async with open_source(where) as source:
-        lookup, gate = Lookup(), CommitFilter(source.cell)
+        story = None if whole else await _of_existing(source, until, name, namespace)
+        return story or await _of_any(source, until, name, namespace)
+
+
+async def _of_existing(source: Source, until: Until, name: str, namespace: str) -> Story | None:
+    """The history of what has the name now; None when nothing has, or it has to be read from the beginning."""
+    last = await state_at(source, until)
+    try:
+        target = Lookup.of(last).find(name, namespace)
+    except UnknownWorkloadError:
+        return None
+    state = await _before(source, last, target)
+    if not state.position:
+        return None
+    explainer = Explainer(state, target)
+    try:
+        async for logged in commits(source, until, state.position + 1):
+            explainer.feed(logged)
+    except EventFailedError:
+        return None
+    return explainer.story()
+
+
+async def _before(source: Source, last: State, target: HistorySubject) -> State:
+    """The state of the newest snapshot that has neither the workload nor its job; position 0 where there is none."""
+    workload = last.workloads.get(target.workload)
+    until = Until(seq=last.position) if workload is None else Until(time_ms=workload.created_ms)
+    while True:
+        state = await snapshot_before(source, until)
+        if not state.position or (target.workload not in state.workloads and target.job not in state.jobs):
+            return state
+        until = Until(seq=state.position - 1)
+
+
+async def _of_any(source: Source, until: Until, name: str, namespace: str) -> Story:
+    """One pass over the log to resolve the name, one to follow the workloads."""
+    lookup, gate = Lookup(), CommitFilter(source.cell)
+    async for logged in commits(source, until):
+        if gate.admits(logged):
+            lookup.feed(logged)
+    target = lookup.find(name, namespace)
+
+    async def read(treatments: Treatments) -> Story:
+        explainer = Explainer(fold.new_state(source.cell), target, treatments)
         async for logged in commits(source, until):
-            if gate.admits(logged):
-                lookup.feed(logged)
-        target = lookup.find(name, namespace)
+            explainer.feed(logged)
+        return explainer.story()
 
-        async def read(treatments: Treatments) -> Story:
-            explainer = Explainer(fold.new_state(source.cell), target, treatments)
-            async for logged in commits(source, until):
-                explainer.feed(logged)
-            return explainer.story()
-
-        return await contained(source, until, read)
+    return await contained(source, until, read)
 
 
 def show(story: Story, *, verbose: bool = False) -> None:

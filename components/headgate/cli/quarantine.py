@@ -9,8 +9,9 @@ import msgspec
 import typer
 
 from headgate.cli import options
+from headgate.cli.folding import state_at
 from headgate.cli.output import CliError, Output, console, emit, print_table, say
-from headgate.cli.source import open_source, parse_at, state_at
+from headgate.cli.source import open_source, parse_at
 from headgate.core.api.job_kinds import kind_name, kind_of, shown_name
 from headgate.core.fold.quarantine import FOLD, RETRY, retried_by, shown_object
 from headgate.core.state.tables import QuarantineRecord, State

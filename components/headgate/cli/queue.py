@@ -8,8 +8,9 @@ import msgspec
 import typer
 
 from headgate.cli import options
+from headgate.cli.folding import state_at
 from headgate.cli.output import CliError, Output, console, emit, print_table
-from headgate.cli.source import open_source, parse_at, state_at
+from headgate.cli.source import open_source, parse_at
 from headgate.core.state.tables import Stage, State, Workload
 from headgate.core.views.descriptions import format_amount, format_span
 from headgate.core.views.diagnosis import standing

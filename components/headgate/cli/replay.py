@@ -8,8 +8,9 @@ import msgspec
 import typer
 
 from headgate.cli import options
+from headgate.cli.folding import contained
 from headgate.cli.output import FAILED, OK, Output, console, emit, say
-from headgate.cli.source import Source, commits, contained, decoded, open_source, parse_at
+from headgate.cli.source import Source, commits, decoded, open_source, parse_at
 from headgate.core import fold
 from headgate.core.fold.quarantine import Treatments
 from headgate.core.log.refusal import CommitFilter

@@ -7,11 +7,11 @@ never create or change a stream.
 """
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import anyio
 import msgspec
@@ -22,12 +22,7 @@ from headgate.cli.broker import nats_settings
 from headgate.cli.cell import HOW, NATS_STORE, NATS_USERS, CellInfo, Found, find, read
 from headgate.cli.options import SourceOptions
 from headgate.cli.output import FAILED, CliError
-from headgate.core import fold
-from headgate.core.fold.containment import Refolding
-from headgate.core.fold.quarantine import EventFailedError, Treatments
-from headgate.core.state.tables import State
 from headgate.events.commit import LoggedCommit, decode_entry
-from headgate.events.ids import Seq
 from headgate.events.signing import anchored
 from headgate.events.subjects import parse_log_subject
 
@@ -35,9 +30,8 @@ if TYPE_CHECKING:
     from headgate.adapters.jetstream import Connection, NatsOptions
     from headgate.adapters.jetstream.embedded import EmbeddedServer
     from headgate.adapters.jetstream.jetstream_log import JetStreamLog
+    from headgate.adapters.log import Blobs, Log
     from headgate.processes.runtime.settings import NatsSettings
-
-T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 5.0
 BATCH = 2000
@@ -61,6 +55,10 @@ class Source(Protocol):
 
     def follow(self, start: int) -> AsyncIterator[list[LogEntry]]:
         """Entries from `start` on, without end; ends only for a file."""
+        ...
+
+    async def snapshots(self) -> "tuple[Log, Blobs] | None":
+        """The log and its snapshots; None where there are none."""
         ...
 
 
@@ -101,6 +99,9 @@ class FileSource:
         """See `Source.follow`: a file does not grow."""
         return self.read(start)
 
+    async def snapshots(self) -> None:
+        """See `Source.snapshots`: a file has none."""
+
 
 class BrokerSource:
     """A log on a broker. `log` is for callers that read more of the broker than its entries."""
@@ -124,6 +125,13 @@ class BrokerSource:
         async with self.log.tail(start) as tail:
             while True:
                 yield await tail.receive()
+
+    async def snapshots(self) -> "tuple[Log, Blobs] | None":
+        """See `Source.snapshots`."""
+        from headgate.adapters.jetstream.blobs import look_at_blobs
+
+        blobs = await look_at_blobs(self.log.connection, self.cell)
+        return None if blobs is None else (self.log, blobs)
 
 
 @asynccontextmanager
@@ -326,64 +334,3 @@ async def commits(source: Source, until: Until = Until(), start: int = 1) -> Asy
 def decoded(entries: list[LogEntry]) -> Iterator[LoggedCommit]:
     """Entries as commits; the fold, or a `Gate`, decides which are refused."""
     return iter(anchored([decode_entry(entry.seq, entry.subject, entry.payload, entry.time_ms) for entry in entries]))
-
-
-async def state_at(source: Source, until: Until = Until()) -> State:  # noqa: B008 - frozen
-    """
-    The state of a log at a position or time: everything before it, folded.
-
-    Raises what the fold raises.
-    """
-    return (await _folded(source, until))[0]
-
-
-class Folding:
-    """Folds the commits of a log, and quarantines what cannot be folded as every process does."""
-
-    def __init__(self, source: Source) -> None:
-        async def start(_: Seq) -> State:
-            return fold.new_state(source.cell)
-
-        def read(first: Seq, last: Seq) -> AsyncIterator[LoggedCommit]:
-            return commits(source, Until(seq=last), first)
-
-        self._refolding = Refolding(source.cell, start, read)
-
-    @property
-    def treatments(self) -> Treatments:
-        """The quarantined events so far."""
-        return self._refolding.treatments
-
-    async def apply(self, state: State, logged: LoggedCommit) -> State:
-        """The state after a commit; another one when something of it had to be quarantined. Raises BrokenLogError."""
-        try:
-            fold.apply(state, logged, self.treatments)
-        except EventFailedError as failed:
-            return await self._refolding.recover(failed)
-        return state
-
-
-async def _folded(source: Source, until: Until) -> tuple[State, Treatments]:
-    """The state there, and what had to be quarantined before it."""
-    folding = Folding(source)
-    state = fold.new_state(source.cell)
-    async for logged in commits(source, until):
-        state = await folding.apply(state, logged)
-    return state, folding.treatments
-
-
-async def contained(source: Source, until: Until, read: Callable[[Treatments], Awaitable[T]]) -> T:
-    """
-    The result of a reader for a log, with events that cannot be folded quarantined: it then reads again.
-
-    Raises what the reader raises.
-    """
-    try:
-        return await read(fold.NO_TREATMENTS)
-    except EventFailedError:
-        return await read(await treatments_of(source, until))
-
-
-async def treatments_of(source: Source, until: Until) -> Treatments:
-    """What has to be quarantined in a log, for a fold from the start. Raises what the fold raises."""
-    return (await _folded(source, until))[1]

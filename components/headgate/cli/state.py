@@ -6,8 +6,9 @@ import anyio
 import typer
 
 from headgate.cli import options
+from headgate.cli.folding import state_at
 from headgate.cli.output import CliError, Output, emit, print_table
-from headgate.cli.source import open_source, parse_at, state_at
+from headgate.cli.source import open_source, parse_at
 from headgate.core import fold
 from headgate.core.state.tables import State
 from headgate.core.views.descriptions import describe_configuration, format_time

@@ -11,8 +11,9 @@ import typer
 from rich.text import Text
 
 from headgate.cli import options
+from headgate.cli.folding import state_at
 from headgate.cli.output import CliError, Output, console, emit, print_table
-from headgate.cli.source import open_source, parse_at, state_at
+from headgate.cli.source import open_source, parse_at
 from headgate.core.state.tables import State
 from headgate.core.views.descriptions import format_amount
 from headgate.core.views.topology import DomainUse, DomainView, TopologyView, lowest_domains, topology_view

@@ -1,8 +1,8 @@
 """
 Name resolution: a Workload or a job, by `<namespace>/<name>`, by the name alone, or by the full reference to a job.
 
-A separate pass over the log, before a history is read (`headgate.core.views.explain`): a job's events precede those of
-its Workload, so both names must be known before reading.
+Before a history is read (`headgate.core.views.explain`): a job's events precede those of its Workload, so both names
+must be known before reading. The names are those of a whole log, or those of the objects that exist in a state.
 """
 
 import difflib
@@ -10,10 +10,12 @@ import difflib
 import msgspec
 
 from headgate.core.api.job_kinds import owner_key, shown_name
+from headgate.core.state.tables import State
 from headgate.core.workload.owners import is_job
 from headgate.events import facts
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import JobKey, WorkloadKey, split_key
+from headgate.events.objects import OwnerReference
 
 NEAR_MATCHES_MAX = 5
 
@@ -33,12 +35,21 @@ class Lookup:
     """
     Resolves a name: a Workload or a Job, `<namespace>/<name>` or the name alone.
 
-    Feed it the log, then call `find`. For a job with several Workloads the newest one is returned.
+    Feed it the log, or make it `of` a state, then call `find`. For a job with several Workloads it finds the newest.
     """
 
     def __init__(self) -> None:
         self._jobs: dict[JobKey, WorkloadKey] = {}
         self._workloads: dict[WorkloadKey, JobKey] = {}
+
+    @classmethod
+    def of(cls, state: State) -> "Lookup":
+        """The names of what exists in a state."""
+        lookup = cls()
+        lookup._jobs = {key: record.workload for key, record in state.jobs.items()}
+        for workload in state.workloads.values():
+            lookup._add(workload.key, workload.owner)
+        return lookup
 
     def feed(self, logged: LoggedCommit) -> None:
         """Record the names in a commit."""
@@ -46,12 +57,14 @@ class Lookup:
             if type(event) is facts.JobObserved:
                 self._jobs.setdefault(event.job, WorkloadKey(""))
             elif type(event) is facts.WorkloadObserved:
-                owner = event.owner
-                job = JobKey("")
-                if owner is not None and is_job(owner):
-                    job = owner_key(split_key(event.workload)[0], owner)
-                    self._jobs[job] = event.workload
-                self._workloads[event.workload] = job
+                self._add(event.workload, event.owner)
+
+    def _add(self, workload: WorkloadKey, owner: OwnerReference | None) -> None:
+        job = JobKey("")
+        if owner is not None and is_job(owner):
+            job = owner_key(split_key(workload)[0], owner)
+            self._jobs[job] = workload
+        self._workloads[workload] = job
 
     def find(self, name: str, namespace: str = "") -> HistorySubject:
         """
