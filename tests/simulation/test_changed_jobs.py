@@ -9,13 +9,17 @@ from tests.simulation.scenarios import job as a_job
 from tests.simulation.scenarios import kueue, node
 from tests.simulation.test_seeds import JOBS, WORKLOADS, faults_of
 
+from headgate.testing.cluster.kinds import BY_PLURAL
 from headgate.testing.world.world import NO_FAULTS, World
+
+PODS = BY_PLURAL["", "pods"]
+NOW = "2026-01-15T10:00:00Z"
 
 START_MS = 1_700_000_000_000
 FAULTS_END_MS = START_MS + 150_000
 """After the last fault and every backoff that one may have led to."""
 PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
-SEEDS = [None, 1, 2]
+SEEDS = [None, 1]
 LONG_MS = 10**9
 Json = dict[str, Any]
 
@@ -32,7 +36,6 @@ def cell(seed: int | None = None) -> World:
         node("n", "spot", 16, taint=False),
         kueue("ClusterQueue", "cq", queue),
         kueue("LocalQueue", "main", {"clusterQueue": "cq"}, "team-a"),
-        kueue("LocalQueue", "other", {"clusterQueue": "cq"}, "team-a"),
         priority_class("low", 10),
         priority_class("high", 100),
     )
@@ -97,6 +100,47 @@ def runs(world: World, name: str) -> bool:
     return not job_of(world, name)["spec"]["suspend"]
 
 
+def submit(world: World, manifest: Json) -> Json:
+    """Create a Job. Returns its spec as the API server keeps it."""
+    world.create(manifest)
+    found: Json = job_of(world, manifest["metadata"]["name"])["spec"]
+    return msgspec.json.decode(msgspec.json.encode(found), type=Json)
+
+
+def path_of(found: Json) -> str:
+    name = found["metadata"]["name"]
+    return f"/apis/kueue.x-k8s.io/v1beta2/namespaces/team-a/workloads/{name}"
+
+
+def is_true(found: Json, kind: str) -> bool:
+    conditions = found.get("status", {}).get("conditions", [])
+    return any(each["type"] == kind and each["status"] == "True" for each in conditions)
+
+
+def used(world: World) -> int:
+    return world.state.index.usage.get("cq", {}).get(("spot", "cpu"), 0)
+
+
+def pods(world: World, name: str) -> int:
+    mine = [pod for pod in world.cluster.objects(PODS) if pod["metadata"]["name"].startswith(f"{name}-")]
+    return len([pod for pod in mine if "deletionTimestamp" not in pod["metadata"]])
+
+
+def stop_queue(world: World, policy: str) -> None:
+    patch(world, "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/cq", {"spec": {"stopPolicy": policy}})
+
+
+def condition(kind: str, status: str, reason: str = "ByHand") -> Json:
+    return {"type": kind, "status": status, "reason": reason, "message": "by hand", "lastTransitionTime": NOW}
+
+
+def write(world: World, found: Json, *changed: Json) -> None:
+    """Write conditions into a Workload's status as kubectl edit does."""
+    kinds = {each["type"] for each in changed}
+    kept = [each for each in found["status"]["conditions"] if each["type"] not in kinds]
+    patch(world, f"{path_of(found)}/status", {"status": {"conditions": [*kept, *changed]}})
+
+
 # --- priority ------------------------------------------------------------------------------------------------------
 
 
@@ -138,3 +182,93 @@ def test_a_job_of_another_priority_class_is_ranked_by_that(seed: int | None) -> 
     settle(world)
     assert (runs(world, "holder"), runs(world, "waiter")) == (False, True)
     assert workload(world, "waiter")["spec"]["priorityClassRef"]["name"] == "later"
+
+
+# --- admissions that are taken away ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("how", ["QuotaReserved", "Admitted", "both", "deleted"])
+def test_a_job_whose_admission_is_taken_away_stops_and_is_as_its_user_made_it(how: str, seed: int | None) -> None:
+    """It keeps no trace of its flavor, holds no quota, and runs again when its queue lets it."""
+    world = cell(seed)
+    made = submit(world, job("a", 2))
+    settle(world)
+    assert (runs(world, "a"), used(world)) == (True, 2000)
+    stop_queue(world, "Hold")
+    settle(world)
+    before = workload(world, "a")
+    match how:
+        case "deleted":
+            delete(world, path_of(before))
+        case "both":
+            write(world, before, condition("QuotaReserved", "False"), condition("Admitted", "False"))
+        case _:
+            write(world, before, condition(how, "False"))
+    settle(world)
+    assert job_of(world, "a")["spec"] == made
+    assert (used(world), pods(world, "a")) == (0, 0)
+    stop_queue(world, "None")
+    settle(world)
+    assert (runs(world, "a"), pods(world, "a"), used(world)) == (True, 2, 2000)
+
+
+# --- deletion ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
+def test_the_workload_of_a_deleted_job_goes_with_it(policy: str, seed: int | None) -> None:
+    """Its finalizer is removed and its quota is free; an orphan is finished."""
+    world = cell(seed)
+    world.create(job("a", 2))
+    settle(world)
+    assert used(world) == 2000
+    query = {"propagationPolicy": policy}
+    assert world.cluster.request("DELETE", "/apis/batch/v1/namespaces/team-a/jobs/a", query).status == 200
+    settle(world)
+    left = workloads(world, "a")
+    assert [is_true(each, "Finished") for each in left] == ([True] if policy == "Orphan" else [])
+    assert used(world) == 0
+    world.create(job("a", 3))
+    settle(world)
+    assert (runs(world, "a"), used(world)) == (True, 3000)
+
+
+# --- edits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_job_that_is_resumed_by_hand_stops_again(seed: int | None) -> None:
+    """Whoever sets suspend to false does not get past the queue."""
+    world = cell(seed)
+    world.create(job("holder", 4))
+    settle(world)
+    made = submit(world, job("a", 2))
+    settle(world)
+    edit(world, "a", {"spec": {"suspend": False}})
+    settle(world)
+    assert job_of(world, "a")["spec"] == made
+    assert (pods(world, "a"), used(world)) == (0, 4000)
+    edit(world, "holder", {"spec": {"suspend": True}})
+    settle(world)
+    assert runs(world, "holder")
+
+
+# --- fewer pods ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_job_with_a_minimum_runs_with_fewer_pods_and_gets_all_back(seed: int | None) -> None:
+    """The parallelism is what was admitted, and after an eviction what the user wants."""
+    world = cell(seed)
+    world.create(job("holder", 2))
+    settle(world)
+    made = submit(world, job("a", 4, job_min_parallelism="1"))
+    settle(world)
+    assert job_of(world, "a")["spec"]["parallelism"] == pods(world, "a") == 2
+    assert used(world) == 4000
+    stop_queue(world, "HoldAndDrain")
+    settle(world)
+    assert job_of(world, "a")["spec"] == made
+    assert used(world) == 0

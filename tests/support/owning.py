@@ -25,6 +25,7 @@ def shows(workload: Workload, *conditions: Condition, later: int = 2) -> Workloa
         quota_reserved=named.get("QuotaReserved"),
         evicted=named.get("Evicted"),
         requeued=named.get("Requeued"),
+        admitted=named.get("Admitted"),
     )
     return replace(last_fact(workload), shown=shown)
 

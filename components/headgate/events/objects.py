@@ -396,6 +396,7 @@ class ShownConditions(ApiBranch, frozen=True):
     quota_reserved: Condition | None = None
     evicted: Condition | None = None
     requeued: Condition | None = None
+    admitted: Condition | None = None
 
 
 class OwnerReference(ApiObject, frozen=True):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from tests.support.owning import applied, shows
 from tests.support.queueing import UNGATER, QueueCell
 
 from headgate.core.audit.invariants import forgotten
@@ -11,6 +12,7 @@ from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.state.tables import Stage
 from headgate.core.workload.preemption_gates import is_closed
 from headgate.events import facts
+from headgate.events.base import Producer
 from headgate.events.decisions import WorkloadPreempted
 from headgate.events.effects import JobStarted, JobStopped
 from headgate.events.ids import JobKey, LocalQueueKey, Uid, UnixMs, WorkloadKey
@@ -559,3 +561,44 @@ def test_all_workloads_of_a_job_end_with_it(cell: QueueCell) -> None:
     cell.job("j", finished="Complete")
     cell.settle()
     assert {cell.stage(WorkloadKey(f"team/{name}")) for name in "ab"} == {Stage.FINISHED}
+
+
+@pytest.mark.parametrize("kinds", [("QuotaReserved",), ("Admitted",), ("QuotaReserved", "Admitted")])
+def test_a_job_whose_admission_others_take_away_stops_and_queues_again(cell: QueueCell, kinds: tuple[str, ...]) -> None:
+    """Its quota stays charged until the pods are gone; nothing but that keeps it out of its queue afterwards."""
+    admitted(cell.ready())
+    cell.put(Producer.BINDER, applied(cell.state, cell[A]))
+    by_hand = [Condition(type=kind, status="False", reason="ByHand", message="by hand") for kind in kinds]
+    cell.see(shows(cell[A], *by_hand))
+    cell.settle()
+    assert cell.stage(A) is Stage.EVICTED
+    assert cell.condition(A, "Evicted") == ("True", "AdmissionRevoked", "by hand")
+    assert cell.state.index.usage["cq"] == {("default", "cpu"): 1000}
+    stop_job(cell)
+    cell.settle()
+    assert not any(cell.state.index.usage.get("cq", {}).values())
+    assert cell.condition(A, "Requeued") == ("True", "AdmissionRevoked", "by hand")
+    assert cell.offers() == ["a"]
+
+
+def test_a_condition_of_an_admission_that_is_over_takes_nothing_away(cell: QueueCell) -> None:
+    """Admitted=False as Headgate itself has written it, shown late, is no news of the admission after it."""
+    admitted(cell.ready())
+    before = shows(cell[A], Condition(type="Admitted", status="False", reason="NoReservation"))
+    cell.put(Producer.BINDER, applied(cell.state, cell[A]), applied(cell.state, cell[A]))
+    cell.put(Producer.BINDER, msgspec.structs.replace(applied(cell.state, cell[A]), version=9))
+    cell.see(before)
+    assert cell.settle() == []
+    assert cell.stage(A) is Stage.ADMITTED
+
+
+def test_who_runs_the_pods_himself_is_not_stopped_by_the_condition_of_an_admission(cell: QueueCell) -> None:
+    """Admitted=False of a workload without a Job: only QuotaReserved=False says that its work is over."""
+    cell.ready()
+    cell.submit("a")
+    cell.settle()
+    cell.admit(A)
+    cell.put(Producer.BINDER, applied(cell.state, cell[A]))
+    cell.see(shows(cell[A], Condition(type="Admitted", status="False", reason="ByHand")))
+    cell.settle()
+    assert cell.stage(A) is Stage.ADMITTED

@@ -24,7 +24,15 @@ from headgate.core.api.watched_objects import (
     renewed,
     trimmed,
 )
-from headgate.core.kubernetes.conditions import DEACTIVATION_TARGET, EVICTED, PODS_READY, QUOTA_RESERVED, REQUEUED, find
+from headgate.core.kubernetes.conditions import (
+    ADMITTED,
+    DEACTIVATION_TARGET,
+    EVICTED,
+    PODS_READY,
+    QUOTA_RESERVED,
+    REQUEUED,
+    find,
+)
 from headgate.events.facts import Fact, WorkloadObserved
 from headgate.events.ids import Uid, WorkloadKey
 from headgate.events.objects import CheckState, OwnerReference, PodSet, ShownConditions, WorkloadSpec, WorkloadStatus
@@ -78,6 +86,7 @@ def _shown(meta: Metadata, status: WorkloadStatus) -> ShownConditions | None:
         quota_reserved=find(status.conditions, QUOTA_RESERVED),
         evicted=find(status.conditions, EVICTED),
         requeued=find(status.conditions, REQUEUED),
+        admitted=find(status.conditions, ADMITTED),
     )
 
 

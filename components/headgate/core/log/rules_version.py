@@ -20,7 +20,7 @@ from headgate.events.base import Producer
 RULES: Final[Mapping[Producer, int]] = MappingProxyType(
     {
         Producer.INFORMER_BRIDGE: 0,
-        Producer.QUEUE_MANAGER: 1,
+        Producer.QUEUE_MANAGER: 2,
         Producer.SCHEDULER: 2,
         Producer.BINDER: 1,
         Producer.UNGATER: 0,
@@ -33,7 +33,7 @@ SNAPSHOTS_SINCE: Final = 1
 CYCLES_SINCE: Final = 0
 WAITING_CYCLES_SINCE: Final = 2
 """As above, for cells in which heads wait before they preempt (`Configuration.preemption_waits`)."""
-QUEUE_DECISIONS_SINCE: Final = 1
+QUEUE_DECISIONS_SINCE: Final = 2
 STATUSES_SINCE: Final = 1
 PLACEMENTS_SINCE: Final = 0
 JOB_RUNS_SINCE: Final = 0

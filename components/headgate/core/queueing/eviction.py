@@ -19,6 +19,7 @@ from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.conditions import DEACTIVATED
 from headgate.core.state.tables import JobRecord, Stage, State, Workload, local_queue_of
 from headgate.core.status import foreign_conditions
+from headgate.core.status.foreign_conditions import ADMISSION_REVOKED
 from headgate.core.workload import concurrent_admission, owners, pods_ready, slices
 from headgate.core.workload.injection import InjectionError, UpdateConflictError, injected
 from headgate.core.workload.owners import job_of
@@ -30,7 +31,7 @@ from headgate.events.queueing import DeadlinePassed, QueueEvent, WorkloadEvicted
 _DEACTIVATED_MESSAGE = "The workload is deactivated"
 NODE_FAILURES = "NodeFailures"
 """The reason of an eviction because of nodes that are lost, and not replaced."""
-_REQUEUES = frozenset({"Preempted", NODE_FAILURES})
+_REQUEUES = frozenset({"Preempted", NODE_FAILURES, ADMISSION_REVOKED})
 """Evictions after which a workload may queue again at once. After the others, the cause has to be over first."""
 
 
@@ -177,12 +178,16 @@ def _by_others(state: State, workload: Workload) -> list[QueueEvent]:
     """
     What other controllers have written into a holder's conditions: that it is evicted, or that its quota is released.
 
-    For work that another controller runs, its condition is proof that the work has stopped. A Job that Headgate runs
-    has to stop first, as after an eviction.
+    For work that another controller runs, its condition is proof that the work has stopped. A job that Headgate runs
+    has to stop first: losing its admission is an eviction, after which it may queue again at once (Kueue stops such a
+    job without an Evicted condition).
     """
     evicted, given_back = foreign_conditions.eviction(state, workload), foreign_conditions.given_back(state, workload)
     if workload.stage is Stage.RESERVED and given_back is not None and evicted is None:
         return [_given_back(workload, given_back, cancelled=True)]
+    if owners.is_run_here(workload) and evicted is None:
+        revoked = foreign_conditions.revocation(state, workload)
+        return [_evicted(workload, ADMISSION_REVOKED, revoked.message)] if revoked is not None else []
     cause = evicted or (given_back if workload.stage is Stage.ADMITTED else None)
     if cause is None:
         return []

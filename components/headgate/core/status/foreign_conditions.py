@@ -3,8 +3,8 @@ Foreign conditions: what other controllers have written into conditions of a Wor
 
 The controller that runs a workload's pods reports in its status: an integration that has stopped its pods sets
 QuotaReserved=False and so releases the quota; a controller may evict by Evicted=True, or keep a workload out of the
-queues by Requeued=False until it sets that to True. These are read and respected, and never overwritten with older
-values.
+queues by Requeued=False until it sets that to True. Of a job that Headgate runs, QuotaReserved=False or Admitted=False
+takes the admission away. These are read and respected, and never overwritten with older values.
 
 The difficulty is to separate them from what Headgate itself has written, because a shown object may be older than the
 state. Two rules make it certain. The API server's answer to each of our writes contains the version that the object got
@@ -19,11 +19,15 @@ defined in `headgate.core.workload.shown_conditions`.
 from headgate.core.kubernetes import conditions
 from headgate.core.state.tables import PENDING, Stage, State, Workload
 from headgate.core.status.workload_status import is_settled
-from headgate.core.workload.shown_conditions import differing, evicts, gave_back, requeues
+from headgate.core.workload.shown_conditions import differing, evicts, gave_back, requeues, revokes
 from headgate.events.objects import Condition, ShownConditions
+
+ADMISSION_REVOKED = "AdmissionRevoked"
+"""The reason of the eviction of a job that Headgate runs, whose admission others have taken away."""
 
 OWN_REASONS = frozenset(
     {
+        ADMISSION_REVOKED,
         "Preempted",
         "NodeFailures",
         "PodsReadyTimeout",
@@ -48,6 +52,16 @@ def given_back(state: State, workload: Workload) -> Condition | None:
     """The QuotaReserved=False by which others have released a workload's quota; None without one."""
     shown = said(state, workload)
     return shown.quota_reserved if shown is not None and gave_back(workload, shown) else None
+
+
+def revocation(state: State, workload: Workload) -> Condition | None:
+    """The QuotaReserved=False or Admitted=False by which others take an admission away; None without one."""
+    shown = said(state, workload) if workload.stage is Stage.ADMITTED else None
+    if shown is None:
+        return None
+    if gave_back(workload, shown):
+        return shown.quota_reserved
+    return shown.admitted if revokes(workload, shown) else None
 
 
 def eviction(state: State, workload: Workload) -> Condition | None:

@@ -19,13 +19,19 @@ def differing(workload: Workload, shown: ShownConditions | None) -> ShownConditi
 
 
 def _differs(workload: Workload, shown: ShownConditions) -> bool:
-    return gave_back(workload, shown) or evicts(workload, shown) or requeues(workload, shown) is not None
+    is_taken = gave_back(workload, shown) or revokes(workload, shown)
+    return is_taken or evicts(workload, shown) or requeues(workload, shown) is not None
 
 
 def gave_back(workload: Workload, shown: ShownConditions) -> bool:
     """Whether an object shows that the quota of a workload was released."""
     reserved = shown.quota_reserved
     return workload.stage in HOLDS_QUOTA and workload.admission is not None and _is(reserved, "False")
+
+
+def revokes(workload: Workload, shown: ShownConditions) -> bool:
+    """Whether an object shows that an admitted workload is not admitted."""
+    return workload.stage is Stage.ADMITTED and _is(shown.admitted, "False")
 
 
 def evicts(workload: Workload, shown: ShownConditions) -> bool:
