@@ -122,9 +122,16 @@ def _asyncapi() -> dict[str, Any]:
                 },
             },
             "messages": messages,
-            "schemas": {**components, "CloudEventHeaders": _cloud_event_headers()},
+            "schemas": {**_without_discriminators(components), "CloudEventHeaders": _cloud_event_headers()},
         },
     }
+
+
+def _without_discriminators(schema: Any) -> Any:
+    """JSON Schema as AsyncAPI takes it: OpenAPI's discriminator of a union says what the schemas of its members say."""
+    if isinstance(schema, dict):
+        return {key: _without_discriminators(value) for key, value in schema.items() if key != "discriminator"}
+    return [_without_discriminators(each) for each in schema] if isinstance(schema, list) else schema
 
 
 def _cloud_event_headers() -> dict[str, Any]:
