@@ -93,6 +93,8 @@ class Placer:
         self._requests = requests
         self._earlier = earlier
         self.replacement = replacement_of(workload)
+        self._in_empty: tuple[tuple[PodSetDemand, ...], Placements] | None = None
+        """The last demands that were placed as if no workload occupied anything, and the answer."""
 
     def place(self, assignment: Assignment) -> Assignment:
         """An assignment with its domains; downgraded where its pods cannot be placed, now or ever."""
@@ -108,7 +110,7 @@ class Placer:
             assignment = _downgraded(assignment, *found.failure)
         if assignment.mode is Mode.PREEMPT and self.replacement is None and demands:
             # Nothing is preempted for the replacement of a node.
-            found = self.topologies.find(demands, empty=True)
+            found = self._find_in_empty(demands)
             if found.failure is not None:
                 return _impossible(assignment, found.failure[0])
             return _preempting(assignment)
@@ -123,9 +125,15 @@ class Placer:
         if not assignment.demands or self.replacement is not None:
             return assignment
         if gone is None:
-            return self._placed(assignment, self.topologies.find(assignment.demands, empty=True))
+            return self._placed(assignment, self._find_in_empty(assignment.demands))
         with self.topologies.without(gone):
             return self._placed(assignment, self.topologies.find(assignment.demands))
+
+    def _find_in_empty(self, demands: tuple[PodSetDemand, ...]) -> Placements:
+        """The domains as if no workload occupied anything: the same for as long as the cycle lasts."""
+        if self._in_empty is None or self._in_empty[0] is not demands:
+            self._in_empty = demands, self.topologies.find(demands, empty=True)
+        return self._in_empty[1]
 
     # --- demands -----------------------------------------------------------------------------------------------------
 

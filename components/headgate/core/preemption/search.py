@@ -9,6 +9,7 @@ from headgate.core.quota.holders import Holder, Size
 from headgate.core.quota.tree import QuotaNode
 from headgate.core.state.tables import FlavorResource, Workload
 from headgate.core.topology.demands import PodSetDemand
+from headgate.events.ids import WorkloadKey
 
 Found = list[tuple[Holder, str]]
 """Those to preempt, each with its reason, in the order of Kueue's answer."""
@@ -21,6 +22,7 @@ class Search:
         "_asked",
         "_demands",
         "_levels",
+        "_vacated",
         "contested",
         "found",
         "ledger",
@@ -51,6 +53,8 @@ class Search:
         self.found: Found = []
         self._asked = list(requests.items())
         self._demands = demands if snapshot.topologies is not None else ()
+        self._vacated: dict[WorkloadKey, Holder] = {}
+        """Those whose domains are free: of the removed candidates, as they were when the pods were placed last."""
         limits = self.ledger.tree.limits
         self._levels = [(self.ledger.column(fr), limits(fr).subtree) for fr in sorted(contested)]
 
@@ -71,7 +75,23 @@ class Search:
     def _can_place(self) -> bool:
         """Whether the pods of the workload find their topology domains."""
         assert self.snapshot.topologies is not None
+        is_removed = self.snapshot.is_removed
+        self._vacate({holder.key: holder for holder, _ in self.found if is_removed(holder.key)})
         return self.snapshot.topologies.can_place(self._demands)
+
+    def _vacate(self, holders: dict[WorkloadKey, Holder]) -> None:
+        """
+        Free the domains of these workloads, and of no others.
+
+        Only when pods are to be placed: most removals of a search are undone before, or are for quota alone.
+        """
+        for key, holder in self._vacated.items():
+            if key not in holders:
+                self.snapshot.occupy(holder)
+        for key, holder in holders.items():
+            if key not in self._vacated:
+                self.snapshot.vacate(holder)
+        self._vacated = holders
 
     def charge(self) -> None:
         """Count the incoming workload's usage as if it ran."""
@@ -124,6 +144,7 @@ class Search:
         found, self.found = self.found, []
         for holder, _ in found:
             self.snapshot.put_back(holder)
+        self._vacate({})
         return found
 
     def candidates(self, node: QuotaNode, policy: str) -> Iterator[Holder]:

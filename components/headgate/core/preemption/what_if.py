@@ -102,38 +102,52 @@ class Snapshot:
 
     def remove(self, key: WorkloadKey) -> None:
         """Remove a workload that holds quota: its usage is free, and it is no candidate. It must not be removed yet."""
-        self.take_out(self.holder(key))
+        self._take_out_wholly(self.holder(key))
 
     def restore(self, key: WorkloadKey) -> None:
         """Restore a removed workload."""
-        self.put_back(self.holder(key))
+        self._put_back_wholly(self.holder(key))
 
     @contextmanager
     def without(self, keys: Iterable[WorkloadKey]) -> Iterator[None]:
         """The snapshot without these workloads; those that are removed already stay removed."""
         gone = [self.holder(key) for key in dict.fromkeys(keys) if key not in self._removed]
         for holder in gone:
-            self.take_out(holder)
+            self._take_out_wholly(holder)
         try:
             yield
         finally:
             for holder in gone:
-                self.put_back(holder)
+                self._put_back_wholly(holder)
+
+    def _take_out_wholly(self, holder: Holder) -> None:
+        self.take_out(holder)
+        self.vacate(holder)
+
+    def _put_back_wholly(self, holder: Holder) -> None:
+        self.put_back(holder)
+        self.occupy(holder)
 
     def take_out(self, holder: Holder) -> None:
-        """`remove` for callers that have the holder."""
+        """`remove` for callers that have the holder, without the domains that it occupies in topologies."""
         assert holder.key not in self._removed, f"{holder.key} is taken out already"
         self._removed[holder.key] = holder
         for fr, value in holder.usage.items():
             self.ledger.remove(holder.node, fr, value)
-        if self.topologies is not None and (occupied := self.occupied(holder.key)):
-            self.topologies.what_if.remove(occupied)
 
     def put_back(self, holder: Holder) -> None:
-        """`restore` for callers that have the holder."""
+        """Undo `take_out`."""
         del self._removed[holder.key]
         for fr, value in holder.usage.items():
             self.ledger.add(holder.node, fr, value)
+
+    def vacate(self, holder: Holder) -> None:
+        """Free the domains that a workload occupies."""
+        if self.topologies is not None and (occupied := self.occupied(holder.key)):
+            self.topologies.what_if.remove(occupied)
+
+    def occupy(self, holder: Holder) -> None:
+        """Undo `vacate`."""
         if self.topologies is not None and (occupied := self.occupied(holder.key)):
             self.topologies.what_if.add(occupied)
 

@@ -83,14 +83,15 @@ class ShapeCounts:
         """Compute what has changed in the tree since the last call."""
         tree = self.tree
         self.filter.refresh()
-        now = tree.changes_dropped + len(tree.changes)
+        changes = tree.capacity_changes if self.shape.empty else tree.changes
+        now = changes.count
         if now == self._seen:
             return
-        missed = now - self._seen
-        is_known = self._slots == tree.slots and self._seen >= tree.changes_dropped and self.within is None
+        missed, seen = now - self._seen, self._seen
+        is_known = self._slots == tree.slots and changes.remembers(seen) and self.within is None
         self._seen = now
         if is_known and missed <= 16 + tree.slots // (64 if self.shape.leader is not None else 16):
-            for leaf in dict.fromkeys(tree.changes[-missed:]):
+            for leaf in changes.since(seen):
                 self._update(leaf)
         else:
             self._fill()

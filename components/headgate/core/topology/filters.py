@@ -63,12 +63,12 @@ class NodeFilter:
     def refresh(self) -> None:
         """Evaluate the nodes that have changed since the last call."""
         tree, slots = self.tree, self.tree.slots
-        now = tree.node_changes_dropped + len(tree.node_changes)
+        now = tree.node_changes.count
         if now == self._seen:
             return
         missed = now - self._seen
         leaves: Iterable[int]
-        if self._seen < tree.node_changes_dropped or missed > slots // 4:
+        if not tree.node_changes.remembers(self._seen) or missed > slots // 4:
             self.why.clear()
             self.ok = np.zeros(slots, np.bool_)
             self.scores = np.zeros(slots, np.int64) if self.fitness.by_preference else None
@@ -78,7 +78,7 @@ class NodeFilter:
                 self.ok = np.concatenate((self.ok, np.zeros(slots - len(self.ok), np.bool_)))
                 if self.scores is not None:
                     self.scores = np.concatenate((self.scores, np.zeros(slots - len(self.scores), np.int64)))
-            leaves = dict.fromkeys(tree.node_changes[-missed:])
+            leaves = tree.node_changes.since(self._seen)
         self._seen = now
         self._evaluate(leaves)
 

@@ -5,6 +5,7 @@ The parts of a tree of domains: what its leaves have of a resource, and the doma
 """
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -20,32 +21,83 @@ CLAMP: Final = 1 << 62
 GAP: Final = 1 << 36
 """How far apart the orders of neighbouring domains are at first: there is room for those that come between them."""
 
+CHANGES_MAX: Final = 20_000
+"""The most changes of leaves that are remembered."""
+
+
+class LeafChanges:
+    """Leaves that have changed, in order; a reader remembers `count` and asks later what has come since."""
+
+    __slots__ = ("_dropped", "_newest")
+
+    def __init__(self) -> None:
+        self._newest: list[int] = []
+        self._dropped = 0
+        """How many are not remembered any more."""
+
+    @property
+    def count(self) -> int:
+        """How many changes there were."""
+        return self._dropped + len(self._newest)
+
+    def add(self, leaf: int) -> None:
+        """A leaf has changed."""
+        if len(self._newest) >= CHANGES_MAX:
+            self._dropped += len(self._newest)
+            self._newest.clear()
+        self._newest.append(leaf)
+
+    def remembers(self, count: int) -> bool:
+        """Whether all changes after the first `count` are remembered."""
+        return count >= self._dropped
+
+    def since(self, count: int) -> Iterable[int]:
+        """The leaves that changed after the first `count` changes, each once; they must be remembered."""
+        return dict.fromkeys(self._newest[count - self._dropped :])
+
 
 class ResourceColumn:
     """One resource: by leaf, what it has for workloads, and what they use of it; and the differences as arrays."""
 
-    __slots__ = ("capacity", "empty", "free", "used")
+    __slots__ = ("_empty", "_free", "_stale", "capacity", "used")
 
     def __init__(self, leaves: int, room: int) -> None:
         self.capacity = [0] * leaves
         self.used = [0] * leaves
-        self.free: IntArray = np.zeros(room, np.int64)
-        """Capacity less usage."""
-        self.empty: IntArray = np.zeros(room, np.int64)
-        """Capacity, as if no workload used anything."""
+        self._free: IntArray = np.zeros(room, np.int64)
+        self._empty: IntArray = np.zeros(room, np.int64)
+        self._stale: dict[int, None] = {}
+        """Leaves that the arrays lack: written when they are read, since most usage changes many times before."""
 
-    def write(self, leaf: int) -> None:
-        """Bring the arrays up to date for a leaf."""
-        capacity = self.capacity[leaf]
-        self.empty[leaf] = max(-CLAMP, min(CLAMP, capacity))
-        self.free[leaf] = max(-CLAMP, min(CLAMP, capacity - self.used[leaf]))
+    @property
+    def free(self) -> IntArray:
+        """Capacity less usage."""
+        self._write()
+        return self._free
+
+    @property
+    def empty(self) -> IntArray:
+        """Capacity, as if no workload used anything."""
+        self._write()
+        return self._empty
+
+    def changed(self, leaf: int) -> None:
+        """The capacity or the usage of a leaf has changed."""
+        self._stale[leaf] = None
+
+    def _write(self) -> None:
+        for leaf in self._stale:
+            capacity = self.capacity[leaf]
+            self._empty[leaf] = max(-CLAMP, min(CLAMP, capacity))
+            self._free[leaf] = max(-CLAMP, min(CLAMP, capacity - self.used[leaf]))
+        self._stale.clear()
 
     def grow(self, room: int) -> None:
         """Make room for this many leaves, and add one."""
         self.capacity.append(0)
         self.used.append(0)
-        if room > len(self.free):
-            self.free, self.empty = grown(self.free, room), grown(self.empty, room)
+        if room > len(self._free):
+            self._free, self._empty = grown(self._free, room), grown(self._empty, room)
 
 
 def grown(array: IntArray, room: int) -> IntArray:

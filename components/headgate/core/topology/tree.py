@@ -11,24 +11,20 @@ Leaf capacity is the sum of what its nodes can allocate, less what pods without 
 `headgate.core.kubernetes.quantities`. Amounts are kept exactly; arrays have them clamped to what can be computed with
 in 64 bits without overflow.
 
-Costs: a change of a node or of usage costs its path. Readers cache what they compute per leaf, and read from `changes`
-which leaves to compute anew.
+Costs: a change of a node or of usage costs its path. Readers cache what they compute per leaf, and read from the
+`LeafChanges` of the tree which leaves to compute anew.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
 
 from headgate.core.kubernetes.quantities import amount
 from headgate.core.state.tables import Values
 from headgate.core.topology.assignments import HOSTNAME
 from headgate.core.topology.levels import carries_labels
-from headgate.core.topology.slots import DomainLevel, ResourceColumn
+from headgate.core.topology.slots import DomainLevel, LeafChanges, ResourceColumn
 from headgate.events.objects import Node, Toleration
 
 Amounts = Mapping[str, int]
-
-CHANGES_MAX: Final = 20_000
-"""The most changes of leaves that are remembered."""
 
 
 class _Part:
@@ -69,13 +65,12 @@ class FlavorTopology:
         self.columns: dict[str, ResourceColumn] = {}
         self.first_node: list[Node | None] = []
         """By leaf: its node, of several the first by name."""
-        self.changes: list[int] = []
-        """The leaves that have changed, the newest last."""
-        self.changes_dropped = 0
-        """How many changes are no longer in `changes`."""
-        self.node_changes: list[int] = []
+        self.changes = LeafChanges()
+        """The leaves that have changed."""
+        self.capacity_changes = LeafChanges()
+        """Those of them that have changed also for who looks at an empty tree."""
+        self.node_changes = LeafChanges()
         """Those of them whose node has changed, and not only its usage."""
-        self.node_changes_dropped = 0
         self._leaf_of: dict[Values, int] = {}
         self._parts: dict[str, _Part] = {}
         self._by_key: dict[Values, dict[str, _Part]] = {}
@@ -145,7 +140,7 @@ class FlavorTopology:
             leaf = self._leaf_of[part.key]
             self._add_capacity(leaf, before, 1)
             self._add_capacity(leaf, usage, -1)
-            self._changed(leaf)
+            self._capacity_changed(leaf)
 
     def _move(self, key: Values, name: str, part: _Part | None, used: Callable[[Values], Amounts]) -> None:
         """
@@ -195,7 +190,7 @@ class FlavorTopology:
         for resource, value in used.items():
             self._column(resource).used[leaf] = value
         for column in self.columns.values():
-            column.write(leaf)
+            column.changed(leaf)
         for name, part in parts.items():
             if name != besides:
                 self._add_capacity(leaf, part.amounts, 1)
@@ -209,12 +204,9 @@ class FlavorTopology:
         if node is None:
             for column in self.columns.values():
                 column.capacity[leaf] = column.used[leaf] = 0
-                column.write(leaf)
-        self._changed(leaf)
-        if len(self.node_changes) >= CHANGES_MAX:
-            self.node_changes_dropped += len(self.node_changes)
-            self.node_changes.clear()
-        self.node_changes.append(leaf)
+                column.changed(leaf)
+        self._capacity_changed(leaf)
+        self.node_changes.add(leaf)
 
     def _slot(self, path: Values) -> int:
         """The slot of a leaf, made when there is none."""
@@ -248,16 +240,16 @@ class FlavorTopology:
         for resource, value in usage:
             column = self._column(resource)
             column.used[leaf] += sign * value
-            column.write(leaf)
-        self._changed(leaf)
+            column.changed(leaf)
+        self.changes.add(leaf)
 
     def reserve(self, leaf: int, usage: Iterable[tuple[str, int]], sign: int) -> None:
         """As `use`, for what counts also when no workload uses anything: pod sets that are placed together."""
         for resource, value in usage:
             column = self._column(resource)
             column.capacity[leaf] -= sign * value
-            column.write(leaf)
-        self._changed(leaf)
+            column.changed(leaf)
+        self._capacity_changed(leaf)
 
     def set_used(self, leaf: int, used: Amounts) -> None:
         """Workloads use this of a leaf, and nothing else."""
@@ -265,14 +257,14 @@ class FlavorTopology:
             self._column(resource)
         for resource, column in self.columns.items():
             column.used[leaf] = used.get(resource, 0)
-            column.write(leaf)
-        self._changed(leaf)
+            column.changed(leaf)
+        self.changes.add(leaf)
 
     def _add_capacity(self, leaf: int, amounts: Amounts, sign: int) -> None:
         for resource, value in amounts.items():
             column = self._column(resource)
             column.capacity[leaf] += sign * value
-            column.write(leaf)
+            column.changed(leaf)
 
     def _column(self, resource: str) -> ResourceColumn:
         column = self.columns.get(resource)
@@ -280,11 +272,9 @@ class FlavorTopology:
             column = self.columns[resource] = ResourceColumn(self.slots, len(self.leaves.parent))
         return column
 
-    def _changed(self, leaf: int) -> None:
-        if len(self.changes) >= CHANGES_MAX:
-            self.changes_dropped += len(self.changes)
-            self.changes.clear()
-        self.changes.append(leaf)
+    def _capacity_changed(self, leaf: int) -> None:
+        self.changes.add(leaf)
+        self.capacity_changes.add(leaf)
 
 
 def _part(node: Node, levels: Sequence[str], *, by_host: bool) -> _Part:
