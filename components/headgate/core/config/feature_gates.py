@@ -265,9 +265,10 @@ def enabled(configuration: Configuration, gate: str) -> bool:
     return UNRECORDED[gate] and (required is None or configuration.feature_gates.get(required, True))
 
 
-def _is_on(given: Mapping[str, bool], gate: str) -> bool:
+def is_on(given: Mapping[str, bool], gate: str) -> bool:
+    """Whether a gate of Kueue is on under a configuration that sets these. Raises KeyError for one that it has not."""
     known = KNOWN[gate]
-    return given.get(gate, known.is_on) and all(_is_on(given, required) for required in known.requires)
+    return given.get(gate, known.is_on) and all(is_on(given, required) for required in known.requires)
 
 
 def effective(given: Mapping[str, bool]) -> dict[str, bool]:
@@ -281,7 +282,7 @@ def effective(given: Mapping[str, bool]) -> dict[str, bool]:
     """
     for name in sorted(given):
         _check_gate(name, given)
-    return {name: _is_on(given, name) for name in sorted(DEFAULTS)}
+    return {name: is_on(given, name) for name in sorted(DEFAULTS)}
 
 
 def _check_gate(name: str, given: Mapping[str, bool]) -> None:
@@ -300,5 +301,5 @@ def _check_gate(name: str, given: Mapping[str, bool]) -> None:
             field, "Headgate does not have what this gate switches on", "remove it or set it to false"
         )
     for required in gate.requires:
-        if not _is_on(given, required):
+        if not is_on(given, required):
             raise ConfigurationError(field, f"requires {required} to be enabled", f"set {required} to true too")

@@ -1,12 +1,10 @@
 """
 The facts of the cluster that admission depends on, kept by informers.
 
-Labels of namespaces, LocalQueues with their ClusterQueue, ClusterQueues with their admission checks, the controllers of
-admission checks, WorkloadPriorityClasses. All of them are small and few. `problem` is set until all lists were read.
+Labels of namespaces, LocalQueues and WorkloadPriorityClasses. All of them are small and few. `problem` is set until all
+lists were read.
 """
 
-import logging
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import anyio
@@ -16,8 +14,6 @@ from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.messages import Bookmark, Changes, ChangeType, ListPage, Message, WatchResumed
 from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
 from headgate.adapters.kubernetes.resources import (
-    ADMISSION_CHECKS,
-    CLUSTER_QUEUES,
     LOCAL_QUEUES,
     NAMESPACES,
     WORKLOAD_PRIORITY_CLASSES,
@@ -25,12 +21,10 @@ from headgate.adapters.kubernetes.resources import (
 )
 from headgate.adapters.kubernetes.retry import Repeats
 
-_LOG: Final = logging.getLogger(__name__)
-
 Json = dict[str, Any]
 Key = tuple[str, str]
 
-WATCHED: Final = (NAMESPACES, LOCAL_QUEUES, CLUSTER_QUEUES, ADMISSION_CHECKS, WORKLOAD_PRIORITY_CLASSES)
+WATCHED: Final = (NAMESPACES, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES)
 MESSAGES_MAX: Final = 16
 
 
@@ -60,12 +54,8 @@ class Informer:
         """An object; None when there is none."""
         return self._objects[plural].get((namespace, name))
 
-    def view(self, plural: str) -> Mapping[Key, Json]:
-        """All objects of a resource."""
-        return self._objects[plural]
-
-    async def run(self, *, changed: Callable[[], None] = lambda: None) -> None:
-        """Follow the resources until cancelled; `changed` is called after each message."""
+    async def run(self) -> None:
+        """Follow the resources until cancelled."""
         send, receive = anyio.create_memory_object_stream[Message](MESSAGES_MAX)
         repeats = Repeats()
         async with send, receive, anyio.create_task_group() as tasks:
@@ -74,7 +64,6 @@ class Informer:
                 tasks.start_soon(reflector.run, send)
             async for message in receive:
                 self.apply(message)
-                changed()
 
     def apply(self, message: Message) -> None:
         """Take in one message of a reflector."""

@@ -19,11 +19,14 @@ from headgate.adapters.kubernetes.errors import KubeConfigurationError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
 from headgate.adapters.telemetry import Metrics, configure_logs
+from headgate.core.admission.settings import AdmissionSettings, settings_of
 from headgate.processes.entry import Exit, default_holder
+from headgate.processes.runtime.configuration_files import KUEUES_DOCUMENT, load_document
 from headgate.processes.runtime.http import CannotListenError, application, serving
 from headgate.processes.runtime.process_status import Phase, Status
 from headgate.processes.runtime.serving_certificates import FileCertificates, ServingCertificates
 from headgate.processes.runtime.settings import Settings, WebhookSettings
+from headgate.processes.webhook.admission import Admission, InformerFacts
 from headgate.processes.webhook.facts import Informer
 from headgate.processes.webhook.handlers import HANDLERS
 from headgate.processes.webhook.server import Handler, Reviews, listening
@@ -43,10 +46,12 @@ def names_of(settings: WebhookSettings) -> tuple[str, ...]:
 
 
 def run(settings: Settings) -> int:
-    """Run the server until it is stopped; its exit code."""
+    """Run the server until it is stopped; its exit code. Raises SettingsError for a Configuration that is wrong."""
+    file = settings.bridge.configuration
+    admission = settings_of(load_document(file).document if file else KUEUES_DOCUMENT)
     holder = settings.holder or default_holder()
     configure_logs(form=settings.log.format, level=settings.log.level, process=NAME, cell=settings.cell, holder=holder)
-    return anyio.run(_main, WebhookServer(settings, holder))
+    return anyio.run(_main, WebhookServer(settings, holder, admission))
 
 
 async def _main(server: "WebhookServer") -> int:
@@ -73,8 +78,15 @@ async def _on_signal(scope: anyio.CancelScope) -> None:
 class WebhookServer:
     """One replica. `run` serves until cancelled; `serving` is set, with `port`, when it listens."""
 
-    def __init__(self, settings: Settings, holder: str, handlers: Mapping[str, Handler] = HANDLERS) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        holder: str,
+        admission: AdmissionSettings,
+        handlers: Mapping[str, Handler] = HANDLERS,
+    ) -> None:
         self.settings = settings
+        self._admission = admission
         self.status = Status(process=NAME, cell=settings.cell, holder=holder, health=DependencyHealth())
         self.status.detail = "waiting for the API server"
         self.serving = anyio.Event()
@@ -101,7 +113,9 @@ class WebhookServer:
             tasks.start_soon(certificates.keep)
             tasks.start_soon(self._watch, certificates, informer)
             await certificates.ready.wait()
-            reviews = Reviews(self._handlers, metrics, lambda: informer.problem)
+            admission = Admission(self._admission, InformerFacts(informer), client)
+            handlers = {**admission.handlers(), **self._handlers}
+            reviews = Reviews(handlers, metrics, lambda: informer.problem)
             listener = listening(
                 reviews.application(), certificates.context, host=settings.webhook.host, port=settings.webhook.port
             )

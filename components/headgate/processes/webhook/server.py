@@ -1,7 +1,7 @@
 """
 The HTTPS server of webhooks: AdmissionReview and ConversionReview in, the same with a response out.
 
-A handler is a pure function of the decoded review. A body that is no JSON object is 400; a handler that fails is 500,
+A handler is a function of the decoded review. A body that is no JSON object is 400; a handler that fails is 500,
 and is logged with the review's uid: the API server then follows the failure policy, and the object is unchanged. While
 the server is not ready (no certificate, or the facts are not complete), reviews are answered 503, so that nothing is
 decided on a part of the facts.
@@ -10,7 +10,7 @@ decided on a part of the facts.
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from headgate.processes.runtime.http import CannotListenError
 _LOG: Final = logging.getLogger(__name__)
 
 Json = dict[str, Any]
-Handler = Callable[[Json], Json]
+Handler = Callable[[Json], Json | Awaitable[Json]]
 """The whole review in, the whole review with its response out."""
 
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -58,14 +58,14 @@ class Reviews:
         async def answer(request: web.Request) -> web.Response:
             begun = time.perf_counter()
             body = await request.read()
-            response, result = self._answer(path, handler, body)
+            response, result = await self._answer(path, handler, body)
             self._requests.add(path, result)
             self._seconds.record(time.perf_counter() - begun, {"path": path})
             return response
 
         return answer
 
-    def _answer(self, path: str, handler: Handler, body: bytes) -> tuple[web.Response, str]:
+    async def _answer(self, path: str, handler: Handler, body: bytes) -> tuple[web.Response, str]:
         problem = self._problem()
         if problem is not None:
             return web.Response(status=503, text=f"the webhook is not ready: {problem}\n"), "unready"
@@ -74,7 +74,8 @@ class Reviews:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return web.Response(status=400, text=f"the body is no review: {error}\n"), "malformed"
         try:
-            answered = handler(review)
+            answering = handler(review)
+            answered = await answering if isinstance(answering, Awaitable) else answering
         except Exception:  # noqa: BLE001 - one object that a rule cannot read must not end the server
             uid = (review.get("request") or {}).get("uid", "")
             _LOG.exception("%s: the review %s failed", path, uid)

@@ -1,0 +1,380 @@
+"""
+The rules that all kinds of jobs have (`jobframework/{defaults,validation}.go` of Kueue 0.19), and the tables of kinds.
+
+A kind says where its suspension is, which templates it has, and what else is special; `job_target` makes its table.
+"""
+
+from typing import Final
+
+import msgspec
+
+from headgate.core.admission.gated_by import gated_by
+from headgate.core.admission.names import subdomain
+from headgate.core.admission.queues import IMMUTABLE
+from headgate.core.admission.rules import (
+    ANNOTATIONS,
+    BOTH,
+    LABELS,
+    MANAGES_UNNAMED,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+    UPDATE,
+    Change,
+    Default,
+    ErrorType,
+    Operation,
+    Params,
+    Rule,
+    Target,
+    Variable,
+    annotation,
+    has_annotation,
+    label,
+)
+from headgate.core.admission.topology_requests import Template, rules_of
+from headgate.core.admission.workloads import ELASTIC, ELASTIC_GATE
+
+PREBUILT: Final = "kueue.x-k8s.io/prebuilt-workload-name"
+MAX_EXEC_TIME: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+DEFAULT: Final = "default"
+OLD_LABELS: Final = "oldObject.metadata.?labels"
+OLD_ANNOTATIONS: Final = "oldObject.metadata.?annotations"
+
+OWNING_KINDS: Final = (
+    "batch/v1/Job",
+    "jobset.x-k8s.io/v1alpha2/JobSet",
+    "kubeflow.org/v1/JAXJob",
+    "kubeflow.org/v1/PaddleJob",
+    "kubeflow.org/v1/PyTorchJob",
+    "kubeflow.org/v1/TFJob",
+    "kubeflow.org/v1/XGBoostJob",
+    "kubeflow.org/v2beta1/MPIJob",
+    "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet",
+    "ray.io/v1/RayCluster",
+    "ray.io/v1/RayJob",
+    "ray.io/v1/RayService",
+    "sparkoperator.k8s.io/v1beta2/SparkApplication",
+    "trainer.kubeflow.org/v1alpha1/TrainJob",
+    "workload.codeflare.dev/v1beta2/AppWrapper",
+    "apps/v1/Deployment",
+    "apps/v1/ReplicaSet",
+    "apps/v1/StatefulSet",
+)
+"""The kinds whose objects own jobs or pods that they run themselves, by apiVersion and kind."""
+
+_OWNED: Final = (
+    "object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false) && "
+    f"(o.apiVersion + '/' + o.kind) in [{', '.join(repr(each) for each in OWNING_KINDS)}])"
+)
+ANCESTOR: Final = "ancestorIsManaged"
+"""
+The variable that tells whether an owner, or an owner of it, is a job that is managed.
+
+The webhook looks the owners up. A policy cannot, and takes every owner of such a kind for a managed one; if it is not,
+the bridge finds the job running and suspends it.
+"""
+
+QUEUE: Final = "variables.queue"
+OLD_QUEUE: Final = "variables.oldQueue"
+_CLASS: Final = label(PRIORITY_CLASS_LABEL)
+_OLD_CLASS: Final = label(PRIORITY_CLASS_LABEL, OLD_LABELS)
+
+
+class JobKindRules(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    What is special about a kind of jobs.
+
+    `suspend` are the keys of the field that suspends it. `suspended` is an expression of `object`, from the keys where
+    it is left out. `validates_again`: what is checked on create is checked on update too. `supports` are the features
+    that not all kinds have: `prebuilt`, `elastic`.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    framework: str
+    suspend: tuple[str, ...] = ("spec", "suspend")
+    suspended: str = ""
+    templates: tuple[Template, ...] = ()
+    validates_again: bool = True
+    supports: frozenset[str] = frozenset({"prebuilt"})
+    rules: tuple[Rule, ...] = ()
+    defaults: tuple[Default, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    update_when: str = ""
+
+    @property
+    def gvk(self) -> str:
+        """As Go prints it."""
+        return f"{self.group}/{self.version}, Kind={self.kind}" if self.group else f"/{self.version}, Kind={self.kind}"
+
+
+def common_variables(suspended: str) -> tuple[Variable, ...]:
+    """The variables of all jobs; `suspended` is the expression for `object`."""
+    return (
+        Variable("queue", label(QUEUE_LABEL)),
+        Variable("oldQueue", label(QUEUE_LABEL, OLD_LABELS)),
+        Variable("suspended", suspended),
+        Variable("wasSuspended", suspended.replace("object.", "oldObject.")),
+        Variable("elastic", f"{annotation(ELASTIC)} == 'true'", ELASTIC_GATE),
+        Variable("wasElastic", f"{annotation(ELASTIC, OLD_ANNOTATIONS)} == 'true'", ELASTIC_GATE),
+        Variable("ownedByJob", _OWNED),
+        Variable(ANCESTOR, _OWNED),
+        Variable("deleted", "object.metadata.?deletionTimestamp.hasValue()"),
+    )
+
+
+def job_target(kind: JobKindRules) -> Target:
+    """The table of a kind of jobs."""
+    path = ".?".join(kind.suspend)
+    suspended = kind.suspended or f"object.{path}.orValue(false)"
+    again = BOTH if kind.validates_again else (Operation.CREATE,)
+    topology = tuple(rule for each in kind.templates for rule in rules_of(each))
+    every = (
+        *queue_name(again),
+        *_prebuilt(again, kind),
+        *_max_exec_time(again),
+        *elastic_support(again, kind.gvk, supported="elastic" in kind.supports),
+        *gated_by(),
+        *_updates(),
+        *kind.rules,
+        *topology,
+    )
+    if kind.update_when:
+        every = tuple(_only_when(each, kind.update_when) for each in every)
+    return Target(
+        group=kind.group,
+        version=kind.version,
+        kind=kind.kind,
+        plural=kind.plural,
+        framework=kind.framework,
+        variables=(*common_variables(suspended), *kind.variables),
+        rules=every,
+        defaults=(
+            *default_labels(),
+            *suspending(Change(path=kind.suspend, value="true"), condition="!variables.suspended"),
+            *kind.defaults,
+        ),
+    )
+
+
+def _only_when(rule: Rule, condition: str) -> Rule:
+    when = f"({condition}) && ({rule.when})" if rule.when else condition
+    return msgspec.structs.replace(rule, when=when)
+
+
+def queue_name(operations: tuple[Operation, ...]) -> tuple[Rule, ...]:
+    """The queue's name has the form of a name."""
+    base = Rule(
+        name="queue-name",
+        field=f"metadata.labels[{QUEUE_LABEL}]",
+        when=has_annotation(QUEUE_LABEL, LABELS),
+        holds="",
+        value=QUEUE,
+        operations=operations,
+    )
+    return subdomain(base, QUEUE)
+
+
+def elastic_support(operations: tuple[Operation, ...], gvk: str, *, supported: bool) -> tuple[Rule, ...]:
+    """Only some kinds can be elastic."""
+    if supported:
+        return ()
+    return (
+        Rule(
+            name="elastic-unsupported",
+            field=f"metadata.annotations[{ELASTIC}]",
+            holds="!variables.elastic",
+            error=ErrorType.FORBIDDEN,
+            detail=f'elastic job is not supported for "{gvk}"',
+            operations=operations,
+            gates=(ELASTIC_GATE,),
+        ),
+    )
+
+
+def _prebuilt(operations: tuple[Operation, ...], kind: JobKindRules) -> tuple[Rule, ...]:
+    """The name of a prebuilt Workload: the annotation's if it is set, else the label's."""
+    by_annotation = f"{annotation(PREBUILT)} != ''"
+    by_label = f"{annotation(PREBUILT)} == '' && {has_annotation(PREBUILT, LABELS)}"
+    rules: list[Rule] = []
+    places = (
+        ("annotation", f"metadata.annotations[{PREBUILT}]", annotation(PREBUILT), by_annotation),
+        ("label", f"metadata.labels[{PREBUILT}]", label(PREBUILT), by_label),
+    )
+    for name, field, value, when in places:
+        is_place = by_annotation if name == "annotation" else f"!({by_annotation})"
+        base = Rule(name=f"prebuilt-{name}", field=field, when=when, holds="", value=value, operations=operations)
+        rules += subdomain(base, value)
+        if "prebuilt" not in kind.supports:
+            rules.append(
+                msgspec.structs.replace(
+                    base,
+                    name=f"prebuilt-{name}-unsupported",
+                    holds=f"{value} == ''",
+                    value="",
+                    error=ErrorType.FORBIDDEN,
+                    detail=f'Is not supported for "{kind.gvk}"',
+                )
+            )
+        rules.append(
+            Rule(
+                name=f"prebuilt-{name}-immutable",
+                field=field,
+                when=f"!variables.suspended && !variables.wasElastic && ({is_place})",
+                holds=f"({annotation(PREBUILT)} != '' ? {annotation(PREBUILT)} : {label(PREBUILT)}) == "
+                f"({annotation(PREBUILT, OLD_ANNOTATIONS)} != '' ? {annotation(PREBUILT, OLD_ANNOTATIONS)} : "
+                f"{label(PREBUILT, OLD_LABELS)})",
+                value=value,
+                detail=IMMUTABLE,
+                operations=UPDATE,
+            )
+        )
+    return tuple(rules)
+
+
+def _max_exec_time(operations: tuple[Operation, ...]) -> tuple[Rule, ...]:
+    value = label(MAX_EXEC_TIME)
+    field = f"metadata.labels[{MAX_EXEC_TIME}]"
+    is_number = f"{value}.matches('^[-+]?[0-9]{{1,18}}$')"
+    return (
+        Rule(
+            name="max-exec-time-number",
+            field=field,
+            when=has_annotation(MAX_EXEC_TIME, LABELS),
+            holds=is_number,
+            value=value,
+            detail_cel=f"'strconv.Atoi: parsing \"' + {value} + '\": invalid syntax'",
+            operations=operations,
+        ),
+        Rule(
+            name="max-exec-time",
+            field=field,
+            when=is_number,
+            holds=f"int({value}) > 0",
+            value=f"int({value})",
+            detail="should be greater than 0",
+            operations=operations,
+        ),
+        Rule(
+            name="max-exec-time-immutable",
+            field=field,
+            when="!variables.suspended || !variables.wasSuspended",
+            holds=f"{value} == {label(MAX_EXEC_TIME, OLD_LABELS)}",
+            value=value,
+            detail=IMMUTABLE,
+            operations=UPDATE,
+        ),
+    )
+
+
+def priority_class(was_suspended: str) -> tuple[Rule, ...]:
+    """A class is not given to a running job, and never taken away."""
+    field = f"metadata.labels[{PRIORITY_CLASS_LABEL}]"
+    return (
+        Rule(
+            name="priority-class-added",
+            field=field,
+            when=f"!({was_suspended})",
+            holds=f"{_OLD_CLASS} != '' || {_CLASS} == ''",
+            value=_CLASS,
+            detail="WorkloadPriorityClass cannot be added to a non-suspended workload",
+            operations=UPDATE,
+        ),
+        Rule(
+            name="priority-class-removed",
+            field=field,
+            holds=f"{_CLASS} != '' || {_OLD_CLASS} == ''",
+            value=_CLASS,
+            detail="WorkloadPriorityClass cannot be removed from a workload",
+            operations=UPDATE,
+        ),
+    )
+
+
+def _updates() -> tuple[Rule, ...]:
+    field = f"metadata.labels[{QUEUE_LABEL}]"
+    return (
+        Rule(
+            name="queue-immutable",
+            field=field,
+            when="!variables.suspended",
+            holds=f"{QUEUE} == {OLD_QUEUE}",
+            value=QUEUE,
+            detail=IMMUTABLE,
+            operations=UPDATE,
+        ),
+        Rule(
+            name="queue-removed",
+            field=field,
+            holds=f"{QUEUE} != '' || {OLD_QUEUE} == ''",
+            value="''",
+            detail="queue-name must not be empty in namespace with default queue",
+            operations=UPDATE,
+            params=Params.LOCAL_QUEUE,
+        ),
+        *priority_class("variables.suspended"),
+        Rule(
+            name="elastic-immutable",
+            field=f"metadata.annotations[{ELASTIC}]",
+            holds="variables.elastic == variables.wasElastic",
+            value="variables.elastic",
+            detail=IMMUTABLE,
+            operations=UPDATE,
+            gates=(ELASTIC_GATE,),
+        ),
+    )
+
+
+def default_labels(operations: tuple[Operation, ...] = (Operation.CREATE,), when: str = "") -> tuple[Default, ...]:
+    """The LocalQueue and the WorkloadPriorityClass called `default`, for objects that name none."""
+    prefix = f"({when}) && " if when else ""
+    return (
+        Default(
+            name="default-queue",
+            when=f"{prefix}{QUEUE} == '' && !variables.ownedByJob",
+            changes=(Change(path=("metadata", "labels", QUEUE_LABEL), value=f"'{DEFAULT}'"),),
+            params=Params.LOCAL_QUEUE,
+            operations=operations,
+            selects_namespace=True,
+        ),
+        Default(
+            name="default-priority-class",
+            when=f"{prefix}{_CLASS} == '' && !variables.ownedByJob",
+            changes=(Change(path=("metadata", "labels", PRIORITY_CLASS_LABEL), value=f"'{DEFAULT}'"),),
+            params=Params.PRIORITY_CLASS,
+            operations=operations,
+            gates=("WorkloadPriorityClassDefaulting",),
+        ),
+    )
+
+
+def suspending(
+    *changes: Change,
+    condition: str = "",
+    name: str = "suspend",
+    operations: tuple[Operation, ...] = (Operation.CREATE,),
+) -> tuple[Default, ...]:
+    """What is done to a job that is to wait: one that names a queue, or any if those without a queue are managed."""
+    suffix = f" && {condition}" if condition else ""
+    managed = f"!variables.deleted && !variables.{ANCESTOR}"
+    return (
+        Default(
+            name=name,
+            when=f"{QUEUE} != '' && {managed}{suffix}",
+            changes=changes,
+            operations=operations,
+        ),
+        Default(
+            name=f"{name}-unnamed",
+            when=f"{QUEUE} == '' && {managed}{suffix}",
+            changes=changes,
+            operations=operations,
+            gates=(MANAGES_UNNAMED,),
+            selects_namespace=True,
+        ),
+    )
+
+
+__all__ = ["ANNOTATIONS", "DEFAULT", "JobKindRules", "common_variables", "job_target", "suspending"]

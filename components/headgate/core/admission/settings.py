@@ -1,0 +1,43 @@
+"""What admission depends on in Kueue's Configuration."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from headgate.core.admission.rules import MANAGES_UNNAMED
+from headgate.core.config import feature_gates
+from headgate.core.config.reader import JOB_FRAMEWORK, read_configuration
+from headgate.events.objects import LabelSelector
+
+
+class AdmissionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    The gates that the file sets, whether jobs without a queue are managed, the selected namespaces, the frameworks.
+
+    `namespaces` None: all.
+    """
+
+    gates: dict[str, bool] = {}
+    manages_unnamed: bool = False
+    namespaces: LabelSelector | None = None
+    frameworks: tuple[str, ...] = (JOB_FRAMEWORK,)
+
+    def is_on(self, gate: str) -> bool:
+        """Whether a gate of a rule is on: a gate of Kueue, with `!` its opposite, or `MANAGES_UNNAMED`."""
+        if gate.startswith("!"):
+            return not self.is_on(gate[1:])
+        return self.manages_unnamed if gate == MANAGES_UNNAMED else feature_gates.is_on(self.gates, gate)
+
+
+def settings_of(document: Mapping[str, Any]) -> AdmissionSettings:
+    """The settings in a file of Kueue's Configuration. Raises ConfigurationError."""
+    configuration = read_configuration(document)
+    frameworks = (document.get("integrations") or {}).get("frameworks") or (JOB_FRAMEWORK,)
+    given = document.get("featureGates") or {}
+    return AdmissionSettings(
+        gates={name: given[name] for name in given if name in feature_gates.KNOWN},
+        manages_unnamed=bool(document.get("manageJobsWithoutQueueName")),
+        namespaces=configuration.managed_jobs_namespace_selector,
+        frameworks=tuple(frameworks),
+    )

@@ -1,0 +1,370 @@
+"""
+CEL evaluated: the part of it, with Kubernetes' functions, that our admission rules are written in.
+
+`compiled` turns the text of an expression into a function of its variables, given by name. Values are those of JSON,
+and quantities. An expression that fails (a field that is not there, a text that is no number) raises CelError; as in
+CEL, `a || b` and `a && b` do not fail if one side alone decides. The API server evaluates the same text in admission
+policies (`headgate.core.admission.policies`); what both must answer alike is tested on a real one.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from headgate.core.kubernetes.cel_syntax import (
+    Binary,
+    Call,
+    CelSyntaxError,
+    Conditional,
+    Index,
+    ListOf,
+    Literal,
+    MapOf,
+    Name,
+    Node,
+    Select,
+    Unary,
+    parse,
+)
+from headgate.core.kubernetes.quantities import QuantityError, parse_quantity
+
+Variables = Mapping[str, Any]
+Evaluate = Callable[[Variables], Any]
+
+
+class CelError(ValueError):
+    """Raised when an expression has no value for these variables."""
+
+
+class _Optional(msgspec.Struct, frozen=True):
+    """An optional value: an empty tuple for none."""
+
+    values: tuple[Any, ...] = ()
+
+
+_NONE: Final = _Optional()
+
+
+class _Quantity(msgspec.Struct, frozen=True):
+    value: Fraction
+
+
+@lru_cache(maxsize=4096)
+def compiled(text: str) -> Evaluate:
+    """An expression as a function of its variables. Raises CelSyntaxError for what is not covered."""
+    return _compile(parse(text), text)
+
+
+def _compile(node: Node, text: str) -> Evaluate:
+    match node:
+        case Literal(value=value):
+            return lambda _: value
+        case Name(name=name):
+            return lambda variables: _variable(variables, name)
+        case Select() | Index():
+            return _access(node, text)
+        case Call():
+            return _call(node, text)
+        case Unary(sign=sign, of=of):
+            inner = _compile(of, text)
+            return (lambda v: not _boolean(inner(v))) if sign == "!" else (lambda v: -inner(v))
+        case Binary():
+            return _binary(node, text)
+        case Conditional(condition=condition, then=then, otherwise=otherwise):
+            test, yes, no = (_compile(each, text) for each in (condition, then, otherwise))
+            return lambda v: yes(v) if _boolean(test(v)) else no(v)
+        case ListOf(items=items):
+            compiled_items = [_compile(each, text) for each in items]
+            return lambda v: [each(v) for each in compiled_items]
+        case MapOf(items=pairs):
+            compiled_pairs = [(_compile(key, text), _compile(value, text)) for key, value in pairs]
+            return lambda v: {key(v): value(v) for key, value in compiled_pairs}
+        case _:
+            assert_never(node)
+
+
+def _variable(variables: Variables, name: str) -> Any:
+    try:
+        return variables[name]
+    except KeyError:
+        raise CelError(f"there is no variable {name}") from None
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise CelError(f"{value!r} is no boolean")
+    return value
+
+
+def _access(node: Select | Index, text: str) -> Evaluate:
+    of = _compile(node.of, text)
+    key: Evaluate = _compile(node.key, text) if isinstance(node, Index) else _constant(node.field)
+    is_optional = node.is_optional
+
+    def access(variables: Variables) -> Any:
+        value = of(variables)
+        if isinstance(value, _Optional):
+            return _NONE if not value.values else _try(value.values[0], key(variables))
+        return _try(value, key(variables)) if is_optional else _item(value, key(variables))
+
+    return access
+
+
+def _constant(value: Any) -> Evaluate:
+    return lambda _: value
+
+
+def _try(value: Any, key: Any) -> _Optional:
+    try:
+        return _Optional((_item(value, key),))
+    except CelError:
+        return _NONE
+
+
+def _item(value: Any, key: Any) -> Any:
+    match value:
+        case dict() if key in value:
+            return value[key]
+        case list() if isinstance(key, int) and 0 <= key < len(value):
+            return value[key]
+        case _:
+            raise CelError(f"there is no {key!r}")
+
+
+def _binary(node: Binary, text: str) -> Evaluate:
+    left, right = _compile(node.left, text), _compile(node.right, text)
+    if node.sign in {"&&", "||"}:
+        return _logical(left, right, decisive=node.sign == "||")
+    operate = _OPERATORS[node.sign]
+
+    def binary(variables: Variables) -> Any:
+        first, second = left(variables), right(variables)
+        try:
+            return operate(first, second)
+        except (TypeError, ZeroDivisionError) as error:
+            raise CelError(f"{first!r} {node.sign} {second!r}: {error}") from None
+
+    return binary
+
+
+def _logical(left: Evaluate, right: Evaluate, *, decisive: bool) -> Evaluate:
+    """Either side may decide, even if the other one fails."""
+
+    def logical(variables: Variables) -> bool:
+        try:
+            if _boolean(left(variables)) is decisive:
+                return decisive
+        except CelError:
+            if _boolean(right(variables)) is decisive:
+                return decisive
+            raise
+        return _boolean(right(variables))
+
+    return logical
+
+
+def _divide(left: Any, right: Any) -> Any:
+    if isinstance(left, int) and isinstance(right, int):
+        return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+    return left / right
+
+
+def _remainder(left: int, right: int) -> int:
+    return abs(left) % abs(right) * (-1 if left < 0 else 1)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    # A boolean equals no number, though Python counts with it.
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
+_OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "==": _equal,
+    "!=": lambda left, right: not _equal(left, right),
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+    "in": lambda left, right: left in right,
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": lambda left, right: left * right,
+    "/": _divide,
+    "%": _remainder,
+}
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def _call(node: Call, text: str) -> Evaluate:
+    if node.function == "has" and node.of is None:
+        return _has(node, text)
+    if node.of is not None and node.function in _MACROS:
+        return _macro(node, text)
+    if node.function == "orValue" and node.of is not None:
+        of, otherwise = _compile(node.of, text), _compile(node.arguments[0], text)
+        return lambda v: _or_value(of(v), otherwise, v)
+    arguments = [_compile(each, text) for each in ((node.of,) if node.of is not None else ()) + node.arguments]
+    function = (_FUNCTIONS if node.of is None else _METHODS).get(node.function)
+    if function is None:
+        raise CelSyntaxError(text, node.function)
+
+    def call(variables: Variables) -> Any:
+        values = [each(variables) for each in arguments]
+        try:
+            return function(*values)
+        except (TypeError, ValueError, AttributeError, QuantityError) as error:
+            raise CelError(f"{node.function}: {error}") from None
+
+    return call
+
+
+def _has(node: Call, text: str) -> Evaluate:
+    (asked,) = node.arguments
+    if not isinstance(asked, Select):
+        raise CelSyntaxError(text, "has")
+    of, field = _compile(asked.of, text), asked.field
+
+    def has(variables: Variables) -> bool:
+        holder = of(variables)
+        if isinstance(holder, _Optional):
+            return bool(holder.values) and field in holder.values[0]
+        if not isinstance(holder, dict):
+            raise CelError(f"{holder!r} has no fields")
+        return field in holder
+
+    return has
+
+
+def _or_value(value: Any, otherwise: Evaluate, variables: Variables) -> Any:
+    if not isinstance(value, _Optional):
+        raise CelError("orValue is of optional values")
+    return value.values[0] if value.values else otherwise(variables)
+
+
+_MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
+
+
+def _macro(node: Call, text: str) -> Evaluate:
+    """`of.macro(x, body)`, or `of.macro(i, x, body)` where `i` is the index, or the key of a map."""
+    assert node.of is not None
+    of, names = _compile(node.of, text), node.arguments[:-1]
+    if not names or len(names) > 2 or not all(isinstance(each, Name) for each in names):
+        raise CelSyntaxError(text, node.function)
+    body = _compile(node.arguments[-1], text)
+    variables_of = [each.name for each in names if isinstance(each, Name)]
+
+    def scopes(variables: Variables) -> Sequence[tuple[Any, Variables]]:
+        found = of(variables)
+        match found:
+            case list():
+                pairs: Sequence[tuple[Any, Any]] = list(enumerate(found))
+            case dict():
+                pairs = list(found.items())
+            case _:
+                raise CelError(f"{found!r} has no items")
+        if len(variables_of) == 1:
+            singles = [key if isinstance(found, dict) else value for key, value in pairs]
+            return [(each, {**variables, variables_of[0]: each}) for each in singles]
+        return [(value, {**variables, variables_of[0]: key, variables_of[1]: value}) for key, value in pairs]
+
+    match node.function:
+        case "all":
+            return lambda v: _any(body, scopes(v), decisive=False)
+        case "exists":
+            return lambda v: _any(body, scopes(v), decisive=True)
+        case "exists_one":
+            return lambda v: sum(_boolean(body(scope)) for _, scope in scopes(v)) == 1
+        case "filter":
+            return lambda v: [each for each, scope in scopes(v) if _boolean(body(scope))]
+        case _:
+            return lambda v: [body(scope) for _, scope in scopes(v)]
+
+
+def _any(body: Evaluate, scopes: Sequence[tuple[Any, Variables]], *, decisive: bool) -> bool:
+    failed: CelError | None = None
+    for _, scope in scopes:
+        try:
+            if _boolean(body(scope)) is decisive:
+                return decisive
+        except CelError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return not decisive
+
+
+def _text(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str() | int() | float():
+            return str(value)
+        case _:
+            raise CelError(f"{value!r} is no text")
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, str) and not re.fullmatch(r"[-+]?[0-9]+", value):
+        raise CelError(f"{value!r} is no integer")
+    if not -(2**63) <= int(value) < 2**63:
+        raise CelError(f"{value!r} is out of range")
+    return int(value)
+
+
+def _matches(value: str, pattern: str) -> bool:
+    # `$` is the end of the text in RE2, and not a place before a last newline.
+    return re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), value) is not None
+
+
+def _is_quantity(value: str) -> bool:
+    try:
+        parse_quantity(value)
+    except QuantityError:
+        return False
+    return True
+
+
+def _compare(left: _Quantity, right: _Quantity) -> int:
+    return (left.value > right.value) - (left.value < right.value)
+
+
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "size": len,
+    "sign": lambda of: (of.value > 0) - (of.value < 0),
+    "int": _integer,
+    "double": float,
+    "string": _text,
+    "dyn": lambda value: value,
+    "quantity": lambda text: _Quantity(parse_quantity(text)),
+    "isQuantity": _is_quantity,
+}
+
+_METHODS: Final[Mapping[str, Callable[..., Any]]] = {
+    "size": len,
+    "hasValue": lambda of: bool(of.values),
+    "value": lambda of: of.values[0],
+    "contains": lambda of, part: part in of,
+    "startsWith": lambda of, part: of.startswith(part),
+    "endsWith": lambda of, part: of.endswith(part),
+    "matches": _matches,
+    "split": lambda of, by: of.split(by),
+    "trim": lambda of: of.strip(),
+    "join": lambda of, by="": by.join(of),
+    "replace": lambda of, old, new: of.replace(old, new),
+    "lowerAscii": lambda of: of.lower(),
+    "sum": sum,
+    "max": max,
+    "min": min,
+    "compareTo": _compare,
+    "isLessThan": lambda of, other: of.value < other.value,
+    "isGreaterThan": lambda of, other: of.value > other.value,
+    "isInteger": lambda of: of.value.denominator == 1,
+    "asInteger": lambda of: _integer(of.value),
+    "asApproximateFloat": lambda of: float(of.value),
+}
