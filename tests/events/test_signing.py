@@ -19,7 +19,7 @@ from headgate.events.facts import NamespaceObserved
 from headgate.events.identity import CellFounded, CellKeysChanged
 from headgate.events.ids import Epoch, UnixMs
 from headgate.events.registry import TAGS
-from headgate.events.signing import Signer, anchored, decode_key, encode_key, is_signed_by
+from headgate.events.signing import Signer, anchored, decode_key, encode_key, is_signed_by, signed_here
 from headgate.events.subjects import log_subject
 
 BRIDGE, BINDER, SCHEDULER = Producer.INFORMER_BRIDGE, Producer.BINDER, Producer.SCHEDULER
@@ -222,3 +222,16 @@ def test_commits_that_come_many_at_once_are_judged_as_one_by_one(draw: int) -> N
     assert fold.encode(together) == fold.encode(state)
     assert [admitted(state, logged) for logged in log] == taken
     assert False in taken
+
+
+def test_what_a_process_has_signed_itself_vouches_for_no_other_bytes() -> None:
+    """A noted signature is one of a key and of all bytes: another key, and any other byte, is checked and refused."""
+    own, other = signer(41), signer(42)
+    payload = own.sign(b'{"id":"noted"}')
+    signed_here(own.public[0], payload)
+    assert is_signed_by(own.public, payload)
+    assert not is_signed_by(other.public, payload)
+    for at in range(len(payload)):
+        forged = bytearray(payload)
+        forged[at] ^= 1
+        assert not is_signed_by(own.public, bytes(forged))

@@ -7,15 +7,18 @@ base64url without padding. Each process has its own seed; the log has the public
 `cell.keys_changed`), and the fold verifies (`headgate.core.log.refusal`).
 
 A check costs some 45 µs, many times the cost of folding a small commit. `anchored` avoids most of it for batches of
-commits: a commit contains the hash of its producer's previous one, so a valid signature covers it too.
+commits: a commit contains the hash of its producer's previous one, so a valid signature covers it too. And a process
+does not check its own: `signed_here` notes what it has signed, byte for byte. Whatever else is on its subject is
+checked.
 
 PyNaCl (libsodium) verifies in half the time that `cryptography` (OpenSSL) needs.
 """
 
 import base64
 import binascii
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -30,7 +33,7 @@ _SIGNATURE_CHARS: Final = 86
 _REST: Final = len(_BEGINNING) + _SIGNATURE_CHARS + 2
 KEY_BYTES: Final = 32
 VERIFIED_MAX: Final = 1024
-"""How many verification results are cached: those of the anchors of a few batches."""
+"""How many verification results are kept: those of the anchors of a few batches, and of own commits under way."""
 
 
 def encode_key(raw: bytes) -> str:
@@ -77,9 +80,13 @@ class Signer:
         """The newest of its keys that is among those; "" when none is."""
         return next((public for public in self._secrets if public in keys), "")
 
+    def key_for(self, keys: Sequence[str]) -> str:
+        """The key that signs where those are the valid ones."""
+        return self.key_among(keys) or self.public[0]
+
     def sign(self, payload: bytes, keys: Sequence[str] = ()) -> bytes:
         """An encoded commit with its signature, by the newest key that is among the valid ones."""
-        secret = self._secrets[self.key_among(keys) or self.public[0]]
+        secret = self._secrets[self.key_for(keys)]
         signature = crypto_sign(payload, secret)[:crypto_sign_BYTES]
         return b'%s%s",%s' % (_BEGINNING, encode_key(signature).encode(), payload[1:])
 
@@ -89,8 +96,31 @@ def is_signed_by(keys: Iterable[str], payload: bytes) -> bool:
     return any(_holds(key, payload) for key in keys)
 
 
-@lru_cache(maxsize=VERIFIED_MAX)
+_verified: OrderedDict[tuple[str, bytes], bool] = OrderedDict()
+"""Whether a key has signed a payload: by the key and the SHA-256 of the payload, the oldest first."""
+
+
 def _holds(key: str, payload: bytes) -> bool:
+    asked = key, sha256(payload).digest()
+    holds = _verified.get(asked)
+    if holds is None:
+        holds = _verify(key, payload)
+        _note(asked, holds=holds)
+    return holds
+
+
+def signed_here(key: str, payload: bytes) -> None:
+    """Note that this process has signed exactly these bytes with the private key of `key`: it need not check that."""
+    _note((key, sha256(payload).digest()), holds=True)
+
+
+def _note(asked: tuple[str, bytes], *, holds: bool) -> None:
+    _verified[asked] = holds
+    if len(_verified) > VERIFIED_MAX:
+        _verified.popitem(last=False)
+
+
+def _verify(key: str, payload: bytes) -> bool:
     text = payload[len(_BEGINNING) : len(_BEGINNING) + _SIGNATURE_CHARS]
     if not payload.startswith(_BEGINNING) or payload[_REST - 2 : _REST] != b'",':
         return False

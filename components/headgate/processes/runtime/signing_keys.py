@@ -16,7 +16,7 @@ import msgspec
 from headgate.core.state.tables import Identity, State
 from headgate.events.base import Producer
 from headgate.events.identity import CellKeysChanged, Keys, Signing
-from headgate.events.signing import Signer, decode_key, encode_key, is_signed_by
+from headgate.events.signing import Signer, decode_key, encode_key, is_signed_by, signed_here
 from headgate.processes.runtime.settings import KeysSettings, SettingsError
 
 PUBLIC: Final = "public.json"
@@ -50,7 +50,10 @@ class ProcessKeys:
         identity = state.identity
         if self._signer is None or (identity is not None and identity.signing == "off"):
             return payload
-        return self._signer.sign(payload, self._known(identity))
+        known = self._known(identity)
+        signed = self._signer.sign(payload, known)
+        signed_here(self._signer.key_for(known), signed)
+        return signed
 
     def vouches(self, payload: bytes) -> bool:
         """Whether an entry of the snapshotter may vouch for a snapshot, by the public keys in the settings."""
