@@ -168,6 +168,8 @@ async def test_api_resources_lists_kueues_kinds(server, namespace):
         "clusterqueues cq kueue.x-k8s.io/v1beta2 false ClusterQueue",
         "cohorts co kueue.x-k8s.io/v1beta2 false Cohort",
         "localqueues queue,queues,lq kueue.x-k8s.io/v1beta2 true LocalQueue",
+        "multikueueclusters mkc kueue.x-k8s.io/v1beta2 false MultiKueueCluster",
+        "multikueueconfigs mkconf kueue.x-k8s.io/v1beta2 false MultiKueueConfig",
         "provisioningrequestconfigs prc kueue.x-k8s.io/v1beta2 false ProvisioningRequestConfig",
         "resourceflavors flavor,flavors,rf kueue.x-k8s.io/v1beta2 false ResourceFlavor",
         "topologies topo kueue.x-k8s.io/v1beta2 false Topology",

@@ -54,8 +54,8 @@ def status_of(found: JsonObject) -> JsonObject:
     return properties["status"]["properties"]
 
 
-async def installed(client: KubeClient, **options: bool) -> dict[str, Installed]:
-    return {each.name: each async for each in install(client, **options)}
+async def installed(client: KubeClient, *, dry_run: bool = False, force: bool = False) -> dict[str, Installed]:
+    return {each.name: each async for each in install(client, dry_run=dry_run, force=force)}
 
 
 async def test_what_is_up_to_date_stays_as_it_is(client: KubeClient) -> None:

@@ -4,6 +4,7 @@ Our CustomResourceDefinitions beside Kueue's own, field by field.
 Kueue's are in the cache that `make kube` fills; where they are not, these tests are skipped.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import yaml
 
 from headgate.adapters.kubernetes.crds.compare import differences, missing_fields
-from headgate.adapters.kubernetes.crds.render import custom_resource_definitions
+from headgate.adapters.kubernetes.crds.render import Conversion, custom_resource_definitions
 from headgate.testing.control_plane.assets import Assets, cache_folder
 
 JsonObject = dict[str, Any]
@@ -81,6 +82,44 @@ def test_the_rendered_schemas_are_structural() -> None:
                     "x-kubernetes-int-or-string",
                     "x-kubernetes-preserve-unknown-fields",
                 }, path
+
+
+@pytest.mark.parametrize("conversion", [None, Conversion()], ids=["none", "webhook"])
+def test_every_field_has_a_description(conversion: Conversion | None) -> None:
+    """For `kubectl explain`: whole sentences in plain text, in both versions."""
+    lacking, unfinished = [], []
+    for definition in custom_resource_definitions(conversion):
+        for version in definition["spec"]["versions"]:
+            for path, node in nodes(version["schema"]["openAPIV3Schema"]):
+                place = f"{definition['spec']['names']['kind']} {version['name']}{path}"
+                if path.endswith("[]") or path == ".metadata":
+                    continue  # the list or map has it; the API server describes metadata
+                text = node.get("description", "")
+                if not text:
+                    lacking.append(place)
+                elif not conversion and version["name"] == "v1beta1":
+                    continue  # fields that are refused have the message instead
+                elif not text.endswith(".") or not text[0].isupper():
+                    unfinished.append(place)
+    assert lacking == []
+    assert unfinished == []
+
+
+def test_v1beta1_is_kueues_where_a_webhook_converts(kueues: dict[str, JsonObject]) -> None:
+    """Every field of Kueue's v1beta1, of the same type; ours has fields, bounds and list types of v1beta2 besides."""
+    for definition in custom_resource_definitions(Conversion()):
+        theirs = kueues[definition["spec"]["names"]["plural"]]
+        assert list(missing_fields(schema(theirs, "v1beta1"), schema(definition, "v1beta1"))) == []
+        unlike = [
+            each
+            for each in differences(definition, theirs)
+            if each.path.startswith("v1beta1 ") and each.theirs != "-" and not LENIENT.search(each.path)
+        ]
+        assert [f"{each.path}: {each.ours} / {each.theirs}" for each in unlike] == []
+
+
+LENIENT = re.compile(r" required '| x-kubernetes-list-type$|(retryDelayMinutes|priorityClassSource) default$")
+"""What ours leaves open: fields that v1beta2 does not require, and defaults that mean what an absent field means."""
 
 
 def at(schema: JsonObject, path: str) -> JsonObject:

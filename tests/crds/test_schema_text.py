@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.adapters.kubernetes.crds.kinds import Kind
-from headgate.adapters.kubernetes.crds.render import node_schema
+from headgate.adapters.kubernetes.crds.render import Spelling, node_schema
 from headgate.adapters.kubernetes.crds.schema import Rule, compile_schemas
 
 TEXT = """
@@ -24,8 +24,8 @@ RULES = {
 }
 
 
-def rendered(*, former: bool = False) -> dict:
-    return node_schema(compile_schemas(TEXT, RULES)["Thing"], former=former)["properties"]["spec"]
+def rendered(spelling: Spelling = Spelling.CURRENT) -> dict:
+    return node_schema(compile_schemas(TEXT, RULES)["Thing"], spelling)["properties"]["spec"]
 
 
 def test_fields_have_the_types_bounds_and_defaults_that_are_written() -> None:
@@ -55,7 +55,7 @@ def test_rules_stand_where_their_place_says() -> None:
 def test_former_fields_and_values_are_known_to_former_versions_only_to_be_refused() -> None:
     """The storage version does not have them; a former one names what to write instead."""
     assert "once" not in rendered()["properties"]
-    spec = rendered(former=True)["properties"]
+    spec = rendered(Spelling.REFUSING)["properties"]
     assert spec["once"]["x-kubernetes-validations"] == [{"rule": "self == ''", "message": "once is mode in v2"}]
     assert spec["mode"]["enum"] == ["A", "B", "Old"]
     assert spec["mode"]["x-kubernetes-validations"] == [{"rule": "self != 'Old'", "message": "Old is A in v1beta2"}]

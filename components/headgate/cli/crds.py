@@ -1,5 +1,6 @@
 """`headgate crds`: Kueue's CustomResourceDefinitions, installed and compared."""
 
+import enum
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,8 @@ import typer
 
 from headgate.adapters.kubernetes.crds.install import Compared, Installed, InstallOutcome, compare_installed, install
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_KINDS
+from headgate.adapters.kubernetes.crds.migrate import Migrated, migrate
+from headgate.adapters.kubernetes.crds.render import Conversion
 from headgate.adapters.kubernetes.errors import KubeConfigurationError, KubernetesError
 from headgate.cli.cluster import access_of, open_cluster
 from headgate.cli.output import FAILED, OK, WRONG_USAGE, CliError, Output, emit, say
@@ -17,6 +20,16 @@ Examples:
   headgate crds install --kubeconfig ~/.kube/config
   headgate crds diff
 """
+
+
+class Convert(enum.Enum):
+    """How the API server gets from one version to the other."""
+
+    WEBHOOK = "webhook"
+    NONE = "none"
+
+
+_SERVICE = f"{Conversion().namespace}/{Conversion().service}"
 
 app = typer.Typer(
     name="crds",
@@ -34,9 +47,20 @@ _Output = Annotated[Output, typer.Option("-o", "--output", help="How to print.")
 _INSTALL = """\b
 Examples:
   headgate crds install --kubeconfig ~/.kube/config
+  headgate crds install --conversion webhook        v1beta1 with its own spelling, converted by `headgate run webhook`
   headgate crds install --dry-run                   let the server check everything and keep nothing
+Without a conversion (the default) v1beta1 has the fields of v1beta2, and what it spells otherwise is refused with the
+name of the field to use. Without the option, definitions keep the conversion that they have.
 Definitions that Kueue or a chart installed are checked and left alone; --force replaces them.
 Exit code: 0 the cluster serves what Headgate needs, 1 it does not.
+"""
+_MIGRATE = """\b
+Examples:
+  headgate crds migrate --dry-run                   which kinds may have objects in another version, and how many
+  headgate crds migrate
+Needed before a version or a conversion goes away. The conversion has to work meanwhile. It may be interrupted and run
+again; objects are written as they are, by empty patches.
+Exit code: 0 everything is stored in the storage version, 1 it is not.
 """
 _DIFF = """\b
 Examples:
@@ -51,16 +75,27 @@ def install_(
     kubeconfig: _Kubeconfig = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, and change nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace definitions that others installed.")] = False,
+    conversion: Annotated[
+        Convert | None, typer.Option("--conversion", help="Whether a webhook converts v1beta1 and v1beta2.")
+    ] = None,
+    service: Annotated[
+        str, typer.Option("--service", metavar="NAMESPACE/NAME", help="The Service of the webhook.")
+    ] = _SERVICE,
     output: _Output = Output.TABLE,
     data: _Data = None,
     cell: _Cell = None,
 ) -> None:
     """Install the definitions of Kueue's kinds, or bring them up to date."""
+    namespace, _, name = service.partition("/")
+    if not namespace or not name:
+        raise CliError(f"--service {service}: write NAMESPACE/NAME, e.g. {_SERVICE}", WRONG_USAGE)
     done: list[Installed] = []
 
     async def act() -> None:
         async with open_cluster(access_of(kubeconfig, data, cell)) as objects:
-            async for each in install(objects.client, dry_run=dry_run, force=force):
+            convert = None if conversion is None else conversion is Convert.WEBHOOK
+            webhook = Conversion(namespace=namespace, service=name)
+            async for each in install(objects.client, convert=convert, webhook=webhook, dry_run=dry_run, force=force):
                 done.append(each)
                 if output is Output.TABLE:
                     _print(each, dry_run=dry_run)
@@ -76,6 +111,43 @@ def install_(
     if output is not Output.TABLE:
         emit(done, output, lambda: None)
     raise typer.Exit(OK if all(each.usable for each in done) else FAILED)
+
+
+@app.command("migrate", epilog=_MIGRATE)
+def migrate_(
+    kubeconfig: _Kubeconfig = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the objects, and write nothing.")] = False,
+    output: _Output = Output.TABLE,
+    data: _Data = None,
+    cell: _Cell = None,
+) -> None:
+    """Store every object in the storage version, so that no other version is needed to read any."""
+    done: list[Migrated] = []
+
+    async def act() -> None:
+        async with open_cluster(access_of(kubeconfig, data, cell)) as objects:
+            async for each in migrate(objects.client, dry_run=dry_run):
+                done.append(each)
+                if output is Output.TABLE:
+                    print(_migrated(each, dry_run=dry_run))
+
+    try:
+        anyio.run(act)
+    except KubeConfigurationError:
+        raise
+    except KubernetesError as error:
+        raise CliError(f"{error} (done: {', '.join(each.name for each in done) or 'nothing'})", FAILED) from error
+    finally:
+        if output is not Output.TABLE:
+            emit(done, output, lambda: None)
+
+
+def _migrated(done: Migrated, *, dry_run: bool) -> str:
+    if not done.is_needed:
+        return f"customresourcedefinition/{done.name} unchanged: everything is stored as {done.version}"
+    objects = f"{done.objects} object" + "s" * (done.objects != 1)
+    what = f"would be migrated: {objects}" if dry_run else f"migrated: {objects} stored as {done.version}"
+    return f"customresourcedefinition/{done.name} {what} (before: {', '.join(done.stored)})"
 
 
 def _print(done: Installed, *, dry_run: bool) -> None:

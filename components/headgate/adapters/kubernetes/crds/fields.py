@@ -2,7 +2,10 @@
 The fields, defaults, enumerations, patterns and bounds of Kueue's kinds (`kueue.x-k8s.io/v1beta2`).
 
 The text, in the language of `schema`, is the schema of Kueue 0.19.2's CustomResourceDefinitions with the fields that
-0.20 adds; their CEL rules are in `rules`. Fields marked `~` are those of v1beta1 that v1beta2 spells otherwise.
+0.20 adds; their CEL rules are in `rules`, what the fields are for in `descriptions`. Fields marked `~` are those of
+v1beta1 that v1beta2 spells otherwise or has dropped, fields marked `^` those of v1beta2 that v1beta1 spells otherwise.
+What only v1beta2 has, v1beta1 has here as well, under the same name: a client that reads one version and writes the
+other loses nothing then.
 
 A Workload's pod template is checked where scheduling reads it (names, resources, placement); its other fields are kept
 as written. The Job that the template belongs to was checked whole when it was created, and checking its copy at each
@@ -78,6 +81,9 @@ PodTemplate: object
       resourceClaimTemplateName: string
 FairSharing: object
   weight: quantity (default=1)
+ConsumedResources: object
+  consumedResources*: map[quantity]
+  lastUpdate*: time
 FlavorQuotas: object
   name*: $SubdomainName
   resources*: []object (minItems=1, maxItems=64, map=name)
@@ -111,12 +117,13 @@ AdmissionCheck: object
     conditions: []$StatusCondition (maxItems=16, map=type)
 WhenCanBorrow: string (enum=MayStopSearch|TryNextFlavor, former={"Borrow":"MayStopSearch"})
 WhenCanPreempt: string (enum=MayStopSearch|TryNextFlavor, former={"Preempt":"MayStopSearch"})
+CheckName: string (maxLen=316)
 ClusterQueue: object
   spec: object
     resourceGroups: []$ResourceGroup (maxItems=16)
-    cohortName: $SubdomainName
-    cohort~: string (former="cohort is cohortName in v1beta2")
-    admissionChecks~: []string (former="admissionChecks is admissionChecksStrategy.admissionChecks in v1beta2")
+    cohortName^: $SubdomainName
+    cohort~: $SubdomainName (former="cohort is cohortName in v1beta2")
+    admissionChecks~: []$CheckName (former="admissionChecks is admissionChecksStrategy.admissionChecks in v1beta2")
     queueingStrategy: string (default="BestEffortFIFO", enum=StrictFIFO|BestEffortFIFO)
     namespaceSelector: $LabelSelector
     flavorFungibility: object (default={})
@@ -151,8 +158,12 @@ ClusterQueue: object
     admittedWorkloads: int32
     fairSharing: object
       weightedShare*: int64
-      admissionFairSharingStatus~: object (former="admissionFairSharingStatus is no field of a ClusterQueue in v1beta2")
+      admissionFairSharingStatus~: $ConsumedResources (former="ClusterQueues have none in v1beta2")
     pendingWorkloadsStatus~: object (former="pendingWorkloadsStatus is no field of v1beta2")
+      clusterQueuePendingWorkload: []object
+        name*: string
+        namespace*: string
+      lastChangeTime*: time
 Cohort: object
   spec: object
     parentName: $SubdomainName
@@ -161,7 +172,7 @@ Cohort: object
   status: object
     fairSharing: object
       weightedShare*: int64
-      admissionFairSharingStatus~: object (former="admissionFairSharingStatus is no field of a Cohort in v1beta2")
+      admissionFairSharingStatus~: $ConsumedResources (former="Cohorts have none in v1beta2")
 LocalQueue: object
   spec: object
     clusterQueue: $SubdomainName
@@ -173,14 +184,38 @@ LocalQueue: object
     reservingWorkloads: int32
     admittedWorkloads: int32
     flavorsReservation: []$LocalQueueFlavorUsage (maxItems=64, map=name)
-    flavorsUsage: []$LocalQueueFlavorUsage (maxItems=64, map=name)
-    flavorUsage~: []object (former="flavorUsage is flavorsUsage in v1beta2")
-    flavors~: []object (former="flavors is no field of v1beta2")
+    flavorsUsage^: []$LocalQueueFlavorUsage (maxItems=64, map=name)
+    flavorUsage~: []$LocalQueueFlavorUsage (maxItems=64, map=name, former="flavorUsage is flavorsUsage in v1beta2")
+    flavors~: []object (maxItems=64, map=name, former="flavors is no field of v1beta2")
+      name*: $SubdomainName
+      resources: []string (maxItems=64, set)
+      nodeLabels: map[string] (maxProps=8, atomic)
+      nodeTaints: []$Taint (maxItems=8)
+      topology: object
+        name*: $SubdomainName
+        levels*: []string (minItems=1, maxItems=16)
     fairSharing: object
       weightedShare*: int64
-      admissionFairSharingStatus: object
-        consumedResources*: map[quantity]
-        lastUpdate*: time
+      admissionFairSharingStatus: $ConsumedResources
+ClusterName: string (maxLen=256)
+KubeConfig: object
+  location*: string (minLen=1, maxLen=256)
+  locationType: string (default="Secret", enum=Secret|Path)
+ClusterProfileReference: object
+  name*: string (minLen=1, maxLen=256)
+MultiKueueCluster: object
+  spec: object
+    clusterSource*^: object
+      kubeConfig: $KubeConfig
+      clusterProfileRef: $ClusterProfileReference
+    kubeConfig~: $KubeConfig (former="kubeConfig is clusterSource.kubeConfig in v1beta2")
+    clusterProfileRef~: $ClusterProfileReference (former="it is clusterSource.clusterProfileRef in v1beta2")
+  status: object
+    conditions: []$StatusCondition (maxItems=16, map=type)
+MultiKueueConfig: object
+  spec: object
+    clusters*: []$ClusterName (minItems=1, maxItems=20)
+    quotaManagement: string (enum=Manual|Automated)
 ParameterValue: string (maxLen=255)
 ProvisioningRequestConfig: object
   spec: object
@@ -216,7 +251,9 @@ PodCount: int32 (min=1)
 TopologyAssignment: object
   levels*: []$LevelName (minItems=1, maxItems=16)
   domains~: []object (former="domains are slices in v1beta2")
-  slices*: []object (maxItems=1000)
+    values*: []string (minItems=1, maxItems=16)
+    count*: int32 (min=1)
+  slices*^: []object (maxItems=1000)
     domainCount*: int32 (min=1)
     valuesPerLevel*: []object (minItems=1, maxItems=16)
       universal: string (maxLen=63)
@@ -227,7 +264,7 @@ TopologyAssignment: object
     podCounts*: object
       universal: int32 (min=1)
       individual: []$PodCount (minItems=1, maxItems=100000)
-ClusterName: string (maxLen=256)
+PriorityClassSource: string (enum=kueue.x-k8s.io/workloadpriorityclass|scheduling.k8s.io/priorityclass|)
 Workload: object
   spec: object
     podSets: []object (minItems=1, maxItems=18, map=name)
@@ -249,12 +286,12 @@ Workload: object
           topology*: string (minLen=1, maxLen=63)
           size*: int32 (min=1)
     queueName: $SubdomainName
-    priorityClassRef: object
+    priorityClassRef^: object
       group*: string (enum=kueue.x-k8s.io|scheduling.k8s.io)
       kind*: string (enum=WorkloadPriorityClass|PriorityClass)
       name*: string (minLen=1, maxLen=253, pattern=subdomain)
-    priorityClassName~: string (former="priorityClassName is priorityClassRef.name in v1beta2")
-    priorityClassSource~: string (former="priorityClassSource is priorityClassRef.group and .kind in v1beta2")
+    priorityClassName~: $SubdomainName (former="priorityClassName is priorityClassRef.name in v1beta2")
+    priorityClassSource~: $PriorityClassSource (former="it is priorityClassRef.group and .kind in v1beta2")
     priority: int32
     active: boolean (default=true)
     maximumExecutionTimeSeconds: int32 (min=1)
@@ -293,8 +330,8 @@ Workload: object
     resourceRequests: []object (maxItems=18, map=name)
       name*: $PodSetName
       resources: map[quantity]
-    accumulatedPastExecutionTimeSeconds: int32
-    accumulatedPastExexcutionTimeSeconds~: int32 (former="it is spelled accumulatedPastExecutionTimeSeconds in v1beta2")
+    accumulatedPastExecutionTimeSeconds^: int32
+    accumulatedPastExexcutionTimeSeconds~: int32 (former="it is accumulatedPastExecutionTimeSeconds in v1beta2")
     schedulingStats: object
       evictions: []object (maxItems=256, map=reason+underlyingCause)
         reason*: string (maxLen=316)

@@ -16,7 +16,13 @@ import msgspec
 from headgate.adapters.kubernetes.client import KubeClient, PatchType
 from headgate.adapters.kubernetes.crds.compare import SchemaDifference, differences, missing_fields
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_GROUP, KUEUE_KINDS
-from headgate.adapters.kubernetes.crds.render import MANAGED_BY, MANAGER, custom_resource_definitions
+from headgate.adapters.kubernetes.crds.render import (
+    CA_FROM,
+    MANAGED_BY,
+    MANAGER,
+    Conversion,
+    custom_resource_definitions,
+)
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
 from headgate.adapters.kubernetes.resources import RESOURCES, Resource
 
@@ -31,6 +37,9 @@ CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
 )
 ESTABLISH_TIMEOUT_S: Final = 30.0
 """How long an API server may take to serve a definition that it has accepted; it takes less than a second."""
+
+WEBHOOK: Final = Conversion()
+"""The webhook at its usual address."""
 
 _POLL_S: Final = 0.1
 _STORED: Final = KUEUE_KINDS[0].version
@@ -72,19 +81,31 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def install(
-    client: KubeClient, *, dry_run: bool = False, force: bool = False, timeout_s: float = ESTABLISH_TIMEOUT_S
+    client: KubeClient,
+    *,
+    convert: bool | None = None,
+    webhook: Conversion = WEBHOOK,
+    dry_run: bool = False,
+    force: bool = False,
+    timeout_s: float = ESTABLISH_TIMEOUT_S,
 ) -> AsyncIterator[Installed]:
     """
     Install what is missing and bring what is ours up to date, one definition after the other.
 
     Each is yielded when the API server serves it. `dry_run` lets the server check everything and keep nothing; `force`
-    replaces the definitions that others installed.
+    replaces the definitions that others installed. `convert` is whether `webhook` converts between the versions; None
+    leaves definitions of ours as they are in that.
 
     Raises ApiError, TransportError; CrdError for a definition that is being deleted, whose names another one has, that
-    may not be replaced, or that is not served in time.
+    may have objects which only its present conversion can read, or that is not served in time.
     """
-    for definition in custom_resource_definitions():
-        found = await _read(client, definition["metadata"]["name"])
+    plain, converted = custom_resource_definitions(), custom_resource_definitions(webhook)
+    for without, with_webhook in zip(plain, converted, strict=True):
+        found = await _read(client, without["metadata"]["name"])
+        definition = with_webhook if convert else without
+        if convert is None and found is not None and _is_ours(found) and _is_converted(found):
+            kept = found["spec"]["conversion"]
+            definition = {**with_webhook, "spec": {**with_webhook["spec"], "conversion": kept}}
         done = await _install_one(client, definition, found, dry_run=dry_run, force=force)
         if done.state is not InstallOutcome.LEFT and not dry_run:
             await _wait_served(client, definition, timeout_s)
@@ -92,11 +113,17 @@ async def install(
 
 
 async def compare_installed(client: KubeClient) -> list[Compared]:
-    """Every definition of ours beside the cluster's. Raises ApiError and TransportError."""
+    """
+    Every definition of ours beside the cluster's; with a conversion webhook where the cluster's has one.
+
+    Raises ApiError and TransportError.
+    """
     compared = []
-    for definition in custom_resource_definitions():
-        name = definition["metadata"]["name"]
+    converted = {each["metadata"]["name"]: each for each in custom_resource_definitions(WEBHOOK)}
+    for plain in custom_resource_definitions():
+        name = plain["metadata"]["name"]
         found = await _read(client, name)
+        definition = converted[name] if found is not None and _is_converted(found) else plain
         compared.append(
             Compared(name=name, there=False)
             if found is None
@@ -132,10 +159,16 @@ async def _install_one(
             return _left_alone(name, definition, found)
         await _replace(client, definition, found, dry_run=dry_run)
         return Installed(name=name, state=InstallOutcome.REPLACED, detail=f"was installed by {_installer(found)}")
-    differing = differences(definition, found)
-    if not differing:
+    differing = [*differences(definition, found), *_webhook_differences(definition, found)]
+    if not differing and _descriptions(definition["spec"]) == _descriptions(found["spec"]):
         return Installed(name=name, state=InstallOutcome.UNCHANGED)
-    await _apply(client, definition, dry_run=dry_run)
+    if _is_converted(found) and not _is_converted(definition):
+        _require_stored(found)
+        await _replace(client, definition, found, dry_run=dry_run)
+    else:
+        await _apply(client, definition, dry_run=dry_run)
+    if not differing:
+        return Installed(name=name, state=InstallOutcome.UPDATED, detail="descriptions")
     more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
     return Installed(name=name, state=InstallOutcome.UPDATED, detail=differing[0].path + more)
 
@@ -205,21 +238,65 @@ async def _apply(client: KubeClient, definition: JsonObject, *, dry_run: bool) -
 async def _replace(client: KubeClient, definition: JsonObject, found: JsonObject, *, dry_run: bool) -> None:
     """Replace another's spec with ours. An apply could not remove the conversion that another has set."""
     name = definition["metadata"]["name"]
-    others = [each for each in found.get("status", {}).get("storedVersions") or () if each != _STORED]
-    if others:
-        raise CrdError(
-            f"customresourcedefinition {name} may have objects that are stored as {', '.join(others)}, which only "
-            f"their own conversion can read: store them anew as {_STORED}, take {', '.join(others)} out of its "
-            "status.storedVersions, and run this again"
-        )
+    if not _is_converted(definition):
+        _require_stored(found)
     metadata = found["metadata"]
-    labels = {**(metadata.get("labels") or {}), **definition["metadata"]["labels"]}
+    kept = {key: value for key, value in (metadata.get("labels") or {}).items() if key != CA_FROM}
+    labels = {**kept, **definition["metadata"]["labels"]}
     await client.request(
         "PUT",
         CUSTOM_RESOURCE_DEFINITIONS.path(name=name),
         query={"fieldManager": MANAGER, **_dry(dry_run)},
         body={**found, "metadata": {**metadata, "labels": labels}, "spec": definition["spec"]},
     )
+
+
+def _require_stored(found: JsonObject) -> None:
+    """Raises CrdError where objects may be stored in a version that nobody converts any more."""
+    others = [each for each in found.get("status", {}).get("storedVersions") or () if each != _STORED]
+    if others:
+        raise CrdError(
+            f"customresourcedefinition {found['metadata']['name']} may have objects that are stored as "
+            f"{', '.join(others)}, which only a conversion can read: run `headgate crds migrate` while its conversion "
+            "works, or install ours with --conversion webhook, and run this again"
+        )
+
+
+def _is_converted(definition: JsonObject) -> bool:
+    return (definition["spec"].get("conversion") or {}).get("strategy") == "Webhook"
+
+
+def _webhook_differences(ours: JsonObject, theirs: JsonObject) -> Iterator[SchemaDifference]:
+    """Another address of the webhook. The CA bundle counts where we give one: else the webhook process keeps it."""
+    clients = [
+        ((each["spec"].get("conversion") or {}).get("webhook") or {}).get("clientConfig") for each in (ours, theirs)
+    ]
+    if clients[0] is None or clients[1] is None:
+        return
+    for key in ("service", "url", "caBundle"):
+        mine, others = clients[0].get(key), clients[1].get(key)
+        if mine != others and not (key == "caBundle" and mine is None):
+            path = f"conversion.webhook.clientConfig.{key}"
+            yield SchemaDifference(path=path, ours=str(mine), theirs=str(others))
+
+
+def _descriptions(spec: Any, path: str = "") -> dict[str, str]:
+    """The descriptions of all versions, by the place where they are."""
+    found: dict[str, str] = {}
+    match spec:
+        case dict():
+            for key, value in spec.items():
+                if key == "description" and isinstance(value, str):
+                    found[path] = value
+                else:
+                    found |= _descriptions(value, f"{path}.{key}")
+        case list():
+            for index, each in enumerate(spec):
+                place = each["name"] if isinstance(each, dict) and "schema" in each else index
+                found |= _descriptions(each, f"{path}.{place}")
+        case _:
+            pass
+    return found
 
 
 def _dry(dry_run: bool) -> dict[str, str]:

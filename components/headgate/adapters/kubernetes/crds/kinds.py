@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.adapters.kubernetes.crds.descriptions import KUEUE_DESCRIPTIONS
 from headgate.adapters.kubernetes.crds.fields import KUEUE_SCHEMAS
 from headgate.adapters.kubernetes.crds.rules import KUEUE_RULES
 from headgate.adapters.kubernetes.crds.schema import SchemaNode, compile_schemas
@@ -17,12 +18,17 @@ KUEUE_GROUP: Final = "kueue.x-k8s.io"
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
-    """A printer column: `path` is a JSONPath into the object; priority 0 is always shown, 1 with `-o wide`."""
+    """
+    A printer column: `path` is a JSONPath into the object; priority 0 is always shown, 1 with `-o wide`.
+
+    `former_path` is the one in former versions, where a conversion webhook lets them spell it otherwise.
+    """
 
     name: str
     path: str
     type: str = "string"
     priority: int = 0
+    former_path: str = ""
     description: str = ""
 
 
@@ -34,7 +40,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """
     One kind. `versions[0]` is the storage version.
 
-    The other versions are served with only `apiVersion` changed, and refuse what the storage version spells otherwise.
+    The other versions are converted by a webhook, or served with only `apiVersion` changed; then they refuse what the
+    storage version spells otherwise.
 
     `custom` kinds behave as custom resources do: no strategic merge patch, type errors are 422, every change outside
     `metadata` and `status` raises `generation`.
@@ -81,7 +88,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         return "status" in self.subresources
 
 
-_SCHEMAS: Final = compile_schemas(KUEUE_SCHEMAS, KUEUE_RULES)
+_SCHEMAS: Final = compile_schemas(KUEUE_SCHEMAS, KUEUE_RULES, KUEUE_DESCRIPTIONS)
 
 
 def _kueue(
@@ -142,7 +149,10 @@ KUEUE_KINDS: Final[tuple[Kind, ...]] = (
     _kueue(
         "ClusterQueue",
         "clusterqueues",
-        _column("Cohort", ".spec.cohortName", "Cohort that this ClusterQueue belongs to"),
+        msgspec.structs.replace(
+            _column("Cohort", ".spec.cohortName", "Cohort that this ClusterQueue belongs to"),
+            former_path=".spec.cohort",
+        ),
         _column("Strategy", ".spec.queueingStrategy", "The queueing strategy used to prioritize workloads", wide=True),
         _count("Pending Workloads", ".status.pendingWorkloads", "Number of pending workloads"),
         _count(
@@ -178,5 +188,13 @@ KUEUE_KINDS: Final[tuple[Kind, ...]] = (
         status=False,
     ),
     _kueue("ProvisioningRequestConfig", "provisioningrequestconfigs", short=("prc",), status=False),
+    _kueue(
+        "MultiKueueCluster",
+        "multikueueclusters",
+        _column("Connected", _condition("Active"), "MultiKueueCluster is connected"),
+        msgspec.structs.replace(AGE, description="Time this workload was created"),
+        short=("mkc",),
+    ),
+    _kueue("MultiKueueConfig", "multikueueconfigs", short=("mkconf",), status=False),
 )
 """Kueue's kinds, in the order of discovery."""

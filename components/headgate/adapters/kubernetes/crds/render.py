@@ -1,11 +1,15 @@
 """
 Kinds and compiled schemas in the API server's form: OpenAPI v3 schemas and CustomResourceDefinitions.
 
-Every version of a kind has all fields of the storage version, so that nothing is lost between them without a
-conversion. A former version also has its own spellings, only to refuse them with the name of the field to use.
+With a conversion webhook (`conversion=Conversion(...)`) a former version has its own spellings in place of those of the
+storage version. Without one every version of a kind has all fields of the storage version, so that nothing is lost
+between them, and a former version has its own spellings as well, only to refuse them with the name of the field to use.
 """
 
-from typing import Any, Final
+import enum
+from typing import Any, Final, assert_never
+
+import msgspec
 
 from headgate.adapters.kubernetes.crds.kinds import AGE, KUEUE_KINDS, Column, Kind
 from headgate.adapters.kubernetes.crds.schema import QUANTITY, SchemaNode
@@ -18,20 +22,67 @@ MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "headgate"
 """The value of that label, and the field manager of the definitions."""
 
+CA_FROM: Final = "headgate.dev/ca-from"
+"""The label of objects whose `caBundle` a server keeps; the value is the name of the Secret with its certificate."""
+
+CONVERTED: Final = frozenset(
+    {"AdmissionCheck", "ClusterQueue", "Cohort", "LocalQueue", "MultiKueueCluster", "Workload"}
+)
+"""The kinds whose versions differ in more than their names; the API server asks no webhook for the others."""
+
 _FORMER_ITEMS_MAX: Final = 1000
 """Lists of former fields are bounded, so that the API server can bound the cost of the rule that refuses them."""
 
 
-def custom_resource_definitions() -> list[JsonObject]:
+class Conversion(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    The webhook that converts between the versions (`headgate.core.versions`): a Service, or a URL.
+
+    `ca_bundle` is base64 of PEM. Without it the webhook process fills in the authority of its certificate in `secret`.
+    """
+
+    namespace: str = "headgate-system"
+    service: str = "headgate-webhook"
+    port: int = 443
+    path: str = "/convert"
+    url: str = ""
+    ca_bundle: str = ""
+    secret: str = "headgate-webhook-certificates"  # noqa: S105 - a name
+
+    def to_spec(self) -> JsonObject:
+        """As `spec.conversion` has it."""
+        service = {"namespace": self.namespace, "name": self.service, "port": self.port, "path": self.path}
+        client: JsonObject = {"url": self.url} if self.url else {"service": service}
+        if self.ca_bundle:
+            client["caBundle"] = self.ca_bundle
+        return {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
+
+
+class Spelling(enum.Enum):
+    """
+    How a schema spells what the versions spell differently.
+
+    CURRENT is the storage version. REFUSING is a former version without conversion: the current spelling, and former
+    ones only to refuse them. FORMER is a former version that is converted.
+    """
+
+    CURRENT = enum.auto()
+    REFUSING = enum.auto()
+    FORMER = enum.auto()
+
+
+def custom_resource_definitions(conversion: Conversion | None = None) -> list[JsonObject]:
     """One CustomResourceDefinition manifest per Kueue kind."""
-    return [_definition(kind) for kind in KUEUE_KINDS]
+    return [_definition(kind, conversion if kind.kind in CONVERTED else None) for kind in KUEUE_KINDS]
 
 
-def _definition(kind: Kind) -> JsonObject:
+def _definition(kind: Kind, conversion: Conversion | None) -> JsonObject:
+    labels = {MANAGED_BY: MANAGER} | ({CA_FROM: conversion.secret} if conversion and not conversion.ca_bundle else {})
+    former = Spelling.REFUSING if conversion is None else Spelling.FORMER
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": kind.resource, "labels": {MANAGED_BY: MANAGER}},
+        "metadata": {"name": kind.resource, "labels": labels},
         "spec": {
             "group": kind.group,
             "names": {
@@ -42,25 +93,26 @@ def _definition(kind: Kind) -> JsonObject:
                 "shortNames": list(kind.short_names),
             },
             "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "versions": [_version(kind, version) for version in kind.versions],
-            "conversion": {"strategy": "None"},
+            "versions": [_version(kind, version, former) for version in kind.versions],
+            "conversion": {"strategy": "None"} if conversion is None else conversion.to_spec(),
         },
     }
 
 
-def _version(kind: Kind, version: str) -> JsonObject:
+def _version(kind: Kind, version: str, former: Spelling) -> JsonObject:
     stored = version == kind.version
+    spelling = Spelling.CURRENT if stored else former
     shown: JsonObject = {
         "name": version,
         "served": True,
         "storage": stored,
-        "schema": {"openAPIV3Schema": object_schema(kind, former=not stored)},
+        "schema": {"openAPIV3Schema": object_schema(kind, spelling)},
     }
     if not stored:
         shown["deprecated"] = True
         shown["deprecationWarning"] = f"This version is deprecated. Use {kind.version} instead."
     if kind.columns != (AGE,):
-        shown["additionalPrinterColumns"] = [_column(column) for column in kind.columns]
+        shown["additionalPrinterColumns"] = [_column(column, spelling) for column in kind.columns]
     if kind.status_subresource:
         shown["subresources"] = {"status": {}}
     # On every version the API server would count them as one list of the definition, and refuse it.
@@ -69,8 +121,9 @@ def _version(kind: Kind, version: str) -> JsonObject:
     return shown
 
 
-def _column(column: Column) -> JsonObject:
-    shown: JsonObject = {"name": column.name, "type": column.type, "jsonPath": column.path}
+def _column(column: Column, spelling: Spelling) -> JsonObject:
+    path = column.former_path if spelling is Spelling.FORMER and column.former_path else column.path
+    shown: JsonObject = {"name": column.name, "type": column.type, "jsonPath": path}
     if column.description:
         shown["description"] = column.description
     if column.priority:
@@ -78,24 +131,26 @@ def _column(column: Column) -> JsonObject:
     return shown
 
 
-def object_schema(kind: Kind, *, former: bool = False) -> JsonObject:
-    """The OpenAPI v3 schema of a whole object of a kind; `former`: as a version before the storage version has it."""
-    shown = node_schema(kind.schema, former=former)
+def object_schema(kind: Kind, spelling: Spelling = Spelling.CURRENT) -> JsonObject:
+    """The OpenAPI v3 schema of a whole object of a kind."""
+    shown = node_schema(kind.schema, spelling)
     return {
         **shown,
         "type": "object",
         "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
+            "apiVersion": {"type": "string", "description": "Group and version of the schema of this object."},
+            "kind": {"type": "string", "description": "Kind of this object."},
+            "metadata": {"type": "object"},  # described by the API server
             **shown.get("properties", {}),
         },
     }
 
 
-def node_schema(node: SchemaNode, *, former: bool = False) -> JsonObject:
+def node_schema(node: SchemaNode, spelling: Spelling = Spelling.CURRENT) -> JsonObject:
     """The OpenAPI v3 schema of one compiled field: types, bounds, defaults, rules, and how its lists merge."""
-    shown = _typed(node, former=former)
+    shown = _typed(node, spelling)
+    if node.description:
+        shown["description"] = node.description
     if node.format:
         shown["format"] = node.format
     if node.pattern:
@@ -112,30 +167,36 @@ def node_schema(node: SchemaNode, *, former: bool = False) -> JsonObject:
         ("maxProperties", node.max_props),
     )
     shown |= {name: value for name, value in bounds if value is not None}
-    rules = [{"rule": rule.rule, "message": rule.message} for rule in node.rules]
     if node.enum:
-        shown["enum"] = list(node.enum)
-        if former and node.former_values:
-            shown["enum"] += list(node.former_values)
-            rules += [
-                {"rule": f"self != '{value}'", "message": f"{value} is {now} in {KUEUE_KINDS[0].version}"}
-                for value, now in node.former_values.items()
-            ]
+        former = () if spelling is Spelling.CURRENT else node.former_values
+        shown["enum"] = [*node.enum, *former]
     if node.has_default:
         shown["default"] = node.default
+    rules = _rules(node, spelling)
     if rules:
         shown["x-kubernetes-validations"] = rules
     return shown
 
 
-def _typed(node: SchemaNode, *, former: bool) -> JsonObject:
+def _rules(node: SchemaNode, spelling: Spelling) -> list[JsonObject]:
+    written = node.former_rules if spelling is Spelling.FORMER else node.rules
+    rules = [{"rule": rule.rule, "message": rule.message} for rule in written]
+    if spelling is Spelling.REFUSING:
+        rules += [
+            {"rule": f"self != '{value}'", "message": f"{value} is {now} in {KUEUE_KINDS[0].version}"}
+            for value, now in node.former_values.items()
+        ]
+    return rules
+
+
+def _typed(node: SchemaNode, spelling: Spelling) -> JsonObject:
     match node.type:
         case "object":
-            return _object(node, former=former)
+            return _object(node, spelling)
         case "map":
-            return {"type": "object", "additionalProperties": _item(node, former=former)}
+            return {"type": "object", "additionalProperties": _item(node, spelling)}
         case "list":
-            shown: JsonObject = {"type": "array", "items": _item(node, former=former)}
+            shown: JsonObject = {"type": "array", "items": _item(node, spelling)}
             shown["x-kubernetes-list-type"] = "map" if node.list_keys else "set" if node.set else "atomic"
             if node.list_keys:
                 shown["x-kubernetes-list-map-keys"] = list(node.list_keys)
@@ -151,33 +212,52 @@ def _typed(node: SchemaNode, *, former: bool) -> JsonObject:
             return {"type": scalar}
 
 
-def _item(node: SchemaNode, *, former: bool) -> JsonObject:
-    return node_schema(node.item, former=former) if node.item is not None else {}
+def _item(node: SchemaNode, spelling: Spelling) -> JsonObject:
+    return node_schema(node.item, spelling) if node.item is not None else {}
 
 
-def _object(node: SchemaNode, *, former: bool) -> JsonObject:
+def _object(node: SchemaNode, spelling: Spelling) -> JsonObject:
     shown: JsonObject = {"type": "object"}
-    properties = {name: node_schema(child, former=former) for name, child in node.fields.items()}
-    if former:
-        properties |= {name: _refused(child, message) for name, (child, message) in node.former.items()}
+    hidden = node.renamed if spelling is Spelling.FORMER else frozenset()
+    properties = {name: node_schema(child, spelling) for name, child in node.fields.items() if name not in hidden}
+    match spelling:
+        case Spelling.CURRENT:
+            pass
+        case Spelling.REFUSING:
+            properties |= {name: _refused(child, message) for name, (child, message) in node.former.items()}
+        case Spelling.FORMER:
+            properties |= {name: node_schema(child, spelling) for name, (child, _) in node.former.items()}
+        case _:
+            assert_never(spelling)
     if properties:
         shown["properties"] = properties
-    if node.required:
-        shown["required"] = list(node.required)
+    needed = [name for name in node.required if name not in hidden]
+    if needed:
+        shown["required"] = needed
     if node.open or not node.fields:
         shown["x-kubernetes-preserve-unknown-fields"] = True
     return shown
 
 
 def _refused(node: SchemaNode, message: str) -> JsonObject:
-    """A field that is always refused unless it is empty."""
-    shown = node_schema(node)
+    """A field that is always refused unless it is empty, whatever it holds."""
+    shown: JsonObject = {"type": node.type, "description": node.description or message}
     match node.type:
         case "list":
             empty = "size(self) == 0"
-            shown["maxItems"] = _FORMER_ITEMS_MAX
+            item = {"type": "string"} if node.item is not None and node.item.type == "string" else _ANYTHING
+            shown = {**shown, "type": "array", "items": item, "maxItems": _FORMER_ITEMS_MAX}
+            shown["x-kubernetes-list-type"] = "atomic"
+        case "object":
+            empty = "false"
+            shown |= _ANYTHING
         case "string":
             empty = "self == ''"
         case _:
             empty = "false"
+            if node.format:
+                shown["format"] = node.format
     return {**shown, "x-kubernetes-validations": [{"rule": empty, "message": message}]}
+
+
+_ANYTHING: Final[JsonObject] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

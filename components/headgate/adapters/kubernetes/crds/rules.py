@@ -9,7 +9,7 @@ here: on a cluster with Kueue's definitions such objects exist too. The simulate
 
 from typing import Final
 
-from headgate.adapters.kubernetes.crds.schema import Rule, Rules
+from headgate.adapters.kubernetes.crds.schema import Reach, Rule, Rules
 
 
 def _holds(whose: str, condition: str) -> str:
@@ -22,6 +22,8 @@ def _holds(whose: str, condition: str) -> str:
 _RESERVED: Final = _holds("self", "QuotaReserved")
 _WAS_RESERVED: Final = _holds("oldSelf", "QuotaReserved")
 _HAD_AND_HAS_CLASS: Final = "has(oldSelf.spec.priorityClassRef) && has(self.spec.priorityClassRef)"
+_FORMER_SOURCE: Final = "has(oldSelf.spec.priorityClassSource) && has(self.spec.priorityClassSource)"
+_FORMER_NAME: Final = "has(oldSelf.spec.priorityClassName) && has(self.spec.priorityClassName)"
 _IMMUTABLE: Final = Rule(rule="self == oldSelf", message="field is immutable")
 
 
@@ -45,12 +47,14 @@ _WORKLOAD: Final = (
     Rule(
         rule=f"has(oldSelf.spec.priorityClassRef) == has(self.spec.priorityClassRef) || !{_WAS_RESERVED}",
         message="priorityClassRef is immutable while workload quota reserved",
+        reach=Reach.CURRENT,
     ),
     *(
         Rule(
             rule=f"!({_HAD_AND_HAS_CLASS}) || "
             f"oldSelf.spec.priorityClassRef.{field} == self.spec.priorityClassRef.{field} || !{_WAS_RESERVED}",
             message=f"priorityClassRef.{field} is immutable while workload quota reserved",
+            reach=Reach.CURRENT,
         )
         for field in ("group", "kind")
     ),
@@ -59,6 +63,21 @@ _WORKLOAD: Final = (
         "self.spec.priorityClassRef.group != 'scheduling.k8s.io' || "
         f"self.spec.priorityClassRef.kind != 'PriorityClass' || !{_WAS_RESERVED}",
         message="priorityClassRef.name is immutable for scheduling.k8s.io/priorityclass while workload quota reserved",
+        reach=Reach.CURRENT,
+    ),
+    Rule(
+        rule=f"!({_FORMER_SOURCE}) || oldSelf.spec.priorityClassSource == self.spec.priorityClassSource || "
+        f"!{_WAS_RESERVED}",
+        message="priorityClassSource is immutable while workload quota reserved",
+        reach=Reach.FORMER,
+    ),
+    Rule(
+        rule=f"!({_FORMER_SOURCE} && {_FORMER_NAME}) || "
+        "oldSelf.spec.priorityClassName == self.spec.priorityClassName || "
+        f"self.spec.priorityClassSource == 'kueue.x-k8s.io/workloadpriorityclass' || !{_WAS_RESERVED}",
+        message="priorityClassName is immutable while workload quota reserved and priorityClassSource is not equal to "
+        "kueue.x-k8s.io/workloadpriorityclass",
+        reach=Reach.FORMER,
     ),
     Rule(
         rule=f"{_unchanged('spec.queueName')} || !({_WAS_RESERVED} && {_RESERVED})",
@@ -107,12 +126,14 @@ KUEUE_RULES: Final[Rules] = {
         ),
     ),
     "AdmissionCheck.spec.controllerName": (_IMMUTABLE,),
-    "ClusterQueue.spec": (
+    "ClusterQueue.spec": tuple(
         Rule(
-            rule="!has(self.cohortName) && has(self.resourceGroups) ? "
+            rule=f"!has(self.{field}) && has(self.resourceGroups) ? "
             "self.resourceGroups.all(rg, rg.flavors.all(f, f.resources.all(r, !has(r.borrowingLimit)))) : true",
             message="borrowingLimit must be nil when cohort is empty",
-        ),
+            reach=reach,
+        )
+        for field, reach in (("cohortName", Reach.CURRENT), ("cohort", Reach.FORMER))
     ),
     "ClusterQueue.spec.flavorFungibility": (
         Rule(
@@ -129,6 +150,18 @@ KUEUE_RULES: Final[Rules] = {
         ),
     ),
     "LocalQueue.spec.clusterQueue": (_IMMUTABLE,),
+    "MultiKueueCluster.spec.clusterSource": (
+        Rule(
+            rule="has(self.kubeConfig) != has(self.clusterProfileRef)",
+            message="exactly one of the fields in [kubeConfig clusterProfileRef] must be set",
+        ),
+    ),
+    "MultiKueueConfig.spec.clusters": (
+        Rule(
+            rule="size(self.filter(i, size(self.filter(j, j == i)) > 1)) == 0",
+            message="must be unique",
+        ),
+    ),
     "ResourceFlavor.spec": (
         Rule(
             rule="!has(self.topologyName) || (has(self.nodeLabels) && self.nodeLabels.size() >= 1)",
@@ -162,6 +195,7 @@ KUEUE_RULES: Final[Rules] = {
         Rule(
             rule="self.slices.all(x, size(x.valuesPerLevel) == size(self.levels))",
             message="valuesPerLevel must have the same length as the number of levels in this TopologyAssignment",
+            reach=Reach.CURRENT,
         ),
     ),
     "TopologyAssignment.slices[]": (
@@ -189,6 +223,12 @@ KUEUE_RULES: Final[Rules] = {
         Rule(
             rule="!has(self.priorityClassRef) || has(self.priority)",
             message="priority should not be nil when priorityClassRef is set",
+            reach=Reach.CURRENT,
+        ),
+        Rule(
+            rule="!has(self.priorityClassName) || has(self.priority)",
+            message="priority should not be nil when priorityClassName is set",
+            reach=Reach.FORMER,
         ),
     ),
     "Workload.spec.podSets[]": (

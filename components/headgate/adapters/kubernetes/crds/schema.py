@@ -10,19 +10,22 @@ Owns the language in which the fields of a kind are written, as indented lines,
         template*: $PodTemplate
       priorityClassName~: string (former="use priorityClassRef")
 
-with `*` for required, `~` for a field that only former versions of the API have, `$Name` for a shared type, and options
-in parentheses: `default` (JSON), `enum` (A|B), `min`, `max`, `minItems`, `maxItems`, `minLen`, `maxLen`, `maxProps`,
-`pattern` (a name of `PATTERNS`), `map` (keys of a list that server-side apply treats as a map), `set`, `merge` (key of
-a list that strategic merge merges), `union` (strategic merge adds to a primitive list), `atomic`, `open` (unknown
-fields are kept). `int32`, `int64` and `time` are integers and strings with that format.
+with `*` for required, `~` for a field that only former versions of the API have, `^` for one that they spell otherwise,
+`$Name` for a shared type, and options in parentheses: `default` (JSON), `enum` (A|B), `min`, `max`, `minItems`,
+`maxItems`, `minLen`, `maxLen`, `maxProps`, `pattern` (a name of `PATTERNS`), `map` (keys of a list that server-side
+apply treats as a map), `set`, `merge` (key of a list that strategic merge merges), `union` (strategic merge adds to a
+primitive list), `atomic`, `open` (unknown fields are kept). `int32`, `int64` and `time` are integers and strings with
+that format.
 
-A former field is known, so that it is not dropped in silence, and refused with its message. On an enumerated field
+A former field is known, so that it is not dropped in silence. Where a conversion webhook converts the versions, former
+versions have it in place of what is marked `^`; without one it is refused with its message. On an enumerated field
 `former` holds the values that only former versions have, with what they are now: `former={"Borrow":"MayStopSearch"}`.
 
 The same tree tells server-side apply and strategic merge how lists combine; CustomResourceDefinitions and OpenAPI
 documents are rendered from it, and the simulated API server checks objects by it.
 """
 
+import enum
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -44,9 +47,17 @@ PATTERNS: Final = {
 }
 """The patterns that the texts name, as Go spells them."""
 
-_LINE: Final = re.compile(r"^( *)([A-Za-z$0-9/_.-]+)([*~]?): (\S+)(?: \((.*)\))?$")
+_LINE: Final = re.compile(r"^( *)([A-Za-z$0-9/_.-]+)([*~^]*): (\S+)(?: \((.*)\))?$")
 _OPTION: Final = re.compile(r", (?=[a-zA-Z]+(?:=|,|$))")
 _FORMATS: Final = {"int32": ("integer", "int32"), "int64": ("integer", "int64"), "time": ("string", "date-time")}
+
+
+class Reach(enum.Enum):
+    """The versions that have a rule, where their spellings differ."""
+
+    ALL = enum.auto()
+    CURRENT = enum.auto()
+    FORMER = enum.auto()
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +65,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     rule: str
     message: str
+    reach: Reach = Reach.ALL
 
+
+Descriptions = Mapping[str, str]
+"""What fields are for, by their path: `Workload.spec.podSets.count`; a top-level type by its name."""
 
 Rules = Mapping[str, tuple[Rule, ...]]
 """Rules by their place: `Workload.spec`, `Workload.spec.podSets[]` for each item of a list."""
@@ -65,18 +80,22 @@ class SchemaNode:
     One field's schema, compiled.
 
     `type` is one of string, integer, boolean, number, quantity, intorstring, any, object, list, map. `former` are the
-    fields that only former versions have, each with the message that refuses it, `former_values` the values.
+    fields that only former versions have, each with the message that refuses it, `former_values` the values, and
+    `renamed` the fields that only the current version has, because former versions spell them otherwise. `rules` are
+    those of the current version, `former_rules` those of the others.
     """
 
     __slots__ = (
         "atomic",
         "default",
         "defaults",
+        "description",
         "enum",
         "fields",
         "finished",
         "format",
         "former",
+        "former_rules",
         "former_values",
         "has_default",
         "item",
@@ -91,6 +110,7 @@ class SchemaNode:
         "min_len",
         "open",
         "pattern",
+        "renamed",
         "required",
         "rules",
         "set",
@@ -111,6 +131,9 @@ class SchemaNode:
         self.format = ""
         self.pattern = ""
         self.rules: tuple[Rule, ...] = ()
+        self.description = ""
+        self.former_rules: tuple[Rule, ...] = ()
+        self.renamed: frozenset[str] = frozenset()
         self.former: dict[str, tuple[SchemaNode, str]] = {}
         self.former_values: dict[str, str] = {}
         self.min_len: int | None = None
@@ -134,17 +157,34 @@ class SchemaNode:
         return self.item if self.type == "map" else None
 
 
-def compile_schemas(text: str, rules: Rules | None = None) -> dict[str, SchemaNode]:
+class _Places:
+    """The rules and descriptions that have not found their place in the text yet."""
+
+    def __init__(self, rules: Rules, descriptions: Descriptions) -> None:
+        self.rules = dict(rules)
+        self.descriptions = dict(descriptions)
+
+    def require_empty(self) -> None:
+        """Raises ValueError."""
+        for what, left in (("rules", self.rules), ("descriptions", self.descriptions)):
+            if left:
+                raise ValueError(f"{what} for places that are not in the text: {', '.join(left)}")
+
+
+def compile_schemas(
+    text: str, rules: Rules | None = None, descriptions: Descriptions | None = None
+) -> dict[str, SchemaNode]:
     """
     Compile every top-level type of `text` (lines `Name: object` at column 0), with the CEL rules of its places.
 
     `$Name` refers to a type above.
 
-    Raises ValueError on a line that is not in the language, a reference to an unknown type, or rules without a place.
+    Raises ValueError on a line that is not in the language, a reference to an unknown type, or rules or descriptions
+    without a place.
     """
     types: dict[str, SchemaNode] = {}
     stack: list[tuple[int, str, SchemaNode]] = []
-    left = dict(rules or {})
+    places = _Places(rules or {}, descriptions or {})
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -155,40 +195,42 @@ def compile_schemas(text: str, rules: Rules | None = None) -> dict[str, SchemaNo
         while stack and stack[-1][0] >= indent:
             stack.pop()
         place = f"{stack[-1][1]}.{name}" if stack else name
-        node, holder = _compile_type(type_name, types, place, left)
+        node, holder = _compile_type(type_name, types, place, places)
+        node.description = places.descriptions.pop(place.replace("[]", ""), node.description)
         former = _set_options(node, options or "")
         if not stack:
             types[name] = node
         elif mark == "~":
             stack[-1][2].former[name] = (node, former)
         else:
-            _add_field(stack[-1][2], name, node, required=mark == "*")
+            _add_field(stack[-1][2], name, node, mark)
         if holder is not None:
             stack.append((indent, place + "[]" * type_name.count("[]"), holder))
-    if left:
-        raise ValueError(f"rules for places that are not in the text: {', '.join(left)}")
+    places.require_empty()
     for node in types.values():
         _finish(node)
     return types
 
 
-def _add_field(parent: SchemaNode, name: str, node: SchemaNode, *, required: bool) -> None:
+def _add_field(parent: SchemaNode, name: str, node: SchemaNode, marks: str) -> None:
     parent.fields[name] = node
-    if required:
+    if "*" in marks:
         parent.required = (*parent.required, name)
+    if "^" in marks:
+        parent.renamed |= {name}
 
 
 def _compile_type(
-    name: str, types: dict[str, SchemaNode], place: str, rules: dict[str, tuple[Rule, ...]]
+    name: str, types: dict[str, SchemaNode], place: str, places: _Places
 ) -> tuple[SchemaNode, SchemaNode | None]:
     """The node of a type, and the object node that the following, deeper lines fill (None if none)."""
     holder: SchemaNode | None = None
     if name.startswith("[]"):
         node = SchemaNode("list")
-        node.item, holder = _compile_type(name[2:], types, place + "[]", rules)
+        node.item, holder = _compile_type(name[2:], types, place + "[]", places)
     elif name.startswith("map["):
         node = SchemaNode("map")
-        node.item, holder = _compile_type(name[4:-1], types, place + "[]", rules)
+        node.item, holder = _compile_type(name[4:-1], types, place + "[]", places)
     elif name.startswith("$"):
         try:
             node = _copy(types[name[1:]])
@@ -199,7 +241,9 @@ def _compile_type(
         node = SchemaNode(type_)
         node.format = format_
         holder = node if name == "object" else None
-    node.rules = (*node.rules, *rules.pop(place, ()))
+    rules = places.rules.pop(place, ())
+    node.rules = (*node.rules, *(rule for rule in rules if rule.reach is not Reach.FORMER))
+    node.former_rules = (*node.former_rules, *(rule for rule in rules if rule.reach is not Reach.CURRENT))
     return node, holder
 
 
