@@ -8,7 +8,19 @@ import time
 import msgspec
 from tests.benchmarks.measure import Report, show
 
-NAMES = ("fold", "replay", "start", "cycle", "drain", "preemption", "placement", "latency", "throughput", "memory")
+NAMES = (
+    "fold",
+    "replay",
+    "start",
+    "cycle",
+    "drain",
+    "preemption",
+    "placement",
+    "ungating",
+    "latency",
+    "throughput",
+    "memory",
+)
 MODULES = {
     "fold": "folding",
     "replay": "replaying",
@@ -17,6 +29,7 @@ MODULES = {
     "drain": "drain",
     "preemption": "preempting",
     "placement": "placing",
+    "ungating": "ungating",
     "latency": "latency",
     "throughput": "throughput",
     "memory": "memory",

@@ -39,14 +39,14 @@ def test_a_run_with_topologies_keeps_every_promise(seed: int) -> None:
         assert "pods" not in state.resource_versions
 
 
-def test_what_is_tried_again_for_ever_is_at_rest() -> None:
-    """A workload that holds quota and finds no domains is tried again every half minute; it does not wait for quota."""
+def test_what_finds_no_domains_comes_to_rest() -> None:
+    """A workload that holds quota and finds no domains waits until something changes; it does not wait for quota."""
     places = Places()
     playing = Playing(with_topologies(script_of(241)), [*judges(), places])
     assert playing.play().ending is Ending.REST
     events = [event for logged in playing.log for event in logged.commit.events]
     failed = [event for event in events if isinstance(event, decisions.SecondPassFailed)]
-    assert max(event.failures for event in failed) > 8
+    assert 1 < max(event.failures for event in failed) < 8
     assert not any("quota" in event.message for event in failed)
     assert places.judged > 0
 

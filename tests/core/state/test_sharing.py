@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from headgate.events.objects import (
     Container,
     Job,
     OwnerReference,
+    Pod,
     PodSet,
     PodSpec,
     PodTemplate,
@@ -159,3 +161,33 @@ def test_what_is_no_part_of_a_state_is_not_encoded(odd: Any) -> None:
     """Only labels need help to be encoded; anything else there is a mistake."""
     with pytest.raises(NotImplementedError, match=type(odd).__name__):
         plain(odd)
+
+
+def pod(index: int, node: str, cpu: str | float = "1") -> Pod:
+    """A pod of a gang, with objects of its own."""
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="job-1", uid="job-uid-1")
+    return Pod(
+        uid=f"pod-uid-{index}",
+        created_ms=UnixMs(5),
+        spec=PodSpec(
+            containers=(Container(resources=Resources(requests={"cpu": cpu})),), node_selector={"host": node, "a": "b"}
+        ),
+        workload="team/w",
+        owner=owner,
+        topology_aware=True,
+        pod_set="main",
+        indexes={"index": index},
+    )
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["1", 1, 1.0, 2])), min_size=1))
+def test_pods_of_a_workload_share_what_they_have_in_common(drawn: list[tuple[str, str | float]]) -> None:
+    """And are the same to the byte, whatever came before."""
+    shared = Shared()
+    for number, (node, cpu) in enumerate(drawn):
+        made = pod(number, node, cpu)
+        assert msgspec.json.encode(shared.pod(made)) == msgspec.json.encode(made)
+    one, other = shared.pod(pod(1, "a")), shared.pod(pod(2, "b"))
+    assert one.owner is other.owner
+    assert one.spec.containers is other.spec.containers
+    assert other.spec.node_selector is shared.pod(pod(3, "b")).spec.node_selector

@@ -251,6 +251,8 @@ def _share(state: State) -> None:
     """Share one object among equal specs, as folding does. A snapshot contains each as often as it occurs."""
     for workload in state.workloads.values():
         fold_workloads.share(state, workload)
+    for record in state.pods.values():
+        record.pod = state.shared.pod(record.pod)
 
 
 def reindex(state: State) -> None:

@@ -176,13 +176,13 @@ def _pod_observed(state: State, event: facts.PodObserved, commit: Commit, seq: S
     if record is None or record.pod.uid != event.spec.uid:
         if record is not None:
             _leave(state, record, seq)
-        record = state.pods[event.pod] = PodRecord(pod=event.spec, placed=node, bound=node != "")
+        record = state.pods[event.pod] = PodRecord(pod=state.shared.pod(event.spec), placed=node, bound=node != "")
         _settle(state, record)
         return
     stays = record.pod.spec == event.spec.spec and record.pod.topology_aware == event.spec.topology_aware
     if not stays:
         _take(state, record.placed, _use_of(record), -1)
-    record.pod = event.spec
+    record.pod = state.shared.pod(event.spec)
     if node:
         record.placed, record.bound = node, True
     if not stays:

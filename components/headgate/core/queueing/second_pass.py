@@ -2,7 +2,7 @@
 Second passes: when a workload that holds quota is tried again for topology domains.
 
 The scheduler records each failed attempt with the time of the next (`workload.second_pass_failed`); the queue manager
-records that this time has come. The backoff is Kueue's: 1 s, doubled up to 30 s.
+records that this time has come, unless the attempt would fail alike. The backoff is Kueue's: 1 s, doubled up to 30 s.
 """
 
 from headgate.core.state.tables import HOLDS_QUOTA, Workload

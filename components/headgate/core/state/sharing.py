@@ -1,6 +1,8 @@
 """
 One object for equal specs: the state keeps each distinct WorkloadSpec and pod template once.
 
+Pods share with the last one seen of their workload what they have in common.
+
 Every decoded fact has its own objects, even where a thousand Jobs are alike. The fold passes what it keeps of them
 through the `Shared` of its state, which returns the first equal object. The result is the same for every reader: specs
 are frozen, and equal means equal in every encoded byte. Objects that no record refers to any more are dropped.
@@ -16,7 +18,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from headgate.events.objects import Job, Labels, OwnerReference, PodTemplate, WorkloadSpec
+from headgate.events.objects import Job, Labels, OwnerReference, Pod, PodTemplate, WorkloadSpec
 
 name = intern
 """The one object for a name of which there are few."""
@@ -27,6 +29,9 @@ SWEEP_MIN: Final = 1024
 UNUSED: Final = 2
 """The reference count of an object that only the table has: the table's own, and that of the counting code."""
 
+SIBLINGS_MAX: Final = 1024
+"""The number of workloads whose last pod is remembered. Beyond it, all are forgotten."""
+
 Part = TypeVar("Part")
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -35,11 +40,13 @@ _encoder: Final = msgspec.msgpack.Encoder()
 class Shared:
     """The specs that a state keeps, and their common parts, by the digest of their bytes."""
 
-    __slots__ = ("_parts", "_specs", "_sweep_at")
+    __slots__ = ("_parts", "_pods", "_specs", "_sweep_at")
 
     def __init__(self) -> None:
         self._specs: dict[bytes, WorkloadSpec] = {}
         self._parts: dict[bytes, Any] = {}
+        self._pods: dict[str, Pod] = {}
+        """The last pod seen of a workload."""
         self._sweep_at = SWEEP_MIN
 
     def __len__(self) -> int:
@@ -79,6 +86,37 @@ class Shared:
         kept: Part = self._parts.setdefault(_digest(part), part)
         return kept if type(kept) is type(part) else part
 
+    def pod(self, pod: Pod) -> Pod:
+        """A pod of a workload as it is kept. Those of one gang differ in name, uid, indexes and node."""
+        if not pod.workload:
+            return pod
+        if len(self._pods) >= SIBLINGS_MAX:
+            self._pods.clear()
+        sibling, spec = self._pods.get(pod.workload, pod), pod.spec
+        common = sibling.spec
+        kept = self._pods[pod.workload] = replace(
+            pod,
+            spec=replace(
+                spec,
+                containers=_same(spec.containers, common.containers),
+                init_containers=_same(spec.init_containers, common.init_containers),
+                overhead=_same(spec.overhead, common.overhead),
+                node_selector=_same(spec.node_selector, common.node_selector),
+                affinity=_same(spec.affinity, common.affinity),
+                tolerations=_same(spec.tolerations, common.tolerations),
+                scheduling_gates=_same(spec.scheduling_gates, common.scheduling_gates),
+                scheduler_name=name(spec.scheduler_name),
+                node_name=name(spec.node_name),
+            ),
+            workload=name(pod.workload),
+            pod_set=name(pod.pod_set),
+            slice_name=name(pod.slice_name),
+            phase=name(pod.phase),
+            owner=_same(pod.owner, sibling.owner),
+            indexes={name(label): number for label, number in pod.indexes.items()},
+        )
+        return kept
+
     def _sweep(self) -> None:
         """
         Drop what no record keeps, each time that the number of specs has doubled.
@@ -90,6 +128,11 @@ class Shared:
             for key in [key for key in table if getrefcount(table[key]) <= UNUSED]:
                 del table[key]
         self._sweep_at = max(SWEEP_MIN, 2 * len(self._specs))
+
+
+def _same(part: Part, kept: Part) -> Part:
+    """A part of one pod, or that of its sibling, if it is equal in every byte: 1 equals 1.0, but not there."""
+    return kept if part == kept and _encoder.encode(part) == _encoder.encode(kept) else part
 
 
 def _digest(part: object) -> bytes:

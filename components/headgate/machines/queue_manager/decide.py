@@ -61,6 +61,7 @@ from headgate.machines.queue_manager.draft import Draft
 from headgate.machines.queue_manager.node_failures import NodeFailures
 from headgate.machines.queue_manager.offering import offer
 from headgate.machines.queue_manager.retries import VAIN
+from headgate.machines.queue_manager.second_passes import SecondPasses
 from headgate.machines.queue_manager.sleeping import Sleeping
 from headgate.machines.queue_manager.wake_policy import WakePass
 
@@ -154,6 +155,7 @@ class QueueManager:
         """The earliest time of the next sample of a LocalQueue's usage; None when it is not computed yet."""
         self._cause: Position | None = None
         self._node_failures = NodeFailures(state)
+        self._second_passes = SecondPasses(state)
         self._start()
 
     def _new_sleeping(self) -> Sleeping:
@@ -201,6 +203,7 @@ class QueueManager:
                 self._note(event)
                 for key in self._node_failures.note(event):
                     self._look[key] = None
+        self._look.update(dict.fromkeys(self._second_passes.note(logged)))
         self._sleeping.note_commit(logged.commit, concerned)
 
     def _concerned(self, event: Event) -> Iterable[str]:
@@ -485,12 +488,14 @@ class QueueManager:
         if of_nodes:
             return of_nodes
         if workload.stage in HOLDS_QUOTA:
-            again = second_pass.due(workload, now_ms)
+            again = self._second_passes.due(workload, now_ms)
             if again is not None:
                 return (again,)
-            for deadline in (deadline_of(workload, state.configuration), second_pass.retry_at_ms(workload)):
-                if deadline is not None:
-                    self._await(workload.key, deadline)
+            deadline, retry_ms = deadline_of(workload, state.configuration), second_pass.retry_at_ms(workload)
+            if deadline is not None:
+                self._await(workload.key, deadline)
+            if retry_ms is not None and retry_ms > now_ms:
+                self._await(workload.key, retry_ms)
             return ()
         limits = self._limits_of(workload)
 

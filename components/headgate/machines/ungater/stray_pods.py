@@ -9,6 +9,7 @@ Level-triggered on the state: a pod that has failed is no longer in it. The patc
 or has failed already.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from headgate.core.engine.work_queue import WorkQueue
@@ -24,6 +25,7 @@ from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.families import is_of_workload
 from headgate.events.ids import PodKey, UnixMs, WorkloadKey
+from headgate.events.objects import Admission
 from headgate.events.registry import Event
 from headgate.machines.ungater.pod_patches import PodPatches
 
@@ -43,6 +45,7 @@ class StrayPods:
         self._pods = pods
         self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX, keys=state.pods)
         self._patches = PodPatches(state, "fail", self._queue, _waits_for_node)
+        self._assigned: tuple[Admission | None, Mapping[str, None]] | None = None
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
@@ -100,13 +103,19 @@ class StrayPods:
             self._state,
             workload,
             node,
-            is_assigned=node in assigned_nodes(workload),
+            is_assigned=node in self._nodes_of(workload),
             is_busy=False,
             now_ms=now_ms,
         )
         if health.again_ms is not None:
             self._queue.add_at(key, health.again_ms)
         return health.fails_pods
+
+    def _nodes_of(self, workload: Workload) -> Mapping[str, None]:
+        """The nodes that a workload is assigned to. Its pods follow on each other, so one answer is kept."""
+        if self._assigned is None or self._assigned[0] is not workload.admission:
+            self._assigned = workload.admission, assigned_nodes(workload)
+        return self._assigned[1]
 
     def _call(self, key: PodKey, record: PodRecord, now_ms: UnixMs) -> Call:
         return self._patches.begin(key, failing_patch(record, now_ms), subresource="status")

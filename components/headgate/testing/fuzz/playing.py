@@ -19,11 +19,10 @@ from headgate.core.machine.contract import MERGE_PATCH, Machine
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
-from headgate.events.decisions import CycleDecided, PodPlaced, SecondPassFailed
+from headgate.events.decisions import PodPlaced
 from headgate.events.effects import LeaderElected, PodBound, SnapshotTaken
 from headgate.events.facts import ConfigurationObserved, InformersSynced, PodDeleted, PodObserved
-from headgate.events.queueing import DeadlinePassed, LocalQueuesSampled
-from headgate.events.registry import Event
+from headgate.events.queueing import LocalQueuesSampled
 from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.machines.snapshotter.decide import Snapshotter
 from headgate.testing.cluster import BY_PLURAL
@@ -50,9 +49,6 @@ A Job of two thousand million completions makes new ones for longer than any run
 """
 STEPS_MAX: Final = 30_000
 """Of all processes after the last operation; who takes more does not come to rest."""
-
-FAILURES_MAX: Final = 8
-"""So many attempts to find topology domains have failed: their backoff is as long as it gets."""
 
 _WORKLOADS: Final = BY_PLURAL["kueue.x-k8s.io", "workloads"]
 _CHECKS: Final = BY_PLURAL["kueue.x-k8s.io", "admissionchecks"]
@@ -309,27 +305,7 @@ class Playing:
 
 def _is_news(logged: LoggedCommit) -> bool:
     """Whether a commit has more than the progress of the processes and the passing of time."""
-    return not (
-        all(isinstance(event, _BOOKKEEPING) for event in logged.commit.events)
-        or all(_only_tries_again(event) for event in logged.commit.events)
-    )
-
-
-def _only_tries_again(event: Event) -> bool:
-    """
-    Whether an event belongs to another attempt, after many, to find topology domains.
-
-    What holds quota without them, or with a lost node, is tried again for ever, as by Kueue.
-    """
-    match event:
-        case DeadlinePassed():
-            return event.deadline == "SecondPass"
-        case SecondPassFailed():
-            return not event.evict and event.failures > FAILURES_MAX
-        case CycleDecided():
-            return not event.heads
-        case _:
-            return False
+    return not all(isinstance(event, _BOOKKEEPING) for event in logged.commit.events)
 
 
 def _only_pods_go(quiet: Iterable[LoggedCommit]) -> bool:
