@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 
 from headgate.adapters.jetstream.health import DependencyHealth
 from headgate.adapters.telemetry.metrics import Distribution, LabelledCounter, Metrics
-from headgate.core import fold
 from headgate.processes.runtime.process_status import Status
 from headgate.processes.runtime.serving_certificates import FileCertificates
+from headgate.processes.telemetry.kueue_catalogue import CATALOGUE
 from headgate.processes.telemetry.observer import Observing
 from headgate.processes.webhook.process import measure
 from headgate.processes.webhook.server import Reviews
@@ -18,7 +18,8 @@ Every process serves `/metrics` in Prometheus' text format. Counters begin at 0 
 
 `headgate_*` metrics are about the process that serves them. `kueue_*` metrics have Kueue's names, labels and buckets,
 so that dashboards made for Kueue work. Only the leader of the snapshotter serves them: a sum over all processes counts
-each admission once.
+each admission once. They are all of Kueue's metrics; those of a queue, a cohort or a workload vanish with it. Without
+MultiKueue its two have no values. `kueue_workload_creation_latency_seconds` begins with the first sight of a job.
 """
 
 
@@ -70,15 +71,13 @@ def metrics_page() -> str:
     """`docs/reference/metrics.md`."""
     recorder = Recorder()
     status = Status(process="snapshotter", cell="main", holder="reference", health=DependencyHealth())
-    observing = Observing(status, recorder, None, kueue=True)
-    observing.gauges_of(lambda: fold.new_state("main"))
+    Observing(status, recorder, None, kueue=False)
     recorder.close()
-    own = [each for each in recorder.instruments if each.name.startswith("headgate_")]
-    kueues = [each for each in recorder.instruments if not each.name.startswith("headgate_")]
+    kueues = [Instrument(each.name, each.kind, each.about, each.labels) for each in CATALOGUE.values()]
     return page(
         "Metrics",
         INTRODUCTION,
-        f"## Of each process\n\n{_rows(own)}",
+        f"## Of each process\n\n{_rows(recorder.instruments)}",
         f"## Of the webhook server\n\n{_rows(_of_webhooks())}",
         f"## Of the cell, by Kueue's names\n\n{_rows(kueues)}",
     )

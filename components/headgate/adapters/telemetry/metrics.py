@@ -1,9 +1,10 @@
 """
 Metrics: OpenTelemetry's SDK read in process, in Prometheus' text format.
 
-Per-event counts go into a `LabelledCounter`: a dictionary of plain integers, which an observable instrument reads on a
-request for /metrics (an OpenTelemetry counter costs 5 µs an event, a dictionary a tenth of one). Histograms are
-`Distribution`s, likewise: OpenTelemetry's cost seven times as much, and each workload has four values.
+Gauges are read and written here. Per-event counts go into a `LabelledCounter`: a dictionary of plain integers, which an
+observable instrument reads on a request for /metrics (an OpenTelemetry counter costs 5 µs an event, a dictionary a
+tenth of one). Histograms are `Distribution`s, likewise: OpenTelemetry's cost seven times as much, and each workload has
+four values.
 """
 
 import math
@@ -14,7 +15,6 @@ from typing import Final
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
-    Gauge,
     InMemoryMetricReader,
     Metric,
     NumberDataPoint,
@@ -23,6 +23,7 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 
 LabelValues = tuple[str, ...]
+Readings = Callable[[], Iterable[tuple[float, Mapping[str, str]]]]
 
 
 def exponential_buckets(count: int) -> tuple[float, ...]:
@@ -42,6 +43,15 @@ class LabelledCounter:
     def add(self, *values: str, count: int = 1) -> None:
         """Count; `values` in the order of the labels."""
         self.values[values] = self.values.get(values, 0) + count
+
+    def forget(self, labels: Mapping[str, str]) -> None:
+        """Remove the values that have these labels; none where the counter lacks one of them."""
+        if not labels.keys() <= set(self.labels):
+            return
+        places = [(self.labels.index(label), value) for label, value in labels.items()]
+        gone = [values for values in self.values if all(values[place] == value for place, value in places)]
+        for values in gone:
+            del self.values[values]
 
 
 class _Series:
@@ -75,6 +85,10 @@ class Distribution:
         series.counts[bisect_left(self._bounds, value)] += 1
         series.sum += value
 
+    def forget(self, labels: Mapping[str, str]) -> None:
+        """Remove the values that have these labels."""
+        self._series = {key: series for key, series in self._series.items() if not labels.items() <= key}
+
     def render(self) -> list[str]:
         """Its lines; none before the first value."""
         if not self._series:
@@ -100,6 +114,7 @@ class Metrics:
         )
         self._meter = self._provider.get_meter("headgate")
         self._distributions: list[Distribution] = []
+        self._gauges: list[tuple[str, str, Readings]] = []
 
     def tally(self, name: str, help_text: str, labels: Sequence[str] = ()) -> LabelledCounter:
         """A counter that is counted in plain integers. `name` ends in `_total`."""
@@ -127,10 +142,8 @@ class Metrics:
         )
 
     def gauge(self, name: str, help_text: str, values: Callable[[], Iterable[tuple[float, Mapping[str, str]]]]) -> None:
-        """A gauge whose values, with their labels, are read on request."""
-        self._meter.create_observable_gauge(
-            name, [lambda _: [Observation(value, dict(labels)) for value, labels in values()]], description=help_text
-        )
+        """A gauge whose values, with their labels, are read on request; also infinite ones, which the SDK refuses."""
+        self._gauges.append((name, help_text, values))
 
     def histogram(self, name: str, help_text: str, buckets: Sequence[float]) -> Distribution:
         """A histogram with these upper bounds, in ascending order."""
@@ -142,6 +155,7 @@ class Metrics:
         """Everything, in Prometheus' text exposition format 0.0.4."""
         data = self._reader.get_metrics_data()
         rendered = {each.name: each.render() for each in self._distributions}
+        rendered |= {name: _render_gauge(name, help_text, values) for name, help_text, values in self._gauges}
         for resource in data.resource_metrics if data is not None else ():
             for scope in resource.scope_metrics:
                 rendered |= {metric.name: _render(metric) for metric in scope.metrics}
@@ -153,12 +167,18 @@ class Metrics:
         self._provider.shutdown()
 
 
-_TYPES: Final[Mapping[type, str]] = {Sum: "counter", Gauge: "gauge"}
+_TYPES: Final[Mapping[type, str]] = {Sum: "counter"}
 
 
 def _head(name: str, help_text: str, kind: str) -> list[str]:
     escaped = help_text.replace("\\", "\\\\").replace("\n", "\\n")
     return [f"# HELP {name} {escaped}", f"# TYPE {name} {kind}"]
+
+
+def _render_gauge(name: str, help_text: str, values: Readings) -> list[str]:
+    """Its lines; none without values."""
+    lines = [f"{name}{_labels(labels)} {_number(value)}" for value, labels in values()]
+    return [*_head(name, help_text, "gauge"), *lines] if lines else []
 
 
 def _render(metric: Metric) -> list[str]:

@@ -58,8 +58,8 @@ PENDING_EVALUATION = "PendingEvaluation"
 ADMISSION_GATED = "AdmissionGated"
 
 _NO_LONGER_FITS = "Workload no longer fits after processing another workload"
-_OVERLAPS = "Workload has overlapping preemption targets with another workload"
-_FITS_LATER = f"{_OVERLAPS}, but will fit after these preemptions complete"
+OVERLAPS = "Workload has overlapping preemption targets with another workload"
+FITS_LATER = f"{OVERLAPS}, but will fit after these preemptions complete"
 _FITS_WITHOUT_VICTIMS = "Workload will fit after the preemptions of other workloads complete"
 _GATED = "Workload requires preemption, but it's gated"
 _WAITS = ". Unless enough quota is free by {1}, {0} workload(s) will be preempted"
@@ -255,7 +255,7 @@ class _Process:
                 assert entry.assignment is not None
                 entry.requeue_reason, entry.reason = NO_FIT, entry.assignment.no_fit_reason
             case "DeferredFit":
-                self._defer(entry, tree, _FITS_LATER)
+                self._defer(entry, tree, FITS_LATER)
             case "Preempt" if not _all_targets(entry):
                 self._claim(entry, tree)
             case "Preempt" if self._is_gated(entry.workload):
@@ -265,7 +265,7 @@ class _Process:
                 entry.waits_on = True
                 self._charge(entry, tree, entry.usage)
             case _ if _overlaps(entry, tree):
-                self._skip(entry, tree, WAITING_FOR_QUOTA, _OVERLAPS)
+                self._skip(entry, tree, WAITING_FOR_QUOTA, OVERLAPS)
                 self._count_skipped(entry)
             case _ if not (self._fits_quota(entry, tree) and self._fits_places(entry)):
                 self._skip(entry, tree, WAITING_FOR_QUOTA, _NO_LONGER_FITS)
