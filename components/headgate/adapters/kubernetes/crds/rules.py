@@ -9,7 +9,7 @@ here: on a cluster with Kueue's definitions such objects exist too. The simulate
 
 from typing import Final
 
-from headgate.adapters.kubernetes.crds.schema import Reach, Rule, Rules
+from headgate.adapters.kubernetes.crds.schema import RuleScope, Rule, Rules
 
 
 def _holds(whose: str, condition: str) -> str:
@@ -47,14 +47,14 @@ _WORKLOAD: Final = (
     Rule(
         rule=f"has(oldSelf.spec.priorityClassRef) == has(self.spec.priorityClassRef) || !{_WAS_RESERVED}",
         message="priorityClassRef is immutable while workload quota reserved",
-        reach=Reach.CURRENT,
+        reach=RuleScope.CURRENT,
     ),
     *(
         Rule(
             rule=f"!({_HAD_AND_HAS_CLASS}) || "
             f"oldSelf.spec.priorityClassRef.{field} == self.spec.priorityClassRef.{field} || !{_WAS_RESERVED}",
             message=f"priorityClassRef.{field} is immutable while workload quota reserved",
-            reach=Reach.CURRENT,
+            reach=RuleScope.CURRENT,
         )
         for field in ("group", "kind")
     ),
@@ -63,13 +63,13 @@ _WORKLOAD: Final = (
         "self.spec.priorityClassRef.group != 'scheduling.k8s.io' || "
         f"self.spec.priorityClassRef.kind != 'PriorityClass' || !{_WAS_RESERVED}",
         message="priorityClassRef.name is immutable for scheduling.k8s.io/priorityclass while workload quota reserved",
-        reach=Reach.CURRENT,
+        reach=RuleScope.CURRENT,
     ),
     Rule(
         rule=f"!({_FORMER_SOURCE}) || oldSelf.spec.priorityClassSource == self.spec.priorityClassSource || "
         f"!{_WAS_RESERVED}",
         message="priorityClassSource is immutable while workload quota reserved",
-        reach=Reach.FORMER,
+        reach=RuleScope.FORMER,
     ),
     Rule(
         rule=f"!({_FORMER_SOURCE} && {_FORMER_NAME}) || "
@@ -77,7 +77,7 @@ _WORKLOAD: Final = (
         f"self.spec.priorityClassSource == 'kueue.x-k8s.io/workloadpriorityclass' || !{_WAS_RESERVED}",
         message="priorityClassName is immutable while workload quota reserved and priorityClassSource is not equal to "
         "kueue.x-k8s.io/workloadpriorityclass",
-        reach=Reach.FORMER,
+        reach=RuleScope.FORMER,
     ),
     Rule(
         rule=f"{_unchanged('spec.queueName')} || !({_WAS_RESERVED} && {_RESERVED})",
@@ -133,7 +133,7 @@ KUEUE_RULES: Final[Rules] = {
             message="borrowingLimit must be nil when cohort is empty",
             reach=reach,
         )
-        for field, reach in (("cohortName", Reach.CURRENT), ("cohort", Reach.FORMER))
+        for field, reach in (("cohortName", RuleScope.CURRENT), ("cohort", RuleScope.FORMER))
     ),
     "ClusterQueue.spec.flavorFungibility": (
         Rule(
@@ -195,7 +195,7 @@ KUEUE_RULES: Final[Rules] = {
         Rule(
             rule="self.slices.all(x, size(x.valuesPerLevel) == size(self.levels))",
             message="valuesPerLevel must have the same length as the number of levels in this TopologyAssignment",
-            reach=Reach.CURRENT,
+            reach=RuleScope.CURRENT,
         ),
     ),
     "TopologyAssignment.slices[]": (
@@ -223,12 +223,12 @@ KUEUE_RULES: Final[Rules] = {
         Rule(
             rule="!has(self.priorityClassRef) || has(self.priority)",
             message="priority should not be nil when priorityClassRef is set",
-            reach=Reach.CURRENT,
+            reach=RuleScope.CURRENT,
         ),
         Rule(
             rule="!has(self.priorityClassName) || has(self.priority)",
             message="priority should not be nil when priorityClassName is set",
-            reach=Reach.FORMER,
+            reach=RuleScope.FORMER,
         ),
     ),
     "Workload.spec.podSets[]": (

@@ -52,7 +52,7 @@ _OPTION: Final = re.compile(r", (?=[a-zA-Z]+(?:=|,|$))")
 _FORMATS: Final = {"int32": ("integer", "int32"), "int64": ("integer", "int64"), "time": ("string", "date-time")}
 
 
-class Reach(enum.Enum):
+class RuleScope(enum.Enum):
     """The versions that have a rule, where their spellings differ."""
 
     ALL = enum.auto()
@@ -65,7 +65,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     rule: str
     message: str
-    reach: Reach = Reach.ALL
+    reach: RuleScope = RuleScope.ALL
 
 
 Descriptions = Mapping[str, str]
@@ -242,8 +242,8 @@ def _compile_type(
         node.format = format_
         holder = node if name == "object" else None
     rules = places.rules.pop(place, ())
-    node.rules = (*node.rules, *(rule for rule in rules if rule.reach is not Reach.FORMER))
-    node.former_rules = (*node.former_rules, *(rule for rule in rules if rule.reach is not Reach.CURRENT))
+    node.rules = (*node.rules, *(rule for rule in rules if rule.reach is not RuleScope.FORMER))
+    node.former_rules = (*node.former_rules, *(rule for rule in rules if rule.reach is not RuleScope.CURRENT))
     return node, holder
 
 
