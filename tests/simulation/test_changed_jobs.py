@@ -36,6 +36,7 @@ def cell(seed: int | None = None) -> World:
         node("n", "spot", 16, taint=False),
         kueue("ClusterQueue", "cq", queue),
         kueue("LocalQueue", "main", {"clusterQueue": "cq"}, "team-a"),
+        kueue("LocalQueue", "other", {"clusterQueue": "cq"}, "team-a"),
         priority_class("low", 10),
         priority_class("high", 100),
     )
@@ -235,7 +236,62 @@ def test_the_workload_of_a_deleted_job_goes_with_it(policy: str, seed: int | Non
     assert (runs(world, "a"), used(world)) == (True, 3000)
 
 
-# --- edits -----------------------------------------------------------------------------------------------------------
+# --- edits ---------------------------------------------------------------------------------------------------------
+
+
+def cpu(amount: str) -> Json:
+    return {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": amount}}}]}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("edited", "usage"),
+    [
+        ({"spec": {"parallelism": 2}}, 4000),
+        ({"metadata": {"labels": {"kueue.x-k8s.io/max-exec-time-seconds": "77"}}, "spec": {"parallelism": 1}}, 3000),
+        ({"spec": {"parallelism": 1, "template": {"spec": {"nodeSelector": {"flavor": "spot"}}}}}, 3000),
+        ({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}, "spec": {"parallelism": 1}}, 3000),
+    ],
+)
+def test_a_job_that_is_edited_while_it_waits_is_scheduled_by_its_new_form(
+    edited: Json, usage: int, seed: int | None
+) -> None:
+    """Its Workload is the same object, with the new pod sets."""
+    world = cell(seed)
+    world.create(job("holder", 2))
+    settle(world)
+    world.create(job("a", 3))
+    settle(world)
+    before = workload(world, "a")
+    assert not runs(world, "a")
+    edit(world, "a", edited)
+    settle(world)
+    after = workload(world, "a")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert (runs(world, "a"), used(world)) == (True, usage)
+    spec = job_of(world, "a")["spec"]
+    assert pods(world, "a") == spec["parallelism"] == edited["spec"]["parallelism"]
+    labels = job_of(world, "a")["metadata"]["labels"]
+    assert after["spec"]["queueName"] == labels["kueue.x-k8s.io/queue-name"]
+    assert after["spec"].get("maximumExecutionTimeSeconds") == (77 if len(labels) > 1 else None)
+    assert after["spec"]["podSets"][0]["template"]["spec"] == {
+        **before["spec"]["podSets"][0]["template"]["spec"],
+        **edited["spec"].get("template", {}).get("spec", {}),
+    }
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_job_that_is_edited_while_it_runs_gets_another_workload(seed: int | None) -> None:
+    """As in Kueue it stops first, for it runs with what was not admitted."""
+    world = cell(seed)
+    world.create(job("a", 2))
+    settle(world)
+    before = workload(world, "a")
+    edit(world, "a", {"spec": {"parallelism": 3}})
+    settle(world)
+    after = workload(world, "a")
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert (runs(world, "a"), pods(world, "a"), used(world)) == (True, 3, 3000)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -255,6 +311,23 @@ def test_a_job_that_is_resumed_by_hand_stops_again(seed: int | None) -> None:
     assert runs(world, "holder")
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_edits_and_decisions_at_the_same_time_leave_nothing_behind(seed: int | None) -> None:
+    """A Job that is edited again and again while quota comes and goes ends with what it asks for last."""
+    world = cell(seed)
+    rng = random.Random(seed or 0)
+    world.create(job("a", 2))
+    for _ in range(30):
+        edit(world, "a", {"spec": {"parallelism": rng.randint(1, 4)}})
+        run(world, rng.choice([0, 1, 5, 50, 500]))
+        if rng.random() < 0.3:
+            edit(world, "a", {"spec": {"suspend": rng.random() < 0.5}})
+    edit(world, "a", {"spec": {"parallelism": 3}})
+    settle(world)
+    assert (runs(world, "a"), pods(world, "a"), used(world)) == (True, 3, 3000)
+    assert workload(world, "a")["spec"]["podSets"][0]["count"] == 3
+
+
 # --- fewer pods ----------------------------------------------------------------------------------------------------
 
 
@@ -272,3 +345,21 @@ def test_a_job_with_a_minimum_runs_with_fewer_pods_and_gets_all_back(seed: int |
     settle(world)
     assert job_of(world, "a")["spec"] == made
     assert used(world) == 0
+
+
+# --- more than one -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_second_workload_of_a_job_goes(seed: int | None) -> None:
+    """One is the Job's; another that names it as its owner would hold quota that nothing uses."""
+    world = cell(seed)
+    world.create(job("a", 1))
+    settle(world)
+    first = workload(world, "a")
+    second = {key: first[key] for key in ("apiVersion", "kind", "spec")}
+    kept = {key: first["metadata"][key] for key in ("namespace", "ownerReferences", "labels", "annotations")}
+    world.create({**second, "metadata": {**kept, "name": "job-a-second"}})
+    settle(world)
+    assert workload(world, "a")["metadata"]["uid"] == first["metadata"]["uid"]
+    assert (runs(world, "a"), used(world)) == (True, 1000)

@@ -54,6 +54,8 @@ def _quota_reserved(state: State, event: decisions.QuotaReserved, commit: Commit
     workload, end = found
     at_ms, generation = commit.time_ms, workload.generation
     reserve(state, workload, event, event.message, at_ms, end, seq)
+    # It was edited while the cycle decided.
+    workload.outdated = workload.shaped_at > (commit.decided_at or seq)
     workload.checks = merge_checks(event.checks, workload)
     if workload.checks and any(check.state != "Ready" for check in workload.checks):
         workload.conditions = conditions.put(

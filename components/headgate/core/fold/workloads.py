@@ -50,7 +50,7 @@ from headgate.core.workload.owners import is_job, job_key, job_of, owner_uid
 from headgate.core.workload.pods_ready import follow
 from headgate.core.workload.preemption_gates import closed, is_closed, merged, opened
 from headgate.core.workload.shown_conditions import differing
-from headgate.core.workload.slices import SLICE_REPLACED
+from headgate.core.workload.slices import SLICE_REPLACED, is_elastic
 from headgate.core.workload.unadmitted_reasons import is_explicit, is_granular
 from headgate.core.workload.variants import FLAVOR_MIGRATION, followed_message, is_followed, is_variant
 from headgate.events import decisions, facts, queueing
@@ -118,6 +118,9 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
         workload.parked, workload.verdict, workload.last_tried_flavors = None, None, ()
     reclaimed = workload.reclaimable_pods != event.reclaimable_pods
     resized = spec_changed and workload.spec.pod_sets != event.spec.pod_sets
+    if resized and not is_elastic(state.configuration, workload.annotations):
+        workload.shaped_at = seq
+        workload.outdated = workload.stage in HOLDS_QUOTA
     was_gated, ranked = is_closed(workload), priority_of(workload, state.configuration)
     if spec_changed or workload.owner != event.owner:
         _respecify(state, workload, event)
@@ -530,7 +533,7 @@ def _released(state: State, event: queueing.WorkloadReleased, commit: Commit, se
     had_quota = workload.admission is not None
     turnover.note_released(state, workload, at_ms)
     move(state, workload, end, seq)
-    workload.admission, workload.followed = None, False
+    workload.admission, workload.followed, workload.outdated = None, False, False
     workload.cluster_queue = ""
     if event.cancelled:
         not_reserved(state, workload, event.reason, event.message, at_ms)

@@ -18,7 +18,7 @@ from headgate.core.api.job_kinds import BATCH_JOB
 from headgate.core.api.names import KUEUE, PODSET_LABEL, WORKLOAD_ANNOTATION
 from headgate.core.jobs.integration import Json, PodSetState
 from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, INJECTED_GATES, LOCAL_QUEUE_LABEL
-from headgate.events.objects import Job, Labels
+from headgate.events.objects import Job, Labels, PodSet
 
 _POD_SET: Final = "main"
 _MARKS: Final = (WORKLOAD_ANNOTATION, PODSET_LABEL, CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL)
@@ -42,6 +42,11 @@ class BatchJob:
     def pod_counts(self, job: Job) -> dict[str, int]:
         """See `Integration`."""
         return {_POD_SET: job.parallelism if job.completions is None else min(job.parallelism, job.completions)}
+
+    def observed_pod_sets(self, job: Job) -> tuple[PodSet, ...]:
+        """See `Integration`."""
+        count = self.pod_counts(job)[_POD_SET]
+        return (PodSet(name=_POD_SET, count=count, min_count=job.min_parallelism, template=job.template),)
 
     def pod_sets(self, job: Job, raw: bytes) -> list[Json]:
         """See `Integration`."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from headgate.core.api.job_kinds import JobKind
-from headgate.events.objects import Job, Toleration
+from headgate.events.objects import Job, PodSet, Toleration
 
 Json = dict[str, Any]
 
@@ -54,6 +54,10 @@ class Integration(Protocol):
 
     def pod_counts(self, job: Job) -> dict[str, int]:
         """The maximum number of concurrent pods of each of its pod sets, in the order of the Workload's pod sets."""
+        ...
+
+    def observed_pod_sets(self, job: Job) -> tuple[PodSet, ...]:
+        """The pod sets of its Workload as far as the log has them, without their topology requests."""
         ...
 
     def pod_sets(self, job: Job, raw: bytes) -> list[Json]:

@@ -177,7 +177,8 @@ class Workload(Record):
     may have written since (`headgate.core.workload.shown_conditions`). `taken_over` is the status that the object had
     when it was taken over, until another one is written; `applied` is empty then. `arrival` orders those of equal
     creation seconds (`headgate.core.workload.ordering.arrived`). `unhealthy_nodes` are nodes of its topology assignment
-    that have failed; the first is to be replaced.
+    that have failed; the first is to be replaced. `shaped_at` is the position at which its pod sets last changed, 0
+    while they are as created; `outdated` means that its quota was reserved for other pod sets than it has.
     """
 
     key: WorkloadKey
@@ -233,6 +234,8 @@ class Workload(Record):
     taken_over: WorkloadStatus | None = None
     unhealthy_nodes: tuple[str, ...] = ()
     second_pass: SecondPass | None = None
+    shaped_at: Seq = Seq(0)
+    outdated: bool = False
 
 
 class NamespaceRecord(Note, frozen=True):

@@ -12,6 +12,7 @@ from headgate.core.log.rules_version import JOB_RUNS_SINCE, decides_alike
 from headgate.core.state.tables import JobRecord, Stage, State, Workload
 from headgate.core.verification.check import NOTHING, ReplayDifference, opens_term
 from headgate.core.verification.marks import JustifiedEffects
+from headgate.core.workload.matching import is_to_run
 from headgate.core.workload.owners import job_key, workload_of
 from headgate.core.workload.slices import is_elastic
 from headgate.events import effects, facts
@@ -134,7 +135,7 @@ def _reasons(state: State, key: JobKey, record: JobRecord) -> Iterator[_What]:
     workload = workload_of(state, key, job.uid)
     if job.finished is not None or job.deleting:
         return
-    if workload is not None and workload.stage is Stage.ADMITTED and not workload.deleting:
+    if workload is not None and is_to_run(workload):
         if job.suspended and record.started_for != workload.uid:
             yield ("start", job.uid, workload.key, workload.uid)
     elif _has_to_stop(state, record, workload):

@@ -149,7 +149,7 @@ def workload_changes(state: State, job: Job, workload: Workload) -> dict[str, An
 
     The class in the Job's label (once that exists); and while it is pending its queue, and what holds the Job back. A
     Workload whose priority comes from its pods' class does not follow the label, and one that has reserved quota
-    without a class gets none any more (Kueue's UpdateWorkloadPriority). A class whose value changes is no news.
+    without a class gets none any more (Kueue's UpdateWorkloadPriority).
     """
     is_pending = workload.stage in PENDING
     spec: dict[str, Any] = {}

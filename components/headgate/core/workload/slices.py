@@ -119,9 +119,10 @@ def standing(
     state: State, job_uid: str, belongs: Callable[[Workload], bool] = lambda _workload: True
 ) -> Workload | None:
     """
-    Which of a Job's Workloads represents it: the newest that holds quota, else the newest, finished ones last.
+    Which of a Job's Workloads represents it: one that holds quota, else one that is pending, finished ones last.
 
-    An evicted one will release its quota, so others come before it. `belongs` filters.
+    An evicted one will release its quota, so others come before it. Of several it is the newest slice of an elastic
+    Job; of any other Job the oldest Workload, for the others do not belong there. `belongs` filters.
     """
     slices = [state.workloads[key] for key in state.index.owned(job_uid)]
     return max((each for each in slices if belongs(each)), key=_standing, default=None)
@@ -129,7 +130,10 @@ def standing(
 
 def _standing(each: Workload) -> tuple[bool, bool, int, int, str]:
     holds = each.stage in (Stage.RESERVED, Stage.ADMITTED)
-    return (each.stage is not Stage.FINISHED, holds, *_age(each))
+    created_ms, first_seq, uid = _age(each)
+    if each.stage is not Stage.FINISHED and ELASTIC_JOB not in each.annotations:
+        created_ms, first_seq = -created_ms, -each.first_seq
+    return (each.stage is not Stage.FINISHED, holds, created_ms, first_seq, uid)
 
 
 def _age(each: Workload) -> tuple[int, int, str]:

@@ -18,9 +18,9 @@ that lacks it gets it with the next commit.
 Effects. A Job with a queue and without a Workload gets one (POST; the name follows from the Job's uid, so that a
 repeated POST is answered 409 and does no harm). It carries the Job's whole pod template, which the log does not have:
 the Job's JSON is kept from its observation until its Workload is created, and read if it was not observed since the
-start. A pending Workload follows its Job to another queue or priority class, and the slices of an elastic Job its size.
-Workloads follow the value of their priority class (`priority_followers`). Variants are created by `variant_maker`. All
-of this follows from the state and the observed objects, and is found again after a crash.
+start. A Workload follows its Job when that is edited (`workload_updates`), and the value of its priority class
+(`priority_followers`). Variants are created by `variant_maker`. All of this follows from the state and the observed
+objects, and is found again after a crash.
 
 Once a flavor has a topology, pods that are none of ours are summed up by node (`foreign_pods`).
 
@@ -48,13 +48,10 @@ from headgate.core.api.names import ELASTIC_JOB
 from headgate.core.config.reader import ConfigurationError, read_document
 from headgate.core.fold import quarantine
 from headgate.core.fold.quarantine import KIND_OF, about_event, has_workload_aside, is_about_aside, is_aside, retry_of
-from headgate.core.jobs.registry import integration_of
 from headgate.core.kubernetes.selectors import matches_labels
 from headgate.core.log.reconciliation import releases_first
 from headgate.core.machine.api_results import CONFLICT, NOT_FOUND, is_success, refusal
 from headgate.core.machine.contract import (
-    JSON_PATCH,
-    MERGE_PATCH,
     Append,
     Call,
     Changed,
@@ -68,19 +65,16 @@ from headgate.core.machine.contract import (
     Stimulus,
 )
 from headgate.core.state.attribution import about
-from headgate.core.state.tables import JobRecord, Stage, State
-from headgate.core.status.workload_status import workload_path
+from headgate.core.state.tables import JobRecord, State
 from headgate.core.workload import owners
 from headgate.core.workload.job_workload import (
     NoSuchPriorityClassError,
     is_sliced,
-    resize_patch,
     wanted_slice,
-    workload_changes,
     workload_key,
     workload_of,
 )
-from headgate.events import effects, facts, queueing
+from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
 from headgate.events.identity import CellFounded
@@ -93,6 +87,7 @@ from headgate.machines.informer_bridge.foreign_pods import PODS, ForeignPods, is
 from headgate.machines.informer_bridge.marks import ObservedVersions
 from headgate.machines.informer_bridge.priority_followers import PriorityFollowers
 from headgate.machines.informer_bridge.variant_maker import VariantMaker
+from headgate.machines.informer_bridge.workload_updates import WorkloadUpdates
 
 FACTS_MAX: Final = 2000
 """The maximum number of facts in one commit. The rest follows in the next."""
@@ -140,7 +135,6 @@ class InformerBridge:
     nothing was ever observed gets `new_log`.
     """
 
-    # Large: the fields of the machine, one line each with what it holds.
     def __init__(
         self,
         state: State,
@@ -173,10 +167,9 @@ class InformerBridge:
         self._jobs: OrderedDict[JobKey, None] = OrderedDict.fromkeys(state.jobs)
         self._creating: dict[str, _Creation] = {}
         self._created: dict[Uid, None] = {}
-        self._updating: dict[str, None] = {}
-        self._asked: dict[Uid, object] = {}
         self._variants = VariantMaker(state)
         self._priorities = PriorityFollowers(state)
+        self._updates = WorkloadUpdates(state, self._whole, self._priorities.expect)
         self._absent_owners = AbsentOwners(state)
         self._shown: dict[str, None] = {}
         """The resources whose objects at the start of this term are all in the log."""
@@ -445,23 +438,23 @@ class InformerBridge:
     def _on_event(self, event: Event) -> None:
         self._variants.on_event(event)
         self._priorities.on_event(event)
+        self._updates.on_event(event)
         self._absent_owners.on_event(event)
         match event:
             case facts.JobObserved():
-                self._asked.pop(Uid(event.spec.uid), None)
                 self._look_at((event.job,))
-            case facts.JobDeleted():
-                self._asked.pop(event.uid, None)
             case queueing.WorkloadReleased():
                 self._look_at(self._job_of(event.workload))
             case facts.WorkloadObserved():
                 if event.owner is not None:
-                    self._asked.pop(Uid(event.owner.uid), None)
-                    self._asked.pop(event.uid, None)
                     if ELASTIC_JOB in event.annotations:
                         # Its Job may need another one when it is scaled again.
                         self._created.pop(Uid(event.owner.uid), None)
                     self._raw.pop(job_kinds.owner_key(split_key(event.workload)[0], event.owner), None)
+                    self._look_at(self._job_of(event.workload))
+            case decisions.QuotaReserved():
+                workload = self.state.workloads.get(event.workload)
+                if workload is not None and workload.outdated:
                     self._look_at(self._job_of(event.workload))
             case facts.WorkloadDeleted():
                 record = self.state.jobs.get(event.job)
@@ -506,10 +499,11 @@ class InformerBridge:
                 continue
             with about("Job", key):
                 self._create(key, calls)
-                self._update(key, calls)
+                if record is not None and self._updates.needs_whole(key, record, calls):
+                    self._ask_for_job(_Creation(key, Uid(record.job.uid), WorkloadKey("")), calls)
 
     def _is_full(self) -> bool:
-        return len(self._creating) + len(self._reading) + len(self._updating) >= CALLS_MAX
+        return len(self._creating) + len(self._reading) + self._updates.in_flight >= CALLS_MAX
 
     def _create(self, key: JobKey, calls: list[Command]) -> None:
         """Create a Job's Workload if it needs one."""
@@ -563,6 +557,8 @@ class InformerBridge:
         if record is None or record.job.uid != creation.job_uid or completed.status == NOT_FOUND:
             return
         if not is_success(completed):
+            if not creation.workload:
+                return
             said = refusal(completed)
             self._creating[_creation_id(creation.job, creation.job_uid)] = creation
             self._effects.append(_rejected(creation, said.code, said.reason, said.message))
@@ -572,59 +568,6 @@ class InformerBridge:
             self._look_at((creation.job,))
         else:
             self._raw.pop(creation.job, None)
-
-    def _update(self, key: JobKey, calls: list[Command]) -> None:
-        """
-        Let a Workload follow its Job.
-
-        A call is not repeated until either of the two has changed.
-        """
-        record = self.state.jobs.get(key)
-        if record is not None and is_sliced(self.state, record.job):
-            self._resize(key, record, calls)
-        workload = owners.workload_of(self.state, key, record.job.uid) if record is not None else None
-        if record is None or workload is None or workload.stage is Stage.FINISHED or workload.deleting:
-            return
-        uid, call_id = Uid(record.job.uid), f"update/{workload.key}"
-        changes = workload_changes(self.state, record.job, workload)
-        if not changes or call_id in self._updating or self._asked.get(uid) == changes:
-            return
-        self._asked[uid] = changes
-        self._updating[call_id] = None
-        self._priorities.expect(workload.key)
-        calls.append(
-            Call(
-                id=call_id,
-                method="PATCH",
-                path=workload_path(workload.key),
-                body={**changes, "metadata": {"uid": workload.uid, **changes.get("metadata", {})}},
-                content_type=MERGE_PATCH,
-                lane=key,
-            )
-        )
-
-    def _resize(self, key: JobKey, record: JobRecord, calls: list[Command]) -> None:
-        """Give a slice of an elastic Job the Job's size: it holds no quota yet, or the Job was scaled down."""
-        wanted = wanted_slice(self.state, key, record.job)
-        slice_ = wanted.selected
-        if slice_ is None or not wanted.resize or slice_.deleting or record.job.finished is not None:
-            return
-        body, call_id = resize_patch(slice_, integration_of(key).pod_counts(record.job)), f"resize/{slice_.key}"
-        asked = {"resize": body}
-        if call_id in self._updating or self._asked.get(slice_.uid) == asked:
-            return
-        self._asked[slice_.uid] = asked
-        self._updating[call_id] = None
-        calls.append(
-            Call(
-                id=call_id,
-                method="PATCH",
-                path=workload_path(slice_.key),
-                body=body,
-                content_type=JSON_PATCH,
-                lane=key,
-            )
-        )
 
     def _needs_workload(self, key: JobKey, record: JobRecord) -> bool:
         job, uid = record.job, Uid(record.job.uid)
@@ -666,9 +609,7 @@ class InformerBridge:
         creation = self._creating.get(completed.call_id)
         if creation is not None:
             self._on_created(creation, completed)
-        if completed.call_id in self._updating:
-            # Done or refused, the Workload and the Job show the next step.
-            del self._updating[completed.call_id]
+        self._updates.on_completed(completed)
         reading = self._reading.pop(completed.call_id, None)
         if reading is not None:
             self._on_job_read(reading, completed)

@@ -50,6 +50,7 @@ from headgate.core.state.tables import JobRecord, Stage, State, Workload
 from headgate.core.topology.pods import TopologyPods
 from headgate.core.workload import owners
 from headgate.core.workload.injection import InjectionError, needs_restoring, restore_patch, start_patch
+from headgate.core.workload.matching import is_to_run
 from headgate.core.workload.slices import is_elastic
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
@@ -229,7 +230,7 @@ class Ungater:
 
     def _act_on(self, key: JobKey, record: JobRecord, workload: Workload | None, calls: list[Command]) -> None:
         job = record.job
-        if workload is not None and workload.stage is Stage.ADMITTED and not workload.deleting:
+        if workload is not None and is_to_run(workload):
             if job.suspended and record.started_for != workload.uid:
                 self._start(key, record, workload, calls)
             return
