@@ -18,7 +18,7 @@ PARALLEL = -n $(WORKERS) --maxprocesses 4
 DOCS := .venv-docs
 RELEASE := .venv-release
 
-.PHONY: help demo demo-kube test coverage fuzz defects test-kube kube check fmt corrupt bench bench-kube bench-kube-tas bench-kube-jobs bench-kube-costs schemas docs chaos chaos-kube lock release clean
+.PHONY: help demo demo-kube test coverage fuzz defects test-kube kube operators check fmt corrupt bench bench-kube bench-kube-tas bench-kube-jobs bench-kube-costs schemas docs chaos chaos-kube lock release clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -47,6 +47,9 @@ defects: $(STAMP) ## one planted defect at a time, for one Job of JOBS=1000: all
 
 kube: $(STAMP) ## build a real control plane into the user's cache folder, if it is not there (needs Go)
 	@$(BIN)/python -m headgate.testing.control_plane build
+
+operators: $(STAMP) ## build the operators of job kinds into the user's cache folder, if they are not there (needs Go)
+	@$(BIN)/python -m headgate.testing.control_plane operators
 
 test-kube: kube ## the tests on a real control plane; skipped where there is none
 	@$(BIN)/pytest -m kube --timeout 300 $(PARALLEL) --dist loadfile

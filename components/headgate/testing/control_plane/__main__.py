@@ -1,8 +1,9 @@
 """
-The control plane by hand: `python -m headgate.testing.control_plane build|run|demo`.
+The control plane by hand: `python -m headgate.testing.control_plane build|operators|run|demo`.
 
-`build` is `make kube`, `demo` is `make demo-kube`, `run` leaves one running until Ctrl-C. `build` ends with exit code 0
-also where there is nothing to build with, for the tests that need it are then skipped; the others end with 2.
+`build` is `make kube`, `operators` is `make operators`, `demo` is `make demo-kube`, `run` leaves one running until
+Ctrl-C. The first two end with exit code 0 also where there is nothing to build with, for the tests that need it are
+then skipped; the others end with 2.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from headgate.testing.control_plane.build import BuildError, build
 from headgate.testing.control_plane.component import StartError
 from headgate.testing.control_plane.demo import demo
 from headgate.testing.control_plane.flags import Options
+from headgate.testing.control_plane.operators.build import build_operators
 from headgate.testing.control_plane.plane import ControlPlane, ControlPlaneError, control_plane
 
 
@@ -32,6 +34,7 @@ def main(args: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m headgate.testing.control_plane", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="build the binaries into the user's cache folder, if they are not there")
+    commands.add_parser("operators", help="build the operators of job kinds there too")
     run = commands.add_parser("run", help="a control plane until Ctrl-C")
     run.add_argument("--nodes", type=int, default=1, help="how many nodes to make (default 1)")
     run.add_argument("--folder", type=Path, help="keep everything here; left out, in a temporary folder")
@@ -51,7 +54,7 @@ def main(args: list[str] | None = None) -> int:
             error = error.exceptions[0]
         match error:
             case NoAssetsError():
-                code = 0 if given.command == "build" else 2
+                code = 0 if given.command in ("build", "operators") else 2
             case CliError():
                 code = error.code
             case BuildError() | StartError() | ControlPlaneError() | KubernetesError():
@@ -68,6 +71,8 @@ def _do(given: argparse.Namespace) -> int:
             anyio.run(_run, given, backend_options={"use_uvloop": True})
         case "demo":
             return int(anyio.run(_demo, given, backend_options={"use_uvloop": True}))
+        case "operators":
+            build_operators()
         case _:
             build()
     return 0

@@ -124,11 +124,15 @@ def find_assets() -> Assets:
     return assets
 
 
+def caches() -> Path:
+    """The user's cache folder for what Go builds for tests."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "headgate"
+
+
 def cache_folder() -> Path:
     """Where `make kube` puts the binaries of these pins for this platform."""
-    cache = os.environ.get("XDG_CACHE_HOME")
-    root = Path(cache) if cache else Path.home() / ".cache"
-    return root / "headgate" / "control-plane" / cache_key()
+    return caches() / "control-plane" / cache_key()
 
 
 def cache_key() -> str:

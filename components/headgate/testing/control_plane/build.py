@@ -67,7 +67,7 @@ def build() -> Assets:
             "and the tests on a real control plane are skipped"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    with locked(folder):
         begun = time.monotonic()
         missing = _missing(folder)
         _say(f"building {', '.join(missing)} into {folder}: minutes with cold caches, once")
@@ -87,7 +87,7 @@ def _missing(folder: Path) -> list[str]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock; the kernel gives it back when we end in whatever way."""
     with (folder / "build.lock").open("w") as lock:
         try:
@@ -103,11 +103,15 @@ def _locked(folder: Path) -> Iterator[None]:
 def _build(go: str, binary: Binary, folder: Path) -> None:
     _say(f"  {binary.name} ...", end="")
     begun = time.monotonic()
-    part = folder / f"{binary.name}.part"
-    args = ["build", "-trimpath", "-mod=readonly", "-ldflags", binary.ldflags, "-o", str(part), binary.package]
-    _go(go, args, binary.module)
-    part.replace(folder / binary.name)
+    build_package(go, binary.package, MODULES / binary.module, folder / binary.name, binary.ldflags)
     _say(f" {time.monotonic() - begun:.0f} s")
+
+
+def build_package(go: str, package: str, module: Path, binary: Path, ldflags: str = "-s -w") -> None:
+    """Build a main package from the pins of a module's folder. Raises BuildError when Go fails."""
+    part = binary.with_name(f"{binary.name}.part")
+    run_go(go, ["build", "-trimpath", "-mod=readonly", "-ldflags", ldflags, "-o", str(part), package], module)
+    part.replace(binary)
 
 
 def _fetch_kueue(go: str, folder: Path, missing: list[str]) -> None:
@@ -126,22 +130,24 @@ def _fetch_kueue(go: str, folder: Path, missing: list[str]) -> None:
 
 def kueue_module(go: str) -> Path:
     """The folder of the pinned Kueue module, read-only, downloaded if need be. Raises BuildError when Go fails."""
-    version = next(
-        line.split()[-1] for line in (MODULES / "kueue/go.mod").read_text().splitlines() if f" {_KUEUE} " in line
-    )
-    return Path(json.loads(_go(go, ["mod", "download", "-json", f"{_KUEUE}@{version}"], "kueue"))["Dir"])
+    return downloaded(go, _KUEUE, MODULES / "kueue")
 
 
-def _go(go: str, args: list[str], module: str) -> bytes:
-    """Run Go in one of the modules; what it printed. Its errors go to our standard error."""
+def downloaded(go: str, name: str, module: Path) -> Path:
+    """The folder of a Go module at the version that a module's folder pins. Raises BuildError when Go fails."""
+    lines = (module / "go.mod").read_text().splitlines()
+    version = next(line.split("//")[0].split()[-1] for line in lines if f" {name} " in f" {line.strip()} ")
+    return Path(json.loads(run_go(go, ["mod", "download", "-json", f"{name}@{version}"], module))["Dir"])
+
+
+def run_go(go: str, args: list[str], module: Path) -> bytes:
+    """Run Go in the folder of a module; what it printed. Its errors go to our standard error. Raises BuildError."""
     system, machine = go_platform()
     # A user's own settings (a workspace, vendoring) must not decide what is built.
     env = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "", "GOOS": system, "GOARCH": machine}
-    done = subprocess.run([go, *args], cwd=MODULES / module, env=env, stdout=subprocess.PIPE, check=False)  # noqa: S603 - the user's Go
+    done = subprocess.run([go, *args], cwd=module, env=env, stdout=subprocess.PIPE, check=False)  # noqa: S603 - the user's Go
     if done.returncode != 0:
-        raise BuildError(
-            f"go {args[0]} failed in {MODULES / module} (exit code {done.returncode}); its words are above"
-        )
+        raise BuildError(f"go {args[0]} failed in {module} (exit code {done.returncode}); its words are above")
     return done.stdout
 
 

@@ -14,9 +14,7 @@ its credentials and the logs; a plane that is started in a folder with data cont
 Start it from the main thread: its components end with the thread that started them.
 """
 
-import random
 import shutil
-import socket
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -34,12 +32,12 @@ from headgate.testing.control_plane import audit, credentials, etcd, flags
 from headgate.testing.control_plane.assets import API_SERVER, CONTROLLERS, ETCD, KUBECTL, KWOK, Assets
 from headgate.testing.control_plane.component import Component, StartError
 from headgate.testing.control_plane.flags import HOST, Files, Options, Ports
+from headgate.testing.control_plane.ports import free_ports
 from headgate.testing.control_plane.stages import stages
 
 COMPONENTS: Final = (ETCD, API_SERVER, CONTROLLERS, KWOK)
 """Their names, in the order of starting."""
 
-_PORTS: Final = range(20_000, 30_000)
 _STARTS_MAX: Final = 3
 """How often a start is tried when another process has taken one of its ports between the choice and the start."""
 _POLL_S: Final = 0.02
@@ -300,7 +298,7 @@ async def control_plane(assets: Assets, folder: Path, *, options: Options | None
 
 async def _started(assets: Assets, files: Files, options: Options, session: aiohttp.ClientSession) -> ControlPlane:
     for left in reversed(range(_STARTS_MAX)):
-        ports = Ports(**dict(zip(Ports.__struct_fields__, _free_ports(len(Ports.__struct_fields__)), strict=True)))
+        ports = Ports(**dict(zip(Ports.__struct_fields__, free_ports(len(Ports.__struct_fields__)), strict=True)))
         _prepare(files, ports, options)
         plane = ControlPlane(assets, files, ports, options, session)
         try:
@@ -333,18 +331,3 @@ def _prepare(files: Files, ports: Ports, options: Options) -> None:
     files.stages.write_bytes(stages())
     if options.audit:
         files.audit_policy.write_bytes(audit.POLICY)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, below those that the system gives to clients."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.choice(_PORTS)  # noqa: S311 - no secret
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        if port not in found:
-            found.append(port)
-    return found

@@ -1,0 +1,14 @@
+"""
+The operators of job kinds for tests: built from pinned Go modules (`make operators`), run on a control plane.
+
+    async with operator(plane, "jobset", folder): ...
+
+Owns: which operators there are, their build, and how each is run outside a cluster.
+Called by: tests marked `kube`, `make operators`.
+May import: the rest of control_plane, and what that may import.
+"""
+
+from headgate.testing.control_plane.operators.catalog import OPERATORS, Operator, find_operator
+from headgate.testing.control_plane.operators.running import operator
+
+__all__ = ["OPERATORS", "Operator", "find_operator", "operator"]

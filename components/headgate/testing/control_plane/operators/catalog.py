@@ -1,0 +1,105 @@
+"""
+The operators that are run in tests: the Go module of each, and which of its manifests it needs.
+
+The binaries and manifests are in the user's cache folder, one folder for each operator, under a key made of all that
+decides what is built. `make operators` fills it; a test asks `find_operator`, and is skipped where there is none.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headgate.testing.control_plane.assets import NoAssetsError, caches, go_platform
+
+MODULES: Final = Path(__file__).parent / "modules"
+"""A Go module for each operator, with its go.mod and go.sum: their dependencies differ."""
+
+CRDS: Final = "crds"
+WEBHOOKS: Final = "webhooks.yaml"
+
+
+class Operator(msgspec.Struct, frozen=True, kw_only=True):
+    """
+    An operator: its Go module and main package, and the folders and files of the module that are its manifests.
+
+    `name` is that of the folder below `MODULES`, of the binary, and of its process.
+    """
+
+    name: str
+    module: str
+    package: str
+    crds: str
+    webhooks: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where its binary and manifests are, or will be."""
+        return caches() / "operators" / f"{self.name}-{self._key()}"
+
+    @property
+    def binary(self) -> Path:
+        """The program."""
+        return self.folder / self.name
+
+    @property
+    def is_built(self) -> bool:
+        """Whether it can be run."""
+        return os.access(self.binary, os.X_OK)
+
+    def _key(self) -> str:
+        digest = hashlib.sha256(repr(self).encode())
+        for path in sorted((MODULES / self.name).glob("go.*")):
+            digest.update(path.read_bytes() + b"\0")
+        digest.update("/".join(go_platform()).encode())
+        return digest.hexdigest()[:16]
+
+
+OPERATORS: Final = (
+    Operator(
+        name="jobset",
+        module="sigs.k8s.io/jobset",
+        package="sigs.k8s.io/jobset",
+        crds="config/components/crd/bases",
+        webhooks="config/components/webhook/manifests.yaml",
+    ),
+    Operator(
+        name="lws",
+        module="sigs.k8s.io/lws",
+        package="sigs.k8s.io/lws/cmd",
+        crds="config/crd/bases",
+        webhooks="config/webhook/manifests.yaml",
+    ),
+    Operator(
+        name="mpi-operator",
+        module="github.com/kubeflow/mpi-operator",
+        package="github.com/kubeflow/mpi-operator/cmd/mpi-operator",
+        crds="manifests/base",
+    ),
+    Operator(
+        name="training-operator",
+        module="github.com/kubeflow/training-operator",
+        package="github.com/kubeflow/training-operator/cmd/training-operator.v1",
+        crds="manifests/base/crds",
+    ),
+    Operator(
+        name="kuberay",
+        module="github.com/ray-project/kuberay/ray-operator",
+        package="github.com/ray-project/kuberay/ray-operator",
+        crds="config/crd/bases",
+    ),
+)
+
+
+def find_operator(name: str) -> Operator:
+    """
+    An operator that is built.
+
+    Raises NoAssetsError, with one line for people, when it is not.
+    """
+    found = next(each for each in OPERATORS if each.name == name)
+    if not found.is_built:
+        raise NoAssetsError(f"the operator {name} is not built: run `make operators` (needs Go)")
+    return found
