@@ -182,9 +182,16 @@ class SleepingAgain(Sleeping):
         return found
 
     def _wake_some(self, draft: Draft, sleeper: Sleeper, count: int) -> None:
+        """
+        Wake as many workloads of a shape alone as did in the record.
+
+        One that woke with its ClusterQueue counts when it was not offered: another of its shape went in its place.
+        """
         pending = self._state.index.pending.get(sleeper.cluster_queue)
         members = pending.members(sleeper.shape) if pending is not None else iter(())
-        for key in islice((key for key in members if key not in self.order.woken), count):
+        offered = {head.workload for head in self.order.alone}
+        woken = self.order.woken.keys() & offered
+        for key in islice((key for key in members if key not in woken), count):
             draft.wake_alone(self._state.workloads[key])
 
     def _is_parked_by_verdict(self, key: WorkloadKey) -> bool:
