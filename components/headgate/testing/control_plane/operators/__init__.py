@@ -5,7 +5,7 @@ The operators of job kinds for tests: built from pinned Go modules (`make operat
 
 Owns: which operators there are, their build, and how each is run outside a cluster.
 Called by: tests marked `kube`, `make operators`.
-May import: the rest of control_plane, and what that may import.
+May import: cli, processes, adapters, machines, core, events.
 """
 
 from headgate.testing.control_plane.operators.catalog import OPERATORS, Operator, find_operator

@@ -32,6 +32,7 @@ _POD_LABELS: Final = {
 """The label that the pods of an operator carry: its webhook for pods is called for these only."""
 
 _DEFINED_TIMEOUT_S: Final = 60.0
+_POLL_S: Final = 0.1
 _TRAINING_WEBHOOK: Final = "validator.training-operator.kubeflow.org"
 _TRAINING_NAMESPACE: Final = "kubeflow"
 
@@ -77,9 +78,12 @@ async def _define(plane: ControlPlane, crds: Path) -> None:
     """Apply the definitions, and wait until their kinds are served. Raises TimeoutError."""
     await plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(crds))
     with anyio.fail_after(_DEFINED_TIMEOUT_S):
-        # kubectl refuses to wait for an object without a status.
-        while (await plane.kubectl("wait", "--for=condition=Established", "-f", str(crds), check=False)).returncode:
-            await anyio.sleep(0.1)
+        while True:
+            # kubectl refuses to wait for an object without a status.
+            waited = await plane.kubectl("wait", "--for=condition=Established", "-f", str(crds), check=False)
+            if waited.returncode == 0:
+                return
+            await anyio.sleep(_POLL_S)
 
 
 def _command(plane: ControlPlane, operator: Operator, folder: Path, health: int, webhooks: int) -> list[str]:
