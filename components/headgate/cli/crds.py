@@ -12,8 +12,10 @@ from headgate.adapters.kubernetes.crds.kinds import KUEUE_KINDS
 from headgate.adapters.kubernetes.crds.migrate import Migrated, migrate
 from headgate.adapters.kubernetes.crds.render import Conversion
 from headgate.adapters.kubernetes.errors import KubeConfigurationError, KubernetesError
+from headgate.cli.admission import admit_by
 from headgate.cli.cluster import access_of, open_cluster
 from headgate.cli.output import FAILED, OK, WRONG_USAGE, CliError, Output, emit, say
+from headgate.processes.webhook.installing import Way
 
 _EPILOG = """\b
 Examples:
@@ -49,6 +51,10 @@ Examples:
   headgate crds install --kubeconfig ~/.kube/config
   headgate crds install --conversion webhook        v1beta1 with its own spelling, converted by `headgate run webhook`
   headgate crds install --dry-run                   let the server check everything and keep nothing
+  headgate crds install --admission webhook         Kueue's defaults and refusals by `headgate run webhook`
+  headgate crds install --admission policy --configuration kueue-config.yaml
+                                                    the same by admission policies (Kubernetes 1.36): no webhook
+Without --admission nothing of it is changed; --admission off removes both.
 Without a conversion (the default) v1beta1 has the fields of v1beta2, and what it spells otherwise is refused with the
 name of the field to use. Without the option, definitions keep the conversion that they have.
 Definitions that Kueue or a chart installed are checked and left alone; --force replaces them.
@@ -70,6 +76,7 @@ Exit code: 0 no difference, 1 differences, 2 they could not be compared.
 """
 
 
+# Large: one parameter for each option.
 @app.command("install", epilog=_INSTALL)
 def install_(
     kubeconfig: _Kubeconfig = None,
@@ -81,6 +88,12 @@ def install_(
     service: Annotated[
         str, typer.Option("--service", metavar="NAMESPACE/NAME", help="The Service of the webhook.")
     ] = _SERVICE,
+    admission: Annotated[
+        Way | None, typer.Option("--admission", help="Who applies Kueue's rules of defaulting and validation.")
+    ] = None,
+    configuration: Annotated[
+        Path | None, typer.Option("--configuration", metavar="FILE", help="Kueue's Configuration, for policies.")
+    ] = None,
     output: _Output = Output.TABLE,
     data: _Data = None,
     cell: _Cell = None,
@@ -99,6 +112,7 @@ def install_(
                 done.append(each)
                 if output is Output.TABLE:
                     _print(each, dry_run=dry_run)
+            await admit_by(objects.client, admission, service=(namespace, name), file=configuration, dry_run=dry_run)
 
     try:
         anyio.run(act)

@@ -42,7 +42,7 @@ Certificates = ServingCertificates | FileCertificates
 def names_of(settings: WebhookSettings) -> tuple[str, ...]:
     """The DNS names of the Service, as the API server calls it."""
     short = f"{settings.service}.{settings.namespace}"
-    return (f"{short}.svc", short, f"{short}.svc.cluster.local")
+    return (f"{short}.svc", short, f"{short}.svc.cluster.local", *settings.names)
 
 
 def run(settings: Settings) -> int:
@@ -92,6 +92,7 @@ class WebhookServer:
         self.serving = anyio.Event()
         self.port = 0
         self.url = ""
+        self.certificates: Certificates
         self._handlers = handlers
 
     async def run(self) -> None:
@@ -105,7 +106,7 @@ class WebhookServer:
             kubernetes = settings.kubernetes
             access = resolve(server=kubernetes.server, kubeconfig=kubernetes.kubeconfig, context=kubernetes.context)
             client = KubeClient(await stack.enter_async_context(open_transport(access)))
-            certificates = self._certificates(client)
+            certificates = self.certificates = self._certificates(client)
             informer = Informer(client)
             measure(metrics, certificates)
             tasks = await stack.enter_async_context(anyio.create_task_group())

@@ -1,0 +1,188 @@
+"""
+The table of `tests/core/admission/cases.yaml` on real API servers: one asks our webhook, one has our policies.
+
+Both must give the answer of the table, and so the same one.
+"""
+
+import copy
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import anyio
+import msgspec
+import pytest
+from tests.support.admission_cases import PLAIN, QUEUED, Case, cases, field_of, found_at
+from tests.support.waiting import until
+
+from headgate.adapters.kubernetes.client import KubeClient
+from headgate.adapters.kubernetes.crds.install import install
+from headgate.adapters.kubernetes.errors import ApiError
+from headgate.adapters.kubernetes.http_transport import open_transport
+from headgate.adapters.kubernetes.resources import Resource
+from headgate.core.admission.kinds import TARGETS
+from headgate.core.admission.settings import AdmissionSettings
+from headgate.processes.runtime.serving_certificates import ServingCertificates
+from headgate.processes.runtime.settings import HttpSettings, KubernetesSettings, Settings, WebhookSettings
+from headgate.processes.webhook.installing import Way, install_admission, objects
+from headgate.processes.webhook.process import WebhookServer
+from headgate.testing.control_plane import Assets, ControlPlane, Options, control_plane
+
+pytestmark = [pytest.mark.kube, pytest.mark.anyio]
+
+Json = dict[str, Any]
+BARE = Options(controllers=False, kwok=False, nodes=0)
+SETTINGS = AdmissionSettings(frameworks=tuple(each.framework for each in TARGETS if each.framework))
+NAMESPACE = "headgate-system"
+RESOURCES = {
+    each.kind: Resource(
+        group=each.group,
+        version=each.version,
+        plural=each.plural,
+        kind=each.kind,
+        namespaced=each.kind not in ("ClusterQueue", "Cohort", "ResourceFlavor"),
+    )
+    for each in TARGETS
+}
+
+
+class Answer(NamedTuple):
+    """What became of a case: the fields of the refusal, or none and the object; `by_rules`: our rules refused it."""
+
+    fields: tuple[str, ...]
+    by_rules: bool
+    object: Json
+    text: str
+
+
+class Server(NamedTuple):
+    """An API server with one of the two ways."""
+
+    client: KubeClient
+    webhook: WebhookServer | None
+
+
+async def prepare(client: KubeClient) -> None:
+    """Our definitions, and two namespaces, one of them with a default queue."""
+    async for _ in install(client):
+        pass
+    for name in (PLAIN, QUEUED, NAMESPACE):
+        await client.request("POST", "/api/v1/namespaces", body={"metadata": {"name": name}})
+    kind = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue"}
+    queue = {**kind, "metadata": {"name": "default"}, "spec": {"clusterQueue": "q"}}
+    await client.request("POST", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{QUEUED}/localqueues", body=queue)
+
+
+def wanted(way: Way) -> list[Json]:
+    return objects(way, SETTINGS, namespace=NAMESPACE, service="headgate-webhook", secret="certificates")
+
+
+async def is_effective(client: KubeClient) -> bool:
+    """Whether the API server defaults and refuses yet; both begin a moment after the objects are there."""
+    queued = {"metadata": {"name": "probe", "labels": {"kueue.x-k8s.io/queue-name": "q"}}, "spec": JOB_SPEC}
+    path = f"/apis/batch/v1/namespaces/{PLAIN}/jobs"
+    try:
+        made = msgspec.json.decode(await client.request("POST", path, query={"dryRun": "All"}, body=queued))
+    except ApiError:
+        return False
+    wrong = {"metadata": {"name": "probe", "labels": {"kueue.x-k8s.io/queue-name": "A_B"}}, "spec": JOB_SPEC}
+    try:
+        await client.request("POST", path, query={"dryRun": "All"}, body=wrong)
+    except ApiError:
+        return bool(made["spec"]["suspend"])
+    return False
+
+
+JOB_SPEC = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}
+
+
+@asynccontextmanager
+async def with_webhook(plane: ControlPlane, client: KubeClient) -> AsyncIterator[WebhookServer]:
+    """Our server on loopback, and configurations that name it by its URL, as there is no network of Services."""
+    webhook = WebhookSettings(host="127.0.0.1", port=0, secret="certificates", names=("localhost",))
+    settings = Settings(
+        kubernetes=KubernetesSettings(kubeconfig=str(plane.kubeconfig)), http=HttpSettings(), webhook=webhook
+    )
+    server = WebhookServer(settings, "test", SETTINGS)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.run)
+        with anyio.fail_after(60):
+            await server.serving.wait()
+        made = [by_url(each, server.port) for each in wanted(Way.WEBHOOK)]
+        async for _ in install_admission(client, made):
+            pass
+        assert isinstance(server.certificates, ServingCertificates)
+        await server.certificates.round()
+        yield server
+        tasks.cancel_scope.cancel()
+
+
+def by_url(configuration: Json, port: int) -> Json:
+    made = copy.deepcopy(configuration)
+    for each in made["webhooks"]:
+        path = each["clientConfig"].pop("service")["path"]
+        each["clientConfig"]["url"] = f"https://localhost:{port}{path}"
+    return made
+
+
+@pytest.fixture(scope="module")
+async def servers(
+    anyio_backend: str, assets: Assets, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[dict[Way, Server]]:
+    """Two API servers, one of each way."""
+    async with AsyncExitStack() as stack:
+        made = {}
+        for way in (Way.WEBHOOK, Way.POLICY):
+            folder = tmp_path_factory.mktemp(way.value)
+            plane = await stack.enter_async_context(control_plane(assets, folder, options=BARE))
+            client = KubeClient(await stack.enter_async_context(open_transport(plane.access())))
+            await prepare(client)
+            server = None
+            if way is Way.WEBHOOK:
+                server = await stack.enter_async_context(with_webhook(plane, client))
+            else:
+                async for _ in install_admission(client, wanted(way)):
+                    pass
+            made[way] = Server(client, server)
+        for each in made.values():
+            await until(partial(is_effective, each.client))
+        yield made
+
+
+async def answer(client: KubeClient, case: Case) -> Answer:
+    """Carry out the steps of a case up to the first refusal."""
+    resource = RESOURCES[case.kind]
+    namespace = case.namespace if resource.namespaced else None
+    name = case.object["metadata"]["name"]
+    try:
+        found = msgspec.json.decode(await client.create(resource, case.object, namespace))
+        for subresource, patch in case.steps:
+            raw = await client.patch(resource, name, patch, namespace, subresource=subresource or None)
+            found = msgspec.json.decode(raw)
+    except ApiError as error:
+        return refusal(error)
+    return Answer((), False, found, "")
+
+
+def refusal(error: ApiError) -> Answer:
+    """The fields of a refusal: causes, or in the message of a policy what comes before the error."""
+    by_policy = error.message.rpartition("denied request: ")[2] if "denied request: " in error.message else ""
+    fields = (by_policy.partition(": ")[0],) if by_policy else tuple(each.field for each in error.causes)
+    return Answer(tuple(map(field_of, fields)), error.status == 403, {}, error.message)
+
+
+@pytest.mark.parametrize("way", [Way.WEBHOOK, Way.POLICY])
+@pytest.mark.parametrize("case", cases(), ids=str)
+async def test_a_case_is_answered_as_kueue_answers_it(servers: dict[Way, Server], case: Case, way: Way) -> None:
+    """Allowed, refused with this field, or changed like this: over the webhook as by the policies."""
+    if case.by == "policy" and way is Way.WEBHOOK:
+        pytest.skip("the webhook looks the owner up, and there is none")
+    found = await answer(servers[way].client, case)
+    if not case.refused or (case.by == "webhook" and way is Way.POLICY):
+        assert found.text == ""
+    else:
+        assert field_of(case.refused) in found.fields, found.text
+        assert found.by_rules is (case.by != "schema"), found.text
+    for path, value in case.defaulted.items():
+        assert found_at(found.object, path) == value
