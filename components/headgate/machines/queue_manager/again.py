@@ -190,8 +190,8 @@ class SleepingAgain(Sleeping):
         pending = self._state.index.pending.get(sleeper.cluster_queue)
         members = pending.members(sleeper.shape) if pending is not None else iter(())
         offered = {head.workload for head in self.order.alone}
-        woken = self.order.woken.keys() & offered
-        for key in islice((key for key in members if key not in woken), count):
+        left = (key for key in members if key not in self.order.woken or key not in offered)
+        for key in islice(left, count):
             draft.wake_alone(self._state.workloads[key])
 
     def _is_parked_by_verdict(self, key: WorkloadKey) -> bool:
