@@ -3,7 +3,7 @@ Structured logs on stderr, by the standard library.
 
 A log call formats its sentence with %-arguments and puts machine-readable fields into `extra`. `human` prints time,
 level, process and sentence, then the extras as key=value; `json` prints one object per line with the same keys. Times
-are UTC.
+are UTC. What is logged while a commit is under way has the `trace_id` of its span, if there is tracing (`in_trace`).
 """
 
 import datetime as dt
@@ -26,6 +26,26 @@ def _extras(record: logging.LogRecord) -> dict[str, Any]:
 def _time(record: logging.LogRecord) -> str:
     moment = dt.datetime.fromtimestamp(record.created, dt.UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class _TraceOfRecord(logging.Filter):
+    """Adds the trace of the commit that is under way."""
+
+    trace_id = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Every record passes."""
+        if self.trace_id and not hasattr(record, "trace_id"):
+            record.trace_id = self.trace_id
+        return True
+
+
+_TRACE: Final = _TraceOfRecord()
+
+
+def in_trace(trace_id: str) -> None:
+    """What is logged from now on belongs to this trace; "" for none."""
+    _TRACE.trace_id = trace_id
 
 
 class JsonFormatter(logging.Formatter):
@@ -75,6 +95,7 @@ def configure_logs(
         handler.setFormatter(JsonFormatter(process=process, cell=cell, holder=holder))
     else:
         handler.setFormatter(HumanFormatter(process))
+    handler.addFilter(_TRACE)
     root = logging.getLogger()
     for old in tuple(root.handlers):
         root.removeHandler(old)

@@ -14,8 +14,9 @@ from typing import Final
 from opentelemetry.trace import Span
 
 from headgate.adapters.log import Appended, AppendOutcome
+from headgate.adapters.telemetry.logs import in_trace
 from headgate.adapters.telemetry.metrics import Metrics
-from headgate.adapters.telemetry.traces import Traces, traceparent
+from headgate.adapters.telemetry.traces import Traces, trace_id_of, traceparent
 from headgate.core.machine.contract import Append
 from headgate.core.state.error_text import describe, where
 from headgate.core.state.tables import State
@@ -24,11 +25,15 @@ from headgate.events.commit import Commit, LoggedCommit
 from headgate.events.ids import Seq
 from headgate.processes.runtime.process_status import Phase, Status
 from headgate.processes.telemetry.kueue_metrics import KueueMetrics
+from headgate.processes.telemetry.subjects import workloads_of
 
 _LOG: Final = logging.getLogger(__name__)
 
 RECENT_MAX: Final = 4_096
 """Traceparents of the newest commits, which a cause may refer to."""
+
+PARTS_MAX: Final = 256
+"""In the traces of how many workloads a commit about several has a span; the rest have their other spans."""
 
 _COUNTERS: Final[Mapping[str, str]] = {
     "commits_folded": "Commits of the log that this process has folded.",
@@ -72,7 +77,8 @@ class Observing:
         self._traces = traces
         self._kueue = KueueMetrics(metrics) if kueue else None
         self._recent: dict[Seq, str] = {}
-        self._span: Span | None = None
+        self._state: State | None = None
+        self._spans: list[Span] = []
         self._register()
 
     def folded(self, state: State, logged: LoggedCommit, *, leading: bool) -> None:
@@ -84,6 +90,7 @@ class Observing:
                 text = f"Kueue's metrics lack what position {logged.seq} has: {describe(error)} in {where(error)}"
                 _LOG.error("%s", text, exc_info=error)
                 self._status.notice("metrics", text)
+        self._state = state
         if self._traces is not None and logged.commit.trace is not None:
             self._recent[logged.seq] = logged.commit.trace
             if len(self._recent) > RECENT_MAX:
@@ -95,29 +102,51 @@ class Observing:
             return None
         cause = self._recent.get(append.cause.seq) if append.cause is not None else None
         seen = self._recent.get(append.decided_at)
-        self._span = self._traces.begin(
+        about = workloads_of(append.events, self._state)
+        only = next(iter(about)) if len(about) == 1 else None
+        begun = self._begin(append, cause, (seen,) if seen is not None and seen != cause else (), only, about)
+        if len(about) > 1:
+            for uid in list(about)[:PARTS_MAX]:
+                self._begin(append, None, (traceparent(begun),), uid, {uid: about[uid]})
+        in_trace(traceparent(begun).split("-")[1])
+        return traceparent(begun)
+
+    def _begin(
+        self, append: Append, cause: str | None, links: tuple[str, ...], uid: str | None, about: Mapping[str, str]
+    ) -> Span:
+        """A span of a commit: in the trace of one workload, or in one of its own if it is about several."""
+        assert self._traces is not None, "only called with tracing"
+        if len(about) > 1 and cause is not None:
+            links = (cause, *links)
+            cause = None
+        span = self._traces.begin(
             f"{self._status.process} {tag_of(append.events[0])}",
             cause=cause,
-            links=(seen,) if seen is not None and seen != cause else (),
+            links=links,
+            trace=trace_id_of(uid) if uid is not None else None,
             attributes={
                 "headgate.cell": self._status.cell,
                 "headgate.decided_at": append.decided_at,
                 "headgate.events": len(append.events),
+                **({"headgate.workload": next(iter(about.values()))} if len(about) == 1 else {}),
             },
         )
-        return traceparent(self._span)
+        self._spans.append(span)
+        return span
 
     def appended(self, commit: Commit, outcome: AppendOutcome) -> None:
         """See `headgate.processes.runtime.host.Observer`."""
-        if self._traces is None or self._span is None or commit.trace is None:
+        spans, self._spans = self._spans, []
+        if self._traces is None or commit.trace is None:
             return
-        self._span.set_attribute("headgate.commit", commit.id)
-        if isinstance(outcome, Appended):
-            self._span.set_attribute("headgate.position", outcome.seq)
-            self._traces.end(self._span)
-        else:
-            self._traces.end(self._span, error="the log refused the append")
-        self._span = None
+        for span in spans:
+            span.set_attribute("headgate.commit", commit.id)
+            if isinstance(outcome, Appended):
+                span.set_attribute("headgate.position", outcome.seq)
+                self._traces.end(span)
+            else:
+                self._traces.end(span, error="the log refused the append")
+        in_trace("")
 
     def gauges_of(self, state: Callable[[], State]) -> None:
         """Serve Kueue's gauges from this state while the process leads."""
