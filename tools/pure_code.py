@@ -24,6 +24,7 @@ PURE_PACKAGES = (*SHARED_PACKAGES, "machines")
 
 LIBRARIES = frozenset(
     {
+        "abc",
         "array",
         "base64",
         "binascii",

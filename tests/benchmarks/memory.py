@@ -22,8 +22,8 @@ from tests.benchmarks.lives import CELL, START_MS, Payload, Writer
 from tests.benchmarks.measure import Report, Row, rss_mib
 
 from headgate.core import fold
-from headgate.core.api.decoding import read
 from headgate.core.machine.contract import Machine, Settled
+from headgate.core.reading.decoding import read
 from headgate.core.state.tables import State
 from headgate.core.workload.job_workload import workload_of
 from headgate.events import decisions, effects, facts, queueing

@@ -19,9 +19,9 @@ from tests.benchmarks.measure import Report, Row, profiled
 from tests.benchmarks.placing import LEVELS, nodes, tree_of
 
 from headgate.core import fold
-from headgate.core.api.decoding import read
 from headgate.core.config import feature_gates
 from headgate.core.machine.contract import Append, Call, Committed, Completed, Settled, Stimulus
+from headgate.core.reading.decoding import read
 from headgate.core.topology.assignments import HOSTNAME, Domain, Placement
 from headgate.core.topology.encoding import compressed
 from headgate.events import decisions, facts

@@ -9,7 +9,7 @@ from tests.support.logs import TestLog
 
 from headgate.core import fold
 from headgate.core.api.conversion import to_v1beta2
-from headgate.core.api.decoding import read
+from headgate.core.reading.decoding import read
 from headgate.core.status.workload_status import forces, status_patch, workload_status
 from headgate.events.base import Producer
 from headgate.events.commit import encode_event

@@ -30,11 +30,11 @@ from headgate.adapters.kubernetes.messages import (
 from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
 from headgate.adapters.kubernetes.resources import NAMESPACES, PODS, WORKLOADS, Resource
 from headgate.core import fold
-from headgate.core.api.decoding import CLUSTER_NAMESPACE, READING, cluster_id_of
 from headgate.core.log.cluster_anchors import anchor_of
 from headgate.core.machine.contract import Listed as ListedStimulus
 from headgate.core.machine.contract import Resumed as ResumedStimulus
 from headgate.core.machine.contract import Stimulus
+from headgate.core.reading.decoding import CLUSTER_NAMESPACE, READING, cluster_id_of
 from headgate.processes.informer_bridge.watching import Watching
 from headgate.testing.control_plane import API_SERVER, Assets, ControlPlane, Options, control_plane
 from headgate.testing.control_plane.fault_proxy import ProxyFaults, fault_proxy
@@ -201,7 +201,7 @@ async def test_a_bridge_resumes_where_the_history_proves_to_be_the_one_of_its_ma
             offered.append(stimulus)
 
         async with anyio.create_task_group() as tasks:
-            watching = Watching(transport, {"namespaces": NAMESPACES}, ["namespaces"], page_items=500)
+            watching = Watching(transport, {"namespaces": NAMESPACES}, lambda: ["namespaces"], page_items=500)
             tasks.start_soon(watching, state, offer)
             await follower.until(lambda _: offered != [])
             tasks.cancel_scope.cancel()

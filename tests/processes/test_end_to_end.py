@@ -12,7 +12,7 @@ from headgate.adapters.jetstream import Connection, connect, open_log
 from headgate.adapters.jetstream.feed import open_feed
 from headgate.adapters.jetstream.messages import by_seq
 from headgate.core import fold
-from headgate.core.api.decoding import RESOURCES
+from headgate.core.reading.decoding import RESOURCES
 from headgate.core.state.tables import Stage, State
 from headgate.events.commit import decode_commit
 from headgate.processes.runtime.settings import SnapshotSettings

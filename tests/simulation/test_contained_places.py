@@ -206,12 +206,13 @@ def unsendable() -> Any:
 
     def make(sound: Callable[..., Any]) -> Any:
         def broken(state: Any, key: Any, *more: Any) -> Any:
-            body = sound(state, key, *more)
-            return {**body, "oops": DefectError} if is_of(BAD_JOB, key) else body
+            patches = sound(state, key, *more)
+            broken_body = {**patches[0].body, "oops": DefectError}
+            return (msgspec.structs.replace(patches[0], body=broken_body),) if is_of(BAD_JOB, key) else patches
 
         return broken
 
-    return swapped(ungater, "start_patch", make)
+    return swapped(ungater, "start_patches", make)
 
 
 WORKLOAD_PLANTS: dict[str, tuple[Callable[[], Any], Configuration]] = {
@@ -221,7 +222,7 @@ WORKLOAD_PLANTS: dict[str, tuple[Callable[[], Any], Configuration]] = {
     "reservation": (lambda: of_entry(verdicts, "_reserved", 1), PLAIN),
     "turns": (lambda: swapped(turns, "rank_of", raises_if(lambda _, it: is_of(BAD_JOB, it.key))), PLAIN),
     "the end of a call of the ungater": (
-        lambda: swapped(ungater, "_effect", raises_if(lambda action, _: is_of(BAD_JOB, action.job))),
+        lambda: swapped(ungater, "effect_of", raises_if(lambda action, _: is_of(BAD_JOB, action.job))),
         PLAIN,
     ),
     "the end of a call of the bridge": (

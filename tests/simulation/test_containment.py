@@ -91,7 +91,7 @@ DEFECTS: dict[str, Callable[[str], Any]] = {
     "call of the binder": lambda name: swapped(
         statuses, "status_patch", raises_if(lambda workload, _: is_of(name, workload.key))
     ),
-    "call of the ungater": lambda name: over(ungater, "start_patch", name),
+    "call of the ungater": lambda name: over(ungater, "start_patches", name),
     "call of the informer bridge": lambda name: over(bridge, "workload_of", name),
     "reading of the informer bridge": lambda name: swapped(
         bridge, "read", raises_if(lambda resource, raw: resource == "workloads" and f"job-{name}-".encode() in raw)

@@ -85,7 +85,7 @@ PLANTS: dict[str, Plant] = {
     "binder: what it decides": partial(over, placement.PodPlacement, "_bind"),
     "binder: what it notes": partial(in_noting, statuses.WorkloadStatuses, "on_event"),
     "status": partial(over, statuses, "workload_status"),
-    "call": partial(over, ungater, "start_patch"),
+    "call": partial(over, ungater, "start_patches"),
 }
 
 HOLD_QUOTA = {"fold: quota reserved", "fold: admitted", "call"}

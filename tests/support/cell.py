@@ -13,9 +13,9 @@ import msgspec
 from tests.support.driven import Driven
 from tests.support.logs import TestLog
 
-from headgate.core.api.decoding import RESOURCES
 from headgate.core.engine.outputs import Send
 from headgate.core.machine.contract import Append, Call, Changed, Completed, Listed, Machine, Stimulus, WakeAt
+from headgate.core.reading.decoding import RESOURCES
 from headgate.core.state.tables import State
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import LoggedCommit

@@ -8,8 +8,8 @@ import msgspec
 import yaml
 from tests.support.logs import TestLog
 
-from headgate.core.api.decoding import read
 from headgate.core.kubernetes.conditions import parse_rfc3339
+from headgate.core.reading.decoding import read
 from headgate.core.state.tables import PENDING, State, Workload
 from headgate.events.base import EventBase, Producer
 from headgate.events.configuration import Configuration

@@ -78,7 +78,7 @@ class Rounds:
         evicted, self._evicted = self._evicted, {}
         for key in evicted:
             workload = self.state.workloads.get(key)
-            if workload is not None and workload.stage is Stage.EVICTED and not is_run_here(workload):
+            if workload is not None and workload.stage is Stage.EVICTED and not is_run_here(self.state, workload):
                 self._tell(Producer.BINDER, [applied(self.state, workload)], 0)
                 self._tell(Producer.INFORMER_BRIDGE, [gives_back(workload)], 0)
 

@@ -6,6 +6,7 @@ import msgspec
 
 from headgate.core.config import feature_gates
 from headgate.core.config import reader as reading
+from headgate.core.config.frameworks import SUPPORTED
 from headgate.events import configuration as contract
 from tools.reference.text import code, docstring, page, table
 
@@ -59,8 +60,8 @@ def configuration_page() -> str:
         "processes have [settings](settings.md) for the same."
     )
     frameworks = (
-        f"## Job integrations\n\n`integrations.frameworks` may list {code(reading.JOB_FRAMEWORK)}. Other frameworks of "
-        "Kueue's are refused; `externalFrameworks` is accepted, because Headgate schedules the Workloads that other "
+        f"## Job integrations\n\n`integrations.frameworks` may list {', '.join(map(code, SUPPORTED))}. Kueue's other "
+        "frameworks are refused; `externalFrameworks` is accepted, because Headgate schedules the Workloads that other "
         "controllers make."
     )
     return page("Kueue's Configuration", INTRODUCTION, *decides, own, accepted, frameworks, _gates())

@@ -113,7 +113,7 @@ def report_of(dry_run: DryRun, stop: Stop) -> PlanReport:
     holders = [each for each in workloads if each.stage in HOLDS_QUOTA and each.admission is not None]
     for key in [key for key in admitted_in if parent_key(state.workloads[key])]:
         admitted_in[parent_key(state.workloads[key]) or key] = admitted_in[key]
-    admitted = tuple(_admitted(each, admitted_in.get(each.key, 0)) for each in holders)
+    admitted = tuple(_admitted(state, each, admitted_in.get(each.key, 0)) for each in holders)
     places = _places(state)
     waiting = tuple(
         _waits_in_each_flavor(state, places, each) if is_parent(each) else _waits(state, places, each)
@@ -123,7 +123,7 @@ def report_of(dry_run: DryRun, stop: Stop) -> PlanReport:
     preempted = tuple(
         PreemptedWorkload(
             workload=each.workload,
-            job=_job(_stands_for(state, each.workload)),
+            job=_job(state, _stands_for(state, each.workload)),
             by=_stands_for(state, each.by).key,
             cycle=each.cycle,
             reason=each.reason,
@@ -149,9 +149,9 @@ def _stands_for(state: State, key: WorkloadKey) -> Workload:
     return state.workloads.get(parent_key(workload) or key, workload)
 
 
-def _job(workload: Workload) -> str:
+def _job(state: State, workload: Workload) -> str:
     """The Job of a workload, as `<namespace>/<name>`; "" when it has none."""
-    job = job_key(workload)
+    job = job_key(state, workload)
     return shown_name(job) if job is not None and workload.owner is not None else ""
 
 
@@ -168,11 +168,11 @@ def _pod_set(workload: Workload, assigned: PodSetAssignment) -> PodSetPlan:
     return PodSetPlan(name=assigned.name, count=left, flavors=assigned.flavors, usage=usage)
 
 
-def _admitted(workload: Workload, cycle: int) -> Admitted:
+def _admitted(state: State, workload: Workload, cycle: int) -> Admitted:
     assert workload.admission is not None
     return Admitted(
         workload=workload.key,
-        job=_job(workload),
+        job=_job(state, workload),
         cluster_queue=workload.admission.cluster_queue,
         priority=workload.spec.priority or 0,
         cycle=cycle,
@@ -209,7 +209,7 @@ def _waits(state: State, places: Mapping[WorkloadKey, _Place], workload: Workloa
     reason, message = _why(state, workload)
     return PlannedWait(
         workload=workload.key,
-        job=_job(workload),
+        job=_job(state, workload),
         cluster_queue=place.cluster_queue or _named(state, workload),
         queue=place.queue,
         position=place.position,

@@ -72,6 +72,12 @@ class ResourcesConfiguration(ConfigurationBranch, frozen=True):
     quota_check_strategy: str = ""
 
 
+class IntegrationsConfiguration(ConfigurationBranch, frozen=True):
+    """`integrations`: the kinds of jobs that the cell runs, by Kueue's names."""
+
+    frameworks: tuple[str, ...] = ("batch/job",)
+
+
 class RetentionPolicies(ConfigurationBranch, frozen=True):
     """`objectRetentionPolicies.workloads`: None keeps objects forever."""
 
@@ -102,5 +108,6 @@ class Configuration(ConfigurationBranch, frozen=True):
     resources: ResourcesConfiguration = ResourcesConfiguration()
     object_retention_policies: RetentionPolicies = RetentionPolicies()
     managed_jobs_namespace_selector: LabelSelector | None = None
+    integrations: IntegrationsConfiguration = IntegrationsConfiguration()
     preemption_waits: bool = False
     wake_policy: WakePolicyName = "Bounded"

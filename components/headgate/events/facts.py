@@ -46,9 +46,10 @@ class InformersSynced(EventBase, frozen=True, tag="informers.synced"):
     Later ones are progress marks. `resource_versions` has, for each resource that has advanced since the last mark, the
     version up to which everything relevant is in the log at this event; a watch may be resumed from there instead of
     listing. An empty version revokes a mark. `cluster_id` identifies the cluster of the versions, `reading` the rules
-    by which the objects were read (`headgate.core.api.decoding.READING`); "" and 0 mean as before. When either changes,
-    all earlier marks are void. `anchor` is a change that is not older than any mark, by which the history of the
-    cluster is recognised (`headgate.core.log.cluster_anchors`): "" when there is none, null when it is the one before.
+    by which the objects were read (`headgate.core.reading.decoding.READING`); "" and 0 mean as before. When either
+    changes, all earlier marks are void. `anchor` is a change that is not older than any mark, by which the history of
+    the cluster is recognised (`headgate.core.log.cluster_anchors`): "" when there is none, null when it is the one
+    before.
     """
 
     resources: tuple[str, ...] = ()

@@ -23,9 +23,9 @@ class CellFounded(EventBase, frozen=True, tag="cell.founded"):
     """
     Appended by the informer bridge, once in a log: as its first event, or as the next one in a log that lacks it.
 
-    `cluster` identifies the cluster (`headgate.core.api.decoding.cluster_id_of`), `stream` the stream on the broker,
-    and `log_id` this log among all that were ever founded; it is random. `resumes` is the `log_id` of the log that this
-    one replaces, when the cell was rebuilt from its API server.
+    `cluster` identifies the cluster (`headgate.core.reading.decoding.cluster_id_of`), `stream` the stream on the
+    broker, and `log_id` this log among all that were ever founded; it is random. `resumes` is the `log_id` of the log
+    that this one replaces, when the cell was rebuilt from its API server.
     """
 
     cell: str

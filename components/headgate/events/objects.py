@@ -628,7 +628,7 @@ class LimitRangeItem(ApiBranch, frozen=True):
 
 class Job(ApiBranch, frozen=True):
     """
-    A batch/v1 Job that names a queue.
+    A job that names a queue.
 
     `finished` is the type of its finishing condition, "Complete" or "Failed", and `message` that condition's message.
     `min_parallelism` and `completions_equal_parallelism` come from its annotations for partial admission,
@@ -636,6 +636,11 @@ class Job(ApiBranch, frozen=True):
     `done_indexes` counts the indexes of an Indexed Job that will not run again; None for other Jobs. `pods_ready`: as
     many of its pods as run at a time are ready or have succeeded. An `elastic` one may be scaled while it runs
     (annotation `kueue.x-k8s.io/elastic-job`); `generation` is kept for those only: it names their Workloads.
+
+    Jobs of other kinds have their pod sets in `pod_sets` and what of them is done for good in `reclaimable`, by pod
+    set; the fields that describe the only pod set of a batch/v1 Job are as by default, and `active` is 1 while pods of
+    it may run. `pod_priority_class` is the PriorityClass that the kind names apart from its templates. `injected`: it
+    carries what an admission has injected. `owner` is the object that controls it.
     """
 
     uid: str
@@ -661,6 +666,11 @@ class Job(ApiBranch, frozen=True):
     finished: Literal["Complete", "Failed"] | None = None
     message: str = ""
     deleting: bool = False
+    pod_sets: tuple[PodSet, ...] = ()
+    reclaimable: dict[str, int] = {}
+    pod_priority_class: str = ""
+    injected: bool = False
+    owner: OwnerReference | None = None
 
 
 class Pod(ApiBranch, frozen=True):

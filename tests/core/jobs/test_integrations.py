@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from headgate.core.api import job_kinds
-from headgate.core.api.decoding import RESOURCES
 from headgate.core.jobs.batch_job import BatchJob
 from headgate.core.jobs.integration import Directives, LeftBehind, PodSetState
-from headgate.core.jobs.registry import INTEGRATIONS, integration_of
+from headgate.core.jobs.registry import integration_of
+from headgate.core.reading.decoding import watched
+from headgate.events.configuration import Configuration, IntegrationsConfiguration
 from headgate.events.ids import JobKey, UnixMs
 from headgate.events.objects import Job
 
@@ -28,9 +29,9 @@ def job(**more: Any) -> Job:
 @pytest.mark.parametrize("kind", job_kinds.JOB_KINDS, ids=lambda kind: kind.gvk)
 def test_every_kind_is_watched_and_has_an_integration(kind: job_kinds.JobKind) -> None:
     """What is listed as a kind is read from the API server, and answered for by one integration."""
-    assert kind.resource in RESOURCES
+    configuration = Configuration(integrations=IntegrationsConfiguration(frameworks=(kind.framework,)))
+    assert kind.resource in watched(configuration)
     assert integration_of(kind.ref("team-a", "train").key).kind == kind
-    assert [each.kind for each in INTEGRATIONS].count(kind) == 1
 
 
 def test_a_job_of_another_kind_has_no_integration() -> None:
@@ -42,7 +43,7 @@ def test_a_job_of_another_kind_has_no_integration() -> None:
 def test_a_job_answers_for_the_pod_sets_of_its_workload() -> None:
     """The Workload is made with the pod sets, and the counts, with which the job is compared later."""
     raw = msgspec.json.encode({"spec": {"template": {"spec": {"containers": []}}}})
-    for each in INTEGRATIONS:
+    for each in (BatchJob(),):
         made = {pod_set["name"]: pod_set["count"] for pod_set in each.pod_sets(job(), raw)}
         assert made == each.pod_counts(job())
         assert list(each.reclaimable(job())) == list(made)
@@ -59,11 +60,6 @@ def test_what_runs_by_the_dozen_is_no_news() -> None:
 
 def test_every_patch_is_for_this_object_only() -> None:
     """The uid in a patch keeps it from a job that was recreated under the name."""
-    for each in INTEGRATIONS:
-        patches = (
-            each.start_patch(job(), [NOTHING]),
-            each.stop_patch(job()),
-            each.restore_patch(job(), [NOTHING]),
-            each.reopen_patch("j"),
-        )
-        assert all(patch["metadata"] == {"uid": "j"} for patch in patches)
+    it = BatchJob()
+    patches = (*it.start(job(), [NOTHING]), it.stop(job()), it.restore(job(), [NOTHING]), it.reopen("j"))
+    assert all(patch is not None and patch.body["metadata"] == {"uid": "j"} for patch in patches)

@@ -9,8 +9,8 @@ from tests.core.test_topology_kept import Json, admitted, domains, slices
 from tests.support.logs import TestLog
 
 from headgate.core import fold
-from headgate.core.api.decoding import read
 from headgate.core.config.feature_gates import TOPOLOGY_AWARE_SCHEDULING
+from headgate.core.reading.decoding import read
 from headgate.core.status.workload_status import status_json, workload_status
 from headgate.core.topology.assignments import expand
 from headgate.events import facts

@@ -17,7 +17,7 @@ from headgate.core.workload.injection import (
     injected,
     needs_restoring,
     restore_patch,
-    start_patch,
+    start_patches,
 )
 from headgate.core.workload.job_workload import NoSuchPriorityClassError, workload_changes, workload_name, workload_of
 from headgate.core.workload.variants import variant_name
@@ -340,11 +340,13 @@ def test_what_a_check_has_added_is_taken_back() -> None:
     state, workload = admitted(PodTemplate(), updates=(update,))
     given = {"metadata": {"labels": {"mine": "1"}, "annotations": {}}, "spec": {"nodeSelector": {"arch": "arm"}}}
     workload.injected = (update,)
-    started = merged(given, start_patch(state, KEY, workload, job())["spec"]["template"])
+    started = merged(given, start_patches(state, KEY, workload, job())[0].body["spec"]["template"])
     assert started["metadata"]["labels"]["a"] == "1"
     assert started["spec"]["nodeSelector"]["pool"] == "p"
     workload.checks = ()
-    restored = merged(started, restore_patch(state, KEY, workload, job(template=marked(started)))["spec"]["template"])
+    restored = merged(
+        started, restore_patch(state, KEY, workload, job(template=marked(started))).body["spec"]["template"]
+    )
     assert restored["metadata"] == {"labels": {"mine": "1"}, "annotations": {}}
     assert restored["spec"] == {"nodeSelector": {"arch": "arm"}}
 
@@ -382,14 +384,16 @@ def test_pods_with_a_topology_assignment_wait_at_a_gate(
     )
     workload.admission = msgspec.structs.replace(admission, pod_set_assignments=(assignment,))
     given: Json = {"metadata": {"labels": {}, "annotations": {}}, "spec": {"schedulingGates": [{"name": "mine"}]}}
-    started = merged(given, start_patch(state, KEY, workload, job())["spec"]["template"])
+    started = merged(given, start_patches(state, KEY, workload, job())[0].body["spec"]["template"])
     assert started["spec"]["schedulingGates"] == [{"name": "mine"}, {"name": "kueue.x-k8s.io/topology"}]
     assert started["spec"]["nodeSelector"] == {"tier": "spot", "zone": "z1"}
     assert started["metadata"]["annotations"] == {"kueue.x-k8s.io/workload": "w", **annotations}
-    restored = merged(started, restore_patch(state, KEY, workload, job(template=marked(started)))["spec"]["template"])
+    restored = merged(
+        started, restore_patch(state, KEY, workload, job(template=marked(started))).body["spec"]["template"]
+    )
     assert restored == merged(given, {"spec": {"nodeSelector": {}}})
     state.configuration = Configuration()
-    without = merged(given, start_patch(state, KEY, workload, job())["spec"]["template"])
+    without = merged(given, start_patches(state, KEY, workload, job())[0].body["spec"]["template"])
     assert without["spec"]["schedulingGates"] == [{"name": "mine"}]
 
 
@@ -415,11 +419,11 @@ def test_partial_admission_sets_parallelism_and_restoring_takes_it_back(equal: b
     state, workload = admitted(PodTemplate(), count=2)
     partial = job(parallelism=4, completions=8, min_parallelism=1, completions_equal_parallelism=equal)
     spec = {"parallelism": 4, "completions": 8}
-    started = merged(spec, start_patch(state, KEY, workload, partial)["spec"])
+    started = merged(spec, start_patches(state, KEY, workload, partial)[0].body["spec"])
     assert (started["parallelism"], started["completions"]) == (2, completions)
-    restored = merged(started, restore_patch(state, KEY, workload, partial)["spec"])
+    restored = merged(started, restore_patch(state, KEY, workload, partial).body["spec"])
     assert restored["parallelism"] == 4
-    whole = start_patch(state, KEY, workload, job(parallelism=4, completions=8))["spec"]
+    whole = start_patches(state, KEY, workload, job(parallelism=4, completions=8))[0].body["spec"]
     assert "parallelism" not in whole
 
 
@@ -438,12 +442,12 @@ def test_starting_and_restoring_give_the_same_from_wherever_the_job_stands(
     extra = {key: value for key, value in left.items() if key != "mine"}
     there = {"template": {"metadata": {}, "spec": {"nodeSelector": given_selector | extra}}}
     for patch, wanted in (
-        (start_patch(state, KEY, workload, stale), {"tier": "spot", "zone": "z1"} | given_selector),
+        (start_patches(state, KEY, workload, stale)[0], {"tier": "spot", "zone": "z1"} | given_selector),
         (restore_patch(state, KEY, workload, stale), given_selector),
     ):
-        once = merged(there, patch["spec"])
+        once = merged(there, patch.body["spec"])
         assert once["template"]["spec"].get("nodeSelector", {}) == wanted
-        assert merged(once, patch["spec"]) == once
+        assert merged(once, patch.body["spec"]) == once
 
 
 def test_only_a_stopped_job_that_carries_an_admission_is_restored() -> None:

@@ -6,8 +6,8 @@ import pytest
 from tests.support.logs import TestLog
 
 from headgate.core.api import job_kinds
-from headgate.core.api.decoding import read
 from headgate.core.queueing import eviction
+from headgate.core.reading.decoding import read
 from headgate.core.state.tables import Workload
 from headgate.core.workload import owners
 from headgate.events import facts
@@ -103,7 +103,7 @@ def test_a_workload_of_a_kind_that_headgate_does_not_run_is_never_ended_for_its_
     it = workload(log)
     assert owners.unknown_job(log.state, it) is None
     assert not owners.is_gone(log.state, it)
-    assert not owners.is_run_here(it)
+    assert not owners.is_run_here(log.state, it)
     assert eviction.finish(log.state, it) is None
     log.append(BRIDGE, facts.OwnerGone(workload=W, uid=Uid("w"), owner_uid=Uid("j")))
     assert eviction.finish(log.state, workload(log)) is None
@@ -116,7 +116,7 @@ def test_a_workload_without_owner_belongs_to_the_job_that_it_was_made_for(gvk: s
     """Its annotations name group, kind and name, its label the uid."""
     made_for = {"kueue.x-k8s.io/job-owner-gvk": gvk, "kueue.x-k8s.io/job-owner-name": "train"}
     log = log_of(job_of(BATCH), observed(BATCH, owner=None, annotations=made_for))
-    assert owners.job_key(workload(log)) == job
+    assert owners.job_key(log.state, workload(log)) == job
 
 
 def test_a_workload_that_is_gone_says_whose_it_was() -> None:

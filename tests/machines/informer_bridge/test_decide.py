@@ -9,11 +9,11 @@ from tests.support.logs import TestLog
 from tests.support.playing import cluster_queue, flavor, job, local_queue, namespace, node
 
 from headgate.core import fold
-from headgate.core.api.decoding import RESOURCES
 from headgate.core.config import feature_gates
 from headgate.core.config import reader as reading
 from headgate.core.config.reader import read_document
 from headgate.core.machine.contract import Call, Changed, Committed, Completed, Listed, Resumed, Settled
+from headgate.core.reading.decoding import RESOURCES
 from headgate.events import effects, facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.configuration import Configuration, FairSharingConfiguration

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tests.support.logs import START_MS, TestLog
 from tests.support.playing import node
 
-from headgate.core.api.decoding import READING, RESOURCES
 from headgate.core.log.cluster_anchors import anchor_of
 from headgate.core.machine.contract import (
     Append,
@@ -23,6 +22,7 @@ from headgate.core.machine.contract import (
     Settled,
     WakeAt,
 )
+from headgate.core.reading.decoding import READING, RESOURCES
 from headgate.events import facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.ids import UnixMs

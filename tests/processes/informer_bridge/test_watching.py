@@ -15,8 +15,8 @@ from tests.support.waiting import until
 from headgate.adapters.jetstream.health import Dependency
 from headgate.adapters.kubernetes.resources import RESOURCES as ADDRESSES
 from headgate.adapters.kubernetes.transport import InProcessTransport
-from headgate.core.api.decoding import READING, RESOURCES
 from headgate.core.machine.contract import Append, Changed, Committed, Listed, Resumed, Settled, Stimulus
+from headgate.core.reading.decoding import READING, RESOURCES
 from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.ids import UnixMs
@@ -85,7 +85,7 @@ class Term:
 async def term(log: TestLog, cluster: Cluster, **options: Any) -> AsyncIterator[Term]:
     """A term that has come to its sync."""
     running = Term(log, Door(cluster))
-    watching = Watching(InProcessTransport(running.door), ADDRESSES, RESOURCES, page_items=500, **options)
+    watching = Watching(InProcessTransport(running.door), ADDRESSES, lambda: RESOURCES, page_items=500, **options)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watching, log.state, running.offer)
         await until(lambda: running.machine.synced)
@@ -287,7 +287,7 @@ async def test_what_is_waited_for_at_the_start_shows_in_readiness() -> None:
     unwell = FaultRule(fault=Fault.UNAVAILABLE, probability=1.0, path_contains="kube-system", count_max=2)
     cluster.faults = FaultPlan(Random(1), [unwell])
     running = Term(log, Door(cluster))
-    watching = Watching(InProcessTransport(running.door), ADDRESSES, RESOURCES, page_items=500, sleep=sleep)
+    watching = Watching(InProcessTransport(running.door), ADDRESSES, lambda: RESOURCES, page_items=500, sleep=sleep)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watching, log.state, running.offer)
         await until(lambda: running.machine.synced)

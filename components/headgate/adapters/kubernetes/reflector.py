@@ -102,6 +102,9 @@ class ReflectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     short_watch_s: float = 1.0
     backoff_first_s: float = 0.5
     backoff_max_s: float = 10.0
+    #: The pauses between two questions for an optional resource that is not installed: Kueue's.
+    absent_first_s: float = 1.0
+    absent_max_s: float = 120.0
     #: Before resuming after a restart, a failure or an early end, verify that the server's history is still ours.
     verify_resume: bool = True
     #: How long to wait for the overlap of a resumed watch before listing instead.
@@ -134,6 +137,8 @@ class ReflectorCounters(msgspec.Struct, kw_only=True):
     silences: int = 0
     undecodable_lines: int = 0
     undecodable_objects: int = 0
+    #: How often the server was asked for an optional resource that is not installed.
+    absences: int = 0
 
 
 class _Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,6 +205,7 @@ class Reflector:
         self.health = ApiServerHealth()
         self.resource_version = ""
         self.synced = False
+        self.is_absent = False
         self._client = client
         self._namespace = namespace
         self._selectors = selectors
@@ -212,6 +218,7 @@ class Reflector:
         self._wall_clock = wall_clock
         self._repeats = repeats or Repeats(clock=clock)
         self._backoff = Backoff(first_s=settings.backoff_first_s, max_s=settings.backoff_max_s, random=self._random)
+        self._absence = Backoff(first_s=settings.absent_first_s, max_s=settings.absent_max_s, random=self._random)
         # Failures in a row without progress in between.
         self._stuck = 0
         self._expired_in_row = 0
@@ -253,7 +260,22 @@ class Reflector:
                         await self._list()
                     await self._watch()
                 except KubernetesError as error:
-                    await self._recover(error)
+                    if self.resource.optional and isinstance(error, ApiError) and error.is_unserved:
+                        await self._pass_over_absence()
+                    else:
+                        await self._recover(error)
+
+    async def _pass_over_absence(self) -> None:
+        """An optional resource is not installed: it has no objects, and is asked for again after a while."""
+        self.counters.absences += 1
+        if not self.is_absent:
+            self.is_absent = True
+            _LOG.info("%s: the API server does not serve it; it counts as empty until it does", self.resource.name)
+            empty = ListPage(resource=self.resource, items=[], resource_version="", page=0, complete=True)
+            await self._put(empty)
+        self.resource_version, self._anchor = "", None
+        self._heard()
+        await self._sleep(self._absence.next_s())
 
     async def _verify(self) -> None:
         """Drop the version if the server has never reached it, or if nothing can prove that its history is ours."""
@@ -287,6 +309,10 @@ class Reflector:
             page = await self._page(limit, token)
             token = page.continue_token
             complete = not token
+            if self.is_absent:
+                _LOG.info("%s: the API server serves it now", self.resource.name)
+                self.is_absent = False
+                self._absence.reset()
             if complete and not page.resource_version:
                 raise TransportError(f"the list of {self.resource.plural} has no resourceVersion", maybe_applied=False)
             self._heard()

@@ -12,20 +12,32 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from headgate.core.api.job_kinds import BATCH_JOB, JOB_KINDS
+from headgate.core.api.job_kinds import BATCH_JOB, JOB_KINDS, JobKind, known
 
 #: The API group of Kueue, which Headgate implements.
 KUEUE_GROUP: Final = "kueue.x-k8s.io"
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource as in discovery. `group` is empty for the core group."""
+    """
+    A resource as in discovery. `group` is empty for the core group.
+
+    An `optional` one may be missing, and be installed later: it has no objects until then. `alias` is its name among
+    the watched resources where another has its plural.
+    """
 
     group: str
     version: str
     plural: str
     kind: str
     namespaced: bool
+    optional: bool = False
+    alias: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name among the watched resources."""
+        return self.alias or self.plural
 
     @property
     def api_version(self) -> str:
@@ -74,11 +86,23 @@ PODS: Final = _core("pods", "Pod", namespaced=True)
 CONFIG_MAPS: Final = _core("configmaps", "ConfigMap", namespaced=True)
 EVENTS: Final = _core("events", "Event", namespaced=True)
 LIMIT_RANGES: Final = _core("limitranges", "LimitRange", namespaced=True)
-#: The jobs of every kind that Headgate runs, by their resource's name.
-OF_JOBS: Final = {
-    each.resource: Resource(group=each.group, version=each.version, plural=each.plural, kind=each.kind, namespaced=True)
-    for each in JOB_KINDS
-}
+
+
+def of_kind(kind: JobKind) -> Resource:
+    """The resource of a kind of jobs."""
+    return Resource(
+        group=kind.group,
+        version=kind.version,
+        plural=kind.plural,
+        kind=kind.kind,
+        namespaced=True,
+        optional=kind.optional,
+        alias=kind.resource if kind.resource != kind.plural else "",
+    )
+
+
+#: The jobs of every kind that Headgate itself knows, by their resource's name.
+OF_JOBS: Final = {each.resource: of_kind(each) for each in JOB_KINDS}
 JOBS: Final = OF_JOBS[BATCH_JOB.resource]
 PRIORITY_CLASSES: Final = Resource(
     group="scheduling.k8s.io", version="v1", plural="priorityclasses", kind="PriorityClass", namespaced=False
@@ -119,6 +143,11 @@ RESOURCES: Final[Mapping[str, Resource]] = OF_JOBS | {
         WORKLOAD_PRIORITY_CLASSES,
     )
 }
+
+
+def watchable() -> Mapping[str, Resource]:
+    """`RESOURCES`, and those of the kinds of jobs that other packages have added."""
+    return {**RESOURCES, **{kind.resource: of_kind(kind) for kind in known()}}
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

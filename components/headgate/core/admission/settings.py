@@ -7,7 +7,8 @@ import msgspec
 
 from headgate.core.admission.rules import MANAGES_UNNAMED
 from headgate.core.config import feature_gates
-from headgate.core.config.reader import JOB_FRAMEWORK, read_configuration
+from headgate.core.config.frameworks import JOB_FRAMEWORK
+from headgate.core.config.reader import read_configuration
 from headgate.events.objects import LabelSelector
 
 

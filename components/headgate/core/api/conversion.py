@@ -1,7 +1,7 @@
 """
 Kueue's API versions: conversion of a `kueue.x-k8s.io/v1beta1` object to v1beta2.
 
-`to_v1beta2` is for manifests (`headgate plan`); `renew` is the same for `headgate.core.api.decoding`, where objects
+`to_v1beta2` is for manifests (`headgate plan`); `renew` is the same for `headgate.core.reading.decoding`, where objects
 that the API server serves as v1beta2 may have old fields: Headgate's CRDs convert nothing, they have the fields of
 both. So the fields determine what is converted, not the declared version of the object. Follows
 `apis/kueue/v1beta1/*_conversion.go` of Kueue: fields that v1beta2 has dropped (`retryDelayMinutes`,

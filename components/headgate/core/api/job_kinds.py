@@ -1,27 +1,38 @@
 """
 The kinds of jobs that Headgate starts and stops, and how a job is addressed and named.
 
-`JOB_KINDS` is the only list of them. All code that needs the path of a job, the key of the job in an owner reference,
-or the display name of a job, uses this module. A job of any other group or kind is run elsewhere: a Workload that it
-owns is scheduled, and its owner starts and stops it (`headgate.core.status.foreign_conditions`).
+`known` lists them: those of Headgate (`JOB_KINDS`), and those that other packages have added
+(`headgate.core.jobs.registry.register`). All code that needs the path of a job, the key of the job in an owner
+reference, or the display name of a job, uses this module. A cell runs the kinds that its configuration enables. A job
+of any other group or kind is run elsewhere: a Workload that it owns is scheduled, and its owner starts and stops it
+(`headgate.core.status.foreign_conditions`).
 """
 
 from typing import Final
 
 import msgspec
 
+from headgate.core.config.frameworks import JOB_FRAMEWORK
+from headgate.events.configuration import Configuration
 from headgate.events.ids import JobKey, JobRef
 from headgate.events.objects import OwnerReference
 
 
 class JobKind(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of job. `resource` is its name among the watched resources, which is unique where `plural` need not be."""
+    """
+    A kind of job. `framework` is its name in Kueue's configuration.
+
+    `resource` is its name among the watched resources, which is unique where `plural` need not be. An `optional` one is
+    of a CustomResourceDefinition, which may be missing or come later.
+    """
 
     group: str
     version: str
     kind: str
     plural: str
     resource: str
+    framework: str
+    optional: bool = True
 
     @property
     def api_version(self) -> str:
@@ -38,13 +49,61 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
         return JobRef(self.group, self.kind, namespace, name)
 
 
-BATCH_JOB: Final = JobKind(group="batch", version="v1", kind="Job", plural="jobs", resource="jobs")
+def custom(group: str, version: str, kind: str, framework: str = "") -> JobKind:
+    """
+    A kind of job that comes with a CustomResourceDefinition.
 
-JOB_KINDS: Final[tuple[JobKind, ...]] = (BATCH_JOB,)
+    Its plural is that of Kubernetes' code generators for most names: the kind in lower case and an s.
+    """
+    plural = f"{kind.lower()}s"
+    named = framework or f"{group}/{kind.lower()}"
+    return JobKind(group=group, version=version, kind=kind, plural=plural, resource=plural, framework=named)
 
-_BY_GROUP_KIND: Final = {(each.group, each.kind): each for each in JOB_KINDS}
-_BY_RESOURCE: Final = {each.resource: each for each in JOB_KINDS}
-_BY_GVK: Final = {each.gvk: each for each in JOB_KINDS}
+
+BATCH_JOB: Final = JobKind(
+    group="batch", version="v1", kind="Job", plural="jobs", resource="jobs", framework=JOB_FRAMEWORK, optional=False
+)
+JOB_SET: Final = custom("jobset.x-k8s.io", "v1alpha2", "JobSet")
+
+JOB_KINDS: Final[tuple[JobKind, ...]] = (BATCH_JOB, JOB_SET)
+"""The kinds that Headgate itself knows."""
+
+_BY_GROUP_KIND: Final[dict[tuple[str, str], JobKind]] = {}
+_BY_RESOURCE: Final[dict[str, JobKind]] = {}
+_BY_GVK: Final[dict[str, JobKind]] = {}
+
+
+def add(kind: JobKind) -> None:
+    """
+    Add a kind; `headgate.core.jobs.registry.register` does, which has its integration too.
+
+    Raises ValueError where another kind has its group and kind, or its resource.
+    """
+    for before in (_BY_GROUP_KIND.get((kind.group, kind.kind)), _BY_RESOURCE.get(kind.resource)):
+        if before is not None and before != kind:
+            raise ValueError(f"{kind.gvk} (resource {kind.resource}): {before.gvk} has this kind or resource already")
+    _BY_GROUP_KIND[kind.group, kind.kind] = kind
+    _BY_RESOURCE[kind.resource] = kind
+    _BY_GVK[kind.gvk] = kind
+
+
+for _each in JOB_KINDS:
+    add(_each)
+
+
+def known() -> tuple[JobKind, ...]:
+    """Every kind that can be enabled, in the order in which they were added."""
+    return tuple(_BY_RESOURCE.values())
+
+
+def is_enabled(kind: JobKind, configuration: Configuration) -> bool:
+    """Whether a cell with this configuration runs a kind."""
+    return kind.framework in configuration.integrations.frameworks
+
+
+def enabled(configuration: Configuration) -> tuple[JobKind, ...]:
+    """The kinds that a cell with this configuration runs, in the order in which they were added."""
+    return tuple(kind for kind in known() if is_enabled(kind, configuration))
 
 
 def of_key(key: JobKey) -> JobKind | None:
@@ -117,7 +176,7 @@ def kind_name(key: str) -> str:
     """
     match key.split("/"):
         case [group, kind, _, _]:
-            groups = [each.group for each in JOB_KINDS if each.kind == kind]
+            groups = [each.group for each in known() if each.kind == kind]
             return kind if groups == [group] or not group else f"{kind}.{group}"
         case _:
             return "Job"

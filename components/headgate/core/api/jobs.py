@@ -1,13 +1,14 @@
 """
-Jobs (batch/v1) as facts: how they are queued, their pod template and their counters.
+Jobs (batch/v1) as facts: how they are queued, their pod template and their counters; and what all kinds have in common.
 
-A Job without a queue name is irrelevant to Headgate and gives no fact. Reading a further kind of job takes a module
-like this one and a line in `headgate.core.api.decoding`.
+A Job without a queue name is irrelevant to Headgate and gives no fact. Other kinds are read by their integrations
+(`headgate.core.jobs`); `queued_job` is what they have in common.
 """
 
 from typing import Literal
 
-from headgate.core.api.job_kinds import BATCH_JOB
+from msgspec.structs import replace
+
 from headgate.core.api.names import (
     COMPLETIONS_EQUAL_PARALLELISM,
     ELASTIC_JOB,
@@ -17,8 +18,15 @@ from headgate.core.api.names import (
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
 )
-from headgate.core.api.watched_objects import Metadata, WatchedObject, check_requests, created_ms, decode, trimmed
-from headgate.events.facts import Fact, JobObserved
+from headgate.core.api.watched_objects import (
+    Metadata,
+    WatchedObject,
+    check_requests,
+    controller_of,
+    created_ms,
+    decode,
+    trimmed,
+)
 from headgate.events.objects import ApiBranch, ApiObject, Job, PodTemplate
 
 
@@ -56,31 +64,23 @@ class _Job(WatchedObject, frozen=True):
     status: _JobStatus = _JobStatus()
 
 
-def read_job(raw: bytes) -> tuple[Metadata, Fact | None]:
-    """The metadata and the fact of one Job; no fact when it has no queue name."""
+def read_job(raw: bytes) -> tuple[Metadata, Job | None]:
+    """The metadata and the facts of one Job; none when it has no queue name."""
     seen = decode(_Job, raw)
     meta, spec, status = seen.metadata, seen.spec, seen.status
-    labels, annotations = meta.labels or {}, meta.annotations or {}
-    queue = labels.get(QUEUE_LABEL) or annotations.get(QUEUE_LABEL, "")
-    if not queue:
+    job = queued_job(meta)
+    if job is None:
         return meta, None
+    annotations = meta.annotations or {}
     check_requests("spec.template.spec", spec.template.spec)
     finished, message = _finish(status)
-    is_elastic = annotations.get(ELASTIC_JOB) == "true"
-    job = Job(
-        uid=meta.uid,
-        created_ms=created_ms(meta),
-        queue_name=queue,
-        priority_class=labels.get(PRIORITY_CLASS_LABEL, ""),
+    return meta, replace(
+        job,
         suspended=bool(spec.suspend),
         parallelism=1 if spec.parallelism is None else spec.parallelism,
         completions=spec.completions,
         min_parallelism=_whole(annotations.get(MIN_PARALLELISM)),
         completions_equal_parallelism=annotations.get(COMPLETIONS_EQUAL_PARALLELISM, "").lower() in {"1", "t", "true"},
-        max_execution_time_seconds=_whole(labels.get(MAX_EXEC_TIME_LABEL)),
-        gated_by=annotations.get(GATED_BY, ""),
-        elastic=is_elastic,
-        generation=meta.generation if is_elastic else 0,
         template=trimmed(spec.template),
         active=status.active,
         ready=status.ready or 0,
@@ -90,9 +90,28 @@ def read_job(raw: bytes) -> tuple[Metadata, Fact | None]:
         pods_ready=_are_pods_ready(spec, status),
         finished=finished,
         message=message,
-        deleting=meta.deletion_timestamp is not None,
     )
-    return meta, JobObserved(job=BATCH_JOB.ref(meta.namespace, meta.name).key, spec=job)
+
+
+def queued_job(meta: Metadata) -> Job | None:
+    """What the metadata of a job of any kind says about it; None when it has no queue name."""
+    labels, annotations = meta.labels or {}, meta.annotations or {}
+    queue = labels.get(QUEUE_LABEL) or annotations.get(QUEUE_LABEL, "")
+    if not queue:
+        return None
+    is_elastic = annotations.get(ELASTIC_JOB) == "true"
+    return Job(
+        uid=meta.uid,
+        created_ms=created_ms(meta),
+        queue_name=queue,
+        priority_class=labels.get(PRIORITY_CLASS_LABEL, ""),
+        max_execution_time_seconds=_whole(labels.get(MAX_EXEC_TIME_LABEL)),
+        gated_by=annotations.get(GATED_BY, ""),
+        elastic=is_elastic,
+        generation=meta.generation if is_elastic else 0,
+        deleting=meta.deletion_timestamp is not None,
+        owner=controller_of(meta),
+    )
 
 
 def _are_pods_ready(spec: _JobSpec, status: _JobStatus) -> bool:

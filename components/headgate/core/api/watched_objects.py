@@ -1,9 +1,9 @@
 """
 What the readers of all kinds of API objects share: metadata, decoding, and the checks of quantities and times.
 
-`headgate.core.api.decoding` lists the readers. Each kind's Struct extends WatchedObject by the fields that a decision
-can depend on, and its reader returns the metadata and the fact. A reader raises WrongFieldError, or msgspec's errors,
-for an object that does not have the form of its kind; `decoding.read` adds the name of the object to the error.
+`headgate.core.reading.decoding` lists the readers. Each kind's Struct extends WatchedObject by the fields that a
+decision can depend on, and its reader returns the metadata and the fact. A reader raises WrongFieldError, or msgspec's
+errors, for an object that does not have the form of its kind; `decoding.read` adds the name of the object to the error.
 """
 
 from typing import TypeVar

@@ -8,7 +8,7 @@ them, and to take over Workloads that were admitted before Headgate was installe
 from msgspec.structs import replace
 
 from headgate.core.api.admission_checks import RESET_MESSAGE
-from headgate.core.api.job_kinds import of_owner
+from headgate.core.api.job_kinds import BATCH_JOB, of_owner
 from headgate.core.api.names import KUEUE
 from headgate.core.api.watched_objects import (
     Metadata,
@@ -96,10 +96,14 @@ def _is_answer(check: CheckState) -> bool:
 
 
 def _is_pods_ready_ours(owner: OwnerReference | None) -> bool:
-    """Whether Headgate writes the PodsReady condition for this owner: a Job, or the parent of variants."""
+    """
+    Whether Headgate writes the PodsReady condition for this owner whatever its configuration says.
+
+    That is a Job, or the parent of variants. For kinds that may be off the informer bridge leaves the condition out.
+    """
     if owner is None:
         return False
-    return of_owner(owner) is not None or (owner.group, owner.kind) == (KUEUE.rstrip("/"), "Workload")
+    return of_owner(owner) is BATCH_JOB or (owner.group, owner.kind) == (KUEUE.rstrip("/"), "Workload")
 
 
 def _pod_set(number: int, pod_set: PodSet) -> PodSet:

@@ -14,12 +14,14 @@ from typing import Any, cast, get_args
 import msgspec
 
 from headgate.core.config import feature_gates
-from headgate.core.config.fields import ConfigurationError, Fields, nearest
+from headgate.core.config.fields import ConfigurationError, Fields
+from headgate.core.config.frameworks import read_integrations
 from headgate.core.kubernetes.selectors import matches_labels
 from headgate.events.configuration import (
     AdmissionFairSharingConfiguration,
     Configuration,
     FairSharingConfiguration,
+    IntegrationsConfiguration,
     RequeuingStrategy,
     ResourcesConfiguration,
     ResourceTransformation,
@@ -67,27 +69,6 @@ class Defaults(msgspec.Struct, frozen=True):
 
 
 DEFAULTS = Defaults()
-JOB_FRAMEWORK = "batch/job"
-_FRAMEWORKS = (
-    JOB_FRAMEWORK,
-    "deployment",
-    "jobset.x-k8s.io/jobset",
-    "kubeflow.org/jaxjob",
-    "kubeflow.org/mpijob",
-    "kubeflow.org/paddlejob",
-    "kubeflow.org/pytorchjob",
-    "kubeflow.org/tfjob",
-    "kubeflow.org/xgboostjob",
-    "leaderworkerset.x-k8s.io/leaderworkerset",
-    "pod",
-    "ray.io/raycluster",
-    "ray.io/rayjob",
-    "ray.io/rayservice",
-    "sparkoperator.k8s.io/sparkapplication",
-    "statefulset",
-    "trainer.kubeflow.org/trainjob",
-    "workload.codeflare.dev/appwrapper",
-)
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 
 WITHOUT_EFFECT = (
@@ -159,6 +140,7 @@ def _read(root: Fields, flags: Mapping[str, bool], *, is_old: bool) -> Configura
         resources=_resources(root.section("resources") or Fields({})),
         object_retention_policies=_retention(root.section("objectRetentionPolicies") or Fields({})),
         managed_jobs_namespace_selector=_managed_namespaces(root),
+        integrations=_integrations(root, is_old=is_old),
         wake_policy=_wake_policy(root.section("headgate")),
         preemption_waits=False,
     )
@@ -166,7 +148,6 @@ def _read(root: Fields, flags: Mapping[str, bool], *, is_old: bool) -> Configura
         problem = "Headgate manages only Jobs that name a queue"
         remedy = "remove it, and label Jobs with kueue.x-k8s.io/queue-name"
         raise ConfigurationError(root.at("manageJobsWithoutQueueName"), problem, remedy)
-    _integrations(root.section("integrations"), is_old=is_old)
     _multi_kueue(root.section("multiKueue"))
     _metrics(root.section("metrics"))
     root.ignore("apiVersion", "kind", "namespace", *WITHOUT_EFFECT, *(("queueVisibility",) if is_old else ()))
@@ -217,28 +198,9 @@ def _all_but(*namespaces: str) -> LabelSelector:
     return LabelSelector(match_expressions=(Requirement(key=_NAMESPACE_LABEL, operator="NotIn", values=namespaces),))
 
 
-def _integrations(section: Fields | None, *, is_old: bool) -> None:
-    """Headgate creates the Workloads of batch/v1 Jobs, and accepts those of other creators (`externalFrameworks`)."""
-    if section is None:
-        return
-    frameworks = section.texts("frameworks")
-    for index, framework in enumerate(frameworks):
-        at = f"{section.at('frameworks')}[{index}]"
-        if framework not in _FRAMEWORKS:
-            raise ConfigurationError(
-                at, f"Kueue has no integration {framework!r}", nearest(framework, list(_FRAMEWORKS))
-            )
-        if framework != JOB_FRAMEWORK:
-            problem = f"Headgate has no integration {framework!r}"
-            raise ConfigurationError(
-                at, problem, f"list only {JOB_FRAMEWORK}, or have a controller of yours make Workloads"
-            )
-    if section.texts("labelKeysToCopy"):
-        problem = "Headgate does not copy labels of Jobs to their Workloads"
-        raise ConfigurationError(section.at("labelKeysToCopy"), problem, "remove it")
-    section.texts("externalFrameworks")
-    section.ignore(*(("podOptions",) if is_old else ()))
-    section.done()
+def _integrations(root: Fields, *, is_old: bool) -> IntegrationsConfiguration:
+    section = root.section("integrations")
+    return read_integrations(section, is_old=is_old) if section is not None else IntegrationsConfiguration()
 
 
 def _multi_kueue(section: Fields | None) -> None:

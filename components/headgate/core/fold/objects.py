@@ -365,13 +365,15 @@ def _job_observed(state: State, event: facts.JobObserved, commit: Commit, seq: S
         state.jobs[event.job] = JobRecord(job=event.spec, arrival=arrived(seq, event.arrival))
         _follow(state, event, commit, seq)
         return
-    is_same = record.job.template == event.spec.template
+    is_same = record.job.template == event.spec.template and record.job.pod_sets == event.spec.pod_sets
     if record.job.queue_name != event.spec.queue_name or not is_same:
         record.refused = ""
     if event.spec.suspended and not record.job.suspended:
         record.started_for = ""
     # Once the Workload follows its Job, the newest template is the Workload's too.
-    record.job = replace(event.spec, uid=record.job.uid, template=record.job.template) if is_same else event.spec
+    before = record.job
+    kept = replace(event.spec, uid=before.uid, template=before.template, pod_sets=before.pod_sets)
+    record.job = kept if is_same else event.spec
     record.action_refused = ""
     _follow(state, event, commit, seq)
 
@@ -396,7 +398,7 @@ def _lose_owner(state: State, job: JobKey, uid: str) -> None:
     """A job is proved deleted: what was created for it may end because of that."""
     for key in state.index.owned(uid):
         workload = state.workloads[key]
-        if job_key(workload) == job:
+        if job_key(state, workload) == job:
             workload.owner_gone = workload.stage is not Stage.FINISHED
 
 

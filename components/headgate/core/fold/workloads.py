@@ -145,7 +145,7 @@ def _confirm(state: State, workload: Workload, event: facts.WorkloadObserved, se
     if _is_known(workload, event):
         workload.applied, workload.taken_over = "", event.taken_over
         return workload
-    job = job_key(workload)
+    job = job_key(state, workload)
     record = state.jobs.get(job) if job is not None else None
     made = record.workload if record is not None else WorkloadKey("")
     _forget(state, workload, seq)
@@ -244,7 +244,7 @@ def _unlist_queue(state: State, workload: Workload) -> None:
 
 def _take_over(state: State, workload: Workload, status: WorkloadStatus) -> None:
     """Continue from the status that another Kueue, or a Headgate whose log is lost, has written."""
-    ours = is_variant(workload) or is_job(workload.owner)
+    ours = is_variant(workload) or is_job(state, workload.owner)
     workload.conditions = tuple(each for each in status.conditions if ours or each.type != conditions.PODS_READY)
     workload.admission, workload.followed = status.admission, is_followed(workload, status)
     workload.checks = status.admission_checks
@@ -287,7 +287,7 @@ def _deleted(state: State, event: facts.WorkloadDeleted, commit: Commit, seq: Se
 
 def _owner_gone(state: State, event: facts.OwnerGone, commit: Commit, seq: Seq) -> None:
     workload = state.workloads.get(event.workload)
-    if workload is None or workload.uid != event.uid or owner_uid(workload) != event.owner_uid:
+    if workload is None or workload.uid != event.uid or owner_uid(state, workload) != event.owner_uid:
         state.overtaken += 1
         return
     workload.owner_gone = workload.stage is not Stage.FINISHED
@@ -300,7 +300,7 @@ def _forget(state: State, workload: Workload, seq: Seq) -> None:
     _unlist(state, workload)
     unblock(state, workload)
     del state.workloads[workload.key]
-    job = job_key(workload)
+    job = job_key(state, workload)
     record = state.jobs.get(job) if job is not None else None
     if record is not None and record.workload == workload.key:
         record.workload = WorkloadKey("")

@@ -1,20 +1,23 @@
 """
 The contract of an integration: what the rest of the scheduler needs of a kind of jobs.
 
-An integration handles one kind of object: its pod sets, how it is started, stopped and restored, and what its status
-reports of its pods. It is pure and stateless: each method answers from the job as it is in the log. The machines get
-the integration of a job by its key (`headgate.core.jobs.registry`) and depend on no kind by name.
+An integration handles one kind of object: how it is read, its pod sets, how it is started, stopped and restored, and
+what its status reports of its pods. It is pure and stateless: each method answers from the job as it is in the log, or
+from the object as the API server has it. The machines get the integration of a job by its key
+(`headgate.core.jobs.registry`) and depend on no kind by name.
 
-To add a kind: list it in `headgate.core.api.job_kinds`, read its objects in a module beside `headgate.core.api.jobs`,
-implement `Integration` in a module beside `batch_job`, and name it in `headgate.core.jobs.registry`.
+To add a kind that has a field for suspending it, extend `headgate.core.jobs.suspendable.Suspendable`; for any other,
+implement `Integration`. List it in `headgate.core.api.job_kinds` and in `headgate.core.jobs.registry`, or add it from
+another package by an entry point (`headgate.processes.runtime.extensions`).
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from headgate.core.api.job_kinds import JobKind
+from headgate.core.api.watched_objects import Metadata
 from headgate.events.objects import Job, PodSet, Toleration
 
 Json = dict[str, Any]
@@ -47,10 +50,33 @@ class PodSetState(msgspec.Struct, frozen=True):
     left_behind: LeftBehind
 
 
+class Patch(msgspec.Struct, frozen=True):
+    """A change of a job: a JSON merge patch, or a JSON patch, of the object or of one of its subresources."""
+
+    body: Any
+    form: Literal["merge", "json"] = "merge"
+    subresource: str = ""
+
+
+class PodSetMismatchError(Exception):
+    """Raised when the object that is to be started or restored does not have the pod sets of its Workload."""
+
+
 class Integration(Protocol):
     """One kind of jobs, given by `kind`."""
 
     kind: JobKind
+
+    reads_first: bool
+    """Whether `start` and `restore` are made from the object as the API server has it; the ungater reads it then."""
+
+    def read(self, raw: bytes) -> tuple[Metadata, Job | None]:
+        """
+        The metadata of an object, and what the log has of it; None when it is irrelevant to Headgate.
+
+        Raises what the readers of `headgate.core.api` raise for an object that is not of the form of its kind.
+        """
+        ...
 
     def pod_counts(self, job: Job) -> dict[str, int]:
         """The maximum number of concurrent pods of each of its pod sets, in the order of the Workload's pod sets."""
@@ -76,20 +102,28 @@ class Integration(Protocol):
         """The job without irrelevant fields that change while it runs; equal ones are no news."""
         ...
 
-    def start_patch(self, job: Job, pod_sets: Sequence[PodSetState]) -> Json:
-        """The merge patch that resumes it with these pod sets."""
+    def start(self, job: Job, pod_sets: Sequence[PodSetState], raw: bytes) -> tuple[Patch, ...]:
+        """
+        The patches, in their order, that resume it with these pod sets. `raw` is b"" unless the kind `reads_first`.
+
+        Raises PodSetMismatchError.
+        """
         ...
 
-    def stop_patch(self, job: Job) -> Json:
-        """The merge patch that suspends it, and nothing else."""
+    def stop(self, job: Job) -> Patch:
+        """The patch that suspends it, and nothing else."""
         ...
 
-    def restore_patch(self, job: Job, pod_sets: Sequence[PodSetState]) -> Json:
-        """The merge patch that restores the user's template of a stopped job."""
+    def restore(self, job: Job, pod_sets: Sequence[PodSetState], raw: bytes) -> Patch:
+        """
+        The patch that restores the user's template of a stopped job. `raw` as for `start`.
+
+        Raises PodSetMismatchError.
+        """
         ...
 
-    def reopen_patch(self, job_uid: str) -> Json:
-        """The merge patch of its status after which a stopped job's templates may be changed."""
+    def reopen(self, job_uid: str) -> Patch | None:
+        """The patch after which a stopped job's templates may be changed; None where they may at any time."""
         ...
 
     def carries_injection(self, job: Job) -> bool:

@@ -1,16 +1,38 @@
-"""The integrations, by kind of job. All lookups use this module."""
+"""
+The integrations, by kind of job. All lookups use this module.
+
+`register` adds one that another package provides; that happens when a program starts, before a machine is made
+(`headgate.processes.runtime.extensions`).
+"""
 
 from typing import Final
 
 from headgate.core.api import job_kinds
+from headgate.core.api.job_kinds import JobKind
+from headgate.core.config import frameworks
 from headgate.core.jobs.batch_job import BatchJob
 from headgate.core.jobs.integration import Integration
+from headgate.core.jobs.job_set import JobSet
 from headgate.events.ids import JobKey
 
-INTEGRATIONS: Final[tuple[Integration, ...]] = (BatchJob(),)
+INTEGRATIONS: Final[dict[JobKind, Integration]] = {}
+"""Every integration, by its kind."""
 
-_BY_KIND: Final = {each.kind: each for each in INTEGRATIONS}
-assert set(_BY_KIND) == set(job_kinds.JOB_KINDS)
+
+def register(integration: Integration) -> None:
+    """
+    Add an integration; its framework may be named in the configuration from now on.
+
+    Raises ValueError where another kind has its group and kind, or its resource.
+    """
+    job_kinds.add(integration.kind)
+    INTEGRATIONS[integration.kind] = integration
+    frameworks.SUPPORTED[integration.kind.framework] = None
+
+
+for _each in (BatchJob(), JobSet()):
+    register(_each)
+assert set(INTEGRATIONS) == set(job_kinds.JOB_KINDS)
 
 
 def integration_of(key: JobKey) -> Integration:
@@ -19,4 +41,4 @@ def integration_of(key: JobKey) -> Integration:
 
     Raises KeyError for a job that Headgate does not run.
     """
-    return _BY_KIND[job_kinds.kind_of(key)]
+    return INTEGRATIONS[job_kinds.kind_of(key)]

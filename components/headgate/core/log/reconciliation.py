@@ -17,7 +17,7 @@ the cluster does.
 from collections import OrderedDict
 from typing import Final
 
-from headgate.core.api.decoding import UnreadableObjectError, read
+from headgate.core.reading.decoding import UnreadableObjectError, read
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.facts import WorkloadObserved

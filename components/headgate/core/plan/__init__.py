@@ -16,5 +16,5 @@ Pure: the clock is an argument, and two runs of one input are equal byte for byt
 
 Owns: the dry run and its result: what becomes of each workload, and why.
 Called by: `headgate plan`, the emulation of Kueue in `headgate.testing.reference`.
-May import: queueing, engine, machine, fold, status, workload, jobs, api, state, kubernetes, events.
+May import: queueing, engine, machine, fold, status, workload, jobs, reading, api, state, kubernetes, events.
 """

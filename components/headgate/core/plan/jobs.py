@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from headgate.core.api.decoding import read
 from headgate.core.jobs.registry import integration_of
 from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.plan.log import PlanLog
+from headgate.core.reading.decoding import read
 from headgate.core.state.tables import State, Workload
 from headgate.core.workload.job_workload import (
     NoSuchPriorityClassError,

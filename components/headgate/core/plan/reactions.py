@@ -52,7 +52,7 @@ def stopped(state: State, key: WorkloadKey) -> list[Reaction]:
         if record.job.suspended and not record.job.active:
             return []
         stopped = msgspec.structs.replace(record.job, suspended=True, active=0, ready=0)
-        job = job_key(workload)
+        job = job_key(state, workload)
         assert job is not None
         return [(Producer.INFORMER_BRIDGE, [JobObserved(job=job, spec=stopped)])]
     if concurrent_admission.waits_for_parent(state, workload) or eviction.release(state, workload) is not None:

@@ -1,7 +1,7 @@
 """
 From manifests to the initial facts of a plan.
 
-`read_objects` reads manifests as the informer bridge reads API objects (`headgate.core.api.decoding`), in either
+`read_objects` reads manifests as the informer bridge reads API objects (`headgate.core.reading.decoding`), in either
 version of Kueue's API. Any error raises PlanInputError with object, field and remedy; nothing is read partially.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from headgate.core.api.conversion import GROUP, VersionError, to_v1beta2
-from headgate.core.api.decoding import RESOURCES, UnreadableObjectError, read
 from headgate.core.api.job_kinds import JOB_KINDS
+from headgate.core.reading.decoding import UnreadableObjectError, every_resource, read
 from headgate.events.facts import Fact
 
 RESOURCE_OF: Mapping[tuple[str, str], str] = {
@@ -32,7 +32,7 @@ RESOURCE_OF: Mapping[tuple[str, str], str] = {
     (GROUP, "WorkloadPriorityClass"): "workloadpriorityclasses",
     (GROUP, "Workload"): "workloads",
 }
-"""What a plan reads, by API group and kind: the plural names of `headgate.core.api.decoding`."""
+"""What a plan reads, by API group and kind: the plural names of `headgate.core.reading.decoding`."""
 
 NAMESPACED = frozenset({"pods", "limitranges", "localqueues", "workloads", *(kind.resource for kind in JOB_KINDS)})
 """The resources whose objects are in a namespace."""
@@ -45,7 +45,7 @@ class PlanInputError(Exception):
 
 
 def resource_of(manifest: Manifest) -> str | None:
-    """The resource of an object, as `headgate.core.api.decoding` names it; None for objects that a plan ignores."""
+    """The resource of an object, as `headgate.core.reading.decoding` names it; None for objects that a plan ignores."""
     group, _, version = str(manifest.get("apiVersion", "")).rpartition("/")
     return RESOURCE_OF.get((group if version else "", str(manifest.get("kind", ""))))
 
@@ -78,7 +78,7 @@ def shown_as(manifest: Manifest) -> str:
 
 def in_order(facts: Iterable[tuple[str, Fact]]) -> tuple[Fact, ...]:
     """Facts, each with its resource, in the bridge's order: referenced objects come first."""
-    places = {resource: place for place, resource in enumerate(RESOURCES)}
+    places = {resource: place for place, resource in enumerate(every_resource())}
     return tuple(fact for _, fact in sorted(facts, key=lambda each: places[each[0]]))
 
 

@@ -185,14 +185,14 @@ def _by_others(state: State, workload: Workload) -> list[QueueEvent]:
     evicted, given_back = foreign_conditions.eviction(state, workload), foreign_conditions.given_back(state, workload)
     if workload.stage is Stage.RESERVED and given_back is not None and evicted is None:
         return [_given_back(workload, given_back, cancelled=True)]
-    if owners.is_run_here(workload) and evicted is None:
+    if owners.is_run_here(state, workload) and evicted is None:
         revoked = foreign_conditions.revocation(state, workload)
         return [_evicted(workload, ADMISSION_REVOKED, revoked.message)] if revoked is not None else []
     cause = evicted or (given_back if workload.stage is Stage.ADMITTED else None)
     if cause is None:
         return []
     said: list[QueueEvent] = [_evicted(workload, cause.reason, cause.message)]
-    if given_back is not None and not owners.is_run_here(workload):
+    if given_back is not None and not owners.is_run_here(state, workload):
         said.append(_given_back(workload, cause))
     return said
 
@@ -339,13 +339,13 @@ def release(state: State, workload: Workload) -> WorkloadReleased | None:
         job = record.job
         if not job.suspended or job.active > 0 or record.started_for == workload.uid:
             return None
-    elif _is_held_by_others(workload) and foreign_conditions.given_back(state, workload) is None:
+    elif _is_held_by_others(state, workload) and foreign_conditions.given_back(state, workload) is None:
         return None
     return released(workload)
 
 
-def _is_held_by_others(workload: Workload) -> bool:
-    return workload.admission is not None and not workload.followed and not owners.is_run_here(workload)
+def _is_held_by_others(state: State, workload: Workload) -> bool:
+    return workload.admission is not None and not workload.followed and not owners.is_run_here(state, workload)
 
 
 def released(workload: Workload) -> WorkloadReleased:

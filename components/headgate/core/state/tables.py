@@ -524,9 +524,9 @@ class Tables(Record):
     resource_versions: dict[str, str] = {}
     """Per watched resource: the version up to which all relevant changes are in the log, to resume a watch from."""
     cluster_id: str = ""
-    """The cluster that issued those versions (`headgate.core.api.decoding.cluster_id_of`)."""
+    """The cluster that issued those versions (`headgate.core.reading.decoding.cluster_id_of`)."""
     reading: int = 0
-    """The version of the rules by which the objects up to there were read (`headgate.core.api.decoding.READING`)."""
+    """The version of the rules by which the objects up to there were read (`core.reading.decoding.READING`)."""
     anchor: str = ""
     """A change that identifies the history to which those versions belong (`headgate.core.log.cluster_anchors`)."""
     identity: Identity | None = None

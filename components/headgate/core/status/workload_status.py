@@ -100,7 +100,7 @@ def _reclaimable_pods(state: State, workload: Workload) -> tuple[ReclaimablePod,
     record = job_of(state, workload)
     if record is None or record.job.finished is not None:
         return workload.reclaimable_pods
-    job = job_key(workload)
+    job = job_key(state, workload)
     assert job is not None
     reclaimable = integration_of(job).reclaimable(record.job)
     counts = {pods.name: pods.count for pods in workload.reclaimable_pods}

@@ -109,7 +109,7 @@ class JobRunCheck:
                     return
                 workload = state.workloads.get(event.workload)
                 if workload is not None:
-                    job = job_key(workload)
+                    job = job_key(state, workload)
                     if job is not None and job in self._jobs:
                         self._job_of[workload.key] = job
                         yield job

@@ -233,7 +233,7 @@ def _evicted(state: State, workload: Workload) -> _Said:
     why = f"{last.reason}: {last.message}" if last is not None else "it has to give its quota back"
     if unknown_job(state, workload) is not None:
         return why, ["its Job being observed, or its deletion being confirmed"]
-    if not is_run_here(workload):
+    if not is_run_here(state, workload):
         return why, ["its owner setting QuotaReserved to False, its end, or its deletion"]
     return why, ["its Job stopping: suspended, with no active pods"]
 

@@ -9,9 +9,8 @@ import difflib
 
 import msgspec
 
-from headgate.core.api.job_kinds import owner_key, shown_name
+from headgate.core.api.job_kinds import of_owner, owner_key, shown_name
 from headgate.core.state.tables import State
-from headgate.core.workload.owners import is_job
 from headgate.events import facts
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import JobKey, WorkloadKey, split_key
@@ -61,7 +60,7 @@ class Lookup:
 
     def _add(self, workload: WorkloadKey, owner: OwnerReference | None) -> None:
         job = JobKey("")
-        if owner is not None and is_job(owner):
+        if owner is not None and of_owner(owner) is not None:
             job = owner_key(split_key(workload)[0], owner)
             self._jobs[job] = workload
         self._workloads[workload] = job

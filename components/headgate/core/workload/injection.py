@@ -6,11 +6,7 @@ its admission checks, and Kueue's labels and annotation; with partial admission 
 admitted. Pods that have to wait get a scheduling gate: for their topology domain, or for the slice of an elastic Job.
 The ungater removes it pod by pod, and gives the pod the node selectors of its domain. When the Job has to stop, all of
 that is restored from the Workload's spec, which has the user's values. This is Kueue's podset.FromAssignment, Merge and
-RestorePodSpec (pkg/podset), as JSON merge patches: maps are merged key by key, a key to remove is null, lists are
-replaced.
-
-A patch sets every required key, and null for every other that an admission may have left behind, because the Job in the
-log may be older than the Job that is patched. So patches can be repeated, and applied in any order.
+RestorePodSpec (pkg/podset); the integration of the kind turns it into patches.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +16,7 @@ from headgate.core.api.job_kinds import title
 from headgate.core.api.names import PODSET_LABEL, WORKLOAD_ANNOTATION
 from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
-from headgate.core.jobs.integration import Directives, Json, LeftBehind, PodSetState
+from headgate.core.jobs.integration import Directives, LeftBehind, Patch, PodSetMismatchError, PodSetState
 from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL, TOPOLOGY_GATE, UNCONSTRAINED_TOPOLOGY
 from headgate.core.jobs.registry import integration_of
 from headgate.core.state.tables import State, Workload
@@ -151,11 +147,11 @@ def _extend(tolerations: list[Toleration], more: Iterable[Toleration]) -> None:
 # --- patches -------------------------------------------------------------------------------------------------------
 
 
-def start_patch(state: State, key: JobKey, workload: Workload, job: Job) -> Json:
+def start_patches(state: State, key: JobKey, workload: Workload, job: Job, raw: bytes = b"") -> tuple[Patch, ...]:
     """
-    The merge patch that resumes an admitted workload's job on its flavors.
+    The patches, in their order, that resume an admitted workload's job on its flavors.
 
-    Raises InjectionError.
+    `raw` is the job as the API server has it, for kinds that read it first. Raises InjectionError.
     """
     pod_sets = [
         PodSetState(name, count, directives, _left_behind(state, workload))
@@ -164,16 +160,26 @@ def start_patch(state: State, key: JobKey, workload: Workload, job: Job) -> Json
     integration = integration_of(key)
     if len(integration.pod_counts(job)) != len(pod_sets):
         raise InjectionError(f"{title(key)} has another number of pod sets than its Workload {workload.key}")
-    return integration.start_patch(job, pod_sets)
+    try:
+        return integration.start(job, pod_sets, raw)
+    except PodSetMismatchError as error:
+        raise InjectionError(f"{title(key)} cannot be started: {error}") from error
 
 
-def restore_patch(state: State, key: JobKey, workload: Workload, job: Job) -> Json:
-    """The merge patch that restores the user's templates and counts of a stopped job."""
+def restore_patch(state: State, key: JobKey, workload: Workload, job: Job, raw: bytes = b"") -> Patch:
+    """
+    The patch that restores the user's templates and counts of a stopped job. `raw` as for `start_patches`.
+
+    Raises InjectionError.
+    """
     pod_sets = [
         PodSetState(each.name, each.count, original(each), _left_behind(state, workload))
         for each in workload.spec.pod_sets
     ]
-    return integration_of(key).restore_patch(job, pod_sets)
+    try:
+        return integration_of(key).restore(job, pod_sets, raw)
+    except PodSetMismatchError as error:
+        raise InjectionError(f"{title(key)} cannot be restored: {error}") from error
 
 
 def needs_restoring(key: JobKey, workload: Workload, job: Job) -> bool:

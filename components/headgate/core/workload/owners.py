@@ -1,7 +1,8 @@
 """
 Owners: what runs the work of a workload, and what the log contains about it.
 
-Headgate runs two kinds of owners: jobs of the kinds in `headgate.core.api.job_kinds`, and parents whose variants are
+Headgate runs two kinds of owners: jobs of the kinds in `headgate.core.api.job_kinds` that the configuration enables
+(`integrations.frameworks`), and parents whose variants are
 Workloads themselves. The work of all others is run outside of Headgate: by another controller, a script, a user. Such a
 workload keeps its quota after an eviction until its owner reports that the work has stopped
 (`headgate.core.status.foreign_conditions`), because nothing else can prove that.
@@ -21,8 +22,8 @@ from headgate.core.api.job_kinds import JobKind
 from headgate.core.state.tables import JobRecord, State, Workload
 from headgate.core.workload.slices import standing
 from headgate.core.workload.variants import is_variant
-from headgate.events.ids import JobKey, split_key
-from headgate.events.objects import OwnerReference
+from headgate.events.ids import JobKey, JobRef, split_key
+from headgate.events.objects import Job, OwnerReference
 
 JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 """The label with the uid of the job that a workload was created for, also present without an owner reference."""
@@ -31,14 +32,14 @@ _OWNER_GVK: Final = "kueue.x-k8s.io/job-owner-gvk"
 _OWNER_NAME: Final = "kueue.x-k8s.io/job-owner-name"
 
 
-def is_job(owner: OwnerReference | None) -> bool:
-    """Whether an owner is a job that Headgate runs. Jobs of other groups or kinds are not."""
-    return job_kinds.of_owner(owner) is not None
+def is_job(state: State, owner: OwnerReference | None) -> bool:
+    """Whether an owner is a job that Headgate runs: of a kind that it knows and that the configuration enables."""
+    return _enabled(state, job_kinds.of_owner(owner)) is not None
 
 
-def job_key(workload: Workload) -> JobKey | None:
+def job_key(state: State, workload: Workload) -> JobKey | None:
     """The job that a workload was created for, existing or not; None when Headgate does not run its owner."""
-    named = _job_named(workload)
+    named = _job_named(state, workload)
     return named[0] if named is not None else None
 
 
@@ -46,20 +47,20 @@ def workload_of(state: State, key: JobKey, uid: str) -> Workload | None:
     """The Workload that represents a job; None when it has none."""
     listed = state.index.by_owner.get(uid)
     found = state.workloads.get(listed) if listed is not None else None
-    if found is None or job_key(found) == key:
+    if found is None or job_key(state, found) == key:
         return found
     # A Workload with this uid was created for an object of another kind or name.
-    return standing(state, uid, lambda each: job_key(each) == key)
+    return standing(state, uid, lambda each: job_key(state, each) == key)
 
 
-def is_run_here(workload: Workload) -> bool:
+def is_run_here(state: State, workload: Workload) -> bool:
     """Whether Headgate starts and stops the work of a workload, and so detects itself when it has stopped."""
-    return is_job(workload.owner) or is_variant(workload) or _kind_made_for(workload) is not None
+    return is_job(state, workload.owner) or is_variant(workload) or _kind_made_for(state, workload) is not None
 
 
 def job_of(state: State, workload: Workload) -> JobRecord | None:
     """The job that owns a workload, when the state has it."""
-    named = _job_named(workload)
+    named = _job_named(state, workload)
     if named is None:
         return None
     key, uid = named
@@ -67,15 +68,15 @@ def job_of(state: State, workload: Workload) -> JobRecord | None:
     return record if record is not None and record.job.uid == uid else None
 
 
-def owner_uid(workload: Workload) -> str:
+def owner_uid(state: State, workload: Workload) -> str:
     """The uid of the Job that a workload was created for; "" when it was created for none."""
-    named = _job_named(workload)
+    named = _job_named(state, workload)
     return named[1] if named is not None else ""
 
 
 def unknown_job(state: State, workload: Workload) -> tuple[JobKey, str] | None:
     """Key and uid of the Job of a workload, when the state has neither that Job nor proof of its end."""
-    named = _job_named(workload)
+    named = _job_named(state, workload)
     if named is None or workload.owner_gone or job_of(state, workload) is not None:
         return None
     return named
@@ -83,20 +84,38 @@ def unknown_job(state: State, workload: Workload) -> tuple[JobKey, str] | None:
 
 def is_gone(state: State, workload: Workload) -> bool:
     """Whether the Job that a workload was created for is proved deleted."""
-    return workload.owner_gone and _job_named(workload) is not None and job_of(state, workload) is None
+    return workload.owner_gone and _job_named(state, workload) is not None and job_of(state, workload) is None
 
 
-def _job_named(workload: Workload) -> tuple[JobKey, str] | None:
+def runs_above(state: State, key: JobKey, job: Job) -> JobKey | None:
+    """
+    The topmost job that controls a job and has a queue: that one runs it, and its own queue name does not count.
+
+    None for a job that no other controls (Kueue's FindAncestorJobManagedByKueue).
+    """
+    namespace, owner, found = JobRef.parse(key).namespace, job.owner, None
+    seen = {job.uid: None}
+    while owner is not None and is_job(state, owner) and owner.uid not in seen:
+        seen[owner.uid] = None
+        above = job_kinds.owner_key(namespace, owner)
+        record = state.jobs.get(above)
+        if record is None or record.job.uid != owner.uid:
+            break
+        found, owner = above, record.job.owner
+    return found
+
+
+def _job_named(state: State, workload: Workload) -> tuple[JobKey, str] | None:
     namespace, owner = split_key(workload.key)[0], workload.owner
     if owner is not None:
-        return (job_kinds.owner_key(namespace, owner), owner.uid) if is_job(owner) else None
-    kind = _kind_made_for(workload)
+        return (job_kinds.owner_key(namespace, owner), owner.uid) if is_job(state, owner) else None
+    kind = _kind_made_for(state, workload)
     if kind is None:
         return None
     return kind.ref(namespace, workload.annotations[_OWNER_NAME]).key, workload.labels[JOB_UID]
 
 
-def _kind_made_for(workload: Workload) -> JobKind | None:
+def _kind_made_for(state: State, workload: Workload) -> JobKind | None:
     """
     The kind of job that an ownerless workload was created for, by its own data: the job was deleted without it.
 
@@ -104,4 +123,8 @@ def _kind_made_for(workload: Workload) -> JobKind | None:
     """
     if workload.owner is not None or not workload.labels.get(JOB_UID) or not workload.annotations.get(_OWNER_NAME):
         return None
-    return job_kinds.of_gvk(workload.annotations.get(_OWNER_GVK, ""))
+    return _enabled(state, job_kinds.of_gvk(workload.annotations.get(_OWNER_GVK, "")))
+
+
+def _enabled(state: State, kind: JobKind | None) -> JobKind | None:
+    return kind if kind is not None and job_kinds.is_enabled(kind, state.configuration) else None

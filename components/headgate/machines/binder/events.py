@@ -366,21 +366,21 @@ class Events:
                 yield normal(event_messages.MIGRATED, event.message)
             case decisions.WorkloadReplaced():
                 yield normal(SLICE_REPLACED, event.message)
-            case queueing.WorkloadFinished() if self._told == "all" and is_job(workload.owner):
+            case queueing.WorkloadFinished() if self._told == "all" and is_job(self._state, workload.owner):
                 note = f"Workload '{workload.key}' is declared finished"
-                yield _about_owner(workload, "FinishedWorkload", note, at, at_ms)
+                yield _about_owner(self._state, workload, "FinishedWorkload", note, at, at_ms)
             case _:
                 pass
 
     def _about_checks(self, workload: Workload, at: Position, at_ms: UnixMs) -> Iterator[EventNote]:
         """Kueue's Event about the messages of pending checks, on the Job; Kueue repeats it, here each is new once."""
         owner, note = workload.owner, event_messages.checks_pending(workload)
-        if not note or owner is None or not is_job(owner):
+        if not note or owner is None or not is_job(self._state, owner):
             return
         said_ms = self._said.get((owner.uid, note))
         if said_ms is None or at_ms >= said_ms + REPEAT_MS:
             self._say((owner.uid, note), at_ms)
-            yield _about_owner(workload, "UpdatedAdmissionCheck", note, at, at_ms)
+            yield _about_owner(self._state, workload, "UpdatedAdmissionCheck", note, at, at_ms)
 
     def _about_preemption(
         self, event: decisions.WorkloadPreempted, victim: Workload, at: Position, at_ms: UnixMs
@@ -405,10 +405,10 @@ def _about_job(job: JobKey, uid: str, reason: str, note: str, at: Position, at_m
     return told._replace(api_version=kind_of(job).api_version)
 
 
-def _about_owner(workload: Workload, reason: str, note: str, at: Position, at_ms: UnixMs) -> EventNote:
-    job = job_key(workload)
+def _about_owner(state: State, workload: Workload, reason: str, note: str, at: Position, at_ms: UnixMs) -> EventNote:
+    job = job_key(state, workload)
     assert job is not None
-    return _about_job(job, owner_uid(workload), reason, note, at, at_ms)
+    return _about_job(job, owner_uid(state, workload), reason, note, at, at_ms)
 
 
 def _name(told: EventNote) -> str:

@@ -91,14 +91,14 @@ def may_run(state: State, workload: Workload) -> bool:
         return True
     record = owners.job_of(state, workload)
     if record is None:
-        of_others = workload.owner is not None and not owners.is_run_here(workload)
+        of_others = workload.owner is not None and not owners.is_run_here(state, workload)
         return of_others and workload.stage in HOLDS_QUOTA and workload.admission is not None
     job = record.job
     if job.finished is not None or job.deleting:
         return False
     if not job.suspended or job.active > 0 or record.started_for != "":
         return True
-    key = owners.job_key(workload)
+    key = owners.job_key(state, workload)
     return key is not None and needs_restoring(key, workload, job)
 
 

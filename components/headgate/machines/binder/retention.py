@@ -124,7 +124,7 @@ class Retention:
     def _object(self, workload: Workload, due: Due) -> tuple[Deleted, str]:
         """The object that is due, and its path."""
         record = job_of(self._state, workload)
-        job = job_key(workload)
+        job = job_key(self._state, workload)
         if due.what == "workload" or record is None or job is None:
             return Deleted("workload", workload.key, workload.uid), workload_path(workload.key)
         return Deleted("job", job, record.job.uid), path_of(job)

@@ -20,6 +20,7 @@ from headgate.core.machine.contract import APPLY_PATCH, Call, Command, Completed
 from headgate.core.state.tables import QuarantineRecord, State
 from headgate.core.status.server_side_apply import API_VERSION, Json, apply_query
 from headgate.core.status.workload_status import status_path
+from headgate.core.workload import owners
 from headgate.events import facts
 from headgate.events.commit import Position
 from headgate.events.ids import WorkloadKey, split_key
@@ -82,7 +83,7 @@ class QuarantineReports:
             at = Position(record.position, record.index)
             found.append(quarantined_event(record.kind, record.key, record.uid, _words(record), at, record.since_ms))
             owner = owner_of(record)
-            if owner is not None and job_kinds.of_owner(owner) is not None:
+            if owner is not None and owners.is_job(self._state, owner):
                 job = job_kinds.owner_key(split_key(record.key)[0], owner)
                 found.append(quarantined_event("Job", job, owner.uid, _words(record), at, record.since_ms))
         return found

@@ -231,7 +231,7 @@ class WorkloadStatuses:
         if not isinstance(event, queueing.WorkloadEvicted | decisions.WorkloadPreempted):
             return False
         workload = self._state.workloads.get(event.workload)
-        return workload is not None and not is_run_here(workload)
+        return workload is not None and not is_run_here(self._state, workload)
 
     def _note_variants(self, key: WorkloadKey) -> None:
         """The variants of a workload have the same PodsReady condition as the workload."""
@@ -277,7 +277,7 @@ class WorkloadStatuses:
 
     def _note_reservation(self, write: _Write) -> None:
         workload = self._state.workloads.get(write.workload)
-        if "admission" in write.status and workload is not None and not is_run_here(workload):
+        if "admission" in write.status and workload is not None and not is_run_here(self._state, workload):
             self._reserved[write.workload] = write.uid
         else:
             self._reserved.pop(write.workload, None)

@@ -35,15 +35,6 @@ from typing import Final
 import msgspec
 
 from headgate.core.api import job_kinds
-from headgate.core.api.decoding import (
-    CLUSTER_NAMESPACE,
-    RESOURCES,
-    UnreadableObjectError,
-    cluster_id_of,
-    key_of,
-    read,
-    version_of,
-)
 from headgate.core.api.names import ELASTIC_JOB
 from headgate.core.config.reader import ConfigurationError, read_document
 from headgate.core.fold import quarantine
@@ -63,6 +54,15 @@ from headgate.core.machine.contract import (
     Resumed,
     Settled,
     Stimulus,
+)
+from headgate.core.reading.decoding import (
+    CLUSTER_NAMESPACE,
+    UnreadableObjectError,
+    cluster_id_of,
+    key_of,
+    read,
+    version_of,
+    watched,
 )
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import JobRecord, State
@@ -98,14 +98,8 @@ CALLS_MAX: Final = 256
 PROBLEMS_MAX: Final = 1000
 """The maximum number of unreadable objects that are kept for the process to log; beyond it the oldest are dropped."""
 
-_JOBS: Final = tuple(kind.resource for kind in job_kinds.JOB_KINDS)
-"""The resources that hold jobs."""
-
-_TO_COMPOSE: Final = ("namespaces", "workloadpriorityclasses", "priorityclasses", *_JOBS, "workloads")
-"""The resources that must be known before a Workload can be made from a Job."""
-
-_ARRIVING: Final = frozenset({*_JOBS, "workloads"})
-"""Resources that are queued in the order of arrival where creation times are equal."""
+_TO_COMPOSE: Final = ("namespaces", "workloadpriorityclasses", "priorityclasses", "workloads")
+"""The resources, beside those of jobs, that must be known before a Workload can be made from a Job."""
 
 _GONE: Final = b""
 _COMPOSE_ERROR: Final = "ErrWorkloadCompose"
@@ -127,6 +121,9 @@ class InformerBridge:
     appended since the start.
 
     `founding` is appended first where the log does not name its cell yet.
+
+    `resources` are those that it has to be shown: what is needed always, and those of the kinds of jobs that the
+    configuration enables. Jobs of a kind that is enabled no longer are dropped from the log.
 
     A `configuration` that differs from the log's is appended first. Without one the file in the log counts: a restart
     without the file changes nothing, and a version with other defaults appends the configuration in effect. `unread` is
@@ -154,9 +151,15 @@ class InformerBridge:
         elif configuration is None and not state.synced and state.configuration == Configuration():
             configuration = new_log
         self._configuration = configuration
+        effective = configuration.configuration if configuration is not None else state.configuration
+        self.resources = watched(effective)
+        self._kinds = job_kinds.enabled(effective)
+        self._jobs_at = tuple(kind.resource for kind in self._kinds)
+        self._not_run = OrderedDict.fromkeys(key for key in state.jobs if job_kinds.of_key(key) not in self._kinds)
+        """Jobs of kinds that are enabled no longer: they are dropped from the log."""
         self.synced = False
         self.problems: deque[UnreadableObjectError] = deque(maxlen=PROBLEMS_MAX)
-        self._waiting: dict[str, OrderedDict[str, bytes]] = {resource: OrderedDict() for resource in RESOURCES}
+        self._waiting: dict[str, OrderedDict[str, bytes]] = {resource: OrderedDict() for resource in self.resources}
         self._followed: dict[str, None] = {}
         self._unswept: dict[str, None] = {}
         self._foreign = ForeignPods(state)
@@ -208,7 +211,7 @@ class InformerBridge:
     def _on_listed(self, listed: Listed) -> None:
         """The list replaces whatever of its resource was waiting: the watch before it is older."""
         waiting: OrderedDict[str, bytes] = OrderedDict()
-        for raw in _by_version(listed) if listed.resource in _ARRIVING else listed.objects:
+        for raw in _by_version(listed) if listed.resource in (*self._jobs_at, "workloads") else listed.objects:
             key = self._key_of(listed.resource, raw)
             if key is not None:
                 waiting[key] = raw
@@ -257,7 +260,7 @@ class InformerBridge:
         self._note_shown()
         self._sweep()
         calls: list[Command] = []
-        if self.state.synced and self._has_shown(*_TO_COMPOSE):
+        if self.state.synced and self._has_shown(*_TO_COMPOSE, *self._jobs_at):
             # Before that, a Workload or a priority class may exist that is not in the state.
             self._create_workloads(calls)
             self._variants.settle(calls)
@@ -275,13 +278,13 @@ class InformerBridge:
         self._sum_foreign_pods()
         self._take_facts(events)
         self._take_sums(events, now_ms)
-        if self._has_shown(*_JOBS) and len(events) == known:
+        if self._has_shown(*self._jobs_at) and len(events) == known:
             # All observed Jobs are in the state; otherwise they will be when these facts are folded.
             self._absent_owners.settle(calls)
         resources: tuple[str, ...] = ()
         if not self.synced and self._all_is_appended():
             self.synced = True
-            resources = RESOURCES
+            resources = self.resources
             self._look_at(self.state.jobs)
         mark = self._marks.mark(now_ms, is_synced=self.synced, resources=resources, rewound=rewound)
         if mark is not None and not any(isinstance(each, effects.ObjectReleased) for each in events):
@@ -348,7 +351,11 @@ class InformerBridge:
 
     def _take_facts(self, events: list[Event]) -> None:
         """Move changes from the waiting objects into a commit, until it is full. Earlier effects count as well."""
-        for resource in RESOURCES:
+        while self._not_run and len(events) < FACTS_MAX:
+            dropped = self._not_run.popitem(last=False)[0]
+            if dropped in self.state.jobs:
+                events.append(facts.JobDeleted(job=dropped, uid=Uid(self.state.jobs[dropped].job.uid)))
+        for resource in self.resources:
             waiting = self._waiting[resource]
             while waiting and len(events) < FACTS_MAX:
                 key, raw = waiting.popitem(last=False)
@@ -399,7 +406,13 @@ class InformerBridge:
             self._foreign.forget(PodKey(key))
         if seen.fact is None:
             return diff.deleted(self.state, resource, key)
-        return diff.news(self.state, seen.fact)
+        return diff.news(self.state, self._without_ours(seen.fact))
+
+    def _without_ours(self, fact: facts.Fact) -> facts.Fact:
+        """A fact without what is written here: the PodsReady condition of the Workload of a job that is run here."""
+        if isinstance(fact, facts.WorkloadObserved) and job_kinds.of_owner(fact.owner) in self._kinds:
+            return msgspec.structs.replace(fact, pods_ready=None)
+        return fact
 
     def _is_left_alone(self, resource: str, key: str, raw: bytes) -> bool:
         """
@@ -429,8 +442,8 @@ class InformerBridge:
 
     def _all_is_appended(self) -> bool:
         """Whether everything that was observed is in this commit or in the log."""
-        seen = len(self._followed) == len(RESOURCES) and not any(self._waiting.values())
-        return seen and not self._foreign.is_behind()
+        seen = len(self._followed) == len(self.resources) and not any(self._waiting.values())
+        return seen and not self._not_run and not self._foreign.is_behind()
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
@@ -480,7 +493,7 @@ class InformerBridge:
     def _job_of(self, key: WorkloadKey) -> tuple[JobKey, ...]:
         """The job that a Workload was created for, if the state has both."""
         workload = self.state.workloads.get(key)
-        job = owners.job_key(workload) if workload is not None else None
+        job = owners.job_key(self.state, workload) if workload is not None else None
         return (job,) if job is not None and job in self.state.jobs else ()
 
     def _look_at(self, jobs: Iterable[JobKey]) -> None:
@@ -531,7 +544,7 @@ class InformerBridge:
     def _whole(self, key: JobKey, record: JobRecord) -> tuple[Job | None, bytes]:
         """A Job as last observed, parsed and as JSON; None when it is not available."""
         resource = job_kinds.kind_of(key).resource
-        raw = self._raw.get(key) or self._waiting[resource].get(key, _GONE)
+        raw = self._raw.get(key) or (self._waiting[resource].get(key, _GONE) if resource in self._waiting else _GONE)
         if raw == _GONE:
             return None, raw
         try:
@@ -571,7 +584,7 @@ class InformerBridge:
 
     def _needs_workload(self, key: JobKey, record: JobRecord) -> bool:
         job, uid = record.job, Uid(record.job.uid)
-        if not self._is_managed(JobRef.parse(key).namespace):
+        if not self._is_managed(JobRef.parse(key).namespace) or owners.runs_above(self.state, key, job) is not None:
             return False
         if job.finished is not None or job.deleting or uid in self._created:
             return False
@@ -653,4 +666,4 @@ def _rejected(creation: _Creation, code: int, reason: str, message: str) -> effe
     )
 
 
-__all__ = ["CALLS_MAX", "FACTS_MAX", "PROBLEMS_MAX", "RESOURCES", "InformerBridge"]
+__all__ = ["CALLS_MAX", "FACTS_MAX", "PROBLEMS_MAX", "InformerBridge"]

@@ -191,13 +191,15 @@ _DELETED_BY_NAME: dict[str, Callable[[str], Fact]] = {
 def _workload_deleted(state: State, key: WorkloadKey) -> Fact | None:
     workload = state.workloads.get(key)
     if workload is not None:
-        return facts.WorkloadDeleted(workload=key, uid=workload.uid, job=owners.job_key(workload) or JobKey(""))
+        return facts.WorkloadDeleted(workload=key, uid=workload.uid, job=owners.job_key(state, workload) or JobKey(""))
     record = state.quarantine.get(f"Workload/{key}")
     if record is None:
         return None
     owner = quarantine.owner_of(record)
     job = (
-        job_kinds.owner_key(split_key(key)[0], owner) if owner is not None and job_kinds.of_owner(owner) else JobKey("")
+        job_kinds.owner_key(split_key(key)[0], owner)
+        if owner is not None and owners.is_job(state, owner)
+        else JobKey("")
     )
     return facts.WorkloadDeleted(workload=key, uid=record.uid, job=job)
 

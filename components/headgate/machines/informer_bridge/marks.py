@@ -19,9 +19,9 @@ Owned by the bridge's machine, and equally pure.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from headgate.core.api.decoding import READING
 from headgate.core.log.cluster_anchors import anchor_of
 from headgate.core.machine.contract import Command, WakeAt
+from headgate.core.reading.decoding import READING
 from headgate.core.state.tables import State
 from headgate.events.facts import InformersSynced
 from headgate.events.ids import UnixMs

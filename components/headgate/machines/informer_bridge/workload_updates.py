@@ -158,7 +158,7 @@ class WorkloadUpdates:
             is_over = each.stage is Stage.FINISHED or each.deleting
             if each is workload or is_over or is_elastic(self._state.configuration, each.annotations):
                 continue
-            if owners.job_key(each) == key:
+            if owners.job_key(self._state, each) == key:
                 self._delete(key, each, calls)
 
     def _delete(self, key: JobKey, workload: Workload, calls: list[Command]) -> None:

@@ -12,7 +12,9 @@ Level-triggered on the state. The pods that wait for a topology domain, and thos
 
 The API server allows changes of a Job's template only while it is suspended and has no start time. A Job that has run
 before still has one, so restoring resets it first, and a refused start is tried once more after a reset (as Kueue
-does).
+does). Jobs of other kinds are read before they are started or restored, and patched in the version that was read
+(`headgate.core.jobs.integration`): the steps of an action are made one after the other, each when the one before it has
+succeeded.
 
 Nothing is stopped before the state is synced, nor because a Job has no workload: it may not be observed yet. The
 informer bridge creates one for a Job that has none, and the Job is stopped because that one is not admitted; at once
@@ -21,16 +23,17 @@ folded. An action that is refused is recorded, and tried again when the Job has 
 later without a change.
 """
 
-from typing import Final, Literal
+from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from headgate.core.api import job_kinds
 from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.fold.quarantine import about_event, has_workload_aside, is_about_aside, is_aside
 from headgate.core.jobs.registry import integration_of
-from headgate.core.machine.api_results import CONFLICT, INVALID, is_success, refusal
+from headgate.core.machine.api_results import CONFLICT, INVALID, NOT_FOUND, is_success
 from headgate.core.machine.contract import (
+    JSON_PATCH,
     MERGE_PATCH,
     Append,
     Call,
@@ -49,14 +52,24 @@ from headgate.core.state.attribution import about
 from headgate.core.state.tables import JobRecord, Stage, State, Workload
 from headgate.core.topology.pods import TopologyPods
 from headgate.core.workload import owners
-from headgate.core.workload.injection import InjectionError, needs_restoring, restore_patch, start_patch
+from headgate.core.workload.injection import InjectionError, needs_restoring, restore_patch, start_patches
 from headgate.core.workload.matching import is_to_run
 from headgate.core.workload.slices import is_elastic
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
-from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey
+from headgate.events.ids import JobKey, UnixMs
 from headgate.events.objects import Job
 from headgate.events.registry import Event
+from headgate.machines.ungater.job_actions import (
+    UNINJECTABLE,
+    Action,
+    Step,
+    action_of,
+    effect_of,
+    is_due,
+    uninjectable,
+    why_stop,
+)
 from headgate.machines.ungater.pod_gates import PodGates
 from headgate.machines.ungater.stray_pods import StrayPods
 from headgate.machines.ungater.topology_gates import TopologyGates
@@ -66,9 +79,6 @@ EVENTS_MAX: Final = 2000
 
 ACTIONS_MAX: Final = 256
 """The maximum number of Jobs with an action under way."""
-
-_UNINJECTABLE: Final = "InvalidPodSetsInfo"
-"""The reason of a start that Headgate itself refused: it is tried again when a flavor appears."""
 
 _WorkloadEvent = (
     facts.WorkloadObserved
@@ -85,22 +95,6 @@ _WorkloadEvent = (
 )
 """The events that may change whether a workload is admitted."""
 
-_Kind = Literal["start", "stop", "restore"]
-_Step = Literal["patch", "reset", "patch again"]
-
-
-class _Action(msgspec.Struct, frozen=True):
-    """An action on a Job, for which workload, and its progress."""
-
-    kind: _Kind
-    job: JobKey
-    job_uid: Uid
-    workload: WorkloadKey
-    workload_uid: Uid
-    reason: str = ""
-    body: object = None
-    step: _Step = "patch"
-
 
 class Ungater:
     """The machine of the ungater. See the module's docstring."""
@@ -110,7 +104,7 @@ class Ungater:
         self._queue = WorkQueue(ACTIONS_MAX, keys=state.jobs)
         self._synced = state.synced
         self._effects: list[Event] = []
-        self._actions: dict[str, _Action] = {}
+        self._actions: dict[str, Action] = {}
         self._restored: dict[JobKey, Job] = {}
         self._stopped: dict[JobKey, None] = {}
         self._next_calls: list[Command] = []
@@ -175,7 +169,7 @@ class Ungater:
         if workload is not None:
             if workload.owner is not None:
                 self._pod_gates.look_at(workload.owner.uid)
-            job = owners.job_key(workload)
+            job = owners.job_key(self.state, workload)
         else:
             job = event.job if isinstance(event, facts.WorkloadDeleted) else None
         if job:
@@ -221,6 +215,8 @@ class Ungater:
         if is_aside(self.state, "Job", key, Producer.UNGATER) or has_workload_aside(self.state, job.uid):
             # Running Jobs continue, and suspended Jobs stay suspended.
             return
+        if owners.runs_above(self.state, key, job) is not None:
+            return
         workload = owners.workload_of(self.state, key, job.uid)
         if workload is None:
             self._act_on(key, record, None, calls)
@@ -245,56 +241,84 @@ class Ungater:
                 self._stop(key, record, workload, calls)
         elif workload is not None and needs_restoring(key, workload, job) and self._restored.get(key) != job:
             self._restored[key] = job
-            body = restore_patch(self.state, key, workload, job)
-            self._act(_action("restore", key, job, workload, body), calls, first="reset")
+            self._begin(action_of("restore", key, job, workload), calls)
 
     def _waits_gated(self, job: Job, workload: Workload) -> bool:
         """A running elastic Job need not stop for a slice that is not admitted: its pods wait behind their gate."""
         return not job.suspended and is_elastic(self.state.configuration, workload.annotations)
 
     def _start(self, key: JobKey, record: JobRecord, workload: Workload, calls: list[Command]) -> None:
-        if record.action_refused and _UNINJECTABLE not in record.action_refused:
+        if record.action_refused and UNINJECTABLE not in record.action_refused:
             return
-        try:
-            body = start_patch(self.state, key, workload, record.job)
-        except InjectionError as error:
-            if record.action_refused:
-                return
-            self._queue.begin(key)
-            self._effects.append(
-                effects.JobStartRejected(
-                    job=key,
-                    job_uid=Uid(record.job.uid),
-                    workload=workload.key,
-                    workload_uid=workload.uid,
-                    code=404,
-                    reason=_UNINJECTABLE,
-                    message=str(error),
-                )
-            )
-            return
-        self._act(_action("start", key, record.job, workload, body), calls)
+        self._begin(action_of("start", key, record.job, workload), calls)
 
     def _stop(self, key: JobKey, record: JobRecord, workload: Workload | None, calls: list[Command]) -> None:
-        action = _action("stop", key, record.job, workload, integration_of(key).stop_patch(record.job))
-        self._act(msgspec.structs.replace(action, reason=_why_stop(workload)), calls)
+        action = action_of("stop", key, record.job, workload)
+        patches = (integration_of(key).stop(record.job),)
+        self._act(replace(action, reason=why_stop(workload), patches=patches), calls)
 
     # --- calls and outcomes ----------------------------------------------------------------------------------------
 
-    def _act(self, action: _Action, calls: list[Command], first: _Step = "patch") -> None:
+    def _begin(self, action: Action, calls: list[Command]) -> None:
+        """Make the first call of a start or of a restore."""
+        if integration_of(action.job).reads_first:
+            self._act(action, calls, "read")
+        else:
+            self._inject(action, b"", calls)
+
+    def _inject(self, action: Action, raw: bytes, calls: list[Command]) -> None:
+        """Patch the templates of a job, if that is still due. `raw` is the job as it was read."""
+        record, workload = self.state.jobs.get(action.job), self.state.workloads.get(action.workload)
+        if not is_due(action, record, workload):
+            self._end(action, again=True)
+            return
+        assert record is not None
+        assert workload is not None
+        try:
+            if action.kind == "restore":
+                patch = restore_patch(self.state, action.job, workload, record.job, raw)
+                first: Step = "reset" if integration_of(action.job).reopen(record.job.uid) is not None else "patch"
+                self._act(replace(action, patches=(patch,)), calls, first)
+            else:
+                patches = start_patches(self.state, action.job, workload, record.job, raw)
+                self._act(replace(action, patches=patches), calls)
+        except InjectionError as error:
+            if action.kind == "restore" or record.action_refused:
+                self._end(action, again=False)
+                return
+            if not self._queue.is_in_flight(action.job):
+                self._queue.begin(action.job)
+            self._effects.append(uninjectable(action, error))
+
+    def _end(self, action: Action, *, again: bool) -> None:
+        """An action has ended without an effect; one that was begun leaves its job free, to be examined `again`."""
+        if not self._queue.is_in_flight(action.job):
+            return
+        if again:
+            self._queue.add(action.job)
+        self._queue.done(action.job)
+
+    def _act(self, action: Action, calls: list[Command], step: Step = "patch") -> None:
         """Make the next call of an action; the Job is busy until the action has ended and its effect is folded."""
         if not self._queue.is_in_flight(action.job):
             self._queue.begin(action.job)
-        action = msgspec.structs.replace(action, step=first)
         call_id = f"{action.kind}/{action.job}"
-        self._actions[call_id] = action
-        path, body = job_kinds.path_of(action.job), action.body
-        if action.step == "reset":
-            path, body = (
-                job_kinds.path_of(action.job, "status"),
-                integration_of(action.job).reopen_patch(action.job_uid),
+        self._actions[call_id] = replace(action, step=step)
+        if step == "read":
+            calls.append(Call(id=call_id, method="GET", path=job_kinds.path_of(action.job), lane=action.job))
+            return
+        patch = integration_of(action.job).reopen(action.job_uid) if step == "reset" else action.patches[0]
+        assert patch is not None
+        calls.append(
+            Call(
+                id=call_id,
+                method="PATCH",
+                path=job_kinds.path_of(action.job, patch.subresource),
+                body=patch.body,
+                content_type=MERGE_PATCH if patch.form == "merge" else JSON_PATCH,
+                lane=action.job,
             )
-        calls.append(Call(id=call_id, method="PATCH", path=path, body=body, content_type=MERGE_PATCH, lane=action.job))
+        )
 
     def _on_completed(self, completed: Completed) -> None:
         action = self._actions.pop(completed.call_id, None)
@@ -303,65 +327,34 @@ class Ungater:
         self._stray_pods.on_completed(completed)
         if action is None:
             return
-        if action.step == "reset":
+        if action.step == "read":
+            self._on_read(action, completed)
+        elif action.step == "reset":
             # Whatever its outcome, the patch that follows shows whether the template can be changed.
-            self._act(action, self._next_calls, first="patch again")
-        elif action.kind == "start" and action.step == "patch" and completed.status == INVALID:
-            self._act(action, self._next_calls, first="reset")
-        elif action.kind == "restore":
-            self._queue.add(action.job)
-            self._queue.done(action.job)
+            self._act(action, self._next_calls, "patch again")
+        elif is_success(completed) and len(action.patches) > 1:
+            self._act(replace(action, patches=action.patches[1:]), self._next_calls)
+        elif self._may_reopen(action, completed):
+            self._act(action, self._next_calls, "reset")
         elif completed.status == CONFLICT:
+            self._restored.pop(action.job, None)
             self._queue.retry(action.job)
+        elif action.kind == "restore":
+            self._end(action, again=True)
         else:
-            self._effects.append(_effect(action, completed))
+            self._effects.append(effect_of(action, completed))
 
+    def _may_reopen(self, action: Action, completed: Completed) -> bool:
+        """Whether a start was refused that may succeed once the job's start time is reset."""
+        is_refused = action.kind == "start" and action.step == "patch" and completed.status == INVALID
+        return is_refused and integration_of(action.job).reopen(action.job_uid) is not None
 
-def _action(kind: _Kind, key: JobKey, job: Job, workload: Workload | None, body: object) -> _Action:
-    return _Action(
-        kind=kind,
-        job=key,
-        job_uid=Uid(job.uid),
-        workload=workload.key if workload is not None else WorkloadKey(""),
-        workload_uid=workload.uid if workload is not None else Uid(""),
-        body=body,
-    )
-
-
-def _why_stop(workload: Workload | None) -> str:
-    """Kueue's stop reasons."""
-    if workload is None:
-        return "NoMatchingWorkload"
-    if workload.deleting:
-        return "WorkloadDeleted"
-    return "WorkloadEvicted" if workload.stage is Stage.EVICTED else "NotAdmitted"
-
-
-def _effect(action: _Action, completed: Completed) -> Event:
-    said = refusal(completed)
-    if action.kind == "start":
+    def _on_read(self, action: Action, completed: Completed) -> None:
+        """A job was read that is to be started or restored. One that is gone, or another one, the watch reports."""
         if is_success(completed):
-            return effects.JobStarted(
-                job=action.job, job_uid=action.job_uid, workload=action.workload, workload_uid=action.workload_uid
-            )
-        return effects.JobStartRejected(
-            job=action.job,
-            job_uid=action.job_uid,
-            workload=action.workload,
-            workload_uid=action.workload_uid,
-            code=said.code,
-            reason=said.reason,
-            message=said.message,
-        )
-    if is_success(completed):
-        return effects.JobStopped(
-            job=action.job, job_uid=action.job_uid, workload=action.workload, reason=action.reason
-        )
-    return effects.JobStopRejected(
-        job=action.job,
-        job_uid=action.job_uid,
-        workload=action.workload,
-        code=said.code,
-        reason=said.reason,
-        message=said.message,
-    )
+            with about("Job", action.job):
+                self._inject(action, completed.body, self._next_calls)
+        elif completed.status == NOT_FOUND or action.kind == "restore":
+            self._end(action, again=False)
+        else:
+            self._effects.append(effect_of(action, completed))

@@ -8,8 +8,7 @@ from typing import Final
 
 import anyio
 
-from headgate.adapters.kubernetes.resources import RESOURCES as ADDRESSES
-from headgate.core.api.decoding import RESOURCES
+from headgate.adapters.kubernetes.resources import watchable
 from headgate.core.config.reader import read_document
 from headgate.core.machine.contract import Machine
 from headgate.core.state.tables import State
@@ -34,10 +33,11 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
     file = settings.bridge.configuration
     configuration = load_document(file) if file else None
     carrier = KubernetesCarrier(given.transport, settings.kubernetes)
+    bridges: list[InformerBridge] = []
     watching = Watching(
         given.transport,
-        ADDRESSES,
-        tuple(RESOURCES),
+        watchable(),
+        lambda: bridges[-1].resources,
         page_items=settings.bridge.page_items,
         resumes=settings.bridge.resumes,
         limiter=carrier.executor.limiter,
@@ -57,6 +57,8 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
                 "(%s). Start the informer bridge with a corrected file",
                 made.unread,
             )
+        # The one of this term, made before its feeder starts.
+        bridges[:] = [made]
         return made
 
     async def feed(state: State, offer: Offer) -> None:

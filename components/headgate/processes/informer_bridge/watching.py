@@ -32,9 +32,9 @@ from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
 from headgate.adapters.kubernetes.resources import NAMESPACES, Resource
 from headgate.adapters.kubernetes.retry import ApiServerHealth, RateLimiter, Repeats, Sleep
 from headgate.adapters.kubernetes.transport import Transport
-from headgate.core.api.decoding import CLUSTER_NAMESPACE, READING, UnreadableObjectError, cluster_id_of
 from headgate.core.log.cluster_anchors import Anchor, anchor_of, parse_anchor, within
 from headgate.core.machine.contract import Changed, Listed, Progressed, Resumed
+from headgate.core.reading.decoding import CLUSTER_NAMESPACE, READING, UnreadableObjectError, cluster_id_of
 from headgate.core.state.tables import State
 from headgate.processes.runtime.leadership import Offer
 
@@ -56,28 +56,29 @@ class _Versioned(msgspec.Struct, frozen=True, kw_only=True):
     metadata: ObjectMeta
 
 
-def _anchor_in(line: bytes, plural: str) -> Anchor | None:
+def _anchor_in(line: bytes, resource: str) -> Anchor | None:
     """The anchor that a line of a watch is; None for anything else, such as an ERROR."""
     try:
         said = msgspec.json.decode(line, type=_Line)
         meta = msgspec.json.decode(said.object, type=_Versioned).metadata
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return anchor_of(plural, meta.resource_version, said.type, bytes(said.object))
+    return anchor_of(resource, meta.resource_version, said.type, bytes(said.object))
 
 
 class Watching:
     """
     The feeder of the informer bridge. One per process; its reflectors start anew with each term.
 
-    With `resumes` False every term begins with lists. `limiter` bounds the rate of new lists and watches.
+    `names` gives, at the start of a term, the names of the resources to follow: those that the bridge's machine has to
+    be shown. With `resumes` False every term begins with lists. `limiter` bounds the rate of new lists and watches.
     """
 
     def __init__(
         self,
         transport: Transport,
         resources: Mapping[str, Resource],
-        names: Sequence[str],
+        names: Callable[[], Sequence[str]],
         *,
         page_items: int,
         resumes: bool = True,
@@ -85,7 +86,9 @@ class Watching:
         limiter: RateLimiter | None = None,
     ) -> None:
         self._client = KubeClient(transport, limiter)
-        self._resources = [resources[name] for name in names]
+        self._known = resources
+        self._names = names
+        self._resources: list[Resource] = []
         self._settings = ReflectorSettings(page_items=page_items)
         self._resumes = resumes
         self._sleep = sleep
@@ -97,6 +100,7 @@ class Watching:
 
     async def __call__(self, state: State, offer: Offer) -> None:
         """Follow every resource until cancelled: from its mark in the log, or beginning with a list."""
+        self._resources = [self._known[name] for name in self._names()]
         # Read before anything of this term is appended: later marks come from these very watches.
         cluster_id, marks = state.cluster_id, dict(state.resource_versions)
         is_readable = self._resumes and state.reading == READING and cluster_id != ""
@@ -116,7 +120,7 @@ class Watching:
         ]
         async with send, receive, anyio.create_task_group() as tasks:
             for reflector in self._reflectors:
-                tasks.start_soon(partial(reflector.run, send, resume_rv=marks.get(reflector.resource.plural, "")))
+                tasks.start_soon(partial(reflector.run, send, resume_rv=marks.get(reflector.resource.name, "")))
             await self._pass_on(receive, offer)
 
     async def _ask_cluster_id(self) -> str:
@@ -130,7 +134,7 @@ class Watching:
 
     async def _is_shown(self, anchor: Anchor) -> bool:
         """Whether the server's history has the change of the anchor."""
-        resource = next((each for each in self._resources if each.plural == anchor.resource), None)
+        resource = next((each for each in self._resources if each.name == anchor.resource), None)
         if resource is None:
             return False
         query = {"watch": "true", "resourceVersion": str(anchor.version - 1), "timeoutSeconds": str(int(ANCHOR_S_MAX))}
@@ -143,7 +147,7 @@ class Watching:
             return b""
 
         line = await self._answered(ask, "whether the history is the one of the marks")
-        if line is not None and anchor == _anchor_in(line, resource.plural):
+        if line is not None and anchor == _anchor_in(line, resource.name):
             return True
         # Dropped, as after each restart of an API server, or another history: all is listed in either case.
         _LOG.info("the API server does not show %s %s as the log has it", resource.plural, anchor.version)
@@ -173,7 +177,7 @@ class Watching:
     async def _pass_on(self, messages: MemoryObjectReceiveStream[Message], offer: Offer) -> None:
         pages: dict[str, list[bytes]] = {}
         async for message in messages:
-            name = message.resource.plural
+            name = message.resource.name
             match message:
                 case ListPage():
                     whole = pages.setdefault(name, [])
@@ -200,7 +204,7 @@ class Watching:
     def _counts_of_term(self) -> Counter[tuple[str, str]]:
         return Counter(
             {
-                (reflector.resource.plural, what): count
+                (reflector.resource.name, what): count
                 for reflector in self._reflectors
                 for what, count in msgspec.structs.asdict(reflector.counters).items()
             }
@@ -217,5 +221,5 @@ class Watching:
         if not failing:
             return Dependency(name="kubernetes watch", ok=True, since_ms=started_ms)
         since_s, reflector = min(failing, key=lambda each: each[0] or 0.0)
-        error = f"{reflector.resource.plural}: {reflector.health.error}"
+        error = f"{reflector.resource.name}: {reflector.health.error}"
         return Dependency(name="kubernetes watch", ok=False, since_ms=int((since_s or 0.0) * 1000), error=error)

@@ -22,9 +22,9 @@ from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
 from headgate.adapters.kubernetes.retry import Sleep
 from headgate.adapters.lease import LeaseRecord
 from headgate.adapters.log import Log, LogDamaged
-from headgate.core.api.decoding import UnreadableObjectError
 from headgate.core.log.attestation import hash_at
 from headgate.core.log.cell_identity import objection
+from headgate.core.reading.decoding import UnreadableObjectError
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.identity import CellFounded

@@ -16,7 +16,7 @@ from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import KubernetesError, TransportError
 from headgate.adapters.kubernetes.resources import NAMESPACES
 from headgate.adapters.kubernetes.transport import NO_HEADERS, NO_QUERY, Response, Transport
-from headgate.core.api.decoding import CLUSTER_NAMESPACE, UnreadableObjectError, cluster_id_of
+from headgate.core.reading.decoding import CLUSTER_NAMESPACE, UnreadableObjectError, cluster_id_of
 
 
 class ForeignCellError(Exception):

@@ -184,7 +184,7 @@ def job_stopped(state: State, workload: Workload) -> list[Event]:
     record = job_of(state, workload)
     if record is None or (record.job.suspended and not record.job.active):
         return []
-    key = job_key(workload)
+    key = job_key(state, workload)
     assert key is not None
     return [JobObserved(job=key, spec=msgspec.structs.replace(record.job, suspended=True, active=0, ready=0))]
 

@@ -453,7 +453,7 @@ class ReferencePlan:
         """An evicted workload gives its quota back and queues again if it may."""
         held_quota = workload.admission is not None
         self._append(Producer.INFORMER_BRIDGE, controllers.job_stopped(self.state, workload))
-        of_others = not owners.is_run_here(workload)
+        of_others = not owners.is_run_here(self.state, workload)
         released = eviction.released(workload) if of_others else eviction.release(self.state, workload)
         if released is None:
             return False

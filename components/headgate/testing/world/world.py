@@ -37,7 +37,6 @@ import msgspec
 from headgate.adapters.kubernetes.errors import api_error, is_operating_error
 from headgate.adapters.kubernetes.resources import RESOURCES as API
 from headgate.core import fold
-from headgate.core.api.decoding import CLUSTER_NAMESPACE, cluster_id_of
 from headgate.core.engine.driver import Driver, DriverLimits, OpenTermGate
 from headgate.core.engine.outputs import (
     CommitRefused,
@@ -52,6 +51,7 @@ from headgate.core.fold.quarantine import EventFailedError, version_to_retry
 from headgate.core.log import branches, reconciliation
 from headgate.core.log.log_time import Clocks
 from headgate.core.log.refusal import has_refused
+from headgate.core.machine.api_results import NOT_FOUND
 from headgate.core.machine.call_object import body_of
 from headgate.core.machine.contract import (
     Call,
@@ -64,6 +64,7 @@ from headgate.core.machine.contract import (
     TakeSnapshot,
     WakeAt,
 )
+from headgate.core.reading.decoding import CLUSTER_NAMESPACE, cluster_id_of
 from headgate.core.state.attribution import ObjectFailedError
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
@@ -74,7 +75,7 @@ from headgate.events.registry import Event
 from headgate.events.signing import Signer
 from headgate.events.subjects import log_subject
 from headgate.machines.binder.decide import Binder
-from headgate.machines.informer_bridge.decide import RESOURCES, InformerBridge
+from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.machines.queue_manager.decide import QueueManager
 from headgate.machines.scheduler.decide import Scheduler
 from headgate.machines.snapshotter.decide import VERIFY, Snapshotter, SnapshotVerification, StoredSnapshot
@@ -692,7 +693,7 @@ class World:
 
     def _follow_all(self, instance: Instance) -> None:
         """Watch every resource from its mark in the log; list what has none."""
-        for resource in RESOURCES:
+        for resource in _resources(instance):
             mark = instance.state.resource_versions.get(resource, "")
             if not mark:
                 self._list(instance, resource)
@@ -710,7 +711,12 @@ class World:
     def _list(self, instance: Instance, resource: str) -> None:
         self.lists += 1
         path = API[resource].path()
-        listing = self.cluster.request("GET", path).json()
+        answer = self.cluster.request("GET", path)
+        if answer.status == NOT_FOUND and API[resource].optional:
+            # Not installed: it counts as empty.
+            instance.driver.receive(Listed(resource, (), ""))
+            return
+        listing = answer.json()
         resource_version = listing["metadata"]["resourceVersion"]
         items = tuple(msgspec.json.encode(item) for item in listing.get("items") or ())
         instance.driver.receive(Listed(resource, items, resource_version))
@@ -720,7 +726,7 @@ class World:
         cutting = self.faults.watch_cut > 0 and self.failing()
         if not cutting and not instance.news:
             return
-        for resource in RESOURCES:
+        for resource in _resources(instance):
             if cutting and self._happens(self.faults.watch_cut):
                 self._cut(instance, resource)
             if resource in instance.news:
@@ -849,6 +855,11 @@ class _RestoreGate(OpenTermGate):
         """`cell.restored`, if the log does not have it yet."""
         restored = self._world.unrecorded(state) if self._is_bridge else None
         return () if restored is None else (restored,)
+
+
+def _resources(instance: Instance) -> tuple[str, ...]:
+    """The resources that a bridge has to be shown; none for another process, or before it leads."""
+    return instance.machine.resources if isinstance(instance.machine, InformerBridge) else ()
 
 
 def _sign(signer: Signer, state: State, payload: bytes) -> bytes:  # noqa: ARG001  (a `Sign`)

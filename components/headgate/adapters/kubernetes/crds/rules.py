@@ -9,7 +9,7 @@ here: on a cluster with Kueue's definitions such objects exist too. The simulate
 
 from typing import Final
 
-from headgate.adapters.kubernetes.crds.schema import RuleScope, Rule, Rules
+from headgate.adapters.kubernetes.crds.schema import Rule, Rules, RuleScope
 
 
 def _holds(whose: str, condition: str) -> str:

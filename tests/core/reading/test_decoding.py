@@ -8,7 +8,7 @@ from tests.support import conformance
 from tests.support.logs import TestLog
 from tests.support.playing import cluster_queue, flavor, job, local_queue, namespace, node
 
-from headgate.core.api.decoding import RESOURCES, UnreadableObjectError, key_of, read
+from headgate.core.reading.decoding import RESOURCES, UnreadableObjectError, key_of, read
 from headgate.events.base import Producer
 from headgate.events.effects import PodBound
 from headgate.events.facts import (

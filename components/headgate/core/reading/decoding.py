@@ -6,8 +6,9 @@ content; no fact when the object is irrelevant to Headgate (a Job without a queu
 waits for Headgate). Only what a decision can depend on is decoded; labels and annotations are reduced to those of
 Kueue, except where selectors need all of them (nodes, namespaces). Of Kueue's kinds v1beta2 and v1beta1 are read.
 
-Each kind is read by a module of its own beside this one (`jobs`, `workloads`, `queues`, ...); what they share is in
-`watched_objects`. This module lists them, and converts their exceptions into one error.
+Each kind is read by a module of its own in `headgate.core.api` (`workloads`, `queues`, ...), each kind of job by its
+integration (`headgate.core.jobs`); what they share is in `headgate.core.api.watched_objects`. This module lists them,
+and converts their exceptions into one error.
 
 Whether a fact is news is decided elsewhere: `headgate.machines.informer_bridge.diff` compares it with the state. The
 informer bridge calls both; nothing here reads the state.
@@ -18,11 +19,11 @@ and treats the object as absent: one bad object must not stop the cell.
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
-from headgate.core.api.job_kinds import BATCH_JOB, JOB_KINDS, of_resource
-from headgate.core.api.jobs import read_job
+from headgate.core.api.job_kinds import JobKind, enabled, known, of_resource
 from headgate.core.api.namespaces import read_namespace
 from headgate.core.api.nodes_and_pods import read_node, read_pod
 from headgate.core.api.pod_defaults import read_limit_range, read_priority_class, read_runtime_class
@@ -37,9 +38,11 @@ from headgate.core.api.queues import (
 )
 from headgate.core.api.watched_objects import METADATA_DECODER, Metadata, WrongFieldError, key_in
 from headgate.core.api.workloads import read_workload
-from headgate.events.facts import Fact
+from headgate.core.jobs.registry import INTEGRATIONS
+from headgate.events.configuration import Configuration
+from headgate.events.facts import Fact, JobObserved
 
-RESOURCES = (
+_BEFORE_JOBS = (
     "namespaces",
     "nodes",
     "resourceflavors",
@@ -52,17 +55,28 @@ RESOURCES = (
     "priorityclasses",
     "limitranges",
     "runtimeclasses",
-    *(kind.resource for kind in JOB_KINDS),
-    "workloads",
-    "pods",
 )
-"""
-The watched resources (plural names), in the order of their facts in a commit.
+_AFTER_JOBS = ("workloads", "pods")
 
-Referenced objects come first, so owners come before what they own.
-"""
 
-READING = 5
+def watched(configuration: Configuration) -> tuple[str, ...]:
+    """
+    The resources that a cell with this configuration watches, in the order of their facts in a commit.
+
+    Referenced objects come first, so owners come before what they own.
+    """
+    return (*_BEFORE_JOBS, *(kind.resource for kind in enabled(configuration)), *_AFTER_JOBS)
+
+
+def every_resource() -> tuple[str, ...]:
+    """What a cell watches that runs every kind of jobs that is known, in the same order."""
+    return (*_BEFORE_JOBS, *(kind.resource for kind in known()), *_AFTER_JOBS)
+
+
+RESOURCES = watched(Configuration())
+"""The watched resources (plural names) of a cell that runs batch/v1 Jobs alone."""
+
+READING = 6
 """
 The version of the rules by which `read` makes facts. Raise it whenever the same object gives another fact than before.
 
@@ -144,10 +158,11 @@ def read(resource: str, raw: bytes) -> Seen:
     """
     One object of a resource (its plural name) as a fact.
 
-    Raises UnreadableObjectError when the object is not of the form of its kind; KeyError for a resource that is not in
-    RESOURCES.
+    Raises UnreadableObjectError when the object is not of the form of its kind; KeyError for a resource that is not
+    watched.
     """
-    reader = _READERS[resource]
+    kind = of_resource(resource)
+    reader = _READERS[resource] if kind is None else partial(_read_job, kind)
     try:
         metadata, fact = reader(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, WrongFieldError) as error:
@@ -175,6 +190,11 @@ def _unreadable(resource: str, raw: bytes, error: Exception) -> UnreadableObject
     return UnreadableObjectError(resource=resource, name=name, field=match["field"], why=match["why"])
 
 
+def _read_job(kind: JobKind, raw: bytes) -> tuple[Metadata, Fact | None]:
+    metadata, job = INTEGRATIONS[kind].read(raw)
+    return metadata, JobObserved(job=kind.ref(metadata.namespace, metadata.name).key, spec=job) if job else None
+
+
 _Reader = Callable[[bytes], tuple[Metadata, Fact | None]]
 
 _READERS: dict[str, _Reader] = {
@@ -190,8 +210,7 @@ _READERS: dict[str, _Reader] = {
     "priorityclasses": read_priority_class,
     "limitranges": read_limit_range,
     "runtimeclasses": read_runtime_class,
-    BATCH_JOB.resource: read_job,
     "workloads": read_workload,
     "pods": read_pod,
 }
-assert tuple(_READERS) == RESOURCES
+assert tuple(_READERS) == (*_BEFORE_JOBS, *_AFTER_JOBS)
