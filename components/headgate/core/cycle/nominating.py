@@ -18,7 +18,7 @@ from headgate.core.flavors.placing import Placer, admitted_assignment, placement
 from headgate.core.fold.nodes import place_in
 from headgate.core.kubernetes.quantities import canonical
 from headgate.core.kubernetes.selectors import matches_labels
-from headgate.core.preemption import SnapshotOracle, Target, find_targets
+from headgate.core.preemption import SnapshotOracle, Target
 from headgate.core.preemption.what_if import Snapshot
 from headgate.core.state.tables import FlavorResource, State, Workload
 from headgate.core.workload import slices
@@ -102,7 +102,8 @@ class Nominator:
         if placer is not None:
             entry.assignment = placer.place(assignment)
             if placer.replacement is None:
-                entry.assignment, entry.targets = self._with_targets(entry, entry.assignment)
+                oracle = SnapshotOracle(self.snapshot(entry.queue.name), entry.queue, entry.workload)
+                entry.assignment, entry.targets = _with_targets(oracle, entry.assignment)
             entry.assignment = self._reserving(entry, None)
         entry.mode, entry.message, entry.reason = label_of(entry.assignment.mode), entry.assignment.message, ""
 
@@ -153,25 +154,26 @@ class Nominator:
         configuration = snapshot.configuration
         replaced = slices.replaced_by(self._state, workload)
         entry.placer = self._placer(entry, replaced)
+        oracle = SnapshotOracle(snapshot, queue, workload)
         assigner = Assigner(
             queue,
             snapshot.ledger,
             pod_sets,
             entry.requests,
             configuration=configuration,
-            oracle=SnapshotOracle(snapshot, queue, workload),
+            oracle=oracle,
             last_tried=last_tried,
             only=only,
             replaced=slices.usage_by_pod_set(replaced, configuration) if replaced is not None else {},
             allowed=allowed_flavors(workload, configuration),
             placer=entry.placer,
         )
-        assignment, targets = self._with_targets(entry, assigner.assign())
+        assignment, targets = _with_targets(oracle, assigner.assign())
         if not _is_acceptable(assignment, targets) and _may_be_reduced(snapshot, pod_sets):
             found: dict[tuple[int, ...], tuple[Target, ...]] = {}
 
             def accept(counts: list[int]) -> Assignment | None:
-                fewer, victims = self._with_targets(entry, assigner.assign(counts))
+                fewer, victims = _with_targets(oracle, assigner.assign(counts))
                 found[tuple(each.count for each in fewer.pod_sets)] = victims
                 return fewer if _is_acceptable(fewer, victims) else None
 
@@ -194,20 +196,6 @@ class Nominator:
         earlier = placements_of(replaced) if replaced is not None and entry.queue.gates.elastic else None
         return Placer(self.topologies, entry.queue, entry.workload, entry.requests, earlier=earlier)
 
-    def _with_targets(self, entry: CycleEntry, assignment: Assignment) -> tuple[Assignment, tuple[Target, ...]]:
-        if assignment.mode is not Mode.PREEMPT:
-            return assignment, ()
-        snapshot = self.snapshot(entry.queue.name)
-        targets = find_targets(
-            snapshot,
-            entry.queue,
-            entry.workload,
-            assignment.usage,
-            assignment.contested,
-            demands=assignment.demands,
-        )
-        return assignment, targets
-
     def _reserving(self, entry: CycleEntry, replaced: Workload | None) -> Assignment:
         """Its assignment, with the topology domains that it will have when its targets have gone."""
         assignment, placer = entry.assignment, entry.placer
@@ -221,6 +209,12 @@ class Nominator:
             return placer.reserve(assignment, None)
         snapshot = self.snapshot(entry.queue.name)
         return placer.reserve(assignment, [each for key in leaving for each in snapshot.occupied(key)])
+
+
+def _with_targets(oracle: SnapshotOracle, assignment: Assignment) -> tuple[Assignment, tuple[Target, ...]]:
+    if assignment.mode is not Mode.PREEMPT:
+        return assignment, ()
+    return assignment, oracle.targets(assignment.usage, assignment.contested, assignment.demands)
 
 
 def _has_failed_checks(workload: Workload) -> bool:
