@@ -4,6 +4,7 @@ import pytest
 
 from headgate.events.base import Producer
 from headgate.processes.runtime.pacing import (
+    HURRIED_S,
     LOOK_S,
     PAUSE_S,
     QUIET_AFTER_S,
@@ -95,6 +96,17 @@ def test_every_process_has_its_pause() -> None:
     """The scheduler's is short: what is admitted in a second hangs on its cycles."""
     assert PAUSE_S.keys() == set(Producer)
     assert PAUSE_S[Producer.SCHEDULER] == min(PAUSE_S.values())
+
+
+def test_who_has_work_already_pauses_for_a_shorter_time() -> None:
+    """On a busy machine only: on an idle one nobody pauses."""
+    for idle, pause_s in ((0.0, HURRIED_S - 0.01), (0.5, 0.0)):
+        machine = Machine(idle=idle)
+        pace = machine.pace(Producer.SCHEDULER)
+        machine.pass_s(LOOK_S)
+        pace.pause_s()
+        machine.pass_s(0.01)
+        assert pace.pause_s(hurried=True) == pytest.approx(pause_s)
 
 
 def test_a_machine_that_cannot_be_read_counts_as_idle() -> None:

@@ -280,7 +280,7 @@ class Host:
 
     async def _pause(self) -> None:
         pace, rest = self._rhythm.pace, self._rhythm.rest
-        if pace is not None and (pause_s := pace.pause_s()):
+        if pace is not None and (pause_s := pace.pause_s(hurried=self._parts.hurries(self.state))):
             # A process that is far behind has to receive entries meanwhile.
             behind = self._status.log_end - self.state.position
             await (rest if behind <= REST_BEHIND_MAX else anyio.sleep)(pause_s)

@@ -28,7 +28,7 @@ class Parts(msgspec.Struct, kw_only=True):
     What a process adds to the loop.
 
     `after_decision` is called with the machine after each `Settled`, to report unusable input. `stimuli_max` of the
-    feeder may wait.
+    feeder may wait. `hurries` tells from the state whether there is work for more than one turn.
     """
 
     machine: Callable[[State], Machine]
@@ -36,6 +36,7 @@ class Parts(msgspec.Struct, kw_only=True):
     feeder: Feeder | None = None
     after_decision: Callable[[Machine], None] | None = None
     stimuli_max: int = 2_000
+    hurries: Callable[[State], bool] = lambda _: False
 
 
 class Candidate(Protocol):

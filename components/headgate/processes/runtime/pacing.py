@@ -5,10 +5,10 @@ Each turn of a process folds all that has arrived, decides once and appends at m
 all the others. So turns in quick succession make many small commits, and the fixed cost of a commit (six readers, a
 round trip, a cycle) is paid for each. On a machine with idle cores that gives a low latency from submission to
 admission. On a busy one every process waits for a core anyway, and fewer, larger turns do the same work for less: then
-turns are spaced out. The queue manager and the scheduler answer each other, cycle by cycle, so their pauses are short:
-they determine the admission throughput. And where pauses leave CPU time idle, the machine is not busy any more, and
-there are none. Nothing depends on the latency of the snapshotter, nor of an ungater that only follows the log, because
-no job is to be started or stopped.
+turns are spaced out. A scheduler hurries while there are heads for more than one cycle in a ClusterQueue in which none
+waits for quota: a cycle decides one of each ClusterQueue, so its pauses limit how many are admitted in a second. And
+where pauses leave CPU time idle, the machine is not busy any more, and there are none. Nothing depends on the latency
+of the snapshotter, nor of an ungater that only follows the log, because no job is to be started or stopped.
 
 The machine's load is read from /proc/stat; without it (not Linux) the machine counts as idle.
 """
@@ -21,16 +21,19 @@ from typing import Final, NamedTuple
 from headgate.events.base import Producer
 
 PAUSE_S: Final[Mapping[Producer, float]] = {
-    Producer.INFORMER_BRIDGE: 0.08,
-    Producer.QUEUE_MANAGER: 0.05,
-    Producer.SCHEDULER: 0.05,
-    Producer.BINDER: 0.08,
-    Producer.UNGATER: 0.08,
-    Producer.SNAPSHOTTER: 0.25,
+    Producer.INFORMER_BRIDGE: 0.12,
+    Producer.QUEUE_MANAGER: 0.1,
+    Producer.SCHEDULER: 0.1,
+    Producer.BINDER: 0.15,
+    Producer.UNGATER: 0.1,
+    Producer.SNAPSHOTTER: 0.5,
 }
 """From the beginning of a turn to that of the next on a busy machine, in seconds."""
 
-QUIET_PAUSE_S: Final[Mapping[Producer, float]] = {Producer.UNGATER: 0.25}
+HURRIED_S: Final = 0.05
+"""The same before a turn for which there is work already."""
+
+QUIET_PAUSE_S: Final[Mapping[Producer, float]] = {Producer.UNGATER: 0.5}
 """The same for a process that has appended nothing and made no call for `QUIET_AFTER_S`, where it differs."""
 
 QUIET_AFTER_S: Final = 2.0
@@ -79,12 +82,14 @@ class Pace:
         self._looked_s = self._began_s = self._acted_s = clock_s()
         self.is_busy = False
 
-    def pause_s(self) -> float:
+    def pause_s(self, *, hurried: bool = False) -> float:
         """How long to wait before the turn that is about to begin, in seconds. Counts the turn as begun after it."""
         now_s = self._clock_s()
         if now_s - self._looked_s >= LOOK_S:
             self._look(now_s)
         apart_s = self._apart_s if now_s - self._acted_s < QUIET_AFTER_S else self._quiet_apart_s
+        if hurried:
+            apart_s = min(apart_s, HURRIED_S)
         pause_s = max(0.0, self._began_s + apart_s - now_s) if self.is_busy else 0.0
         self._began_s = now_s + pause_s
         return pause_s
