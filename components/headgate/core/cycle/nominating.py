@@ -149,8 +149,7 @@ class Nominator:
     def _assign(self, entry: CycleEntry, last_tried: tuple[dict[str, int], ...], only: Flavors | None) -> None:
         """Flavors for all pods, or for fewer where allowed, and the preemption targets for them (getAssignments)."""
         workload, queue = entry.workload, entry.queue
-        snapshot = self.snapshot(queue.name)
-        pod_sets = workload.spec.pod_sets
+        snapshot, pod_sets = self.snapshot(queue.name), workload.spec.pod_sets
         configuration = snapshot.configuration
         replaced = slices.replaced_by(self._state, workload)
         entry.placer = self._placer(entry, replaced)
