@@ -7,6 +7,7 @@ policy (`headgate.testing.reference`); their outcomes are printed, one JSON docu
 schema.
 """
 
+import enum
 import importlib
 import time
 from typing import Annotated, Final
@@ -26,18 +27,26 @@ app = typer.Typer(add_completion=False)
 CYCLES_MAX: Final = 10_000
 """The default maximum number of cycles of a plan."""
 
+
+class Shown(enum.StrEnum):
+    """What a plan shows."""
+
+    ALL = "all"
+    NEW = "new"
+
+
 _FOR_EVER_MS: Final = 100 * 365 * 86_400_000
 
 _EPILOG = """\b
 Examples:
   headgate plan -f queues.yaml -f jobs/          who would be admitted, preempted, left waiting
-  kubectl get cq,lq,cohorts,rf,wl,ns -A -o yaml | headgate plan -f - -f new-job.yaml
+  kubectl get cq,lq,cohorts,rf,kwl,ns -A -o yaml | headgate plan -f - -f new-job.yaml --only new
   headgate plan -f all.yaml --config kueue.yaml -o json
   headgate plan --scenarios recorded.jsonl.gz    one outcome a line
 
 \b
 Exit codes:
-  0  everything is admitted
+  0  everything (that is shown) is admitted
   1  somebody waits (or waits for an admission check)
   2  bad input: nothing was planned (--scenarios: some lines were not, the others are written)
 
@@ -57,6 +66,9 @@ def plan(
     config: Annotated[
         str | None, typer.Option("--config", metavar="FILE", help="Kueue's Configuration (config.kueue.x-k8s.io).")
     ] = None,
+    only: Annotated[
+        Shown, typer.Option("--only", help="`new`: only what the objects without a uid are and change.")
+    ] = Shown.ALL,
     output: options.OutputOption = Output.TABLE,
     scenarios: Annotated[
         str | None, typer.Option("--scenarios", metavar="FILE|-", help="Run scenarios of a .jsonl or .jsonl.gz file.")
@@ -69,17 +81,21 @@ def plan(
         if config is not None:
             raise CliError("--config is for -f: each scenario brings its own configuration")
         raise typer.Exit(run_scenarios(scenarios))
-    raise typer.Exit(plan_manifests(filename or [], namespace, cycles, config, output))
+    raise typer.Exit(plan_manifests(filename or [], namespace, cycles, config, output, only))
 
 
 # --- manifests -----------------------------------------------------------------------------------------------------
 
 
-def plan_manifests(names: list[str], namespace: str, cycles: int, config: str | None, output: Output) -> int:
+# Large: the imports of a plan, which no other command pays for, then its steps.
+def plan_manifests(
+    names: list[str], namespace: str, cycles: int, config: str | None, output: Output, only: "Shown"
+) -> int:
     """Plan the content of these files, and print it; the exit code. Raises CliError and SettingsError."""
     from headgate.cli.manifests import read_manifests
-    from headgate.cli.plan_inputs import read_inputs
-    from headgate.cli.plan_report import print_report, report_of
+    from headgate.cli.plan_changes import changes, split
+    from headgate.cli.plan_inputs import PlanInputs, read_inputs
+    from headgate.cli.plan_report import PlanReport, print_report, report_of
     from headgate.core.plan.dry_run import DryRun, MakeMachine
     from headgate.machines.queue_manager.decide import QueueManager
     from headgate.machines.scheduler.decide import Scheduler
@@ -92,17 +108,25 @@ def plan_manifests(names: list[str], namespace: str, cycles: int, config: str | 
             say("waitForPodsReady: a plan starts no pods, and takes those of admitted workloads for ready")
     configuration = _with_ready_pods(configuration)
     now_ms = UnixMs(int(time.time()) * 1000)
-    inputs = read_inputs(read_manifests(names), namespace, now_ms, configuration)
+    configured = ConfigurationObserved(configuration=configuration)
+    machines: dict[Producer, MakeMachine] = {Producer.QUEUE_MANAGER: QueueManager, Producer.SCHEDULER: Scheduler}
+
+    def planned(inputs: PlanInputs) -> PlanReport:
+        dry_run = DryRun(inputs.facts, configured, now_ms, machines)
+        return report_of(dry_run, dry_run.run(cycles))
+
+    manifests = read_manifests(names)
+    there, every = split(manifests) if only is Shown.NEW else ([], manifests)
+    inputs = read_inputs(every, namespace, now_ms, configuration)
     for mistake in inputs.mistakes:
         say(f"headgate: {mistake}")
     if inputs.mistakes:
         return WRONG_USAGE
     for note in inputs.notes:
         say(note)
-    configured = ConfigurationObserved(configuration=configuration)
-    machines: dict[Producer, MakeMachine] = {Producer.QUEUE_MANAGER: QueueManager, Producer.SCHEDULER: Scheduler}
-    dry_run = DryRun(inputs.facts, configured, now_ms, machines)
-    report = report_of(dry_run, dry_run.run(cycles))
+    report = planned(inputs)
+    if only is Shown.NEW:
+        report = changes(planned(read_inputs(there, namespace, now_ms, configuration)), report)
     emit(report, output, lambda: print_report(report))
     return OK if report.all_admitted else FAILED
 

@@ -12,7 +12,7 @@ from headgate.core.machine.contract import MERGE_PATCH, Call, Committed, Complet
 from headgate.events import effects, facts
 from headgate.events.base import EventBase, Producer
 from headgate.events.configuration import Configuration, RetentionPolicies
-from headgate.events.decisions import WorkloadPreempted
+from headgate.events.decisions import WorkloadPreempted, WorkloadReplaced
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import CheckState, Job, OwnerReference
 from headgate.events.queueing import DeadlinePassed, WorkloadEvicted, WorkloadFinished, WorkloadParked
@@ -138,6 +138,17 @@ def test_what_else_kueue_tells(event: EventBase, line: str) -> None:
     teller.say(BRIDGE, observed())
     teller.say(MANAGER, event)
     assert lines(teller.told()) == [line.replace("None s", "Nones")]
+
+
+def test_the_action_is_the_reason_but_of_a_replaced_slice() -> None:
+    """As in Kueue: the action of an Event is called Replaced where the reason is WorkloadSliceReplaced."""
+    teller = Teller()
+    teller.say(BRIDGE, observed())
+    teller.say(SCHEDULER, reserved(), admitted())
+    by = {"by": WorkloadKey("team-a/larger"), "by_uid": Uid("uid-larger")}
+    teller.say(SCHEDULER, WorkloadReplaced(**about(), cluster_queue="cq", **by, message="m"))
+    actions = [(each["reason"], each["action"]) for each in teller.told()]
+    assert actions == [("Admitted", "Admitted"), ("WorkloadSliceReplaced", "Replaced")]
 
 
 def test_a_preemption_is_told_of_both() -> None:

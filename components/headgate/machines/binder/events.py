@@ -83,6 +83,9 @@ BUDGETS: Final = {
 _TOLD_EACH_TIME: Final = frozenset({"UpdatedAdmissionCheck", "CreatedVariant", "DeletedVariant"})
 """Reasons whose notes differ each time."""
 
+_ACTIONS: Final = {SLICE_REPLACED: "Replaced"}
+"""The actions that are called otherwise than the reason of their Event, in Kueue."""
+
 _DEACTIVATED: Final = "The workload is deactivated"
 _COMPONENT: Final = "headgate"
 _NAME_LEN_MAX: Final = 253
@@ -466,7 +469,7 @@ def _call(told: EventNote) -> Call:
         "eventTime": _micro_time(told.at_ms),
         "reportingController": _COMPONENT,
         "reportingInstance": f"{_COMPONENT}-binder",
-        "action": told.reason,
+        "action": _ACTIONS.get(told.reason, told.reason),
         "reason": told.reason,
         "type": told.type,
         "note": event_messages.cut(told.note),

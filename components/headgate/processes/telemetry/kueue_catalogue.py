@@ -59,7 +59,7 @@ h14 kueue_admission_checks_wait_time_seconds cluster_queue,priority_class: From 
 h14 kueue_local_queue_admission_checks_wait_time_seconds name,namespace,priority_class: From reservation to admission.
 h14 kueue_local_queue_ready_wait_time_seconds name,namespace,priority_class: From creation until the pods were ready.
 h14 kueue_local_queue_admitted_until_ready_wait_time_seconds name,namespace,priority_class: To ready pods.
-h+ kueue_workload_creation_latency_seconds job_kind: From the first sight of a job to its Workload.
+h+ kueue_workload_creation_latency_seconds job_kind: From the creation of a job to that of its Workload.
 h* kueue_pod_scheduling_gate_removal_seconds name,cluster_queue,is_group: From the admission until a pod lost its gate.
 c kueue_evicted_workloads_total cluster_queue,reason,underlying_cause,priority_class: Evictions.
 c kueue_replaced_workload_slices_total cluster_queue: Slices of elastic jobs that a larger one replaced.

@@ -33,7 +33,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 REMEMBERED_MAX: Final = 8_192
-"""How many commit times, jobs and gated pods are remembered; the oldest are forgotten first."""
+"""How many commit times and gated pods are remembered; the oldest are forgotten first."""
 _STARTED: Final = "Started"
 _GROUP: Final = "kueue.x-k8s.io/is-group-workload"
 
@@ -50,7 +50,6 @@ class KueueCounts:
             elif each.kind == "histogram":
                 self._histograms[each.name] = metrics.histogram(each.name, each.about, each.buckets)
         self._times: dict[Seq, UnixMs] = {}
-        self._jobs: dict[JobKey, UnixMs] = {}
         self._gates: dict[PodKey, tuple[str, ...]] = {}
         self._evicted: dict[WorkloadKey, tuple[UnixMs, str, str]] = {}
         self._ready: dict[WorkloadKey, UnixMs] = {}
@@ -91,7 +90,7 @@ class KueueCounts:
                 case facts.JobObserved():
                     self._on_job(state, event.job, commit)
                 case WorkloadCreated():
-                    self._on_created(event, commit)
+                    self._on_created(state, event, commit)
                 case facts.WorkloadObserved():
                     self._on_pods_ready(state, event.workload, commit)
                 case facts.PodObserved():
@@ -147,18 +146,14 @@ class KueueCounts:
 
     def _on_job(self, state: State, job: JobKey, commit: Commit) -> None:
         record = state.jobs.get(job)
-        if record is None:
-            return
-        if record.workload:
+        if record is not None and record.workload:
             self._on_pods_ready(state, record.workload, commit)
-        elif job not in self._jobs:
-            _remember(self._jobs, job, commit.time_ms)
 
-    def _on_created(self, event: WorkloadCreated, commit: Commit) -> None:
-        since_ms = self._jobs.pop(event.job, None)
-        if since_ms is not None:
+    def _on_created(self, state: State, event: WorkloadCreated, commit: Commit) -> None:
+        record = state.jobs.get(event.job)
+        if record is not None:
             name = "kueue_workload_creation_latency_seconds"
-            self._observe(name, commit.time_ms - since_ms, job_kind=kind_name(event.job))
+            self._observe(name, commit.time_ms - record.job.created_ms, job_kind=kind_name(event.job))
 
     def _on_pods_ready(self, state: State, key: WorkloadKey, commit: Commit) -> None:
         """Count the first time that the pods of an admission are ready; a recovery is none."""
@@ -284,8 +279,6 @@ class KueueCounts:
                 self._evicted.pop(event.workload, None)
             case facts.PodDeleted():
                 self._gates.pop(event.pod, None)
-            case facts.JobDeleted():
-                self._jobs.pop(event.job, None)
             case _:
                 pass
 
