@@ -87,7 +87,6 @@ def plan(
 # --- manifests -----------------------------------------------------------------------------------------------------
 
 
-# Large: the imports of a plan, which no other command pays for, then its steps.
 def plan_manifests(
     names: list[str], namespace: str, cycles: int, config: str | None, output: Output, only: "Shown"
 ) -> int:

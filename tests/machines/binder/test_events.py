@@ -145,8 +145,8 @@ def test_the_action_is_the_reason_but_of_a_replaced_slice() -> None:
     teller = Teller()
     teller.say(BRIDGE, observed())
     teller.say(SCHEDULER, reserved(), admitted())
-    by = {"by": WorkloadKey("team-a/larger"), "by_uid": Uid("uid-larger")}
-    teller.say(SCHEDULER, WorkloadReplaced(**about(), cluster_queue="cq", **by, message="m"))
+    larger, uid = WorkloadKey("team-a/larger"), Uid("uid-larger")
+    teller.say(SCHEDULER, WorkloadReplaced(**about(), cluster_queue="cq", by=larger, by_uid=uid, message="m"))
     actions = [(each["reason"], each["action"]) for each in teller.told()]
     assert actions == [("Admitted", "Admitted"), ("WorkloadSliceReplaced", "Replaced")]
 
