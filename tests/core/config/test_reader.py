@@ -193,7 +193,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "devices": ({"resources": {"deviceClassMappings": [{"name": "d"}]}}, "resources.deviceClassMappings", "remove it"),
     "another integration": (
-        {"integrations": {"frameworks": ["batch/job", "ray.io/rayjob"]}},
+        {"integrations": {"frameworks": ["batch/job", "sparkoperator.k8s.io/sparkapplication"]}},
         "integrations.frameworks[1]",
         "list only batch/job",
     ),

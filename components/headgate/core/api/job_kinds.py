@@ -64,8 +64,29 @@ BATCH_JOB: Final = JobKind(
     group="batch", version="v1", kind="Job", plural="jobs", resource="jobs", framework=JOB_FRAMEWORK, optional=False
 )
 JOB_SET: Final = custom("jobset.x-k8s.io", "v1alpha2", "JobSet")
+PYTORCH_JOB: Final = custom("kubeflow.org", "v1", "PyTorchJob")
+TF_JOB: Final = custom("kubeflow.org", "v1", "TFJob")
+XGBOOST_JOB: Final = custom("kubeflow.org", "v1", "XGBoostJob")
+PADDLE_JOB: Final = custom("kubeflow.org", "v1", "PaddleJob")
+JAX_JOB: Final = custom("kubeflow.org", "v1", "JAXJob")
+MPI_JOB: Final = custom("kubeflow.org", "v2beta1", "MPIJob")
+RAY_JOB: Final = custom("ray.io", "v1", "RayJob")
+RAY_CLUSTER: Final = custom("ray.io", "v1", "RayCluster")
+RAY_SERVICE: Final = custom("ray.io", "v1", "RayService")
 
-JOB_KINDS: Final[tuple[JobKind, ...]] = (BATCH_JOB, JOB_SET)
+JOB_KINDS: Final[tuple[JobKind, ...]] = (
+    BATCH_JOB,
+    JOB_SET,
+    PYTORCH_JOB,
+    TF_JOB,
+    XGBOOST_JOB,
+    PADDLE_JOB,
+    JAX_JOB,
+    MPI_JOB,
+    RAY_JOB,
+    RAY_CLUSTER,
+    RAY_SERVICE,
+)
 """The kinds that Headgate itself knows."""
 
 _BY_GROUP_KIND: Final[dict[tuple[str, str], JobKind]] = {}

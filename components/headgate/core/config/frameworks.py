@@ -35,7 +35,21 @@ _KUEUES: Final = (
     "workload.codeflare.dev/appwrapper",
 )
 
-SUPPORTED: Final[dict[str, None]] = dict.fromkeys((JOB_FRAMEWORK, "jobset.x-k8s.io/jobset"))
+SUPPORTED: Final[dict[str, None]] = dict.fromkeys(
+    (
+        JOB_FRAMEWORK,
+        "jobset.x-k8s.io/jobset",
+        "kubeflow.org/pytorchjob",
+        "kubeflow.org/tfjob",
+        "kubeflow.org/xgboostjob",
+        "kubeflow.org/paddlejob",
+        "kubeflow.org/jaxjob",
+        "kubeflow.org/mpijob",
+        "ray.io/rayjob",
+        "ray.io/raycluster",
+        "ray.io/rayservice",
+    )
+)
 """The frameworks that may be named: those of Headgate, and those that were added."""
 
 _KIND_ARG: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*\.v[a-z0-9]+\.[a-z0-9]([a-z0-9.-]*[a-z0-9])?")

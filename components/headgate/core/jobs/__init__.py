@@ -8,5 +8,5 @@ templates and takes it out again, `marks` are the labels that it uses. The list 
 
 Owns: the Workload that a job needs, and how a job is resumed and suspended, by kind.
 Called by: status, `core.workload`, plans, the machines of the informer bridge and of the ungater.
-May import: api, config, events.
+May import: api, config, kubernetes, events.
 """

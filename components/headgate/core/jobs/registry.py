@@ -13,6 +13,8 @@ from headgate.core.config import frameworks
 from headgate.core.jobs.batch_job import BatchJob
 from headgate.core.jobs.integration import Integration
 from headgate.core.jobs.job_set import JobSet
+from headgate.core.jobs.kubeflow_jobs import KUBEFLOW_JOBS
+from headgate.core.jobs.ray_clusters import RayCluster, RayJob, RayService
 from headgate.events.ids import JobKey
 
 INTEGRATIONS: Final[dict[JobKind, Integration]] = {}
@@ -30,7 +32,7 @@ def register(integration: Integration) -> None:
     frameworks.SUPPORTED[integration.kind.framework] = None
 
 
-for _each in (BatchJob(), JobSet()):
+for _each in (BatchJob(), JobSet(), *KUBEFLOW_JOBS, RayJob(), RayCluster(), RayService()):
     register(_each)
 assert set(INTEGRATIONS) == set(job_kinds.JOB_KINDS)
 

@@ -178,7 +178,7 @@ def _priority(state: State, job: Job) -> tuple[int, PriorityClassRef | None]:
             raise NoSuchPriorityClassError("workloadpriorityclasses.kueue.x-k8s.io", job.priority_class)
         reference = PriorityClassRef(group="kueue.x-k8s.io", kind="WorkloadPriorityClass", name=job.priority_class)
         return value, reference
-    name = _pod_priority_class(job)
+    name = pod_priority_class(job)
     if not name:
         defaults = [(record.value, each) for each, record in state.priority_classes.items() if record.global_default]
         if not defaults:
@@ -192,7 +192,7 @@ def _priority(state: State, job: Job) -> tuple[int, PriorityClassRef | None]:
     return value, PriorityClassRef(group="scheduling.k8s.io", kind="PriorityClass", name=name)
 
 
-def _pod_priority_class(job: Job) -> str:
+def pod_priority_class(job: Job) -> str:
     """The PriorityClass of a job's pods: what its kind names, else the first that a template names."""
     templates = (*(each.template for each in job.pod_sets), job.template)
     return job.pod_priority_class or next(

@@ -132,6 +132,7 @@ class InformerBridge:
     nothing was ever observed gets `new_log`.
     """
 
+    # Large: the fields of the machine, one line each with what it holds.
     def __init__(
         self,
         state: State,
