@@ -111,6 +111,11 @@ class ClusterObjects:
                     return RESOURCES.get(each.name) or _resource(api_version, each)
         raise CliError(f"the server doesn't have a resource type {name!r}")
 
+    async def names_of_kinds(self) -> list[str]:
+        """The plural names of all kinds that the server has."""
+        found = [await self._version(each) for each in await self._all_versions()]
+        return list(dict.fromkeys(name for version in found for name in version))
+
     async def _all_versions(self) -> list[str]:
         groups = msgspec.json.decode(await self.client.request("GET", "/apis"), type=_Groups)
         preferred = [group.preferred_version or group.versions[0] for group in groups.groups if group.versions]

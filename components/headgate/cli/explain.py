@@ -5,7 +5,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from headgate.cli import options
+from headgate.cli import completion, options
 from headgate.cli.folding import contained, snapshot_before, state_at
 from headgate.cli.output import Output, console, emit
 from headgate.cli.source import Source, Until, commits, open_source, parse_at
@@ -29,7 +29,14 @@ Examples:
 
 @app.command(epilog=_EPILOG)
 def explain(
-    name: Annotated[str, typer.Argument(metavar="WORKLOAD|JOB", help="A Workload or a Job: NAME or NAMESPACE/NAME.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="WORKLOAD|JOB",
+            help="A Workload or a Job: NAME or NAMESPACE/NAME.",
+            autocompletion=completion.workloads,
+        ),
+    ],
     at: options.At = None,
     namespace: options.Namespace = "",
     whole: Annotated[

@@ -10,6 +10,7 @@ import typer
 from headgate.adapters.kubernetes.client import PatchType, Propagation
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.resources import Resource
+from headgate.cli import completion
 from headgate.cli.cluster import ClusterObjects, access_of, open_cluster
 from headgate.cli.conflicts import fields_of_headgate, without
 from headgate.cli.manifests import Manifest, path_problem, read_manifests
@@ -25,7 +26,10 @@ _Cell = Annotated[str | None, typer.Option("--cell", metavar="NAME", help="The c
 _Files = Annotated[
     list[str] | None, typer.Option("-f", "--filename", metavar="FILE|DIR|-", help="Manifests: YAML or JSON.")
 ]
-_Namespace = Annotated[str | None, typer.Option("-n", "--namespace", metavar="NS", help="The namespace.")]
+_Namespace = Annotated[
+    str | None,
+    typer.Option("-n", "--namespace", metavar="NS", help="The namespace.", autocompletion=completion.namespaces),
+]
 
 _APPLY = """\b
 Examples:
@@ -87,8 +91,13 @@ def apply(
 
 @app.command(epilog=_DELETE)
 def delete(
-    kind: Annotated[str | None, typer.Argument(help="A kind, by any of its names.")] = None,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Its objects.")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help="A kind, by any of its names.", autocompletion=completion.kinds)
+    ] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Its objects.", autocompletion=completion.names),
+    ] = None,
     filename: _Files = None,
     namespace: _Namespace = None,
     ignore_missing: Annotated[
@@ -128,8 +137,11 @@ def delete(
 
 @app.command(epilog=_GET)
 def get(
-    kind: Annotated[str, typer.Argument(help="A kind, by any of its names.")],
-    name: Annotated[str | None, typer.Argument(help="One object; all of them if left out.")] = None,
+    kind: Annotated[str, typer.Argument(help="A kind, by any of its names.", autocompletion=completion.kinds)],
+    name: Annotated[
+        str | None,
+        typer.Argument(help="One object; all of them if left out.", autocompletion=completion.names),
+    ] = None,
     namespace: _Namespace = None,
     everywhere: Annotated[bool, typer.Option("-A", "--all-namespaces", help="In all namespaces.")] = False,
     selector: Annotated[str, typer.Option("-l", "--selector", metavar="LABELS", help="Only these labels.")] = "",

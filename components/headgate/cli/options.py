@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from headgate.cli import completion
 from headgate.cli.output import Output
 
 _SOURCE = "Which log"
@@ -29,7 +30,9 @@ LogFile = Annotated[
     typer.Option("--log", metavar="FILE", help="An exported or simulated log to read.", rich_help_panel=_SOURCE),
 ]
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
-Namespace = Annotated[str, typer.Option("-n", "--namespace", metavar="NS", help="The namespace.")]
+Namespace = Annotated[
+    str, typer.Option("-n", "--namespace", metavar="NS", help="The namespace.", autocompletion=completion.namespaces)
+]
 At = Annotated[
     str | None,
     typer.Option(

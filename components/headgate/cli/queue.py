@@ -7,7 +7,7 @@ import anyio
 import msgspec
 import typer
 
-from headgate.cli import options
+from headgate.cli import completion, options
 from headgate.cli.folding import state_at
 from headgate.cli.output import CliError, Output, console, emit, print_table
 from headgate.cli.source import open_source, parse_at
@@ -103,7 +103,13 @@ def _group() -> None:
 @app.command("status", epilog=_EPILOG)
 def status(
     pending: Annotated[
-        str | None, typer.Option("--pending", metavar="CLUSTERQUEUE", help="List who waits there, in order.")
+        str | None,
+        typer.Option(
+            "--pending",
+            metavar="CLUSTERQUEUE",
+            help="List who waits there, in order.",
+            autocompletion=completion.cluster_queues,
+        ),
     ] = None,
     at: options.At = None,
     output: options.OutputOption = Output.TABLE,
