@@ -68,6 +68,7 @@ from headgate.web.access import (
     UnauthorizedError,
     is_loopback,
 )
+from headgate.web.aggregated import listening_in
 from headgate.web.answers import NoSuchQueueError, NoSuchTableError
 from headgate.web.events import Filter, parse_position
 from headgate.web.guard import BadRequestError, NotReadyError, to_json
@@ -86,8 +87,12 @@ _VISIBILITY: Final = f"/apis/{visibility.GROUP}"
 
 def add_routes(app: web.Application, view: ReadData) -> None:
     """Add the read side to a process's HTTP server."""
-    side = ReadSide(view, access_of(app, view.settings))
+    access = access_of(app, view.settings)
+    side = ReadSide(view, access)
     guard.install(app, PAGE)
+    if view.settings.visibility.enabled:
+        app.cleanup_ctx.append(partial(listening_in, view.settings, partial(add_visibility, view)))
+    _add_visibility(app, side)
     for path, handler in (
         ("/", side.index),
         ("/queues", side.queues),
@@ -100,6 +105,18 @@ def add_routes(app: web.Application, view: ReadData) -> None:
         ("/explain/{namespace}/{name}", side.explain),
         ("/events", side.events),
         ("/events/types", side.event_types),
+    ):
+        app.router.add_get(path, handler)
+
+
+def add_visibility(view: ReadData, app: web.Application, access: Access) -> None:
+    """Add the visibility API alone, for callers that `access` knows."""
+    guard.install(app, PAGE)
+    _add_visibility(app, ReadSide(view, access))
+
+
+def _add_visibility(app: web.Application, side: "ReadSide") -> None:
+    for path, handler in (
         ("/apis", side.visibility_groups),
         (_VISIBILITY, side.visibility_group),
         (f"{_VISIBILITY}/{{version}}", side.visibility_resources),

@@ -5,10 +5,10 @@ Kueue's visibility API (`visibility.kueue.x-k8s.io`, v1beta2 and v1beta1): pendi
     GET /apis/visibility.kueue.x-k8s.io/v1beta2/namespaces/<ns>/localqueues/<name>/pendingworkloads?offset=&limit=
     GET /apis, /apis/<group>, /apis/<group>/<version>    discovery for kubectl and clients
 
-Bodies and errors have the form of Kueue's aggregated API server, so that its clients work here too (`kubectl --server
-... get --raw`, client libraries); positions count from 0. Callers present a token, as to all of the read side: an
-APIService presents a certificate instead, and needs a proxy in front of it. `/pending` also returns the reason why each
-workload waits and its wake condition. The functions are pure; `headgate.web.routes` binds them to paths.
+Bodies and errors have the form of Kueue's aggregated API server, so that its clients work here too; positions count
+from 0. It is served on the read side, for callers with a token, and by `headgate.web.aggregated` behind an APIService,
+for `kubectl get --raw` and all other clients of the API server. `/pending` also returns the reason why each workload
+waits and its wake condition. The functions are pure; `headgate.web.routes` binds them to paths.
 """
 
 from collections.abc import Mapping

@@ -200,7 +200,8 @@ class ServingCertificates:
                     continue
                 raise
             for raw in page.items:
-                await self._trust(resource, msgspec.json.decode(raw), encoded)
+                # Items of a list of the API server's own kinds do not name their kind.
+                await self._trust(resource, {"kind": resource.kind, **msgspec.json.decode(raw)}, encoded)
 
     async def _trust(self, resource: Resource, found: dict[str, Any], encoded: str) -> None:
         metadata = found["metadata"]

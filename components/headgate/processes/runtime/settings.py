@@ -220,6 +220,24 @@ class WebhookSettings(Section, frozen=True):
     tls_key_file: str = ""
 
 
+class VisibilitySettings(Section, frozen=True):
+    """
+    The visibility API for an APIService: HTTPS for the aggregator of the API server, served by the snapshotter.
+
+    It issues its certificate itself and keeps it in the Secret `secret` of `namespace`, for the Service `service`
+    there; with `tls_cert_file` and `tls_key_file` it uses the certificate of these files.
+    """
+
+    enabled: bool = False
+    host: str = "0.0.0.0"  # noqa: S104 - the API server calls it from outside of the pod
+    port: Port = 8082
+    namespace: str = "headgate-system"
+    service: str = "headgate-visibility"
+    secret: str = "headgate-visibility-certificates"  # noqa: S105 - a name
+    tls_cert_file: str = ""
+    tls_key_file: str = ""
+
+
 class TracingSettings(Section, frozen=True):
     """
     Where spans go.
@@ -268,6 +286,7 @@ class Settings(Section, frozen=True):
     record: RecordSettings = RecordSettings()
     binder: BinderSettings = BinderSettings()
     webhook: WebhookSettings = WebhookSettings()
+    visibility: VisibilitySettings = VisibilitySettings()
     tracing: TracingSettings = TracingSettings()
     limits: LimitSettings = LimitSettings()
 
