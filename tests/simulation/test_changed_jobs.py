@@ -1,6 +1,7 @@
 """Jobs that their users, or other controllers, change at any time, in the whole system, whatever goes wrong."""
 
 import random
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,8 +10,12 @@ from tests.simulation.scenarios import job as a_job
 from tests.simulation.scenarios import kueue, node
 from tests.simulation.test_seeds import JOBS, WORKLOADS, faults_of
 
+from headgate.events.base import Producer
+from headgate.events.configuration import Configuration
+from headgate.events.facts import ConfigurationObserved
+from headgate.machines.informer_bridge.decide import InformerBridge
 from headgate.testing.cluster.kinds import BY_PLURAL
-from headgate.testing.world.world import NO_FAULTS, World
+from headgate.testing.world.world import MACHINES, NO_FAULTS, World
 
 PODS = BY_PLURAL["", "pods"]
 NOW = "2026-01-15T10:00:00Z"
@@ -24,9 +29,15 @@ LONG_MS = 10**9
 Json = dict[str, Any]
 
 
-def cell(seed: int | None = None) -> World:
+def cell(seed: int | None = None, configuration: Configuration = Configuration()) -> World:  # noqa: B008  (frozen)
     """A node, and a queue of four CPUs that preempts by priority."""
-    world = World(seed=seed or 0, faults=NO_FAULTS if seed is None else faults_of(seed))
+    observed = ConfigurationObserved(configuration=configuration)
+    bridge = partial(InformerBridge, configuration=observed)
+    world = World(
+        seed=seed or 0,
+        faults=NO_FAULTS if seed is None else faults_of(seed),
+        machines={**MACHINES, Producer.INFORMER_BRIDGE: bridge},
+    )
     quotas = [{"name": "cpu", "nominalQuota": "4"}, {"name": "memory", "nominalQuota": "64Gi"}]
     groups = [{"coveredResources": ["cpu", "memory"], "flavors": [{"name": "spot", "resources": quotas}]}]
     queue = {"namespaceSelector": {}, "resourceGroups": groups, "preemption": {"withinClusterQueue": "LowerPriority"}}
@@ -363,3 +374,21 @@ def test_a_second_workload_of_a_job_goes(seed: int | None) -> None:
     settle(world)
     assert workload(world, "a")["metadata"]["uid"] == first["metadata"]["uid"]
     assert (runs(world, "a"), used(world)) == (True, 1000)
+
+
+# --- jobs without a queue ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_job_without_a_queue_that_runs_is_stopped_until_it_is_admitted(seed: int | None) -> None:
+    """By the default queue of its namespace, when that is there; until then it waits without one."""
+    world = cell(seed, Configuration(manage_jobs_without_queue_name=True))
+    made = job("a", 2)
+    del made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"]
+    made["spec"]["suspend"] = False
+    world.create(made)
+    settle(world)
+    assert (runs(world, "a"), pods(world, "a"), used(world)) == (False, 0, 0)
+    world.apply(kueue("LocalQueue", "default", {"clusterQueue": "cq"}, "team-a"))
+    settle(world)
+    assert (runs(world, "a"), pods(world, "a"), used(world)) == (True, 2, 2000)

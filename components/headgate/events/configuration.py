@@ -98,7 +98,8 @@ class Configuration(ConfigurationBranch, frozen=True):
     `managed_jobs_namespace_selector` selects the namespaces in which Jobs get Workloads, by the namespaces' labels;
     None: all. `preemption_waits` is Headgate's own: before a workload preempts others it waits if enough quota is
     expected to be freed as soon without preemption (`headgate.core.quota.turnover`). It is off in logs that predate it.
-    `wake_policy` is Headgate's own, too, and Bounded in logs that do not name one.
+    `wake_policy` is Headgate's own, too, and Bounded in logs that do not name one. `manage_jobs_without_queue_name`:
+    jobs of those namespaces that name no queue get Workloads too.
     """
 
     feature_gates: dict[str, bool] = {}
@@ -111,3 +112,4 @@ class Configuration(ConfigurationBranch, frozen=True):
     integrations: IntegrationsConfiguration = IntegrationsConfiguration()
     preemption_waits: bool = False
     wake_policy: WakePolicyName = "Bounded"
+    manage_jobs_without_queue_name: bool = False

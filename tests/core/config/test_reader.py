@@ -204,7 +204,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "labels to copy": ({"integrations": {"labelKeysToCopy": ["a"]}}, "integrations.labelKeysToCopy", "remove it"),
     "MultiKueue": ({"multiKueue": {"origin": "here"}}, "multiKueue.origin", "remove the section"),
-    "jobs without a queue": ({"manageJobsWithoutQueueName": True}, "manageJobsWithoutQueueName", "queue-name"),
     "labels of metrics": ({"metrics": {"customLabels": [{"name": "team"}]}}, "metrics.customLabels", "remove it"),
     "a section that is a list": ({"resources": []}, "resources", "name: value"),
     "a flag that is a string": ({"manageJobsWithoutQueueName": "no"}, "manageJobsWithoutQueueName", "true or false"),

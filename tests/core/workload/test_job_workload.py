@@ -213,7 +213,7 @@ def test_a_workload_follows_the_class_of_its_job(
     state.workload_priority_classes["low"] = 1
     spec = WorkloadSpec(queue_name="main", priority=50, priority_class_ref=before)
     workload = Workload(key=WorkloadKey("team-a/w"), uid=Uid("u"), created_ms=UnixMs(5), spec=spec, stage=stage)
-    changes = workload_changes(state, job(priority_class=label), workload)
+    changes = workload_changes(state, KEY, job(priority_class=label), workload)
     assert changes.get("spec", {}).get("priority") == priority
     assert ("spec" in changes) == (priority is not None)
 

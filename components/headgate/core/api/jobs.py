@@ -1,8 +1,7 @@
 """
 Jobs (batch/v1) as facts: how they are queued, their pod template and their counters; and what all kinds have in common.
 
-A Job without a queue name is irrelevant to Headgate and gives no fact. Other kinds are read by their integrations
-(`headgate.core.jobs`); `queued_job` is what they have in common.
+Other kinds are read by their integrations (`headgate.core.jobs`); `queued_job` is what they have in common.
 """
 
 from typing import Literal
@@ -65,17 +64,14 @@ class _Job(WatchedObject, frozen=True):
 
 
 def read_job(raw: bytes) -> tuple[Metadata, Job | None]:
-    """The metadata and the facts of one Job; none when it has no queue name."""
+    """The metadata and the facts of one Job."""
     seen = decode(_Job, raw)
     meta, spec, status = seen.metadata, seen.spec, seen.status
-    job = queued_job(meta)
-    if job is None:
-        return meta, None
     annotations = meta.annotations or {}
     check_requests("spec.template.spec", spec.template.spec)
     finished, message = _finish(status)
     return meta, replace(
-        job,
+        queued_job(meta),
         suspended=bool(spec.suspend),
         parallelism=1 if spec.parallelism is None else spec.parallelism,
         completions=spec.completions,
@@ -93,12 +89,10 @@ def read_job(raw: bytes) -> tuple[Metadata, Job | None]:
     )
 
 
-def queued_job(meta: Metadata) -> Job | None:
-    """What the metadata of a job of any kind says about it; None when it has no queue name."""
+def queued_job(meta: Metadata) -> Job:
+    """What the metadata of a job of any kind says about it. Its queue name may be empty."""
     labels, annotations = meta.labels or {}, meta.annotations or {}
     queue = labels.get(QUEUE_LABEL) or annotations.get(QUEUE_LABEL, "")
-    if not queue:
-        return None
     is_elastic = annotations.get(ELASTIC_JOB) == "true"
     return Job(
         uid=meta.uid,

@@ -6,6 +6,8 @@ They are Kueue's, so that what is written for Kueue works here; only the schedul
 
 KUEUE = "kueue.x-k8s.io/"
 QUEUE_LABEL = KUEUE + "queue-name"
+DEFAULT_QUEUE = "default"
+"""The LocalQueue of jobs that name none, where it is there."""
 PRIORITY_CLASS_LABEL = KUEUE + "priority-class"
 MAX_EXEC_TIME_LABEL = KUEUE + "max-exec-time-seconds"
 MIN_PARALLELISM = KUEUE + "job-min-parallelism"

@@ -143,11 +143,8 @@ def _read(root: Fields, flags: Mapping[str, bool], *, is_old: bool) -> Configura
         integrations=_integrations(root, is_old=is_old),
         wake_policy=_wake_policy(root.section("headgate")),
         preemption_waits=False,
+        manage_jobs_without_queue_name=root.flag("manageJobsWithoutQueueName"),
     )
-    if root.flag("manageJobsWithoutQueueName"):
-        problem = "Headgate manages only Jobs that name a queue"
-        remedy = "remove it, and label Jobs with kueue.x-k8s.io/queue-name"
-        raise ConfigurationError(root.at("manageJobsWithoutQueueName"), problem, remedy)
     _multi_kueue(root.section("multiKueue"))
     _metrics(root.section("metrics"))
     root.ignore("apiVersion", "kind", "namespace", *WITHOUT_EFFECT, *(("queueVisibility",) if is_old else ()))

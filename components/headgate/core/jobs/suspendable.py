@@ -108,8 +108,6 @@ class Suspendable(ABC):
         """See `Integration`."""
         meta = METADATA_DECODER.decode(raw).metadata
         job = queued_job(meta)
-        if job is None:
-            return meta, None
         obj = _decoded(raw)
         if self.is_skipped(obj):
             return meta, None

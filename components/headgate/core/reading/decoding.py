@@ -2,9 +2,10 @@
 From API objects to facts: the relevant parts of a watched object, in the types of the contract.
 
 `read` takes the JSON of one object of one resource and returns its key, its uid and the fact of its existence and
-content; no fact when the object is irrelevant to Headgate (a Job without a queue, a pod that neither holds capacity nor
-waits for Headgate). Only what a decision can depend on is decoded; labels and annotations are reduced to those of
-Kueue, except where selectors need all of them (nodes, namespaces). Of Kueue's kinds v1beta2 and v1beta1 are read.
+content; no fact when the object is irrelevant to Headgate (a pod that neither holds capacity nor waits for Headgate; a
+job without a queue, unless the configuration manages those). Only what a decision can depend on is decoded; labels and
+annotations are reduced to those of Kueue, except where selectors need all of them (nodes, namespaces). Of Kueue's kinds
+v1beta2 and v1beta1 are read.
 
 Each kind is read by a module of its own in `headgate.core.api` (`workloads`, `queues`, ...), each kind of job by its
 integration (`headgate.core.jobs`); what they share is in `headgate.core.api.watched_objects`. This module lists them,
@@ -24,6 +25,7 @@ from functools import partial
 import msgspec
 
 from headgate.core.api.job_kinds import JobKind, enabled, known, of_resource
+from headgate.core.api.names import QUEUE_LABEL
 from headgate.core.api.namespaces import read_namespace
 from headgate.core.api.nodes_and_pods import read_node, read_pod
 from headgate.core.api.pod_defaults import read_limit_range, read_priority_class, read_runtime_class
@@ -154,15 +156,15 @@ def cluster_id_of(raw: bytes) -> str:
     return f"{metadata.uid} {metadata.creation_timestamp or ''}".strip()
 
 
-def read(resource: str, raw: bytes) -> Seen:
+def read(resource: str, raw: bytes, *, unnamed: bool = False) -> Seen:
     """
-    One object of a resource (its plural name) as a fact.
+    One object of a resource (its plural name) as a fact. `unnamed`: jobs that name no queue are relevant, too.
 
     Raises UnreadableObjectError when the object is not of the form of its kind; KeyError for a resource that is not
     watched.
     """
     kind = of_resource(resource)
-    reader = _READERS[resource] if kind is None else partial(_read_job, kind)
+    reader = _READERS[resource] if kind is None else partial(_read_job, kind, unnamed=unnamed)
     try:
         metadata, fact = reader(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, WrongFieldError) as error:
@@ -190,9 +192,16 @@ def _unreadable(resource: str, raw: bytes, error: Exception) -> UnreadableObject
     return UnreadableObjectError(resource=resource, name=name, field=match["field"], why=match["why"])
 
 
-def _read_job(kind: JobKind, raw: bytes) -> tuple[Metadata, Fact | None]:
+def _read_job(kind: JobKind, raw: bytes, *, unnamed: bool) -> tuple[Metadata, Fact | None]:
+    if not unnamed and _QUEUE_LABEL not in raw:
+        return METADATA_DECODER.decode(raw).metadata, None
     metadata, job = INTEGRATIONS[kind].read(raw)
-    return metadata, JobObserved(job=kind.ref(metadata.namespace, metadata.name).key, spec=job) if job else None
+    if job is None or not (job.queue_name or unnamed):
+        return metadata, None
+    return metadata, JobObserved(job=kind.ref(metadata.namespace, metadata.name).key, spec=job)
+
+
+_QUEUE_LABEL = QUEUE_LABEL.encode()
 
 
 _Reader = Callable[[bytes], tuple[Metadata, Fact | None]]

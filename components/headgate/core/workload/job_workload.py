@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from headgate.core.api import job_kinds
-from headgate.core.api.names import ELASTIC_JOB, FINALIZER, GATED_BY, KUEUE
+from headgate.core.api.names import DEFAULT_QUEUE, ELASTIC_JOB, FINALIZER, GATED_BY, KUEUE
 from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
 from headgate.core.jobs.registry import integration_of
 from headgate.core.state.tables import PENDING, State, Workload
 from headgate.core.workload import slices
-from headgate.events.ids import JobKey, JobRef, WorkloadKey, split_key
+from headgate.events.ids import JobKey, JobRef, LocalQueueKey, WorkloadKey, split_key
 from headgate.events.objects import Job, PriorityClassRef
 
 _PROVISIONING_PREFIX = "provreq.kueue.x-k8s.io/"
@@ -75,7 +75,8 @@ def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, An
     priority, reference = _priority(state, job)
     whole = msgspec.json.decode(raw, type=_RawJob)
     pod_sets = integration_of(key).pod_sets(job, raw)
-    spec: dict[str, Any] = {"queueName": job.queue_name, "podSets": pod_sets, "priority": priority}
+    queue = queue_of(state, key, job)
+    spec: dict[str, Any] = {**({"queueName": queue} if queue else {}), "podSets": pod_sets, "priority": priority}
     if reference is not None:
         spec["priorityClassRef"] = msgspec.to_builtins(reference)
     if job.max_execution_time_seconds is not None:
@@ -111,6 +112,19 @@ def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, An
     }
 
 
+def queue_of(state: State, key: JobKey, job: Job) -> str:
+    """
+    The LocalQueue of a job's Workload: the one that it names, else `default`, where the namespace has that one.
+
+    A job is labelled with the default one when it is created, by the rules of admission. One that was not is given no
+    label here: its Workload alone is queued there.
+    """
+    if job.queue_name:
+        return job.queue_name
+    default = LocalQueueKey(f"{JobRef.parse(key).namespace}/{DEFAULT_QUEUE}")
+    return DEFAULT_QUEUE if default in state.local_queues else ""
+
+
 def is_sliced(state: State, job: Job) -> bool:
     """Whether a scaled Job gets workload slices."""
     return job.elastic and enabled(state.configuration, feature_gates.ELASTIC_JOBS)
@@ -143,7 +157,7 @@ def resize_patch(workload: Workload, counts: Mapping[str, int]) -> list[dict[str
     return patch
 
 
-def workload_changes(state: State, job: Job, workload: Workload) -> dict[str, Any]:
+def workload_changes(state: State, key: JobKey, job: Job, workload: Workload) -> dict[str, Any]:
     """
     The changes that make an unfinished Workload follow its Job, as a merge patch without the uid; empty: none.
 
@@ -153,8 +167,9 @@ def workload_changes(state: State, job: Job, workload: Workload) -> dict[str, An
     """
     is_pending = workload.stage in PENDING
     spec: dict[str, Any] = {}
-    if is_pending and job.queue_name != workload.spec.queue_name:
-        spec["queueName"] = job.queue_name
+    queue = queue_of(state, key, job)
+    if is_pending and queue != workload.spec.queue_name:
+        spec["queueName"] = queue or None
     before = workload.spec.priority_class_ref
     follows = is_pending if before is None else before.kind == "WorkloadPriorityClass"
     if follows and job.priority_class != (before.name if before is not None else ""):

@@ -35,7 +35,7 @@ from typing import Final
 import msgspec
 
 from headgate.core.api import job_kinds
-from headgate.core.api.names import ELASTIC_JOB
+from headgate.core.api.names import DEFAULT_QUEUE, ELASTIC_JOB
 from headgate.core.config.reader import ConfigurationError, read_document
 from headgate.core.fold import quarantine
 from headgate.core.fold.quarantine import KIND_OF, about_event, has_workload_aside, is_about_aside, is_aside, retry_of
@@ -85,6 +85,7 @@ from headgate.machines.informer_bridge import diff
 from headgate.machines.informer_bridge.absent_owners import AbsentOwners
 from headgate.machines.informer_bridge.foreign_pods import PODS, ForeignPods, is_foreign
 from headgate.machines.informer_bridge.marks import ObservedVersions
+from headgate.machines.informer_bridge.parents import Parents
 from headgate.machines.informer_bridge.priority_followers import PriorityFollowers
 from headgate.machines.informer_bridge.variant_maker import VariantMaker
 from headgate.machines.informer_bridge.workload_updates import WorkloadUpdates
@@ -173,6 +174,7 @@ class InformerBridge:
         self._created: dict[Uid, None] = {}
         self._variants = VariantMaker(state)
         self._priorities = PriorityFollowers(state)
+        self._parents = Parents(state)
         self._updates = WorkloadUpdates(state, self._whole, self._priorities.expect)
         self._absent_owners = AbsentOwners(state)
         self._shown: dict[str, None] = {}
@@ -267,11 +269,7 @@ class InformerBridge:
             self._variants.settle(calls)
             self._priorities.settle(calls)
         events: list[Event] = []
-        if self.founding is not None and self.state.identity is None:
-            events.append(self.founding)
-        if self._configuration is not None and self._is_news(self._configuration):
-            # Before all decisions that depend on it.
-            events.append(self._configuration)
+        self._take_beginnings(events)
         effects_now = self._effects[: FACTS_MAX - len(events)]
         del self._effects[: len(effects_now)]
         events += effects_now
@@ -296,6 +294,14 @@ class InformerBridge:
         if not events:
             return calls
         return [Append(events=tuple(events), decided_at=self.state.position), *calls]
+
+    def _take_beginnings(self, events: list[Event]) -> None:
+        """Append what a log lacks of its cell and of the configuration, before all decisions that depend on them."""
+        if self.founding is not None and self.state.identity is None:
+            events.append(self.founding)
+        if self._configuration is not None and self._is_news(self._configuration):
+            events.append(self._configuration)
+            events += map(quarantine.shown_again, self.listed_anew())
 
     def _sum_foreign_pods(self, *flavors: ResourceFlavorSpec) -> None:
         """Sum up foreign pods from now on when a flavor has a topology, one of the state or one of these."""
@@ -323,6 +329,18 @@ class InformerBridge:
 
     def _has_shown(self, *resources: str) -> bool:
         return all(resource in self._shown for resource in resources)
+
+    def listed_anew(self) -> tuple[str, ...]:
+        """The resources of which other objects are relevant by the configuration than by the one in the log."""
+        if self.state.configuration.manage_jobs_without_queue_name is self._reads_unnamed():
+            return ()
+        return self._jobs_at
+
+    def _reads_unnamed(self) -> bool:
+        """Whether jobs that name no queue are relevant by the configuration that is, or is about to be, in the log."""
+        observed = self._configuration
+        configuration = observed.configuration if observed is not None else self.state.configuration
+        return configuration.manage_jobs_without_queue_name
 
     def _is_news(self, observed: facts.ConfigurationObserved) -> bool:
         """Whether the log has another configuration, and has not recorded before that it cannot be folded."""
@@ -391,7 +409,7 @@ class InformerBridge:
                 self._foreign.forget(PodKey(key))
             return diff.deleted(self.state, resource, key, gone=True)
         try:
-            seen = read(resource, raw)
+            seen = read(resource, raw, unnamed=self._reads_unnamed())
         except UnreadableObjectError as error:
             self.problems.append(error)
             if resource == PODS:
@@ -454,6 +472,7 @@ class InformerBridge:
         self._priorities.on_event(event)
         self._updates.on_event(event)
         self._absent_owners.on_event(event)
+        self._look_at(self._parents.shown_by(event))
         match event:
             case facts.JobObserved():
                 self._look_at((event.job,))
@@ -488,6 +507,10 @@ class InformerBridge:
                     self._look_at(key for key in self.state.jobs if JobRef.parse(key).namespace == event.name)
             case facts.ConfigurationObserved():
                 self._look_at(self.state.jobs)
+            case facts.LocalQueueObserved() | facts.LocalQueueDeleted():
+                namespace, name = split_key(event.queue)
+                if name == DEFAULT_QUEUE and self.state.configuration.manage_jobs_without_queue_name:
+                    self._look_at(key for key in self.state.jobs if JobRef.parse(key).namespace == namespace)
             case _:
                 pass
 
@@ -522,7 +545,7 @@ class InformerBridge:
     def _create(self, key: JobKey, calls: list[Command]) -> None:
         """Create a Job's Workload if it needs one."""
         record = self.state.jobs.get(key)
-        if record is None or not self._needs_workload(key, record):
+        if record is None or not self._needs_workload(key, record) or self._parents.is_awaited(key, record.job, calls):
             return
         creation = _Creation(key, Uid(record.job.uid), workload_key(key, record.job))
         call_id = _creation_id(creation.job, creation.job_uid)
@@ -549,7 +572,7 @@ class InformerBridge:
         if raw == _GONE:
             return None, raw
         try:
-            fact = read(resource, raw).fact
+            fact = read(resource, raw, unnamed=self._reads_unnamed()).fact
         except UnreadableObjectError as error:
             self.problems.append(error)
             return None, raw
@@ -624,6 +647,7 @@ class InformerBridge:
         if creation is not None:
             self._on_created(creation, completed)
         self._updates.on_completed(completed)
+        self._look_at(self._parents.on_completed(completed))
         reading = self._reading.pop(completed.call_id, None)
         if reading is not None:
             self._on_job_read(reading, completed)

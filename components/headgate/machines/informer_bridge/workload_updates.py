@@ -24,6 +24,7 @@ from headgate.core.workload import owners
 from headgate.core.workload.job_workload import (
     NoSuchPriorityClassError,
     is_sliced,
+    queue_of,
     resize_patch,
     wanted_slice,
     workload_changes,
@@ -99,7 +100,7 @@ class WorkloadUpdates:
         self._drop_others(key, record, workload, calls)
         if not is_match(self._state, key, record, workload):
             return self._reshape(key, record, workload, calls)
-        changes = workload_changes(self._state, record.job, workload)
+        changes = workload_changes(self._state, key, record.job, workload)
         if changes:
             self._change(key, record, workload, changes, calls)
         return False
@@ -119,7 +120,8 @@ class WorkloadUpdates:
             spec = {field: composed.get(field) for field in _FROM_JOB}
         except NoSuchPriorityClassError:
             # Its priority stays until the class is there.
-            spec = {"podSets": integration_of(key).pod_sets(job, raw), "queueName": job.queue_name}
+            spec = {"podSets": integration_of(key).pod_sets(job, raw)}
+            spec["queueName"] = queue_of(self._state, key, job) or None
             spec["maximumExecutionTimeSeconds"] = job.max_execution_time_seconds
         self._change(key, record, workload, {"spec": spec}, calls)
         self._asked[workload.uid] = ("shape", record.job)

@@ -41,6 +41,7 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
         page_items=settings.bridge.page_items,
         resumes=settings.bridge.resumes,
         limiter=carrier.executor.limiter,
+        listed_anew=lambda: bridges[-1].listed_anew(),
     )
     given.status.probes.append(lambda: carrier.probe(given.status.started_ms))
     given.status.probes.append(lambda: watching.probe(given.status.started_ms))

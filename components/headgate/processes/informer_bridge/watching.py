@@ -71,7 +71,8 @@ class Watching:
     The feeder of the informer bridge. One per process; its reflectors start anew with each term.
 
     `names` gives, at the start of a term, the names of the resources to follow: those that the bridge's machine has to
-    be shown. With `resumes` False every term begins with lists. `limiter` bounds the rate of new lists and watches.
+    be shown. With `resumes` False every term begins with lists; `listed_anew` gives the resources of which this
+    term begins with lists. `limiter` bounds the rate of new lists and watches.
     """
 
     def __init__(
@@ -84,10 +85,12 @@ class Watching:
         resumes: bool = True,
         sleep: Sleep = anyio.sleep,
         limiter: RateLimiter | None = None,
+        listed_anew: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._client = KubeClient(transport, limiter)
         self._known = resources
         self._names = names
+        self._listed_anew = listed_anew
         self._resources: list[Resource] = []
         self._settings = ReflectorSettings(page_items=page_items)
         self._resumes = resumes
@@ -103,6 +106,8 @@ class Watching:
         self._resources = [self._known[name] for name in self._names()]
         # Read before anything of this term is appended: later marks come from these very watches.
         cluster_id, marks = state.cluster_id, dict(state.resource_versions)
+        for name in self._listed_anew():
+            marks.pop(name, None)
         is_readable = self._resumes and state.reading == READING and cluster_id != ""
         if not (marks and is_readable and await self._ask_cluster_id() == cluster_id):
             marks = {}

@@ -1,0 +1,88 @@
+"""
+Parents: whether a job that another job controls is run by that one.
+
+A job whose parent is managed gets no Workload (`headgate.core.workload.owners.runs_above`). Each kind of jobs has a
+watch of its own, so a job may be shown before its parent; and a parent that names no queue is not in the log at all. So
+a parent that is absent from the state is read once. One that names a queue, or is managed without, will be shown, and
+the job waits for it; any other does not run it. Answers are kept until the parent is shown or the bridge restarts.
+"""
+
+from typing import Final
+
+import msgspec
+
+from headgate.core.api import job_kinds
+from headgate.core.api.names import QUEUE_LABEL
+from headgate.core.machine.api_results import is_success
+from headgate.core.machine.contract import Call, Command, Completed
+from headgate.core.state.tables import State
+from headgate.core.workload import owners
+from headgate.events import facts
+from headgate.events.ids import JobKey, JobRef
+from headgate.events.objects import Job
+from headgate.events.registry import Event
+
+KNOWN_MAX: Final = 10_000
+"""How many answers are kept."""
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    uid: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _Found(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+class Parents:
+    """The jobs that wait for their parents. The bridge's machine passes on what concerns them."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._waiting: dict[str, dict[JobKey, None]] = {}
+        """By uid of the parent: the jobs that wait for it or for the answer about it."""
+        self._calls: dict[str, str] = {}
+        self._known: dict[str, bool] = {}
+        """By uid of a parent that was read: whether it will be shown."""
+
+    def is_awaited(self, key: JobKey, job: Job, calls: list[Command]) -> bool:
+        """Whether a job has to wait until its parent is known."""
+        owner = job.owner
+        if owner is None or not owners.is_job(self._state, owner):
+            return False
+        parent = job_kinds.owner_key(JobRef.parse(key).namespace, owner)
+        record = self._state.jobs.get(parent)
+        if (record is not None and record.job.uid == owner.uid) or self._known.get(owner.uid) is False:
+            return False
+        self._waiting.setdefault(owner.uid, {})[key] = None
+        call_id = f"parent/{owner.uid}"
+        if owner.uid not in self._known and call_id not in self._calls:
+            self._calls[call_id] = owner.uid
+            calls.append(Call(id=call_id, method="GET", path=job_kinds.path_of(parent), lane=parent))
+        return True
+
+    def shown_by(self, event: Event) -> dict[JobKey, None]:
+        """The jobs that need not wait any more after an event."""
+        if not isinstance(event, facts.JobObserved):
+            return {}
+        self._known.pop(event.spec.uid, None)
+        return self._waiting.pop(event.spec.uid, {})
+
+    def on_completed(self, completed: Completed) -> dict[JobKey, None]:
+        """A parent was read. Returns the jobs to examine again."""
+        uid = self._calls.pop(completed.call_id, None)
+        if uid is None:
+            return {}
+        while len(self._known) >= KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[uid] = is_success(completed) and self._is_managed(uid, completed.body)
+        return {} if self._known[uid] else self._waiting.pop(uid, {})
+
+    def _is_managed(self, uid: str, body: bytes) -> bool:
+        try:
+            metadata = msgspec.json.decode(body, type=_Found).metadata
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return False
+        names_queue = bool((metadata.labels or {}).get(QUEUE_LABEL))
+        return metadata.uid == uid and (names_queue or self._state.configuration.manage_jobs_without_queue_name)
