@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from headgate.core.config import feature_gates
 from headgate.core.state.tables import DomainUsage, FlavorRecord, State
 from headgate.core.topology.assignments import HOSTNAME
 from headgate.core.topology.cache import TopologyCache
@@ -16,6 +17,7 @@ from headgate.core.topology.placing import find_assignments
 from headgate.core.topology.tree import FlavorTopology
 from headgate.core.topology.what_if import WhatIf
 from headgate.events import facts
+from headgate.events.configuration import Configuration
 from headgate.events.objects import (
     Node,
     PodSpec,
@@ -52,6 +54,9 @@ def nodes(draw: st.DrawFn) -> Node | None:
     )
 
 
+_SPECS = tuple(
+    TopologySpec(levels=tuple(TopologyLevel(node_label=level) for level in levels)) for levels in (LEVELS, LEVELS[:1])
+)
 amounts = st.dictionaries(st.sampled_from(["cpu", "pods", "memory", "gpu"]), st.integers(1, 20), max_size=2)
 steps = st.lists(
     st.one_of(
@@ -59,6 +64,18 @@ steps = st.lists(
         st.tuples(st.just("taken"), names, amounts),
         st.tuples(st.just("used"), st.sampled_from(["one", "two", "three"]), st.tuples(values, values, amounts)),
         st.tuples(st.just("look"), names, st.none()),
+        st.tuples(
+            st.just("flavor"),
+            st.sampled_from(["one", "two", "three", "plain"]),
+            st.sampled_from([None, ResourceFlavorSpec()])
+            | st.builds(
+                ResourceFlavorSpec,
+                topology_name=st.sampled_from(["hosts", "racks", "missing"]),
+                node_labels=st.sampled_from([{}, {"rack": "a"}]),
+            ),
+        ),
+        st.tuples(st.just("topology"), st.sampled_from(["hosts", "racks"]), st.sampled_from([None, *_SPECS])),
+        st.tuples(st.just("gate"), names, st.booleans()),
     ),
     max_size=25,
 )
@@ -79,8 +96,7 @@ DEMANDS = (
 def state_of() -> State:
     """Two flavors on hosts, and one on racks."""
     state = State()
-    by_host = TopologySpec(levels=tuple(TopologyLevel(node_label=level) for level in LEVELS))
-    state.topologies = {"hosts": by_host, "racks": TopologySpec(levels=by_host.levels[:1])}
+    state.topologies = dict(zip(("hosts", "racks"), _SPECS, strict=True))
     for flavor, topology in (("one", "hosts"), ("two", "hosts"), ("three", "racks")):
         state.flavors[flavor] = FlavorRecord(spec=ResourceFlavorSpec(topology_name=topology))
     return state
@@ -109,17 +125,39 @@ def apply(state: State, cache: TopologyCache, kind: str, name: str, what: Any) -
             index.topology_changes += 1
             index.topology_changed.pop((name, domain), None)
             index.topology_changed[name, domain] = index.topology_changes
+        case "flavor" if what is None:
+            state.flavors.pop(name, None)
+            cache.change(facts.ResourceFlavorDeleted(name=name))
+        case "flavor":
+            state.flavors[name] = FlavorRecord(spec=what)
+            cache.change(facts.ResourceFlavorObserved(name=name, spec=what))
+        case "topology" if what is None:
+            state.topologies.pop(name, None)
+            cache.change(facts.TopologyDeleted(name=name))
+        case "topology":
+            state.topologies[name] = what
+            cache.change(facts.TopologyObserved(name=name, spec=what))
+        case "gate":
+            state.configuration = Configuration(feature_gates={feature_gates.TAS_OVERLAPPING_FLAVORS: what})
+            cache.change(facts.ConfigurationObserved(configuration=state.configuration))
         case _:
             what_if = cache.what_if()
             # A search, and changes that nobody undoes, leave nothing behind.
-            result = find_assignments(what_if, DEMANDS, Gates())
-            what_if.add(usage_of_all(DEMANDS, result))
+            demands = demands_in(cache)
+            result = find_assignments(what_if, demands, Gates())
+            what_if.add(usage_of_all(demands, result))
             what_if.remove([DomainUsage("three", ("a",), (("cpu", 1),), 2)])
+
+
+def demands_in(cache: TopologyCache) -> list[PodSetDemand]:
+    """What is asked of the flavors that have a tree."""
+    return [each for each in DEMANDS if cache.flavor(each.flavor) is not None]
 
 
 def content(tree: FlavorTopology | None) -> Any:
     """What a tree has: by path of each leaf, its node, its number of nodes, and what it has of each resource."""
-    assert tree is not None
+    if tree is None:
+        return None
     leaves = tree.leaves
     found = {}
     for leaf in leaves.alive().tolist():
@@ -132,7 +170,7 @@ def content(tree: FlavorTopology | None) -> Any:
 @settings(deadline=None, max_examples=200)
 @given(steps)
 def test_a_cache_that_follows_events_has_what_a_built_one_has(given: Sequence[tuple[str, str, Any]]) -> None:
-    """Trees, results and messages, after any sequence of changes of nodes, of pods on them, and of usage."""
+    """Trees, results and messages, after any changes of nodes, pods, usage, flavors, topologies and the gate."""
     state = state_of()
     cache = TopologyCache(state)
     cache.what_if()
@@ -145,8 +183,26 @@ def test_a_cache_that_follows_events_has_what_a_built_one_has(given: Sequence[tu
     for name in ("one", "two", "three"):
         assert content(cache.flavor(name)) == content(built.flavor(name))
     for empty in (False, True):
-        one = find_assignments(followed_if, DEMANDS, Gates(), empty=empty)
-        assert one == find_assignments(built_if, DEMANDS, Gates(), empty=empty)
+        one = find_assignments(followed_if, demands_in(cache), Gates(), empty=empty)
+        assert one == find_assignments(built_if, demands_in(built), Gates(), empty=empty)
+
+
+def test_a_tree_is_not_built_anew_for_what_does_not_concern_it() -> None:
+    """Another flavor without a topology, a gate of something else; of its own kind only another set of host flavors."""
+    state = state_of()
+    gates = {feature_gates.TAS_OVERLAPPING_FLAVORS: True}
+    state.configuration = Configuration(feature_gates=gates)
+    cache = TopologyCache(state)
+    cache.what_if()
+    one, three = cache.flavor("one"), cache.flavor("three")
+    apply(state, cache, "flavor", "plain", ResourceFlavorSpec())
+    state.configuration = Configuration(feature_gates={**gates, feature_gates.ELASTIC_JOBS: True})
+    cache.change(facts.ConfigurationObserved(configuration=state.configuration))
+    apply(state, cache, "flavor", "three", ResourceFlavorSpec(topology_name="racks", node_labels={"rack": "a"}))
+    assert cache.flavor("one") is one
+    assert cache.flavor("three") is not three
+    apply(state, cache, "flavor", "four", ResourceFlavorSpec(topology_name="hosts"))
+    assert cache.flavor("one") is not one
 
 
 @settings(deadline=None, max_examples=100)

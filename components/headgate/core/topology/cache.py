@@ -2,13 +2,14 @@
 The topologies of a state: one tree of domains for each flavor with a topology, cached from cycle to cycle.
 
 A tree is built on first use and then kept current: a change of a node, of the pods on it, or of what a workload
-occupies costs the path of its domain. When a flavor or a topology changes, its trees are built anew. The catalog keeps
-one cache for the scheduler.
+occupies costs the path of its domain. When a flavor or a topology changes, its trees are built anew; all of them when
+another set of flavors shares the hosts. The catalog keeps one cache for the scheduler.
 
 The owner must pass it every folded event; changes of usage are read from the indexes of the state.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from headgate.core.config import feature_gates
 from headgate.core.state.tables import State, Values
@@ -18,21 +19,30 @@ from headgate.core.topology.tree import Amounts, FlavorTopology
 from headgate.core.topology.what_if import WhatIf
 from headgate.events import facts
 from headgate.events.base import EventBase
+from headgate.events.objects import Toleration
 
 _SLOTS_SPARE = 64
 """A tree may have this many leaves more than twice those that exist, before it is built anew."""
 
 
+class _Spec(NamedTuple):
+    """What a flavor's tree is built from, apart from nodes and usage."""
+
+    topology: str
+    levels: tuple[str, ...]
+    node_labels: Mapping[str, str]
+    tolerations: tuple[Toleration, ...]
+
+
 class TopologyCache:
     """The trees of domains of a state, with what is free in them."""
 
-    __slots__ = ("_hosts", "_overlapping", "_seen_taken", "_seen_usage", "_state", "_trees", "_what_if")
+    __slots__ = ("_overlapping", "_seen_taken", "_seen_usage", "_specs", "_state", "_trees", "_what_if")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._trees: dict[str, CountedTree] = {}
-        self._hosts: tuple[str, ...] | None = None
-        """The flavors whose lowest level is the hostname; None when not known."""
+        self._specs = _specs_of(state)
         self._overlapping = _overlapping(state)
         self._what_if: WhatIf | None = None
         self._seen_usage = state.index.topology_changes
@@ -52,11 +62,8 @@ class TopologyCache:
                 | facts.TopologyDeleted()
                 | facts.ConfigurationObserved()
             ):
-                # What is used on hosts counts in several trees, so one that comes or goes concerns the others.
                 self._end()
-                self._trees.clear()
-                self._hosts = None
-                self._overlapping = _overlapping(self._state)
+                self._follow_specs()
             case _:
                 pass
 
@@ -82,6 +89,18 @@ class TopologyCache:
             self._what_if.undo(0)
             self._what_if = None
 
+    def _follow_specs(self) -> None:
+        """Drop the trees that are to be built anew."""
+        hosts, before, overlapping = self._host_flavors(), self._specs, _overlapping(self._state)
+        self._specs = _specs_of(self._state)
+        if overlapping != self._overlapping or (overlapping and hosts != self._host_flavors()):
+            # What is used on hosts counts in several trees, so one that comes or goes concerns the others.
+            self._trees.clear()
+        self._overlapping = overlapping
+        for name in tuple(self._trees):
+            if self._specs.get(name) != before.get(name):
+                del self._trees[name]
+
     # --- building ----------------------------------------------------------------------------------------------------
 
     def _counted(self, name: str) -> CountedTree | None:
@@ -94,30 +113,19 @@ class TopologyCache:
         return counted
 
     def _build(self, name: str) -> FlavorTopology | None:
-        state = self._state
-        levels = self._levels(name)
-        record = state.flavors.get(name)
-        if record is None or record.spec.topology_name is None or not levels:
+        state, spec = self._state, self._specs.get(name)
+        if spec is None:
             return None
-        spec = record.spec
-        tree = FlavorTopology(name, record.spec.topology_name, levels, spec.node_labels, spec.tolerations)
+        tree = FlavorTopology(name, spec.topology, spec.levels, spec.node_labels, spec.tolerations)
         for node, taken in state.index.taken.items():
             tree.set_foreign_usage(node, taken)
         for node in sorted(state.nodes):
             self._set_node(tree, node)
         return tree
 
-    def _levels(self, flavor: str) -> tuple[str, ...]:
-        """The levels of a flavor's topology; none when it has no topology that exists."""
-        record = self._state.flavors.get(flavor)
-        name = record.spec.topology_name if record is not None else None
-        topology = self._state.topologies.get(name) if name is not None else None
-        return tuple(level.node_label for level in topology.levels) if topology is not None else ()
-
     def _host_flavors(self) -> tuple[str, ...]:
-        if self._hosts is None:
-            self._hosts = tuple(name for name in sorted(self._state.flavors) if self._levels(name)[-1:] == (HOSTNAME,))
-        return self._hosts
+        """The flavors whose lowest level is the hostname."""
+        return tuple(name for name, spec in self._specs.items() if spec.levels[-1] == HOSTNAME)
 
     # --- keeping current ---------------------------------------------------------------------------------------------
 
@@ -162,6 +170,18 @@ class TopologyCache:
         for name in self._host_flavors() if shared else (flavor,):
             if name in self._trees:
                 yield self._trees[name].tree
+
+
+def _specs_of(state: State) -> dict[str, _Spec]:
+    """The flavors whose topology exists and has levels, by name."""
+    found: dict[str, _Spec] = {}
+    for name in sorted(state.flavors):
+        flavor = state.flavors[name].spec
+        topology = state.topologies.get(flavor.topology_name) if flavor.topology_name is not None else None
+        if topology is not None and topology.levels:
+            levels = tuple(level.node_label for level in topology.levels)
+            found[name] = _Spec(flavor.topology_name or "", levels, flavor.node_labels, flavor.tolerations)
+    return found
 
 
 def _overlapping(state: State) -> bool:
