@@ -459,7 +459,11 @@ class _Process:
 
     def _comes_within(self, entry: CycleEntry, tree: _Tree, ms: int) -> bool:
         """Whether finishing workloads will probably free enough quota for it in this time."""
-        expected_ms = turnover.expected_ms(self._state, tree.snapshot.tree.name, tree.short_of(entry))
+        short = tree.short_of(entry)
+        if entry.assignment is not None and entry.assignment.demands and all(value <= 0 for value in short.values()):
+            # It has quota and lacks topology domains: as much has to leave those as it requests.
+            short = dict(entry.usage)
+        expected_ms = turnover.expected_ms(self._state, tree.snapshot.tree.name, short)
         return expected_ms is not None and expected_ms <= ms
 
     def _until_ms(self, entry: CycleEntry, tree: _Tree, patience_ms: int) -> UnixMs:
