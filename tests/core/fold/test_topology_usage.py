@@ -10,6 +10,7 @@ from headgate.core.topology.assignments import HOSTNAME, Domain, Placement
 from headgate.core.topology.encoding import compressed
 from headgate.events.base import Producer
 from headgate.events.decisions import QuotaReserved
+from headgate.events.effects import ObjectQuarantined
 from headgate.events.facts import LimitRangeDeleted, LimitRangeObserved
 from headgate.events.ids import Uid, WorkloadKey
 from headgate.events.objects import Admission, LimitRangeItem, PodSet, PodSetAssignment, ResourceFlavorSpec
@@ -23,6 +24,12 @@ def cell_of(*pod_sets: PodSet) -> Cell:
     """A cell in which a workload holds quota, with three pods on two hosts."""
     cell = Cell(cluster_queue("cq", {"tas": {"cpu": 9}}), flavors={"tas": ResourceFlavorSpec(topology_name="default")})
     cell.submit("cq", "w", *pod_sets)
+    reserve(cell)
+    return cell
+
+
+def reserve(cell: Cell) -> None:
+    """Two pods on the host x, one on y."""
     assignment = PodSetAssignment(
         name="main",
         count=3,
@@ -38,7 +45,6 @@ def cell_of(*pod_sets: PodSet) -> Cell:
         message="",
     )
     cell.log.append(Producer.SCHEDULER, reserved, decided_at=cell.state.position)
-    return cell
 
 
 def indexed(state: Any) -> Any:
@@ -81,4 +87,24 @@ def test_defaults_of_limit_ranges_count_while_they_are_there() -> None:
     assert_rebuilt_alike(cell)
     cell.log.append(Producer.INFORMER_BRIDGE, LimitRangeDeleted(limit_range=f"{NAMESPACE}/defaults"))
     assert indexed(cell.state)[0] == {"tas": {("x",): {"pods": 2}, ("y",): {"pods": 1}}}
+    assert_rebuilt_alike(cell)
+
+
+def test_domains_that_are_reserved_for_a_workload_in_quarantine_are_occupied() -> None:
+    """The scheduler had decided it before: the pods may run. They are free when nothing of it runs any more."""
+    cell = Cell(cluster_queue("cq", {"tas": {"cpu": 9}}), flavors={"tas": ResourceFlavorSpec(topology_name="default")})
+    cell.submit("cq", "w", pod_set({"cpu": "500m"}, 3))
+    aside = ObjectQuarantined(kind="Workload", name=W, error="e", where="w", version="v", uid=Uid("uid-w"))
+    cell.log.append(Producer.QUEUE_MANAGER, aside)
+    assert indexed(cell.state) == ({}, {})
+    reserve(cell)
+    assert cell.state.index.topology_usage == {
+        "tas": {("x",): {"cpu": 1000, "pods": 2}, ("y",): {"cpu": 500, "pods": 1}}
+    }
+    assert_rebuilt_alike(cell)
+    cell.log.append(Producer.INFORMER_BRIDGE, LimitRangeObserved(limit_range=f"{NAMESPACE}/l", limits=()))
+    assert_rebuilt_alike(cell)
+    finished = WorkloadFinished(workload=W, uid=Uid("uid-w"), reason="Succeeded", message="")
+    cell.log.append(Producer.QUEUE_MANAGER, finished)
+    assert indexed(cell.state) == ({}, {})
     assert_rebuilt_alike(cell)

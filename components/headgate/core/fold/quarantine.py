@@ -569,7 +569,7 @@ def _charge(state: State, record: QuarantineRecord, admission: Admission) -> Non
     except Exception:  # noqa: BLE001 - what cannot be read cannot be charged
         return
     _uncharge(state, record, state.position)
-    record.cluster_queue = admission.cluster_queue
+    record.cluster_queue, record.admission = admission.cluster_queue, admission
     record.charged = {f"{flavor}/{resource}": value for (flavor, resource), value in held.items() if value}
     _add(state, record, 1)
 
@@ -579,7 +579,7 @@ def _uncharge(state: State, record: QuarantineRecord, seq: Seq) -> None:
     if record.charged:
         _add(state, record, -1)
         free(state, tree_in(state, record.cluster_queue), record.charged, seq)
-        record.charged = {}
+        record.charged, record.admission = {}, None
 
 
 def _add(state: State, record: QuarantineRecord, sign: int) -> None:
@@ -592,11 +592,10 @@ def _add(state: State, record: QuarantineRecord, sign: int) -> None:
             total[flavor, resource] = left
         else:
             total.pop((flavor, resource), None)
-    key, workload = WorkloadKey(record.key), record.workload
     if sign < 0:
-        topology_usage.vacate(state, key)
-    elif workload is not None and workload.admission is not None:
-        topology_usage.occupy(state, key, workload.admission, workload.spec)
+        topology_usage.vacate(state, WorkloadKey(record.key))
+    else:
+        topology_usage.occupy_aside(state, record)
     touch(state, record.cluster_queue)
 
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 from headgate.core.kubernetes.effective_requests import pod_requests
 from headgate.core.kubernetes.quantities import amount
-from headgate.core.state.tables import DomainUsage, Index, State, Values
+from headgate.core.state.tables import DomainUsage, Index, QuarantineRecord, State, Values
 from headgate.core.topology.assignments import expand
 from headgate.core.topology.demands import PODS
 from headgate.core.workload.pod_requests import adjusted, limits_of
+from headgate.events.facts import WorkloadObserved
 from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.objects import Admission, PodSetAssignment, WorkloadSpec
 
@@ -33,6 +34,16 @@ def occupy(state: State, key: WorkloadKey, admission: Admission, spec: WorkloadS
             _add(state.index, usage, 1)
 
 
+def occupy_aside(state: State, record: QuarantineRecord) -> None:
+    """A workload in quarantine keeps the domains of the quota that it holds."""
+    workload, fact = record.workload, record.fact
+    admission, spec = record.admission, fact.spec if isinstance(fact, WorkloadObserved) else None
+    if workload is not None:
+        admission, spec = admission or workload.admission, workload.spec
+    if admission is not None:
+        occupy(state, WorkloadKey(record.key), admission, spec)
+
+
 def vacate(state: State, key: WorkloadKey) -> None:
     """A workload occupies nothing any more."""
     for usage in state.index.topology_usage_of.pop(key, ()):
@@ -46,9 +57,8 @@ def reoccupy(state: State, namespace: str | None = None) -> None:
             continue
         workload = state.workloads.get(key)
         if workload is None:
-            # In quarantine it keeps what it holds.
-            workload = state.quarantine[f"Workload/{key}"].workload
-        if workload is not None and workload.admission is not None:
+            occupy_aside(state, state.quarantine[f"Workload/{key}"])
+        elif workload.admission is not None:
             occupy(state, key, workload.admission, workload.spec)
 
 

@@ -447,8 +447,8 @@ class QuarantineRecord(Record):
     `key` is its name or `<namespace>/<name>`. The defect occurred at `position` (event `index` of that commit, of type
     `event`), in the fold or in the machine of `process`, in a Headgate of this `version`: `error` is the error, `where`
     its source line. `workload` is the record of a Workload as it was; it holds `charged` (by `<flavor>/<resource>`) of
-    `cluster_queue`. `fact` is the newest fact about the object that has not been folded. `generation` is that of the
-    object when it was set aside, where the log has it.
+    `cluster_queue`. `fact` is the newest fact about the object that has not been folded. `admission` is one that it has
+    got since it was set aside. `generation` is that of the object when it was set aside, where the log has it.
     """
 
     kind: str
@@ -466,6 +466,7 @@ class QuarantineRecord(Record):
     charged: dict[str, int] = {}
     workload: Workload | None = None
     fact: Fact | None = None
+    admission: Admission | None = None
     generation: int = 0
 
 
