@@ -268,8 +268,8 @@ def watched(wake: QuotaFreed, cluster_queue: str, state: State) -> tuple[str, ..
     """
     if not wake.flavor_resources and not wake.targets:
         return ()
-    quota = tuple(freed for freed in wake.flavor_resources if not is_place(freed))
-    places = tuple(freed for freed in wake.flavor_resources if is_place(freed))
+    places = tuple(filter(is_place, wake.flavor_resources))
+    quota = tuple(freed for freed in wake.flavor_resources if freed not in places) if places else wake.flavor_resources
     if quota == (FREED_ANY,):
         return wake.flavor_resources
     if wake.targets or may_preempt(state, cluster_queue):
@@ -309,13 +309,15 @@ def freed_since(tree: str, flavor_resources: tuple[str, ...], since: Seq, state:
     freed = state.freed.get(tree)
     if freed is None:
         return None
-    awaited = flavor_resources or tuple(sorted(freed))
+    fresh = [flavor_resource for flavor_resource, at in freed.items() if at > since]
+    if not fresh:
+        return None
+    awaited = flavor_resources or tuple(sorted(fresh))
     if ANY_QUOTA in awaited:
-        awaited = (*sorted(each for each in freed if not is_place(each)), *awaited)
+        awaited = (*sorted(each for each in fresh if not is_place(each)), *awaited)
     for flavor_resource in (FREED_ANY, *awaited):
-        at = freed.get(flavor_resource, Seq(0))
-        if at > since:
-            return Woken(_what_was_freed(flavor_resource, tree), at)
+        if flavor_resource in fresh:
+            return Woken(_what_was_freed(flavor_resource, tree), freed[flavor_resource])
     return None
 
 
