@@ -39,8 +39,8 @@ def read(integration: Integration, obj: Obj) -> Job:
 
 
 def given(pod_sets: tuple[PodSet, ...]) -> list[PodSetState]:
-    """The pod sets of a Workload as the author of its job gave them, with what an admission may have left."""
-    left = LeftBehind((), (), tuple(FLAVOR))
+    """The pod sets of a Workload as the author of its job gave them."""
+    left = LeftBehind((), (), ())
     return [
         PodSetState(
             each.name,

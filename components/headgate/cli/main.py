@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from headgate.cli.broker import add_options
 from headgate.cli.output import BROKEN, FAILED, OK, WRONG_USAGE, CliError
+from headgate.processes.runtime.extensions import ExtensionError, load_integrations
 
 
 class _Lazy(NamedTuple):
@@ -123,6 +124,10 @@ def _root(
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    try:
+        load_integrations()
+    except ExtensionError as error:
+        sys.exit(f"headgate: {error}")
     sys.exit(run(sys.argv[1:] if args is None else args))
 
 

@@ -54,10 +54,10 @@ class Owner:
 
 
 @asynccontextmanager
-async def following(transport, sleeps, *, resume_rv="", buffer=16, settings=None, **options):
+async def following(transport, sleeps, *, resource=PODS, resume_rv="", buffer=16, settings=None, **options):
     reflector = Reflector(
         KubeClient(transport),
-        PODS,
+        resource,
         settings=settings or ReflectorSettings(short_watch_s=0, verify_resume=False),
         random=Random(1),
         sleep=sleeps,
@@ -509,3 +509,25 @@ async def test_a_line_that_stays_unreadable_is_gone_around_by_a_list(fake, trans
         assert names(await owner.message()) == ["a"]
         await fake.until_seen(6)
     assert owner.reflector.counters.undecodable_lines == 3
+
+
+async def test_a_resource_that_is_not_installed_is_empty_until_it_is(fake, transport, sleeps, make):
+    """An optional one: told once, asked for again after growing pauses, and listed when the server serves it."""
+    missing = fake.answer(404, b"404 page not found\n")
+    fake.script = [
+        missing,
+        missing,
+        missing,
+        fake.answer(200, make.page(make.pod("a", 1), version=10)),
+        fake.lines(make.event("ADDED", "b", 11), end="hang"),
+    ]
+    optional = msgspec.structs.replace(PODS, optional=True)
+    async with following(transport, sleeps, resource=optional) as owner:
+        empty = await owner.message()
+        assert (names(empty), empty.complete, empty.resource_version) == ([], True, "")
+        listed = await owner.message()
+        assert (names(listed), listed.resource_version) == (["a"], "10")
+        assert await owner.changes(1) == [("ADDED", "b", 11)]
+        assert owner.reflector.counters.absences == 3
+        assert owner.reflector.health.ok
+    assert 0.5 <= sleeps[0] <= 1 < sleeps[2] <= 4

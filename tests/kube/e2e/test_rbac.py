@@ -7,6 +7,7 @@ import pytest
 import yaml
 from tests.kube.e2e.cells import MANIFESTS, NAMESPACE, Deployment
 
+from headgate.core.api.job_kinds import JOB_KINDS
 from headgate.processes.entry import processes
 
 pytestmark = pytest.mark.anyio
@@ -61,9 +62,10 @@ async def test_no_request_was_refused_for_want_of_a_rule(deployment: Deployment)
 
 @pytest.mark.kube
 async def test_every_rule_was_used(deployment: Deployment, request: pytest.FixtureRequest) -> None:
-    """A permission that no request of the whole run needed is one too many."""
+    """A permission that no request of the whole run needed is one too many, but for kinds of jobs that are optional."""
     modules = {item.path.name for item in request.session.items}
     if not {"test_admission.py", "test_end_to_end.py", "test_read_side.py", "test_takeover.py"} <= modules:
         pytest.skip("only the whole run tells which rules are needed: pytest -m kube tests/kube/e2e")
     used = {use for use, _ in requested(deployment)}
-    assert granted() - used == set()
+    optional = {kind.group for kind in JOB_KINDS if kind.optional}
+    assert {use for use in granted() - used if use.group not in optional} == set()

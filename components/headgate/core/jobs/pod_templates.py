@@ -63,15 +63,15 @@ def put(template: Json, pod_set: PodSetState) -> None:
     """
     wanted, left = pod_set.directives, pod_set.left_behind
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
-    maps = (
-        (metadata, "labels", left.labels, wanted.labels),
-        (metadata, "annotations", left.annotations, wanted.annotations),
-        (spec, "nodeSelector", left.node_selector, wanted.node_selector),
-    )
-    for part, field, may_have, want in maps:
-        have = part.get(field) or {}
+    for field, may_have, want in (
+        ("labels", left.labels, wanted.labels),
+        ("annotations", left.annotations, wanted.annotations),
+    ):
+        have = metadata.get(field) or {}
         removed = {*may_have, *(key for key in have if key.startswith(KUEUE))}
-        _set(part, field, {key: value for key, value in have.items() if key not in removed} | dict(want))
+        _set(metadata, field, {key: value for key, value in have.items() if key not in removed} | dict(want))
+    # Of these the Workload has all, not only what is Kueue's.
+    _set(spec, "nodeSelector", dict(wanted.node_selector))
     _set(spec, "tolerations", [msgspec.to_builtins(each) for each in wanted.tolerations])
     _set(spec, "schedulingGates", [{"name": name} for name in wanted.scheduling_gates])
     _set(template, "metadata", metadata)

@@ -115,7 +115,7 @@ class Suspendable(ABC):
         said = self.status(obj, sources)
         reclaimable = {each.name: min(each.reclaimable, each.count) for each in sources if each.reclaimable > 0}
         return meta, replace(
-            job,
+            queued_job(meta),
             suspended=bool(at(obj, *self.suspend_at)),
             active=int(said.active),
             pods_ready=said.pods_ready,
