@@ -30,6 +30,10 @@ _Namespace = Annotated[
     str | None,
     typer.Option("-n", "--namespace", metavar="NS", help="The namespace.", autocompletion=completion.namespaces),
 ]
+_Kind = Annotated[str | None, typer.Argument(help="A kind, by any of its names.", autocompletion=completion.kinds)]
+_Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="Its objects.", autocompletion=completion.names)
+]
 
 _APPLY = """\b
 Examples:
@@ -91,13 +95,8 @@ def apply(
 
 @app.command(epilog=_DELETE)
 def delete(
-    kind: Annotated[
-        str | None, typer.Argument(help="A kind, by any of its names.", autocompletion=completion.kinds)
-    ] = None,
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Its objects.", autocompletion=completion.names),
-    ] = None,
+    kind: _Kind = None,
+    names: _Names = None,
     filename: _Files = None,
     namespace: _Namespace = None,
     ignore_missing: Annotated[
