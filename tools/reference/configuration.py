@@ -12,8 +12,8 @@ from tools.reference.text import code, docstring, page, table
 
 INTRODUCTION: Final = """
 What decides who is admitted: Kueue's `Configuration`, `config.kueue.x-k8s.io/v1beta1` or `v1beta2`. `headgate up
---config FILE` takes it; in a cluster `bridge.configuration` names the file. The informer bridge reads it when it starts
-and appends it as [`configuration.observed`](events.md#configuration-observed), so that every process and every replay
+--config FILE` takes it; in a cluster `bridge.configuration` names the file. The informer bridge reads it when it starts,
+and again when it changes, and appends it as [`configuration.observed`](events.md#configuration-observed), so that every process and every replay
 decides by the same one. Without a file the log keeps the configuration that it has. A new log begins with Kueue's
 defaults.
 

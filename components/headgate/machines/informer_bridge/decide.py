@@ -87,6 +87,7 @@ from headgate.machines.informer_bridge.foreign_pods import PODS, ForeignPods, is
 from headgate.machines.informer_bridge.marks import ObservedVersions
 from headgate.machines.informer_bridge.parents import Parents
 from headgate.machines.informer_bridge.priority_followers import PriorityFollowers
+from headgate.machines.informer_bridge.reconfiguring import CONFIGURATIONS, changed_configuration
 from headgate.machines.informer_bridge.variant_maker import VariantMaker
 from headgate.machines.informer_bridge.workload_updates import WorkloadUpdates
 
@@ -126,11 +127,11 @@ class InformerBridge:
     `resources` are those that it has to be shown: what is needed always, and those of the kinds of jobs that the
     configuration enables. Jobs of a kind that is enabled no longer are dropped from the log.
 
-    A `configuration` that differs from the log's is appended first. Without one the file in the log counts: a restart
-    without the file changes nothing, and a version with other defaults appends the configuration in effect. `unread` is
-    the reason why this version cannot read that file; the configuration in the log stays then. A log without a file
-    keeps its configuration; a file that contains only apiVersion and kind gives it Kueue's defaults. A log in which
-    nothing was ever observed gets `new_log`.
+    A `configuration` that differs from the log's is appended first, and a changed one as soon as it is shown. Without
+    one the file in the log counts: a restart without the file changes nothing, and a version with other defaults
+    appends the configuration in effect. `unread` is the reason why this version cannot read that file; the
+    configuration in the log stays then. A log without a file keeps its configuration; a file that contains only
+    apiVersion and kind gives it Kueue's defaults. A log in which nothing was ever observed gets `new_log`.
     """
 
     # Large: the fields of the machine, one line each with what it holds.
@@ -237,6 +238,9 @@ class InformerBridge:
             self._look_at(self.state.jobs)
 
     def _on_changed(self, changed: Changed) -> None:
+        if changed.resource == CONFIGURATIONS:
+            self._configuration = changed_configuration(changed.object, self.resources) or self._configuration
+            return
         self._marks.changed(changed.resource, changed.resource_version, changed.kind, changed.object)
         key = self._key_of(changed.resource, changed.object)
         if key is None:

@@ -13,7 +13,10 @@ from headgate.core.config.reader import read_document
 from headgate.core.machine.contract import Machine
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
+from headgate.events.configuration import Configuration
 from headgate.machines.informer_bridge.decide import InformerBridge
+from headgate.machines.informer_bridge.reconfiguring import refusal
+from headgate.processes.informer_bridge.reloading import ConfigurationFile
 from headgate.processes.informer_bridge.watching import Watching
 from headgate.processes.runtime.api_executor import KubernetesCarrier
 from headgate.processes.runtime.cell_record import keep_record
@@ -31,9 +34,11 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
     assert given.transport is not None, "the bridge asks for Kubernetes"
     settings = given.settings
     file = settings.bridge.configuration
-    configuration = load_document(file) if file else None
-    carrier = KubernetesCarrier(given.transport, settings.kubernetes)
     bridges: list[InformerBridge] = []
+    follows = None
+    if file:
+        follows = ConfigurationFile(file, load_document(file), given.status, partial(_refusal, bridges))
+    carrier = KubernetesCarrier(given.transport, settings.kubernetes)
     watching = Watching(
         given.transport,
         watchable(),
@@ -49,9 +54,8 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
     given.status.watches.append(watching.counts)
 
     def machine(state: State) -> Machine:
-        made = InformerBridge(
-            state, configuration, new_log=read_document(KUEUES_DOCUMENT), founding=given.gate.founding()
-        )
+        given_now = follows.at_start() if follows is not None else None
+        made = InformerBridge(state, given_now, new_log=read_document(KUEUES_DOCUMENT), founding=given.gate.founding())
         if made.unread:
             _LOG.warning(
                 "the configuration in the log stays as it is: this version cannot read the file that it came from "
@@ -68,6 +72,8 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
                 every_ms = settings.record.every_ms
                 tasks.start_soon(partial(keep_record, given.records, state, given.log, every_ms=every_ms))
             tasks.start_soon(watching, state, offer)
+            if follows is not None:
+                tasks.start_soon(follows.follow, offer)
 
     yield Parts(
         machine=machine,
@@ -76,6 +82,11 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
         after_decision=_report_problems,
         stimuli_max=settings.bridge.stimuli_max,
     )
+
+
+def _refusal(bridges: list[InformerBridge], configuration: Configuration) -> str:
+    """Why the current machine cannot take a configuration without a restart; "" if it can."""
+    return refusal(configuration, bridges[-1].resources)
 
 
 def _report_problems(machine: Machine) -> None:

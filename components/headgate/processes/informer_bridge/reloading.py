@@ -1,0 +1,90 @@
+"""
+Reloading Kueue's Configuration: its file is read again and again, and a change is passed to the bridge's machine.
+
+The machine appends it as a fact, so the change has a position in the log and every process decides by it from there
+on. A file that cannot be read, or that asks for something that Headgate does not have, changes nothing: the operator
+is told in the log output and by /readyz, and the configuration in effect stays. So does one that enables other kinds
+of jobs, until the next term: which objects are watched is settled when a term begins.
+
+A mounted ConfigMap is a file that is replaced; reading it every RELOAD_S seconds costs less than to watch it.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+
+from headgate.core.machine.contract import Changed
+from headgate.events.configuration import Configuration
+from headgate.events.facts import ConfigurationObserved
+from headgate.machines.informer_bridge.reconfiguring import CONFIGURATIONS
+from headgate.processes.runtime.configuration_files import load_document
+from headgate.processes.runtime.leadership import Offer
+from headgate.processes.runtime.process_status import Status
+from headgate.processes.runtime.settings import SettingsError
+
+_LOG: Final = logging.getLogger(__name__)
+
+RELOAD_S: Final = 2.0
+"""How often the file is read."""
+_NOTICE: Final = "configuration"
+
+
+class ConfigurationFile:
+    """
+    The file of the bridge's configuration.
+
+    `loaded` is what was read from it at the start; `refusal` says why a configuration cannot take effect now, or "".
+    """
+
+    def __init__(
+        self, path: str, loaded: ConfigurationObserved, status: Status, refusal: Callable[[Configuration], str]
+    ) -> None:
+        self.current = loaded
+        """The last content that could be read."""
+        self._path = path
+        self._seen: ConfigurationObserved | str = loaded
+        """The last content, or why it could not be read."""
+        self._status = status
+        self._refusal = refusal
+
+    def at_start(self) -> ConfigurationObserved:
+        """The configuration for a term that begins: what the file holds now, else the last that could be read."""
+        try:
+            self.current = load_document(Path(self._path))
+        except SettingsError as error:
+            _LOG.warning("the configuration stays as it was: %s", error)
+        else:
+            self._seen = self.current
+        return self.current
+
+    async def follow(self, offer: Offer) -> None:
+        """Pass changes on, for as long as a term lasts."""
+        while True:
+            await anyio.sleep(RELOAD_S)
+            changed = self.changed()
+            if changed is not None:
+                await offer(changed)
+
+    def changed(self) -> Changed | None:
+        """The stimulus for a content that is new and can take effect; None otherwise."""
+        try:
+            found: ConfigurationObserved | str = load_document(Path(self._path))
+        except SettingsError as error:
+            found = str(error)
+        if found == self._seen:
+            return None
+        self._seen = found
+        why = found if isinstance(found, str) else self._refusal(found.configuration)
+        if why or isinstance(found, str):
+            text = f"the changed configuration is not in effect, the former one stays: {why}"
+            _LOG.warning("%s", text)
+            self._status.notice(_NOTICE, text)
+            return None
+        self.current = found
+        self._status.notice(_NOTICE, None)
+        _LOG.info("the configuration in %s has changed: it is in effect when it is in the log", self._path)
+        return Changed(CONFIGURATIONS, "MODIFIED", msgspec.json.encode(found.document), "")

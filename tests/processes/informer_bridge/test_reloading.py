@@ -1,0 +1,110 @@
+"""A change of the configuration's file is a fact in the log, without a restart; a mistake in it changes nothing."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.support.logs import TestLog
+
+from headgate.adapters.jetstream.health import DependencyHealth
+from headgate.core.machine.contract import Append, Changed, Committed, Settled
+from headgate.events.base import Producer
+from headgate.events.configuration import Configuration
+from headgate.events.facts import ConfigurationObserved
+from headgate.machines.informer_bridge.decide import InformerBridge
+from headgate.machines.informer_bridge.reconfiguring import refusal
+from headgate.processes.informer_bridge.reloading import ConfigurationFile
+from headgate.processes.runtime.configuration_files import load_document
+from headgate.processes.runtime.process_status import Status
+
+HEAD = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
+TIMEOUT = {"waitForPodsReady": {"timeout": "7m"}}
+
+
+class Reloaded:
+    """A bridge on a log of its own, and its configuration's file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.write()
+        self.log = TestLog()
+        self.status = Status(process="informer-bridge", cell="main", holder="h", health=DependencyHealth())
+        loaded = load_document(path)
+        self.bridge = InformerBridge(self.log.state, loaded)
+        self.file = ConfigurationFile(str(path), loaded, self.status, self._refusal)
+        self.settle()
+
+    def _refusal(self, configuration: Configuration) -> str:
+        return refusal(configuration, self.bridge.resources)
+
+    def write(self, **fields: object) -> None:
+        self.path.write_text(yaml.safe_dump({**HEAD, **fields}))
+
+    def settle(self) -> list[Configuration]:
+        """The configurations that the bridge appends."""
+        found = []
+        for command in self.bridge.decide(Settled(self.log.now_ms)):
+            if isinstance(command, Append):
+                logged = self.log.append(Producer.INFORMER_BRIDGE, *command.events)
+                self.bridge.decide(Committed(logged))
+                found += [each.configuration for each in command.events if isinstance(each, ConfigurationObserved)]
+        return found
+
+    def read(self) -> Changed | None:
+        changed = self.file.changed()
+        if changed is not None:
+            assert self.bridge.decide(changed) == []
+        return changed
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        return self.status.report().notices
+
+
+@pytest.fixture
+def reloaded(tmp_path: Path) -> Reloaded:
+    return Reloaded(tmp_path / "kueue.yaml")
+
+
+def test_a_change_is_a_fact_at_a_position_and_said_once(reloaded: Reloaded) -> None:
+    """Read again without a change, the file says nothing new."""
+    assert reloaded.read() is None
+    reloaded.write(**TIMEOUT)
+    assert reloaded.read() is not None
+    (appended,) = reloaded.settle()
+    assert appended.wait_for_pods_ready is not None
+    assert appended.wait_for_pods_ready.timeout_ms == 7 * 60_000
+    assert reloaded.log.state.configuration == appended
+    assert (reloaded.read(), reloaded.settle()) == (None, [])
+
+
+@pytest.mark.parametrize(
+    "text", ["waitForPodsReady: [", "kind: Configuration\n", None], ids=["YAML", "version", "gone"]
+)
+def test_a_file_with_a_mistake_changes_nothing_and_is_reported(reloaded: Reloaded, text: str | None) -> None:
+    """Until it is corrected."""
+    if text is None:
+        reloaded.path.unlink()
+    else:
+        reloaded.path.write_text(text)
+    assert (reloaded.read(), reloaded.settle()) == (None, [])
+    assert "the former one stays" in reloaded.notices[0]
+    reloaded.write(**TIMEOUT)
+    assert reloaded.read() is not None
+    assert reloaded.notices == ()
+
+
+def test_a_gate_that_headgate_does_not_have_is_refused_with_the_reason(reloaded: Reloaded) -> None:
+    """The name of the field is in the report."""
+    reloaded.write(featureGates={"SchedulerLibraryIntegration": True})
+    assert reloaded.read() is None
+    assert "featureGates.SchedulerLibraryIntegration" in reloaded.notices[0]
+
+
+def test_other_kinds_of_jobs_wait_for_the_next_term(reloaded: Reloaded) -> None:
+    """What is watched is settled when a term begins; the machine takes nothing else either."""
+    reloaded.write(integrations={"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]})
+    assert reloaded.read() is None
+    assert "restart the informer bridge" in reloaded.notices[0]
+    assert reloaded.settle() == []
+    assert InformerBridge(TestLog().state, reloaded.file.at_start()).resources != reloaded.bridge.resources
