@@ -12,10 +12,10 @@ from tools.reference.text import code, docstring, page, table
 
 INTRODUCTION: Final = """
 What decides who is admitted: Kueue's `Configuration`, `config.kueue.x-k8s.io/v1beta1` or `v1beta2`. `headgate up
---config FILE` takes it; in a cluster `bridge.configuration` names the file. The informer bridge reads it when it starts,
-and again when it changes, and appends it as [`configuration.observed`](events.md#configuration-observed), so that every process and every replay
-decides by the same one. Without a file the log keeps the configuration that it has. A new log begins with Kueue's
-defaults.
+--config FILE` takes it; in a cluster `bridge.configuration` names the file. The informer bridge reads it when it
+starts and again when it changes, and appends it as [`configuration.observed`](events.md#configuration-observed), so
+that every process and every replay decides by the same one. Without a file the log keeps the configuration that it has.
+A new log begins with Kueue's defaults. A change that enables other kinds of jobs takes effect when the bridge starts.
 
 A field that neither Kueue nor Headgate has, and a field that asks for what Headgate does not do, is refused with its
 name and a remedy.
