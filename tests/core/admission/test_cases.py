@@ -7,8 +7,8 @@ import pytest
 from tests.support.admission_cases import QUEUED, Case, cases, found_at, merged
 
 from headgate.core.admission.kinds import TARGETS
-from headgate.core.admission.review import Admitted, Problem, defaulted, problems
-from headgate.core.admission.rules import Operation, Params
+from headgate.core.admission.review import AdmissionRequest, Problem, defaulted, problems
+from headgate.core.admission.rules import AdmissionOperation, Params
 from headgate.core.admission.settings import AdmissionSettings
 
 SETTINGS = AdmissionSettings(frameworks=tuple(each.framework for each in TARGETS if each.framework))
@@ -28,16 +28,19 @@ class Facts:
 def found_in(case: Case) -> tuple[dict[str, Any], list[Problem]]:
     """The object after the last step that was allowed, and the problems of the one that was not."""
     target, facts = BY_KIND[case.kind], Facts()
-    created = Admitted(operation=Operation.CREATE, object=case.object, namespace=case.namespace)
+    created = AdmissionRequest(operation=AdmissionOperation.CREATE, object=case.object, namespace=case.namespace)
     obj = defaulted(target, SETTINGS, created, facts).object
     found = problems(
-        target, SETTINGS, Admitted(operation=Operation.CREATE, object=obj, namespace=case.namespace), facts
+        target,
+        SETTINGS,
+        AdmissionRequest(operation=AdmissionOperation.CREATE, object=obj, namespace=case.namespace),
+        facts,
     )
     for _, patch in case.steps:
         if found:
             break
         new = merged(obj, patch)
-        step = Admitted(operation=Operation.UPDATE, object=new, old=obj, namespace=case.namespace)
+        step = AdmissionRequest(operation=AdmissionOperation.UPDATE, object=new, old=obj, namespace=case.namespace)
         found, obj = problems(target, SETTINGS, step, facts), new
     return obj, found
 

@@ -4,7 +4,15 @@ from typing import Final
 
 from headgate.core.admission.jobs import OLD_ANNOTATIONS, JobKindRules, job_target
 from headgate.core.admission.queues import IMMUTABLE
-from headgate.core.admission.rules import UPDATE, Change, Default, ErrorType, Rule, annotation, has_annotation
+from headgate.core.admission.rules import (
+    UPDATE,
+    AdmissionRule,
+    Default,
+    ErrorType,
+    FieldChange,
+    annotation,
+    has_annotation,
+)
 from headgate.core.admission.topology_requests import PREFERRED, REQUIRED, Template
 from headgate.core.admission.workloads import ELASTIC, ELASTIC_GATE
 
@@ -29,7 +37,7 @@ _FALSE: Final = "['0', 'f', 'F', 'FALSE', 'false', 'False']"
 
 
 # Large: a table of rules.
-def _min_parallelism() -> tuple[Rule, ...]:
+def _min_parallelism() -> tuple[AdmissionRule, ...]:
     """Partial admission: how few pods are enough. It is checked when it is set, and when it changes."""
     field = f"metadata.annotations[{MIN_PARALLELISM}]"
     value = annotation(MIN_PARALLELISM)
@@ -39,7 +47,7 @@ def _min_parallelism() -> tuple[Rule, ...]:
     )
     is_number = f"{value}.matches('^[-+]?[0-9]{{1,18}}$')"
     return (
-        Rule(
+        AdmissionRule(
             name="min-parallelism-number",
             field=field,
             when=is_new,
@@ -47,7 +55,7 @@ def _min_parallelism() -> tuple[Rule, ...]:
             value=value,
             detail_cel=f"'strconv.Atoi: parsing \"' + {value} + '\": invalid syntax'",
         ),
-        Rule(
+        AdmissionRule(
             name="min-parallelism",
             field=field,
             when=f"{is_new} && {is_number}",
@@ -55,7 +63,7 @@ def _min_parallelism() -> tuple[Rule, ...]:
             value=f"int({value})",
             detail_cel=f"'should be between 0 and ' + string({PODS} - 1)",
         ),
-        Rule(
+        AdmissionRule(
             name="min-parallelism-elastic",
             field=field,
             when=is_new,
@@ -64,7 +72,7 @@ def _min_parallelism() -> tuple[Rule, ...]:
             detail="partial admission and elastic job cannot be used together",
             gates=(ELASTIC_GATE,),
         ),
-        Rule(
+        AdmissionRule(
             name="parallelism-changed",
             field="spec.parallelism",
             when=has_annotation(MIN_PARALLELISM, OLD_ANNOTATIONS),
@@ -76,12 +84,12 @@ def _min_parallelism() -> tuple[Rule, ...]:
     )
 
 
-def _sync_completions() -> tuple[Rule, ...]:
+def _sync_completions() -> tuple[AdmissionRule, ...]:
     field = f"metadata.annotations[{SYNC_COMPLETIONS}]"
     value, old = annotation(SYNC_COMPLETIONS), annotation(SYNC_COMPLETIONS, OLD_ANNOTATIONS)
     is_on = f"{value} in {_TRUE}"
     return (
-        Rule(
+        AdmissionRule(
             name="sync-completions-boolean",
             field=field,
             when=has_annotation(SYNC_COMPLETIONS),
@@ -89,7 +97,7 @@ def _sync_completions() -> tuple[Rule, ...]:
             value=value,
             detail_cel=f"'strconv.ParseBool: parsing \"' + {value} + '\": invalid syntax'",
         ),
-        Rule(
+        AdmissionRule(
             name="sync-completions-indexed",
             field=field,
             when=is_on,
@@ -97,7 +105,7 @@ def _sync_completions() -> tuple[Rule, ...]:
             value=value,
             detail="should not be enabled for NonIndexed jobs",
         ),
-        Rule(
+        AdmissionRule(
             name="sync-completions-equal",
             field="spec.completions",
             when=is_on,
@@ -105,7 +113,7 @@ def _sync_completions() -> tuple[Rule, ...]:
             value=_COMPLETIONS,
             detail=f"should be equal to parallelism when {SYNC_COMPLETIONS} annotation is true",
         ),
-        Rule(
+        AdmissionRule(
             name="sync-completions-immutable",
             field=field,
             when="variables.suspended == variables.wasSuspended && !variables.suspended",
@@ -117,10 +125,10 @@ def _sync_completions() -> tuple[Rule, ...]:
     )
 
 
-def _elastic_topology() -> tuple[Rule, ...]:
+def _elastic_topology() -> tuple[AdmissionRule, ...]:
     annotations = "object.spec.template.?metadata.?annotations"
     return tuple(
-        Rule(
+        AdmissionRule(
             name=f"elastic-{word}-topology",
             field=f"spec.template.metadata.annotations.{key}",
             when="variables.elastic",
@@ -150,7 +158,7 @@ JOB: Final = job_target(
                 when="variables.elastic && !object.spec.template.spec.?schedulingGates.orValue([])"
                 f".exists(g, g.name == '{ELASTIC}')",
                 changes=(
-                    Change(
+                    FieldChange(
                         path=("spec", "template", "spec", "schedulingGates"),
                         value=f"{{'name': '{ELASTIC}'}}",
                         appends=True,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from headgate.core.admission.names import subdomain
-from headgate.core.admission.rules import ANNOTATIONS, UPDATE, Each, ErrorType, Rule
+from headgate.core.admission.rules import ANNOTATIONS, UPDATE, AdmissionRule, Each, ErrorType
 
 ANNOTATION: Final = "kueue.x-k8s.io/admission-gated-by"
 NAME_LENGTH_MAX: Final = 63
@@ -18,12 +18,12 @@ _HTTP_PATH: Final = "[A-Za-z0-9/\\\\-._~%!$&\\'()*+,;=:]+"
 
 
 # Large: a table of rules.
-def gated_by() -> tuple[Rule, ...]:
+def gated_by() -> tuple[AdmissionRule, ...]:
     """Gates are named once each, as `<domain>/<path>`; later they can only be removed."""
     first = "gate.split('/')[0]"
     named = "gate.matches('^[^/]+/.+$')"
     return (
-        Rule(
+        AdmissionRule(
             name="gates-added",
             field=_FIELD,
             holds=f"{_OLD} != '' || {_VALUE} == ''",
@@ -32,7 +32,7 @@ def gated_by() -> tuple[Rule, ...]:
             operations=UPDATE,
             gates=_GATES,
         ),
-        Rule(
+        AdmissionRule(
             name="gates-more",
             field=_FIELD,
             when=f"{_OLD} != '' && {_VALUE} != ''",
@@ -42,7 +42,7 @@ def gated_by() -> tuple[Rule, ...]:
             operations=UPDATE,
             gates=_GATES,
         ),
-        Rule(
+        AdmissionRule(
             name="gate-empty",
             field=_FIELD,
             each=(_GATE,),
@@ -51,7 +51,7 @@ def gated_by() -> tuple[Rule, ...]:
             detail="cannot contain empty gate names",
             gates=_GATES,
         ),
-        Rule(
+        AdmissionRule(
             name="gate-twice",
             field=_FIELD,
             each=(_GATE,),
@@ -60,7 +60,7 @@ def gated_by() -> tuple[Rule, ...]:
             detail_cel="'duplicate gate name: ' + gate",
             gates=_GATES,
         ),
-        Rule(
+        AdmissionRule(
             name="gate-form",
             field=_FIELD,
             each=(_GATE,),
@@ -71,7 +71,7 @@ def gated_by() -> tuple[Rule, ...]:
             gates=_GATES,
         ),
         *subdomain(
-            Rule(
+            AdmissionRule(
                 name="gate-domain",
                 field=_FIELD,
                 each=(_GATE,),
@@ -82,7 +82,7 @@ def gated_by() -> tuple[Rule, ...]:
             ),
             first,
         ),
-        Rule(
+        AdmissionRule(
             name="gate-path",
             field=_FIELD,
             each=(_GATE,),
@@ -92,7 +92,7 @@ def gated_by() -> tuple[Rule, ...]:
             detail="Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')",
             gates=_GATES,
         ),
-        Rule(
+        AdmissionRule(
             name="gate-long",
             field=_FIELD,
             each=(_GATE,),

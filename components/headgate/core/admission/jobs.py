@@ -12,20 +12,19 @@ from headgate.core.admission.gated_by import gated_by
 from headgate.core.admission.names import subdomain
 from headgate.core.admission.queues import IMMUTABLE
 from headgate.core.admission.rules import (
-    ANNOTATIONS,
     BOTH,
     LABELS,
     MANAGES_UNNAMED,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     UPDATE,
-    Change,
+    AdmissionOperation,
+    AdmissionRule,
+    AdmissionTarget,
     Default,
     ErrorType,
-    Operation,
+    FieldChange,
     Params,
-    Rule,
-    Target,
     Variable,
     annotation,
     has_annotation,
@@ -99,7 +98,7 @@ class JobKindRules(msgspec.Struct, frozen=True, kw_only=True):
     templates: tuple[Template, ...] = ()
     validates_again: bool = True
     supports: frozenset[str] = frozenset({"prebuilt"})
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AdmissionRule, ...] = ()
     defaults: tuple[Default, ...] = ()
     variables: tuple[Variable, ...] = ()
     update_when: str = ""
@@ -121,15 +120,16 @@ def common_variables(suspended: str) -> tuple[Variable, ...]:
         Variable("wasElastic", f"{annotation(ELASTIC, OLD_ANNOTATIONS)} == 'true'", ELASTIC_GATE),
         Variable("ownedByJob", _OWNED),
         Variable(ANCESTOR, _OWNED),
+        Variable("managesUnnamed", "true", MANAGES_UNNAMED),
         Variable("deleted", "object.metadata.?deletionTimestamp.hasValue()"),
     )
 
 
-def job_target(kind: JobKindRules) -> Target:
+def job_target(kind: JobKindRules) -> AdmissionTarget:
     """The table of a kind of jobs."""
     path = ".?".join(kind.suspend)
     suspended = kind.suspended or f"object.{path}.orValue(false)"
-    again = BOTH if kind.validates_again else (Operation.CREATE,)
+    again = BOTH if kind.validates_again else (AdmissionOperation.CREATE,)
     topology = tuple(rule for each in kind.templates for rule in rules_of(each))
     every = (
         *queue_name(again),
@@ -143,7 +143,7 @@ def job_target(kind: JobKindRules) -> Target:
     )
     if kind.update_when:
         every = tuple(_only_when(each, kind.update_when) for each in every)
-    return Target(
+    return AdmissionTarget(
         group=kind.group,
         version=kind.version,
         kind=kind.kind,
@@ -153,20 +153,20 @@ def job_target(kind: JobKindRules) -> Target:
         rules=every,
         defaults=(
             *default_labels(),
-            *suspending(Change(path=kind.suspend, value="true"), condition="!variables.suspended"),
+            *suspending(FieldChange(path=kind.suspend, value="true"), condition="!variables.suspended"),
             *kind.defaults,
         ),
     )
 
 
-def _only_when(rule: Rule, condition: str) -> Rule:
+def _only_when(rule: AdmissionRule, condition: str) -> AdmissionRule:
     when = f"({condition}) && ({rule.when})" if rule.when else condition
     return msgspec.structs.replace(rule, when=when)
 
 
-def queue_name(operations: tuple[Operation, ...]) -> tuple[Rule, ...]:
+def queue_name(operations: tuple[AdmissionOperation, ...]) -> tuple[AdmissionRule, ...]:
     """The queue's name has the form of a name."""
-    base = Rule(
+    base = AdmissionRule(
         name="queue-name",
         field=f"metadata.labels[{QUEUE_LABEL}]",
         when=has_annotation(QUEUE_LABEL, LABELS),
@@ -177,12 +177,14 @@ def queue_name(operations: tuple[Operation, ...]) -> tuple[Rule, ...]:
     return subdomain(base, QUEUE)
 
 
-def elastic_support(operations: tuple[Operation, ...], gvk: str, *, supported: bool) -> tuple[Rule, ...]:
+def elastic_support(
+    operations: tuple[AdmissionOperation, ...], gvk: str, *, supported: bool
+) -> tuple[AdmissionRule, ...]:
     """Only some kinds can be elastic."""
     if supported:
         return ()
     return (
-        Rule(
+        AdmissionRule(
             name="elastic-unsupported",
             field=f"metadata.annotations[{ELASTIC}]",
             holds="!variables.elastic",
@@ -194,18 +196,20 @@ def elastic_support(operations: tuple[Operation, ...], gvk: str, *, supported: b
     )
 
 
-def _prebuilt(operations: tuple[Operation, ...], kind: JobKindRules) -> tuple[Rule, ...]:
+def _prebuilt(operations: tuple[AdmissionOperation, ...], kind: JobKindRules) -> tuple[AdmissionRule, ...]:
     """The name of a prebuilt Workload: the annotation's if it is set, else the label's."""
     by_annotation = f"{annotation(PREBUILT)} != ''"
     by_label = f"{annotation(PREBUILT)} == '' && {has_annotation(PREBUILT, LABELS)}"
-    rules: list[Rule] = []
+    rules: list[AdmissionRule] = []
     places = (
         ("annotation", f"metadata.annotations[{PREBUILT}]", annotation(PREBUILT), by_annotation),
         ("label", f"metadata.labels[{PREBUILT}]", label(PREBUILT), by_label),
     )
     for name, field, value, when in places:
         is_place = by_annotation if name == "annotation" else f"!({by_annotation})"
-        base = Rule(name=f"prebuilt-{name}", field=field, when=when, holds="", value=value, operations=operations)
+        base = AdmissionRule(
+            name=f"prebuilt-{name}", field=field, when=when, holds="", value=value, operations=operations
+        )
         rules += subdomain(base, value)
         if "prebuilt" not in kind.supports:
             rules.append(
@@ -219,7 +223,7 @@ def _prebuilt(operations: tuple[Operation, ...], kind: JobKindRules) -> tuple[Ru
                 )
             )
         rules.append(
-            Rule(
+            AdmissionRule(
                 name=f"prebuilt-{name}-immutable",
                 field=field,
                 when=f"!variables.suspended && !variables.wasElastic && ({is_place})",
@@ -234,12 +238,12 @@ def _prebuilt(operations: tuple[Operation, ...], kind: JobKindRules) -> tuple[Ru
     return tuple(rules)
 
 
-def _max_exec_time(operations: tuple[Operation, ...]) -> tuple[Rule, ...]:
+def _max_exec_time(operations: tuple[AdmissionOperation, ...]) -> tuple[AdmissionRule, ...]:
     value = label(MAX_EXEC_TIME)
     field = f"metadata.labels[{MAX_EXEC_TIME}]"
     is_number = f"{value}.matches('^[-+]?[0-9]{{1,18}}$')"
     return (
-        Rule(
+        AdmissionRule(
             name="max-exec-time-number",
             field=field,
             when=has_annotation(MAX_EXEC_TIME, LABELS),
@@ -248,7 +252,7 @@ def _max_exec_time(operations: tuple[Operation, ...]) -> tuple[Rule, ...]:
             detail_cel=f"'strconv.Atoi: parsing \"' + {value} + '\": invalid syntax'",
             operations=operations,
         ),
-        Rule(
+        AdmissionRule(
             name="max-exec-time",
             field=field,
             when=is_number,
@@ -257,7 +261,7 @@ def _max_exec_time(operations: tuple[Operation, ...]) -> tuple[Rule, ...]:
             detail="should be greater than 0",
             operations=operations,
         ),
-        Rule(
+        AdmissionRule(
             name="max-exec-time-immutable",
             field=field,
             when="!variables.suspended || !variables.wasSuspended",
@@ -269,11 +273,11 @@ def _max_exec_time(operations: tuple[Operation, ...]) -> tuple[Rule, ...]:
     )
 
 
-def priority_class(was_suspended: str) -> tuple[Rule, ...]:
+def priority_class(was_suspended: str) -> tuple[AdmissionRule, ...]:
     """A class is not given to a running job, and never taken away."""
     field = f"metadata.labels[{PRIORITY_CLASS_LABEL}]"
     return (
-        Rule(
+        AdmissionRule(
             name="priority-class-added",
             field=field,
             when=f"!({was_suspended})",
@@ -282,7 +286,7 @@ def priority_class(was_suspended: str) -> tuple[Rule, ...]:
             detail="WorkloadPriorityClass cannot be added to a non-suspended workload",
             operations=UPDATE,
         ),
-        Rule(
+        AdmissionRule(
             name="priority-class-removed",
             field=field,
             holds=f"{_CLASS} != '' || {_OLD_CLASS} == ''",
@@ -293,10 +297,10 @@ def priority_class(was_suspended: str) -> tuple[Rule, ...]:
     )
 
 
-def _updates() -> tuple[Rule, ...]:
+def _updates() -> tuple[AdmissionRule, ...]:
     field = f"metadata.labels[{QUEUE_LABEL}]"
     return (
-        Rule(
+        AdmissionRule(
             name="queue-immutable",
             field=field,
             when="!variables.suspended",
@@ -305,7 +309,7 @@ def _updates() -> tuple[Rule, ...]:
             detail=IMMUTABLE,
             operations=UPDATE,
         ),
-        Rule(
+        AdmissionRule(
             name="queue-removed",
             field=field,
             holds=f"{QUEUE} != '' || {OLD_QUEUE} == ''",
@@ -315,7 +319,7 @@ def _updates() -> tuple[Rule, ...]:
             params=Params.LOCAL_QUEUE,
         ),
         *priority_class("variables.suspended"),
-        Rule(
+        AdmissionRule(
             name="elastic-immutable",
             field=f"metadata.annotations[{ELASTIC}]",
             holds="variables.elastic == variables.wasElastic",
@@ -327,14 +331,16 @@ def _updates() -> tuple[Rule, ...]:
     )
 
 
-def default_labels(operations: tuple[Operation, ...] = (Operation.CREATE,), when: str = "") -> tuple[Default, ...]:
+def default_labels(
+    operations: tuple[AdmissionOperation, ...] = (AdmissionOperation.CREATE,), when: str = ""
+) -> tuple[Default, ...]:
     """The LocalQueue and the WorkloadPriorityClass called `default`, for objects that name none."""
     prefix = f"({when}) && " if when else ""
     return (
         Default(
             name="default-queue",
             when=f"{prefix}{QUEUE} == '' && !variables.ownedByJob",
-            changes=(Change(path=("metadata", "labels", QUEUE_LABEL), value=f"'{DEFAULT}'"),),
+            changes=(FieldChange(path=("metadata", "labels", QUEUE_LABEL), value=f"'{DEFAULT}'"),),
             params=Params.LOCAL_QUEUE,
             operations=operations,
             selects_namespace=True,
@@ -342,7 +348,7 @@ def default_labels(operations: tuple[Operation, ...] = (Operation.CREATE,), when
         Default(
             name="default-priority-class",
             when=f"{prefix}{_CLASS} == '' && !variables.ownedByJob",
-            changes=(Change(path=("metadata", "labels", PRIORITY_CLASS_LABEL), value=f"'{DEFAULT}'"),),
+            changes=(FieldChange(path=("metadata", "labels", PRIORITY_CLASS_LABEL), value=f"'{DEFAULT}'"),),
             params=Params.PRIORITY_CLASS,
             operations=operations,
             gates=("WorkloadPriorityClassDefaulting",),
@@ -351,10 +357,10 @@ def default_labels(operations: tuple[Operation, ...] = (Operation.CREATE,), when
 
 
 def suspending(
-    *changes: Change,
+    *changes: FieldChange,
     condition: str = "",
     name: str = "suspend",
-    operations: tuple[Operation, ...] = (Operation.CREATE,),
+    operations: tuple[AdmissionOperation, ...] = (AdmissionOperation.CREATE,),
 ) -> tuple[Default, ...]:
     """What is done to a job that is to wait: one that names a queue, or any if those without a queue are managed."""
     suffix = f" && {condition}" if condition else ""
@@ -375,6 +381,3 @@ def suspending(
             selects_namespace=True,
         ),
     )
-
-
-__all__ = ["ANNOTATIONS", "DEFAULT", "JobKindRules", "common_variables", "job_target", "suspending"]

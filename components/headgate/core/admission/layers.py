@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from headgate.core.admission.names import label_key
-from headgate.core.admission.rules import ErrorType, Rule
+from headgate.core.admission.rules import AdmissionRule, ErrorType
 from headgate.core.kubernetes.cel import compiled
 
 LAYERS_MAX: Final = 3
 COUNT_WORDS: Final = "topology constraints must contain between 1 and 3 entries"
 
 Found = tuple[str, ErrorType, Any, str]
-_LABEL: Final = label_key(Rule(name="layer", field="", holds="", value=""), "value")
+_LABEL: Final = label_key(AdmissionRule(name="layer", field="", holds="", value=""), "value")
 
 
 def topology_layers(text: str, pods: int) -> Iterator[Found]:

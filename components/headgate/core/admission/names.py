@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.core.admission.rules import Rule
+from headgate.core.admission.rules import AdmissionRule
 
 _NAME: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _SUBDOMAIN: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
@@ -34,14 +34,14 @@ def _at_most(count: int) -> str:
     return f"must be no more than {count} bytes"
 
 
-def _variants(base: Rule, conditions: dict[str, tuple[str, str]]) -> tuple[Rule, ...]:
+def _variants(base: AdmissionRule, conditions: dict[str, tuple[str, str]]) -> tuple[AdmissionRule, ...]:
     return tuple(
         msgspec.structs.replace(base, name=f"{base.name}-{suffix}", holds=holds, detail=detail)
         for suffix, (holds, detail) in conditions.items()
     )
 
 
-def label_key(base: Rule, value: str) -> tuple[Rule, ...]:
+def label_key(base: AdmissionRule, value: str) -> tuple[AdmissionRule, ...]:
     """The rules of a label's key: an optional prefix and a name. `base` is the rule without condition and detail."""
     parts = f"{value}.split('/')"
     one_or_two, two = f"size({parts}) <= 2", f"size({parts}) == 2"
@@ -66,7 +66,7 @@ def label_key(base: Rule, value: str) -> tuple[Rule, ...]:
     )
 
 
-def label_value(base: Rule, value: str) -> tuple[Rule, ...]:
+def label_value(base: AdmissionRule, value: str) -> tuple[AdmissionRule, ...]:
     """The rules of a label's value."""
     return _variants(
         base,
@@ -77,7 +77,7 @@ def label_value(base: Rule, value: str) -> tuple[Rule, ...]:
     )
 
 
-def subdomain(base: Rule, value: str) -> tuple[Rule, ...]:
+def subdomain(base: AdmissionRule, value: str) -> tuple[AdmissionRule, ...]:
     """The rules of the name of an object of a custom resource."""
     return _variants(
         base,

@@ -12,7 +12,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from headgate.core.admission.queues import GROUP, VERSION
-from headgate.core.admission.rules import Change, Default, Each, Operation, Params, Rule, Target
+from headgate.core.admission.rules import (
+    AdmissionOperation,
+    AdmissionRule,
+    AdmissionTarget,
+    Default,
+    Each,
+    FieldChange,
+    Params,
+)
 from headgate.core.admission.settings import AdmissionSettings
 from headgate.core.admission.webhooks import not_by_headgate, rule_of, user_namespaces
 from headgate.events.objects import LabelSelector
@@ -25,7 +33,7 @@ SUFFIXES: Final = {Params.NONE: "", Params.LOCAL_QUEUE: "-in-default-queue", Par
 
 
 def policies(
-    targets: Sequence[Target], settings: AdmissionSettings, *, namespace: str, labels: dict[str, str]
+    targets: Sequence[AdmissionTarget], settings: AdmissionSettings, *, namespace: str, labels: dict[str, str]
 ) -> list[Json]:
     """All policies and bindings under these settings; `namespace` is Headgate's."""
     made: list[Json] = []
@@ -53,7 +61,9 @@ def _binding(kind: str, name: str, params: Params, more: Json) -> Json:
     return {"apiVersion": API_VERSION, "kind": f"{kind}Binding", "metadata": {"name": name}, "spec": spec}
 
 
-def _match(target: Target, operations: Sequence[Operation], namespace: str, *, defaulting: bool) -> Json:
+def _match(
+    target: AdmissionTarget, operations: Sequence[AdmissionOperation], namespace: str, *, defaulting: bool
+) -> Json:
     constraints: Json = {"resourceRules": [rule_of(target, operations, defaulting=defaulting)]}
     if target.group != GROUP:
         constraints["namespaceSelector"] = user_namespaces(namespace)
@@ -63,7 +73,7 @@ def _match(target: Target, operations: Sequence[Operation], namespace: str, *, d
     return {"failurePolicy": "Fail", "matchConstraints": constraints, "matchConditions": conditions}
 
 
-def _variables(target: Target, settings: AdmissionSettings, texts: Sequence[str]) -> list[Json]:
+def _variables(target: AdmissionTarget, settings: AdmissionSettings, texts: Sequence[str]) -> list[Json]:
     """The variables that the texts use, and those that these use, in order."""
     needed: set[str] = set()
     found = " ".join(texts)
@@ -84,7 +94,7 @@ def _variables(target: Target, settings: AdmissionSettings, texts: Sequence[str]
 # --- validation -------------------------------------------------------------------------------------------------------
 
 
-def _validating(target: Target, settings: AdmissionSettings, namespace: str) -> Iterator[tuple[Json, Json]]:
+def _validating(target: AdmissionTarget, settings: AdmissionSettings, namespace: str) -> Iterator[tuple[Json, Json]]:
     """A policy for the rules without parameters, and one for those of each parameter; warnings apart."""
     kind = "ValidatingAdmissionPolicy"
     usable = [each for each in target.rules if not each.not_in_cel and all(map(settings.is_on, each.gates))]
@@ -94,7 +104,7 @@ def _validating(target: Target, settings: AdmissionSettings, namespace: str) -> 
             if not rules:
                 continue
             name = f"headgate-validate-{target.plural}{SUFFIXES[params]}{'-warnings' if is_warning else ''}"
-            operations = tuple(op for op in Operation if any(op in each.operations for each in rules))
+            operations = tuple(op for op in AdmissionOperation if any(op in each.operations for each in rules))
             spec = _match(target, operations, namespace, defaulting=False)
             spec["validations"] = [_validation(each, operations) for each in rules]
             texts = [text for each in spec["validations"] for text in each.values()]
@@ -104,7 +114,7 @@ def _validating(target: Target, settings: AdmissionSettings, namespace: str) -> 
             yield _policy(kind, name, spec, params), _binding(kind, name, params, actions)
 
 
-def _validation(rule: Rule, operations: Sequence[Operation]) -> Json:
+def _validation(rule: AdmissionRule, operations: Sequence[AdmissionOperation]) -> Json:
     text = f"!({rule.when}) || ({rule.holds})" if rule.when else rule.holds
     for each in reversed(rule.each):
         text = _loop(each, text)
@@ -131,7 +141,7 @@ def _quoted(text: str) -> str:
 # --- defaults ---------------------------------------------------------------------------------------------------------
 
 
-def _mutating(target: Target, settings: AdmissionSettings, namespace: str) -> Iterator[tuple[Json, Json]]:
+def _mutating(target: AdmissionTarget, settings: AdmissionSettings, namespace: str) -> Iterator[tuple[Json, Json]]:
     """A policy for each default, in their order by name: later ones see what earlier ones have set."""
     kind = "MutatingAdmissionPolicy"
     for index, default in enumerate(target.defaults):
@@ -158,7 +168,7 @@ def _changes(default: Default) -> str:
     return " + ".join(parts)
 
 
-def _operations(change: Change, made: set[tuple[str, ...]]) -> Iterator[str]:
+def _operations(change: FieldChange, made: set[tuple[str, ...]]) -> Iterator[str]:
     """The lists of operations of a change; parents are made once in an expression."""
     if "[]" in change.path:
         yield _for_each(change)
@@ -176,7 +186,7 @@ def _operations(change: Change, made: set[tuple[str, ...]]) -> Iterator[str]:
     yield f"({' && '.join(conditions)} ? [{operation}] : [])" if conditions else f"[{operation}]"
 
 
-def _for_each(change: Change) -> str:
+def _for_each(change: FieldChange) -> str:
     at = change.path.index("[]")
     before, after = change.path[:at], change.path[at + 1 :]
     items = f"object.{'.?'.join(before)}.orValue([])" if len(before) > 1 else f"object.{before[0]}"
@@ -186,7 +196,7 @@ def _for_each(change: Change) -> str:
     return f"{items}.transformList(i, item, {condition}, {_one(change, path, there)})"
 
 
-def _one(change: Change, path: str, there: str) -> str:
+def _one(change: FieldChange, path: str, there: str) -> str:
     if not change.value:
         return _patch("remove", path, "")
     if change.appends:

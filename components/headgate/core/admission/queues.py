@@ -6,13 +6,13 @@ from typing import Final
 from headgate.core.admission.names import label_key, label_value
 from headgate.core.admission.rules import (
     UPDATE,
-    Change,
+    AdmissionOperation,
+    AdmissionRule,
+    AdmissionTarget,
     Default,
     Each,
     ErrorType,
-    Operation,
-    Rule,
-    Target,
+    FieldChange,
 )
 
 GROUP: Final = "kueue.x-k8s.io"
@@ -43,8 +43,8 @@ def _quantity(of: str) -> str:
     return f"quantity(string({of}))"
 
 
-def _non_negative(name: str) -> Rule:
-    return Rule(
+def _non_negative(name: str) -> AdmissionRule:
+    return AdmissionRule(
         name=f"{name}-negative",
         field=f"{_QUOTA}.{name}",
         each=_QUOTAS,
@@ -54,8 +54,8 @@ def _non_negative(name: str) -> Rule:
     )
 
 
-def _needs_parent(name: str, parent: str, word: str) -> Rule:
-    return Rule(
+def _needs_parent(name: str, parent: str, word: str) -> AdmissionRule:
+    return AdmissionRule(
         name=f"{name}-without-{word}",
         field=f"{_QUOTA}.{name}",
         each=_QUOTAS,
@@ -66,11 +66,11 @@ def _needs_parent(name: str, parent: str, word: str) -> Rule:
 
 
 # Large: a table of rules.
-def _resource_groups(parent: str, word: str) -> tuple[Rule, ...]:
+def _resource_groups(parent: str, word: str) -> tuple[AdmissionRule, ...]:
     """What ClusterQueues and Cohorts have in common: names once each, in order, and no negative amounts."""
     return (
         *label_key(
-            Rule(
+            AdmissionRule(
                 name="resource-name",
                 field="spec.resourceGroups[].coveredResources[]",
                 each=(_GROUP, _NAME),
@@ -79,7 +79,7 @@ def _resource_groups(parent: str, word: str) -> tuple[Rule, ...]:
             ),
             "covered",
         ),
-        Rule(
+        AdmissionRule(
             name="resource-twice",
             field="spec.resourceGroups[].coveredResources[]",
             each=(_GROUP, _NAME),
@@ -88,7 +88,7 @@ def _resource_groups(parent: str, word: str) -> tuple[Rule, ...]:
             error=ErrorType.DUPLICATE,
             value="covered",
         ),
-        Rule(
+        AdmissionRule(
             name="resource-order",
             field=f"{_QUOTA}.name",
             each=_QUOTAS,
@@ -101,7 +101,7 @@ def _resource_groups(parent: str, word: str) -> tuple[Rule, ...]:
         _non_negative("borrowingLimit"),
         _non_negative("lendingLimit"),
         _needs_parent("lendingLimit", parent, word),
-        Rule(
+        AdmissionRule(
             name="flavor-twice",
             field="spec.resourceGroups[].flavors[].name",
             each=(_GROUP, _FLAVOR),
@@ -113,12 +113,12 @@ def _resource_groups(parent: str, word: str) -> tuple[Rule, ...]:
     )
 
 
-def _fair_sharing() -> tuple[Rule, ...]:
+def _fair_sharing() -> tuple[AdmissionRule, ...]:
     weight = _quantity("object.spec.fairSharing.weight")
     has = "has(object.spec.fairSharing) && has(object.spec.fairSharing.weight)"
     shown = "string(object.spec.fairSharing.weight)"
     return (
-        Rule(
+        AdmissionRule(
             name="weight-negative",
             field="spec.fairSharing",
             when=has,
@@ -126,7 +126,7 @@ def _fair_sharing() -> tuple[Rule, ...]:
             value=shown,
             detail=NEGATIVE,
         ),
-        Rule(
+        AdmissionRule(
             name="weight-tiny",
             field="spec.fairSharing",
             when=has,
@@ -138,7 +138,7 @@ def _fair_sharing() -> tuple[Rule, ...]:
 
 
 # Large: a table of rules.
-def _selector() -> tuple[Rule, ...]:
+def _selector() -> tuple[AdmissionRule, ...]:
     selector = "object.spec.?namespaceSelector"
     expression = Each("expression", f"{selector}.?matchExpressions.orValue([])")
     matched = Each("matched", f"{selector}.?matchLabels.orValue({{}})")
@@ -146,7 +146,7 @@ def _selector() -> tuple[Rule, ...]:
     field = "spec.namespaceSelector.matchExpressions[]"
     return (
         *label_key(
-            Rule(
+            AdmissionRule(
                 name="selector-label",
                 field="spec.namespaceSelector.matchLabels",
                 each=(matched,),
@@ -156,7 +156,7 @@ def _selector() -> tuple[Rule, ...]:
             "matched_i",
         ),
         *label_value(
-            Rule(
+            AdmissionRule(
                 name="selector-label-value",
                 field="spec.namespaceSelector.matchLabels",
                 each=(matched,),
@@ -165,7 +165,7 @@ def _selector() -> tuple[Rule, ...]:
             ),
             "matched",
         ),
-        Rule(
+        AdmissionRule(
             name="selector-operator",
             field=f"{field}.operator",
             each=(expression,),
@@ -173,7 +173,7 @@ def _selector() -> tuple[Rule, ...]:
             value="expression.operator",
             detail="not a valid selector operator",
         ),
-        Rule(
+        AdmissionRule(
             name="selector-values-missing",
             field=f"{field}.values",
             each=(expression,),
@@ -181,7 +181,7 @@ def _selector() -> tuple[Rule, ...]:
             error=ErrorType.REQUIRED,
             detail="must be specified when `operator` is 'In' or 'NotIn'",
         ),
-        Rule(
+        AdmissionRule(
             name="selector-values-given",
             field=f"{field}.values",
             each=(expression,),
@@ -190,11 +190,13 @@ def _selector() -> tuple[Rule, ...]:
             detail="may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
         ),
         *label_key(
-            Rule(name="selector-key", field=f"{field}.key", each=(expression,), holds="", value="expression.key"),
+            AdmissionRule(
+                name="selector-key", field=f"{field}.key", each=(expression,), holds="", value="expression.key"
+            ),
             "expression.key",
         ),
         *label_value(
-            Rule(
+            AdmissionRule(
                 name="selector-value",
                 field=f"{field}.values[]",
                 each=(expression, value),
@@ -206,12 +208,12 @@ def _selector() -> tuple[Rule, ...]:
     )
 
 
-def _totals() -> tuple[Rule, ...]:
+def _totals() -> tuple[AdmissionRule, ...]:
     flavors = f"{_GROUPS}.map(g, size(g.?flavors.orValue([]))).sum()"
     resources = f"{_GROUPS}.map(g, size(g.?coveredResources.orValue([]))).sum()"
     in_group = "group.?flavors.orValue([]).map(f, size(f.?resources.orValue([]))).sum()"
     return (
-        Rule(
+        AdmissionRule(
             name="flavors-total",
             field="spec.resourceGroups",
             holds=f"{flavors} <= {IN_QUEUE_MAX}",
@@ -219,7 +221,7 @@ def _totals() -> tuple[Rule, ...]:
             detail_cel=f"'total number of flavors across all resourceGroups must be ≤ {IN_QUEUE_MAX}, got ' + "
             f"string({flavors})",
         ),
-        Rule(
+        AdmissionRule(
             name="resources-total",
             field="spec.resourceGroups",
             holds=f"{resources} <= {IN_QUEUE_MAX}",
@@ -227,7 +229,7 @@ def _totals() -> tuple[Rule, ...]:
             detail_cel="'total number of covered resources across all resourceGroups must be "
             f"≤ {IN_QUEUE_MAX}, got ' + string({resources})",
         ),
-        Rule(
+        AdmissionRule(
             name="combinations",
             field="spec.resourceGroups[]",
             each=(_GROUP,),
@@ -239,10 +241,10 @@ def _totals() -> tuple[Rule, ...]:
     )
 
 
-def _policies() -> tuple[Rule, ...]:
+def _policies() -> tuple[AdmissionRule, ...]:
     """Preemption and fungibility; the definitions of the kinds refuse these, too."""
     return (
-        Rule(
+        AdmissionRule(
             name="preemption-borrow-without-reclaim",
             field="spec.preemption",
             holds="!(object.spec.?preemption.?reclaimWithinCohort.orValue('') == 'Never' && "
@@ -250,7 +252,7 @@ def _policies() -> tuple[Rule, ...]:
             "object.spec.preemption.borrowWithinCohort.?policy.orValue('') != 'Never')",
             detail="reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never",
         ),
-        Rule(
+        AdmissionRule(
             name="fungibility-preference",
             field="spec.flavorFungibility.preference",
             when="object.spec.?flavorFungibility.?preference.hasValue()",
@@ -264,11 +266,11 @@ def _policies() -> tuple[Rule, ...]:
 
 
 # Large: a table of rules.
-def _concurrent() -> tuple[Rule, ...]:
+def _concurrent() -> tuple[AdmissionRule, ...]:
     constraints = "spec.concurrentAdmissionPolicy.migration.constraints"
     last = f"{_CONSTRAINTS}.?lastAcceptableFlavorName"
     return (
-        Rule(
+        AdmissionRule(
             name="concurrent-one-group",
             field="spec.resourceGroups",
             when=_POLICY,
@@ -277,7 +279,7 @@ def _concurrent() -> tuple[Rule, ...]:
             detail="must have exactly one ResourceGroup when ConcurrentAdmissionPolicy is defined",
             gates=_CONCURRENT,
         ),
-        Rule(
+        AdmissionRule(
             name="concurrent-flavors",
             field="spec.resourceGroups[0].flavors",
             when=f"{_POLICY} && size({_GROUPS}) == 1",
@@ -287,7 +289,7 @@ def _concurrent() -> tuple[Rule, ...]:
             "ConcurrentAdmissionPolicy is defined",
             gates=_CONCURRENT,
         ),
-        Rule(
+        AdmissionRule(
             name="concurrent-mode",
             field=constraints,
             when=f"{_POLICY} && {_CONSTRAINTS}.hasValue()",
@@ -296,7 +298,7 @@ def _concurrent() -> tuple[Rule, ...]:
             detail_cel=f"'may only be set when migration.mode is \"TryPreferredFlavors\" (got \"' + {_MODE} + '\")'",
             gates=_CONCURRENT,
         ),
-        Rule(
+        AdmissionRule(
             name="concurrent-last-flavor",
             field=f"{constraints}.lastAcceptableFlavorName",
             when=f"{_POLICY} && {last}.hasValue() && {_MODE} in ['', 'TryPreferredFlavors']",
@@ -306,7 +308,7 @@ def _concurrent() -> tuple[Rule, ...]:
             f"{_GROUPS}.map(g, g.?flavors.orValue([]).map(f, f.name).join(' ')).join(' ') + ']'",
             gates=_CONCURRENT,
         ),
-        Rule(
+        AdmissionRule(
             name="concurrent-fifo",
             field="spec.queueingStrategy",
             when=_POLICY,
@@ -315,7 +317,7 @@ def _concurrent() -> tuple[Rule, ...]:
             detail="StrictFIFO queueing strategy cannot be used when ConcurrentAdmissionPolicy is defined",
             gates=_CONCURRENT,
         ),
-        Rule(
+        AdmissionRule(
             name="concurrent-immutable",
             field="spec.concurrentAdmissionPolicy",
             holds="object.spec.?concurrentAdmissionPolicy.orValue({}) == "
@@ -327,7 +329,7 @@ def _concurrent() -> tuple[Rule, ...]:
     )
 
 
-def _on_flavors() -> tuple[Rule, ...]:
+def _on_flavors() -> tuple[AdmissionRule, ...]:
     check = Each("check", "object.spec.?admissionChecksStrategy.?admissionChecks.orValue([])")
     flavor = Each("on", "check.?onFlavors.orValue([])")
     old_groups = "oldObject.spec.?resourceGroups.orValue([])"
@@ -339,8 +341,8 @@ def _on_flavors() -> tuple[Rule, ...]:
         "check.onFlavors.all(f, f in c.?onFlavors.orValue([])))"
     )
 
-    def rule(name: str, operation: Operation, gates: tuple[str, ...], exempt: str) -> Rule:
-        return Rule(
+    def rule(name: str, operation: AdmissionOperation, gates: tuple[str, ...], exempt: str) -> AdmissionRule:
+        return AdmissionRule(
             name=name,
             field="spec.admissionChecksStrategy.admissionChecks[].onFlavors[]",
             each=(check, flavor),
@@ -355,9 +357,9 @@ def _on_flavors() -> tuple[Rule, ...]:
 
     gate = "RejectUpdatesToCQWithInvalidOnFlavors"
     return (
-        rule("on-flavors", Operation.CREATE, (), ""),
-        rule("on-flavors-strictly", Operation.UPDATE, (gate,), ""),
-        rule("on-flavors-changed", Operation.UPDATE, (f"!{gate}",), is_as_before),
+        rule("on-flavors", AdmissionOperation.CREATE, (), ""),
+        rule("on-flavors-strictly", AdmissionOperation.UPDATE, (gate,), ""),
+        rule("on-flavors-changed", AdmissionOperation.UPDATE, (f"!{gate}",), is_as_before),
     )
 
 
@@ -366,11 +368,11 @@ def _in_use(name: str) -> Default:
     return Default(
         name=name,
         when=f"!('{FINALIZER}' in object.metadata.?finalizers.orValue([]))",
-        changes=(Change(path=("metadata", "finalizers"), value=f"'{FINALIZER}'", appends=True),),
+        changes=(FieldChange(path=("metadata", "finalizers"), value=f"'{FINALIZER}'", appends=True),),
     )
 
 
-CLUSTER_QUEUE: Final = Target(
+CLUSTER_QUEUE: Final = AdmissionTarget(
     group=GROUP,
     version=VERSION,
     kind="ClusterQueue",
@@ -378,7 +380,7 @@ CLUSTER_QUEUE: Final = Target(
     defaults=(_in_use("finalizer"),),
     rules=(
         *_resource_groups("cohortName", "cohort"),
-        Rule(
+        AdmissionRule(
             name="lendingLimit-above-quota",
             field=f"{_QUOTA}.lendingLimit",
             each=_QUOTAS,
@@ -396,7 +398,7 @@ CLUSTER_QUEUE: Final = Target(
     ),
 )
 
-COHORT: Final = Target(
+COHORT: Final = AdmissionTarget(
     group=GROUP,
     version=VERSION,
     kind="Cohort",
@@ -408,7 +410,7 @@ _NODE_LABEL: Final = Each("labelled", "object.spec.?nodeLabels.orValue({})")
 _TAINT: Final = Each("taint", "object.spec.?nodeTaints.orValue([])")
 _TOLERATION: Final = Each("toleration", "object.spec.?tolerations.orValue([])")
 
-RESOURCE_FLAVOR: Final = Target(
+RESOURCE_FLAVOR: Final = AdmissionTarget(
     group=GROUP,
     version=VERSION,
     kind="ResourceFlavor",
@@ -416,19 +418,23 @@ RESOURCE_FLAVOR: Final = Target(
     defaults=(_in_use("finalizer"),),
     rules=(
         *label_key(
-            Rule(name="node-label", field="spec.nodeLabels", each=(_NODE_LABEL,), holds="", value="labelled_i"),
+            AdmissionRule(
+                name="node-label", field="spec.nodeLabels", each=(_NODE_LABEL,), holds="", value="labelled_i"
+            ),
             "labelled_i",
         ),
         *label_value(
-            Rule(name="node-label-value", field="spec.nodeLabels", each=(_NODE_LABEL,), holds="", value="labelled"),
+            AdmissionRule(
+                name="node-label-value", field="spec.nodeLabels", each=(_NODE_LABEL,), holds="", value="labelled"
+            ),
             "labelled",
         ),
         *label_key(
-            Rule(name="taint-key", field="spec.nodeTaints[].key", each=(_TAINT,), holds="", value="taint.key"),
+            AdmissionRule(name="taint-key", field="spec.nodeTaints[].key", each=(_TAINT,), holds="", value="taint.key"),
             "taint.key",
         ),
         *label_value(
-            Rule(
+            AdmissionRule(
                 name="taint-value",
                 field="spec.nodeTaints[].value",
                 each=(_TAINT,),
@@ -437,7 +443,7 @@ RESOURCE_FLAVOR: Final = Target(
             ),
             "taint.?value.orValue('')",
         ),
-        Rule(
+        AdmissionRule(
             name="taint-twice",
             field="spec.nodeTaints[]",
             each=(_TAINT,),
@@ -447,7 +453,7 @@ RESOURCE_FLAVOR: Final = Target(
             detail="taints must be unique by key and effect pair",
         ),
         *label_key(
-            Rule(
+            AdmissionRule(
                 name="toleration-key",
                 field="spec.tolerations[].key",
                 each=(_TOLERATION,),

@@ -14,7 +14,16 @@ import msgspec
 
 from headgate.core.admission.jobs import ANCESTOR
 from headgate.core.admission.layers import topology_layers
-from headgate.core.admission.rules import Change, Default, Each, ErrorType, Operation, Params, Rule, Target
+from headgate.core.admission.rules import (
+    AdmissionOperation,
+    AdmissionRule,
+    AdmissionTarget,
+    Default,
+    Each,
+    ErrorType,
+    FieldChange,
+    Params,
+)
 from headgate.core.admission.settings import AdmissionSettings
 from headgate.core.kubernetes.cel import CelError, compiled
 from headgate.core.kubernetes.selectors import matches_labels
@@ -52,10 +61,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.field}: {self.body}"
 
 
-class Admitted(msgspec.Struct, frozen=True, kw_only=True):
+class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be admitted. `old` is None on create; `ancestor_is_managed` None means that nobody has looked."""
 
-    operation: Operation
+    operation: AdmissionOperation
     object: Json
     old: Json | None = None
     namespace: str = ""
@@ -70,7 +79,9 @@ FUNCTIONS: Final[Mapping[str, Function]] = {"topology_layers": topology_layers}
 class _Lazy(dict[str, Any]):
     """The variables of a kind, evaluated when they are read."""
 
-    def __init__(self, target: Target, settings: AdmissionSettings, scope: Mapping[str, Any], known: Json) -> None:
+    def __init__(
+        self, target: AdmissionTarget, settings: AdmissionSettings, scope: Mapping[str, Any], known: Json
+    ) -> None:
         super().__init__(known)
         self._scope = scope
         self._texts = {
@@ -87,7 +98,7 @@ class _Lazy(dict[str, Any]):
         return super().__getitem__(name)
 
 
-def _scope(target: Target, settings: AdmissionSettings, admitted: Admitted) -> Json:
+def _scope(target: AdmissionTarget, settings: AdmissionSettings, admitted: AdmissionRequest) -> Json:
     scope: Json = {"object": admitted.object, "oldObject": admitted.old}
     known: Json = {}
     if admitted.ancestor_is_managed is not None:
@@ -96,7 +107,9 @@ def _scope(target: Target, settings: AdmissionSettings, admitted: Admitted) -> J
     return scope
 
 
-def _applies(part: Rule | Default, settings: AdmissionSettings, admitted: Admitted, facts: Facts) -> bool:
+def _applies(
+    part: AdmissionRule | Default, settings: AdmissionSettings, admitted: AdmissionRequest, facts: Facts
+) -> bool:
     """Whether a rule or default is for this operation, under these settings, and with these facts."""
     return (
         admitted.operation in part.operations
@@ -115,7 +128,9 @@ class Defaulted(msgspec.Struct, frozen=True):
     patch: list[Json]
 
 
-def defaulted(target: Target, settings: AdmissionSettings, admitted: Admitted, facts: Facts) -> Defaulted:
+def defaulted(
+    target: AdmissionTarget, settings: AdmissionSettings, admitted: AdmissionRequest, facts: Facts
+) -> Defaulted:
     """Apply the defaults of a kind, one after the other. Raises CelError when one cannot be evaluated."""
     found = copy.deepcopy(admitted.object)
     patch: list[Json] = []
@@ -135,7 +150,7 @@ def _is_selected(settings: AdmissionSettings, facts: Facts, namespace: str) -> b
     return settings.namespaces is None or matches_labels(settings.namespaces, facts.namespace_labels(namespace))
 
 
-def _change(change: Change, found: Json, scope: Mapping[str, Any]) -> list[Json]:
+def _change(change: FieldChange, found: Json, scope: Mapping[str, Any]) -> list[Json]:
     """Make a change in an object, and the operations of a JSON patch that make it."""
     if "[]" not in change.path:
         applies = not change.when or compiled(change.when)(scope)
@@ -153,7 +168,7 @@ def _change(change: Change, found: Json, scope: Mapping[str, Any]) -> list[Json]
     return operations
 
 
-def _set(change: Change, path: tuple[str | int, ...], found: Json, scope: Mapping[str, Any]) -> list[Json]:
+def _set(change: FieldChange, path: tuple[str | int, ...], found: Json, scope: Mapping[str, Any]) -> list[Json]:
     operations: list[Json] = []
     *parents, last = path
     holder: Any = found
@@ -185,18 +200,22 @@ def pointer(path: tuple[str | int, ...]) -> str:
 # --- problems ---------------------------------------------------------------------------------------------------------
 
 
-def problems(target: Target, settings: AdmissionSettings, admitted: Admitted, facts: Facts) -> list[Problem]:
+def problems(
+    target: AdmissionTarget, settings: AdmissionSettings, admitted: AdmissionRequest, facts: Facts
+) -> list[Problem]:
     """What is wrong with an object, in the order of the rules."""
     return list(_found(target, settings, admitted, facts, warnings=False))
 
 
-def warnings(target: Target, settings: AdmissionSettings, admitted: Admitted, facts: Facts) -> list[str]:
+def warnings(
+    target: AdmissionTarget, settings: AdmissionSettings, admitted: AdmissionRequest, facts: Facts
+) -> list[str]:
     """What the client is warned of, though the object is admitted."""
     return [f"{each.field}: {each.detail}" for each in _found(target, settings, admitted, facts, warnings=True)]
 
 
 def _found(
-    target: Target, settings: AdmissionSettings, admitted: Admitted, facts: Facts, *, warnings: bool
+    target: AdmissionTarget, settings: AdmissionSettings, admitted: AdmissionRequest, facts: Facts, *, warnings: bool
 ) -> Iterator[Problem]:
     scope = _scope(target, settings, admitted)
     try:
@@ -210,7 +229,7 @@ def _found(
 
 
 def _violations(
-    rule: Rule, loops: tuple[Each, ...], scope: Mapping[str, Any], places: tuple[str, ...]
+    rule: AdmissionRule, loops: tuple[Each, ...], scope: Mapping[str, Any], places: tuple[str, ...]
 ) -> Iterator[Problem]:
     """What violates a rule, in each turn of its loops; `places` are the indexes so far."""
     try:
@@ -233,7 +252,7 @@ def _violations(
         )
 
 
-def _checked(rule: Rule, scope: Mapping[str, Any], places: tuple[str, ...]) -> Iterator[Problem]:
+def _checked(rule: AdmissionRule, scope: Mapping[str, Any], places: tuple[str, ...]) -> Iterator[Problem]:
     if rule.when and not compiled(rule.when)(scope):
         return
     field = _field(rule.field, places)

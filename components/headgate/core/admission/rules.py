@@ -19,16 +19,16 @@ ANNOTATIONS: Final = "object.metadata.?annotations"
 LABELS: Final = "object.metadata.?labels"
 
 
-class Operation(enum.StrEnum):
+class AdmissionOperation(enum.StrEnum):
     """The operation that is admitted."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
 
 
-BOTH: Final = (Operation.CREATE, Operation.UPDATE)
-CREATE: Final = (Operation.CREATE,)
-UPDATE: Final = (Operation.UPDATE,)
+BOTH: Final = (AdmissionOperation.CREATE, AdmissionOperation.UPDATE)
+CREATE: Final = (AdmissionOperation.CREATE,)
+UPDATE: Final = (AdmissionOperation.UPDATE,)
 
 
 class ErrorType(enum.StrEnum):
@@ -87,7 +87,7 @@ class Each(msgspec.Struct, frozen=True):
         return f"{self.variable}_i"
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class AdmissionRule(msgspec.Struct, frozen=True, kw_only=True):
     """
     One rule. `holds` is the condition; with `when` it is checked only where that is true.
 
@@ -105,14 +105,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     value: str = ""
     when: str = ""
     each: tuple[Each, ...] = ()
-    operations: tuple[Operation, ...] = BOTH
+    operations: tuple[AdmissionOperation, ...] = BOTH
     gates: tuple[str, ...] = ()
     params: Params = Params.NONE
     is_warning: bool = False
     not_in_cel: str = ""
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
     """
     One field that is set: `path` are the keys down to it, and missing objects on the way are created.
 
@@ -131,8 +131,8 @@ class Default(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     when: str
-    changes: tuple[Change, ...] = ()
-    operations: tuple[Operation, ...] = CREATE
+    changes: tuple[FieldChange, ...] = ()
+    operations: tuple[AdmissionOperation, ...] = CREATE
     gates: tuple[str, ...] = ()
     params: Params = Params.NONE
     selects_namespace: bool = False
@@ -148,7 +148,7 @@ class Variable(msgspec.Struct, frozen=True):
     otherwise: str = "false"
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class AdmissionTarget(msgspec.Struct, frozen=True, kw_only=True):
     """
     The rules of one kind.
 
@@ -161,7 +161,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     kind: str
     plural: str
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AdmissionRule, ...] = ()
     defaults: tuple[Default, ...] = ()
     variables: tuple[Variable, ...] = ()
     subresources: tuple[str, ...] = ()
@@ -178,10 +178,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """The end of the paths of its webhooks, as controller-runtime makes them: `-batch-v1-job`."""
         return f"-{self.group.replace('.', '-')}-{self.version}-{self.kind.lower()}"
 
-    def operations(self, *, defaulting: bool) -> tuple[Operation, ...]:
+    def operations(self, *, defaulting: bool) -> tuple[AdmissionOperation, ...]:
         """On which operations any of its defaults, or of its rules, apply."""
-        parts: tuple[Default, ...] | tuple[Rule, ...] = self.defaults if defaulting else self.rules
-        return tuple(each for each in Operation if any(each in part.operations for part in parts))
+        parts: tuple[Default, ...] | tuple[AdmissionRule, ...] = self.defaults if defaulting else self.rules
+        return tuple(each for each in AdmissionOperation if any(each in part.operations for part in parts))
 
 
 def annotation(key: str, of: str = ANNOTATIONS) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from headgate.core.admission.names import label_key
-from headgate.core.admission.rules import BOTH, Each, ErrorType, Operation, Rule
+from headgate.core.admission.rules import BOTH, AdmissionOperation, AdmissionRule, Each, ErrorType
 
 _PREFIX: Final = "kueue.x-k8s.io/podset-"
 REQUIRED: Final = f"{_PREFIX}required-topology"
@@ -40,8 +40,8 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rules_of(
-    template: Template, *, operations: tuple[Operation, ...] = BOTH, gates: tuple[str, ...] = GATES
-) -> tuple[Rule, ...]:
+    template: Template, *, operations: tuple[AdmissionOperation, ...] = BOTH, gates: tuple[str, ...] = GATES
+) -> tuple[AdmissionRule, ...]:
     """All rules of one template. Pods request topology whether the gate is on or not."""
     made = (*_kinds(template), *_slices(template), *_group(template), *_layers(template), *_bounds(template))
     return tuple(
@@ -62,17 +62,17 @@ def has(template: Template, key: str) -> str:
     return f"{template.metadata}.?annotations[?'{key}'].hasValue()"
 
 
-def _rule(template: Template, name: str, key: str, holds: str, detail: str, **more: object) -> Rule:
+def _rule(template: Template, name: str, key: str, holds: str, detail: str, **more: object) -> AdmissionRule:
     field = f"{template.field}.annotations" + (f"[{key}]" if key else "")
-    base = Rule(name=name, field=field, each=template.each, holds=holds, detail=detail)
+    base = AdmissionRule(name=name, field=field, each=template.each, holds=holds, detail=detail)
     return msgspec.structs.replace(base, **more)
 
 
-def _invalid(template: Template, name: str, key: str, holds: str, detail: str, when: str = "") -> Rule:
+def _invalid(template: Template, name: str, key: str, holds: str, detail: str, when: str = "") -> AdmissionRule:
     return _rule(template, name, key, holds, detail, when=when or has(template, key), value=annotation(template, key))
 
 
-def _excluded(template: Template, key: str, by: str) -> Rule:
+def _excluded(template: Template, key: str, by: str) -> AdmissionRule:
     return _rule(
         template,
         f"{key.rpartition('podset-')[2]}-with-{by.rpartition('podset-')[2]}",
@@ -83,11 +83,11 @@ def _excluded(template: Template, key: str, by: str) -> Rule:
     )
 
 
-def _kinds(template: Template) -> tuple[Rule, ...]:
+def _kinds(template: Template) -> tuple[AdmissionRule, ...]:
     """At most one kind of request; its value is a node label."""
     one = " + ".join(f"({has(template, key)} ? 1 : 0)" for key in (REQUIRED, PREFERRED, UNCONSTRAINED))
     names = ", ".join(f'"{key}"' for key in (REQUIRED, PREFERRED, UNCONSTRAINED))
-    labels: list[Rule] = []
+    labels: list[AdmissionRule] = []
     for name, key in (("required", REQUIRED), ("preferred", PREFERRED), ("slice-required", SLICE_REQUIRED)):
         labels += label_key(_invalid(template, name, key, "", ""), annotation(template, key))
     booleans = "['1', 't', 'T', 'TRUE', 'true', 'True', '0', 'f', 'F', 'FALSE', 'false', 'False']"
@@ -117,7 +117,7 @@ def _is_number(value: str) -> str:
     return f"({value}.matches({_NUMBER}) && int({value}) >= -2147483648 && int({value}) <= 2147483647)"
 
 
-def _slices(template: Template) -> tuple[Rule, ...]:
+def _slices(template: Template) -> tuple[AdmissionRule, ...]:
     size = annotation(template, SLICE_SIZE)
     number = _is_number(size)
     return (
@@ -148,7 +148,7 @@ def _slices(template: Template) -> tuple[Rule, ...]:
     )
 
 
-def _group(template: Template) -> tuple[Rule, ...]:
+def _group(template: Template) -> tuple[AdmissionRule, ...]:
     return (
         _invalid(
             template,
@@ -170,7 +170,7 @@ def _group(template: Template) -> tuple[Rule, ...]:
     )
 
 
-def _layers(template: Template) -> tuple[Rule, ...]:
+def _layers(template: Template) -> tuple[AdmissionRule, ...]:
     """The layers are JSON in an annotation, which CEL cannot read."""
     when_on = tuple(
         msgspec.structs.replace(each, gates=(MULTI_LAYER,))
@@ -195,7 +195,7 @@ def _layers(template: Template) -> tuple[Rule, ...]:
             gates=(f"!{MULTI_LAYER}",),
         ),
         *when_on,
-        Rule(
+        AdmissionRule(
             name="layers",
             field=f"{template.field}.annotations[{LAYERS}]",
             each=template.each,
@@ -208,7 +208,7 @@ def _layers(template: Template) -> tuple[Rule, ...]:
     )
 
 
-def _bounds(template: Template) -> tuple[Rule, ...]:
+def _bounds(template: Template) -> tuple[AdmissionRule, ...]:
     """A slice has at most as many pods as there are."""
     if not template.count:
         return ()
@@ -219,5 +219,60 @@ def _bounds(template: Template) -> tuple[Rule, ...]:
     return (
         msgspec.structs.replace(
             bound, detail_cel=f"'must not be greater than pod set count ' + string({template.count})"
+        ),
+    )
+
+
+# Large: a table of rules, and the expressions that they have in common.
+def pod_set_groups(
+    loops: tuple[Each, ...], field: str, *, of: str, count: str, with_one: str = ""
+) -> tuple[AdmissionRule, ...]:
+    """
+    Pod sets that share their domains are two, one of them has one pod, and they request the same.
+
+    `of` are the annotations of an item of the last loop and `count` its pods, as expressions of its variable;
+    `with_one` are the annotations of a further pod set of one pod.
+    """
+    item = loops[-1].variable
+
+    def of_other(expression: str) -> str:
+        return expression.replace(f"{item}.", "other.")
+
+    same = f"{of_other(of)}[?'{GROUP}'] == {of}[?'{GROUP}']"
+    is_map = loops[-1].of.endswith("orValue({})")
+    others = f"{loops[-1].of}.{'transformList(k, other, ' if is_map else 'map(other, '}"
+    one = f" + (({with_one}[?'{GROUP}'] == {of}[?'{GROUP}']) ? 1 : 0)" if with_one else ""
+    members = f"({others}{same} ? 1 : 0).sum(){one})"
+    large = f"{others}{same} && {of_other(count)} != 1 ? 1 : 0).sum()"
+    requests = " && ".join(f"{of_other(of)}[?'{key}'] == {of}[?'{key}']" for key in (REQUIRED, PREFERRED))
+    with_head = " && ".join(f"{with_one}[?'{key}'] == {of}[?'{key}']" for key in (REQUIRED, PREFERRED))
+    alike = f"{others}!({same}) || ({requests}) ? 0 : 1).sum() == 0" + (
+        f" && (!({with_one}[?'{GROUP}'] == {of}[?'{GROUP}']) || ({with_head}))" if with_one else ""
+    )
+    grouped = f"{of}[?'{GROUP}'].hasValue()"
+    base = AdmissionRule(
+        name="pod-set-group", field=f"{field}[{GROUP}]", each=loops, when=grouped, holds="", gates=GATES
+    )
+    return (
+        msgspec.structs.replace(
+            base,
+            name="group-of-two",
+            holds=f"{members} == 2",
+            value=f"{of}[?'{GROUP}'].orValue('')",
+            detail_cel=f"'can only define groups of exactly 2 pod sets, got: ' + string({members}) + ' pod set(s)'",
+        ),
+        msgspec.structs.replace(
+            base,
+            name="group-with-leader",
+            holds=f"{members} != 2 || {large} <= 1",
+            value=f"{of}[?'{GROUP}'].orValue('')",
+            detail="can only define groups where at least one pod set has only 1 replica",
+        ),
+        msgspec.structs.replace(
+            base,
+            name="group-alike",
+            field=field,
+            holds=f"{members} != 2 || ({alike})",
+            detail=f"must specify '{REQUIRED}' or '{PREFERRED}' topology consistent with the group's other pod set",
         ),
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from headgate.core.admission.queues import GROUP
-from headgate.core.admission.rules import Operation, Target
+from headgate.core.admission.rules import AdmissionOperation, AdmissionTarget
 
 Json = dict[str, Any]
 
@@ -21,7 +21,12 @@ SYSTEM_NAMESPACE: Final = "kube-system"
 
 
 def configurations(
-    targets: Sequence[Target], *, namespace: str, service: str, labels: dict[str, str], annotations: dict[str, str]
+    targets: Sequence[AdmissionTarget],
+    *,
+    namespace: str,
+    service: str,
+    labels: dict[str, str],
+    annotations: dict[str, str],
 ) -> list[Json]:
     """The two configurations; the labels and annotations tell who puts the authority's certificate into them."""
     made = []
@@ -48,7 +53,9 @@ def configurations(
     return made
 
 
-def _webhook(target: Target, prefix: str, operations: tuple[Operation, ...], *, namespace: str, service: str) -> Json:
+def _webhook(
+    target: AdmissionTarget, prefix: str, operations: tuple[AdmissionOperation, ...], *, namespace: str, service: str
+) -> Json:
     client = {"service": {"namespace": namespace, "name": service, "path": f"/{prefix}{target.path}", "port": 443}}
     webhook: Json = {
         "name": f"{prefix[0]}{target.kind.lower()}.kb.io",
@@ -66,7 +73,7 @@ def _webhook(target: Target, prefix: str, operations: tuple[Operation, ...], *, 
     return webhook
 
 
-def rule_of(target: Target, operations: Sequence[Operation], *, defaulting: bool) -> Json:
+def rule_of(target: AdmissionTarget, operations: Sequence[AdmissionOperation], *, defaulting: bool) -> Json:
     """Which requests are about the kind. What is defaulted is no subresource."""
     subresources = () if defaulting else target.subresources
     return {

@@ -14,12 +14,12 @@ from headgate.core.admission.rules import (
     ANNOTATIONS,
     BOTH,
     UPDATE,
-    Change,
+    AdmissionRule,
+    AdmissionTarget,
     Default,
     Each,
     ErrorType,
-    Rule,
-    Target,
+    FieldChange,
     Variable,
 )
 
@@ -49,7 +49,7 @@ VARIABLES: Final = (
 )
 
 
-def _metadata() -> tuple[Rule, ...]:
+def _metadata() -> tuple[AdmissionRule, ...]:
     """The labels and annotations of pod templates."""
     gates = ("WorkloadValidationForPodSetMetadata",)
     labelled = Each("labelled", "podSet.template.?metadata.?labels.orValue({})")
@@ -57,7 +57,7 @@ def _metadata() -> tuple[Rule, ...]:
     place = f"{_TEMPLATE}.metadata"
     return (
         *label_key(
-            Rule(
+            AdmissionRule(
                 name="pod-label",
                 field=f"{place}.labels",
                 each=(_POD_SET, labelled),
@@ -68,7 +68,7 @@ def _metadata() -> tuple[Rule, ...]:
             "labelled_i",
         ),
         *label_value(
-            Rule(
+            AdmissionRule(
                 name="pod-label-value",
                 field=f"{place}.labels",
                 each=(_POD_SET, labelled),
@@ -79,7 +79,7 @@ def _metadata() -> tuple[Rule, ...]:
             "labelled",
         ),
         *label_key(
-            Rule(
+            AdmissionRule(
                 name="pod-annotation",
                 field=f"{place}.annotations",
                 each=(_POD_SET, annotated),
@@ -92,7 +92,7 @@ def _metadata() -> tuple[Rule, ...]:
     )
 
 
-def _resources() -> tuple[Rule, ...]:
+def _resources() -> tuple[AdmissionRule, ...]:
     """Resource lists of containers and pods: no `pods`, and nothing negative."""
     rules = []
     for containers in ("initContainers", "containers", ""):
@@ -105,7 +105,7 @@ def _resources() -> tuple[Rule, ...]:
             field = f"{_TEMPLATE}.spec{inner}.resources.{amounts}[]"
             of = containers or "pod"
             rules += [
-                Rule(
+                AdmissionRule(
                     name=f"{of}-{amounts}-pods",
                     field=field,
                     each=each,
@@ -113,7 +113,7 @@ def _resources() -> tuple[Rule, ...]:
                     value="'pods'",
                     detail="the key is reserved for internal kueue use",
                 ),
-                Rule(
+                AdmissionRule(
                     name=f"{of}-{amounts}-negative",
                     field=field,
                     each=each,
@@ -127,7 +127,7 @@ def _resources() -> tuple[Rule, ...]:
 
 
 # Large: a table of rules.
-def _slices() -> tuple[Rule, ...]:
+def _slices() -> tuple[AdmissionRule, ...]:
     """The sizes of topology slices."""
     gates = ("TASValidateWorkloadSliceSize",)
     request = "podSet.?topologyRequest"
@@ -135,7 +135,7 @@ def _slices() -> tuple[Rule, ...]:
     field = "spec.podSets[].topologyRequest"
     layer = Each("layer", f"{request}.?podsetSliceRequiredTopologyConstraints.orValue([])")
     return (
-        Rule(
+        AdmissionRule(
             name="slice-size-missing",
             field=f"{field}.podSetSliceSize",
             each=(_POD_SET,),
@@ -144,7 +144,7 @@ def _slices() -> tuple[Rule, ...]:
             detail="must be set when podSetSliceRequiredTopology is specified",
             gates=gates,
         ),
-        Rule(
+        AdmissionRule(
             name="slice-size",
             field=f"{field}.podSetSliceSize",
             each=(_POD_SET,),
@@ -153,7 +153,7 @@ def _slices() -> tuple[Rule, ...]:
             detail="must be greater than 0",
             gates=gates,
         ),
-        Rule(
+        AdmissionRule(
             name="slice-size-alone",
             field=f"{field}.podSetSliceSize",
             each=(_POD_SET,),
@@ -162,7 +162,7 @@ def _slices() -> tuple[Rule, ...]:
             detail="may not be set when podSetSliceRequiredTopology is not specified",
             gates=gates,
         ),
-        Rule(
+        AdmissionRule(
             name="slice-layer-size",
             field=f"{field}.podsetSliceRequiredTopologyConstraints[].size",
             each=(_POD_SET, layer),
@@ -171,7 +171,7 @@ def _slices() -> tuple[Rule, ...]:
             detail="must be greater than 0",
             gates=gates,
         ),
-        Rule(
+        AdmissionRule(
             name="sub-groups-negative",
             field=f"{field}.subGroupCount",
             each=(_POD_SET,),
@@ -184,16 +184,16 @@ def _slices() -> tuple[Rule, ...]:
     )
 
 
-def _counts() -> tuple[Rule, ...]:
+def _counts() -> tuple[AdmissionRule, ...]:
     return (
-        Rule(
+        AdmissionRule(
             name="one-min-count",
             field="spec.podSets",
             holds="variables.minCounts <= 1",
             value="variables.minCounts",
             detail="at most one podSet can use minCount",
         ),
-        Rule(
+        AdmissionRule(
             name="min-count-elastic",
             field="spec.podSets",
             holds=f"variables.minCounts == 0 || !{_GATE}",
@@ -205,7 +205,7 @@ def _counts() -> tuple[Rule, ...]:
 
 
 # Large: a table of rules.
-def _admission() -> tuple[Rule, ...]:
+def _admission() -> tuple[AdmissionRule, ...]:
     """What is admitted."""
     used = Each("used", "assignment.?resourceUsage.orValue({})")
     in_units = (
@@ -213,7 +213,7 @@ def _admission() -> tuple[Rule, ...]:
         "int(quantity(string(used)).asApproximateFloat())"
     )
     return (
-        Rule(
+        AdmissionRule(
             name="admission-missing",
             field="status.admission",
             when="variables.reserved && !object.?status.?admission.hasValue()",
@@ -221,7 +221,7 @@ def _admission() -> tuple[Rule, ...]:
             error=ErrorType.REQUIRED,
             detail="must be set while the QuotaReserved condition is true",
         ),
-        Rule(
+        AdmissionRule(
             name="assignment-name",
             field="status.admission.podSetAssignments[].name",
             each=(_ASSIGNMENT,),
@@ -230,7 +230,7 @@ def _admission() -> tuple[Rule, ...]:
             error=ErrorType.NOT_FOUND,
             value="assignment.name",
         ),
-        Rule(
+        AdmissionRule(
             name="assignment-usage",
             field="status.admission.podSetAssignments[].resourceUsage[]",
             each=(_ASSIGNMENT, used),
@@ -239,7 +239,7 @@ def _admission() -> tuple[Rule, ...]:
             value="string(used)",
             detail_cel="'is not a multiple of ' + string(assignment.count)",
         ),
-        Rule(
+        AdmissionRule(
             name="admission-immutable",
             field="status.admission",
             when="object.?status.?admission.hasValue() && oldObject.?status.?admission.hasValue()",
@@ -256,20 +256,22 @@ def _admission() -> tuple[Rule, ...]:
 
 
 # Large: a table of rules.
-def _admission_checks() -> tuple[Rule, ...]:
+def _admission_checks() -> tuple[AdmissionRule, ...]:
     place = "status.admissionChecks[].podSetUpdates[]"
     each = (_CHECK, _UPDATE)
     toleration = Each("toleration", "change.?tolerations.orValue([])")
     parts = []
     for name in ("nodeSelector", "labels"):
         labelled = Each("labelled", f"change.?{name}.orValue({{}})")
-        key = Rule(name=f"update-{name}", field=f"{place}.{name}", each=(*each, labelled), holds="", value="labelled_i")
-        value = Rule(
+        key = AdmissionRule(
+            name=f"update-{name}", field=f"{place}.{name}", each=(*each, labelled), holds="", value="labelled_i"
+        )
+        value = AdmissionRule(
             name=f"update-{name}-value", field=f"{place}.{name}", each=(*each, labelled), holds="", value="labelled"
         )
         parts += [*label_key(key, "labelled_i"), *label_value(value, "labelled")]
     return (
-        Rule(
+        AdmissionRule(
             name="update-name",
             field=f"{place}.name",
             each=each,
@@ -279,7 +281,7 @@ def _admission_checks() -> tuple[Rule, ...]:
             detail_cel=f"'supported values: ' + {_NAMES}",
         ),
         *label_key(
-            Rule(
+            AdmissionRule(
                 name="update-toleration",
                 field=f"{place}.tolerations[].key",
                 each=(*each, toleration),
@@ -290,7 +292,7 @@ def _admission_checks() -> tuple[Rule, ...]:
             "toleration.key",
         ),
         *parts,
-        Rule(
+        AdmissionRule(
             name="updates-immutable",
             field="status.admissionChecks[].podSetUpdates",
             each=(Each("was", "oldObject.?status.?admissionChecks.orValue([])"),),
@@ -304,7 +306,7 @@ def _admission_checks() -> tuple[Rule, ...]:
 
 
 # Large: a table of rules.
-def _reclaimable() -> tuple[Rule, ...]:
+def _reclaimable() -> tuple[AdmissionRule, ...]:
     each = Each("done", _RECLAIMABLE, "done.name")
     was = Each("was", _WAS_RECLAIMABLE, "was.name")
     counted = f"{_POD_SETS}.filter(p, p.name == %s)"
@@ -314,7 +316,7 @@ def _reclaimable() -> tuple[Rule, ...]:
     )
     both = f"variables.reserved && variables.wasReserved && {_WAS_RECLAIMABLE} != {_RECLAIMABLE}"
     return (
-        Rule(
+        AdmissionRule(
             name="reclaimable-name",
             field="status.reclaimablePods[].name",
             each=(each,),
@@ -323,7 +325,7 @@ def _reclaimable() -> tuple[Rule, ...]:
             value="done.name",
             detail_cel=f"'supported values: ' + {_NAMES}",
         ),
-        Rule(
+        AdmissionRule(
             name="reclaimable-count",
             field="status.reclaimablePods[].count",
             each=(each,),
@@ -332,7 +334,7 @@ def _reclaimable() -> tuple[Rule, ...]:
             value="done.count",
             detail_cel=f"'should be less or equal to ' + {counted % 'done.name'}.map(p, string(p.count)).join('')",
         ),
-        Rule(
+        AdmissionRule(
             name="reclaimable-decreased",
             field="status.reclaimablePods[].count",
             each=(each,),
@@ -344,7 +346,7 @@ def _reclaimable() -> tuple[Rule, ...]:
             f"{_WAS_RECLAIMABLE}.filter(o, o.name == done.name).map(o, string(o.count)).join('')",
             operations=UPDATE,
         ),
-        Rule(
+        AdmissionRule(
             name="reclaimable-removed",
             field="status.reclaimablePods[]",
             each=(was,),
@@ -357,12 +359,12 @@ def _reclaimable() -> tuple[Rule, ...]:
     )
 
 
-def _immutable_pod_sets() -> tuple[Rule, ...]:
+def _immutable_pod_sets() -> tuple[AdmissionRule, ...]:
     """While quota is reserved, pod sets stay as they are; elastic jobs may shrink."""
 
-    def rule(name: str, gates: tuple[str, ...], counts: str) -> Rule:
+    def rule(name: str, gates: tuple[str, ...], counts: str) -> AdmissionRule:
         same = "['name', 'template', 'minCount', 'topologyRequest'].all(k, podSet[?k] == old[podSet_i][?k])"
-        return Rule(
+        return AdmissionRule(
             name=name,
             field="spec.podSets[]",
             each=(_POD_SET,),
@@ -375,7 +377,7 @@ def _immutable_pod_sets() -> tuple[Rule, ...]:
         )
 
     return (
-        Rule(
+        AdmissionRule(
             name="pod-sets-number",
             field="spec.podSets",
             when="variables.wasReserved",
@@ -389,11 +391,11 @@ def _immutable_pod_sets() -> tuple[Rule, ...]:
     )
 
 
-def _cluster_name() -> tuple[Rule, ...]:
+def _cluster_name() -> tuple[AdmissionRule, ...]:
     nominated = "oldObject.?status.?nominatedClusterNames.orValue([])"
 
-    def rule(name: str, gates: tuple[str, ...], otherwise: str) -> Rule:
-        return Rule(
+    def rule(name: str, gates: tuple[str, ...], otherwise: str) -> AdmissionRule:
+        return AdmissionRule(
             name=name,
             field="status.clusterName",
             when="!oldObject.?status.?clusterName.hasValue() && object.?status.?clusterName.hasValue()" + otherwise,
@@ -408,18 +410,18 @@ def _cluster_name() -> tuple[Rule, ...]:
     return (rule("cluster-name", _SLICES, replaces), rule("cluster-name-strictly", (f"!{ELASTIC_GATE}",), ""))
 
 
-def _boost() -> tuple[Rule, ...]:
+def _boost() -> tuple[AdmissionRule, ...]:
     value = f"{ANNOTATIONS}[?'{BOOST}'].orValue('0')"
     base = {"field": f"metadata.annotations[{BOOST}]", "value": value, "gates": ("PriorityBoost",)}
     return (
-        Rule(
+        AdmissionRule(
             name="boost-empty",
             holds=f"{value} != ''",
             detail='must be a valid signed integer; use "0" explicitly, empty string is not allowed',
             operations=BOTH,
             **base,  # type: ignore[arg-type]
         ),
-        Rule(
+        AdmissionRule(
             name="boost",
             holds=f"{value} == '' || {value}.matches('^[-+]?[0-9]{{1,10}}$') && "
             f"int({value}) >= -2147483648 && int({value}) <= 2147483647",
@@ -430,7 +432,7 @@ def _boost() -> tuple[Rule, ...]:
     )
 
 
-WORKLOAD: Final = Target(
+WORKLOAD: Final = AdmissionTarget(
     group=GROUP,
     version=VERSION,
     kind="Workload",
@@ -441,7 +443,7 @@ WORKLOAD: Final = Target(
         Default(
             name="min-counts",
             when="variables.minCounts > 0",
-            changes=(Change(path=("spec", "podSets", "[]", "minCount")),),
+            changes=(FieldChange(path=("spec", "podSets", "[]", "minCount")),),
             gates=("!PartialAdmission",),
         ),
     ),

@@ -16,18 +16,18 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from headgate.core.kubernetes.cel_syntax import (
-    Binary,
-    Call,
+    BinaryOperation,
     CelSyntaxError,
     Conditional,
-    Index,
+    FieldAccess,
+    FunctionCall,
+    IndexAccess,
     ListOf,
     Literal,
     MapOf,
-    Name,
     Node,
-    Select,
-    Unary,
+    UnaryOperation,
+    VariableName,
     parse,
 )
 from headgate.core.kubernetes.quantities import QuantityError, parse_quantity
@@ -63,16 +63,16 @@ def _compile(node: Node, text: str) -> Evaluate:
     match node:
         case Literal(value=value):
             return lambda _: value
-        case Name(name=name):
+        case VariableName(name=name):
             return lambda variables: _variable(variables, name)
-        case Select() | Index():
+        case FieldAccess() | IndexAccess():
             return _access(node, text)
-        case Call():
+        case FunctionCall():
             return _call(node, text)
-        case Unary(sign=sign, of=of):
+        case UnaryOperation(sign=sign, of=of):
             inner = _compile(of, text)
             return (lambda v: not _boolean(inner(v))) if sign == "!" else (lambda v: -inner(v))
-        case Binary():
+        case BinaryOperation():
             return _binary(node, text)
         case Conditional(condition=condition, then=then, otherwise=otherwise):
             test, yes, no = (_compile(each, text) for each in (condition, then, otherwise))
@@ -100,9 +100,9 @@ def _boolean(value: Any) -> bool:
     return value
 
 
-def _access(node: Select | Index, text: str) -> Evaluate:
+def _access(node: FieldAccess | IndexAccess, text: str) -> Evaluate:
     of = _compile(node.of, text)
-    key: Evaluate = _compile(node.key, text) if isinstance(node, Index) else _constant(node.field)
+    key: Evaluate = _compile(node.key, text) if isinstance(node, IndexAccess) else _constant(node.field)
     is_optional = node.is_optional
 
     def access(variables: Variables) -> Any:
@@ -135,7 +135,7 @@ def _item(value: Any, key: Any) -> Any:
             raise CelError(f"there is no {key!r}")
 
 
-def _binary(node: Binary, text: str) -> Evaluate:
+def _binary(node: BinaryOperation, text: str) -> Evaluate:
     left, right = _compile(node.left, text), _compile(node.right, text)
     if node.sign in {"&&", "||"}:
         return _logical(left, right, decisive=node.sign == "||")
@@ -201,7 +201,7 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-def _call(node: Call, text: str) -> Evaluate:
+def _call(node: FunctionCall, text: str) -> Evaluate:
     if node.function == "has" and node.of is None:
         return _has(node, text)
     if node.of is not None and node.function in _MACROS:
@@ -224,9 +224,9 @@ def _call(node: Call, text: str) -> Evaluate:
     return call
 
 
-def _has(node: Call, text: str) -> Evaluate:
+def _has(node: FunctionCall, text: str) -> Evaluate:
     (asked,) = node.arguments
-    if not isinstance(asked, Select):
+    if not isinstance(asked, FieldAccess):
         raise CelSyntaxError(text, "has")
     of, field = _compile(asked.of, text), asked.field
 
@@ -247,17 +247,17 @@ def _or_value(value: Any, otherwise: Evaluate, variables: Variables) -> Any:
     return value.values[0] if value.values else otherwise(variables)
 
 
-_MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
+_MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map", "transformList"})
 
 
-def _macro(node: Call, text: str) -> Evaluate:
+def _macro(node: FunctionCall, text: str) -> Evaluate:
     """`of.macro(x, body)`, or `of.macro(i, x, body)` where `i` is the index, or the key of a map."""
     assert node.of is not None
     of, names = _compile(node.of, text), node.arguments[:-1]
-    if not names or len(names) > 2 or not all(isinstance(each, Name) for each in names):
+    if not names or len(names) > 2 or not all(isinstance(each, VariableName) for each in names):
         raise CelSyntaxError(text, node.function)
     body = _compile(node.arguments[-1], text)
-    variables_of = [each.name for each in names if isinstance(each, Name)]
+    variables_of = [each.name for each in names if isinstance(each, VariableName)]
 
     def scopes(variables: Variables) -> Sequence[tuple[Any, Variables]]:
         found = of(variables)

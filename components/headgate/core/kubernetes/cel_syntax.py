@@ -18,7 +18,7 @@ _TOKEN: Final = re.compile(
 )
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 _LEVELS: Final = (("||",), ("&&",), ("==", "!=", "<", "<=", ">", ">=", "in"), ("+", "-"), ("*", "/", "%"))
-"""Binary operators, from the loosest to the tightest."""
+"""BinaryOperation operators, from the loosest to the tightest."""
 
 
 class CelSyntaxError(ValueError):
@@ -34,13 +34,13 @@ class Literal(msgspec.Struct, frozen=True):
     value: Any
 
 
-class Name(msgspec.Struct, frozen=True):
+class VariableName(msgspec.Struct, frozen=True):
     """A variable."""
 
     name: str
 
 
-class Select(msgspec.Struct, frozen=True):
+class FieldAccess(msgspec.Struct, frozen=True):
     """`of.field`; optional: `of.?field`."""
 
     of: "Node"
@@ -48,7 +48,7 @@ class Select(msgspec.Struct, frozen=True):
     is_optional: bool
 
 
-class Index(msgspec.Struct, frozen=True):
+class IndexAccess(msgspec.Struct, frozen=True):
     """`of[key]`; optional: `of[?key]`."""
 
     of: "Node"
@@ -56,7 +56,7 @@ class Index(msgspec.Struct, frozen=True):
     is_optional: bool
 
 
-class Call(msgspec.Struct, frozen=True):
+class FunctionCall(msgspec.Struct, frozen=True):
     """`function(...)`, or with `of` the method `of.function(...)`."""
 
     of: "Node | None"
@@ -64,14 +64,14 @@ class Call(msgspec.Struct, frozen=True):
     arguments: tuple["Node", ...]
 
 
-class Unary(msgspec.Struct, frozen=True):
+class UnaryOperation(msgspec.Struct, frozen=True):
     """`!of` or `-of`."""
 
     sign: str
     of: "Node"
 
 
-class Binary(msgspec.Struct, frozen=True):
+class BinaryOperation(msgspec.Struct, frozen=True):
     """`left sign right`."""
 
     sign: str
@@ -99,7 +99,18 @@ class MapOf(msgspec.Struct, frozen=True):
     items: tuple[tuple["Node", "Node"], ...]
 
 
-Node = Literal | Name | Select | Index | Call | Unary | Binary | Conditional | ListOf | MapOf
+Node = (
+    Literal
+    | VariableName
+    | FieldAccess
+    | IndexAccess
+    | FunctionCall
+    | UnaryOperation
+    | BinaryOperation
+    | Conditional
+    | ListOf
+    | MapOf
+)
 
 
 @lru_cache(maxsize=4096)
@@ -145,26 +156,26 @@ class _Parser:
         left = self._binary(level + 1)
         while self.peek() in _LEVELS[level]:
             sign = self._take()
-            left = Binary(sign, left, self._binary(level + 1))
+            left = BinaryOperation(sign, left, self._binary(level + 1))
         return left
 
     def _unary(self) -> Node:
         if self.peek() in {"!", "-"}:
-            return Unary(self._take(), self._unary())
+            return UnaryOperation(self._take(), self._unary())
         return self._member(self._primary())
 
     def _member(self, node: Node) -> Node:
         while self.peek() in {".", ".?", "[", "[?"}:
             sign = self._take()
             if sign in {"[", "[?"}:
-                node = Index(node, self.conditional(), sign == "[?")
+                node = IndexAccess(node, self.conditional(), sign == "[?")
                 self._take("]")
                 continue
             name = self._take()
             if self.peek() == "(" and sign == ".":
-                node = Call(node, name, self._arguments())
+                node = FunctionCall(node, name, self._arguments())
             else:
-                node = Select(node, name, sign == ".?")
+                node = FieldAccess(node, name, sign == ".?")
         return node
 
     def _arguments(self) -> tuple[Node, ...]:
@@ -204,7 +215,7 @@ class _Parser:
         constants = {"true": True, "false": False, "null": None}
         if name in constants:
             return Literal(constants[name])
-        return Call(None, name, self._arguments()) if self.peek() == "(" else Name(name)
+        return FunctionCall(None, name, self._arguments()) if self.peek() == "(" else VariableName(name)
 
     def _map(self) -> Node:
         items: list[tuple[Node, Node]] = []

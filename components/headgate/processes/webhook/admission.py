@@ -18,8 +18,8 @@ from headgate.adapters.kubernetes.resources import Resource
 from headgate.core.admission import review
 from headgate.core.admission.jobs import OWNING_KINDS
 from headgate.core.admission.kinds import TARGETS
-from headgate.core.admission.review import Admitted, Problem
-from headgate.core.admission.rules import QUEUE_LABEL, Operation, Params, Target
+from headgate.core.admission.review import AdmissionRequest, Problem
+from headgate.core.admission.rules import QUEUE_LABEL, AdmissionOperation, AdmissionTarget, Params
 from headgate.core.admission.settings import AdmissionSettings
 from headgate.core.kubernetes.cel import CelError
 from headgate.processes.webhook.facts import Informer
@@ -52,7 +52,7 @@ class InformerFacts:
         return labels
 
 
-class Admission:
+class AdmissionHandlers:
     """The handlers of all kinds."""
 
     def __init__(self, settings: AdmissionSettings, facts: review.Facts, client: KubeClient) -> None:
@@ -67,7 +67,7 @@ class Admission:
         }
         return every | {f"/validate{each.path}": partial(self.validate, each) for each in TARGETS if each.rules}
 
-    async def mutate(self, target: Target, body: Json) -> Json:
+    async def mutate(self, target: AdmissionTarget, body: Json) -> Json:
         """Answer with the patch of the defaults."""
         request = body["request"]
         try:
@@ -82,7 +82,7 @@ class Admission:
         patch = base64.b64encode(msgspec.json.encode(done.patch)).decode()
         return _answer(body, {"allowed": True, "patchType": "JSONPatch", "patch": patch})
 
-    async def validate(self, target: Target, body: Json) -> Json:
+    async def validate(self, target: AdmissionTarget, body: Json) -> Json:
         """Answer with what is wrong."""
         try:
             admitted = await self._admitted(target, body["request"])
@@ -96,15 +96,15 @@ class Admission:
             response["warnings"] = warned
         return _answer(body, response)
 
-    async def _admitted(self, target: Target, request: Json) -> Admitted | None:
+    async def _admitted(self, target: AdmissionTarget, request: Json) -> AdmissionRequest | None:
         """What is to be admitted; None when no rule is about it. Raises OwnerError."""
         is_enabled = not target.framework or target.framework in self._settings.frameworks
-        if not is_enabled or request["operation"] not in tuple(Operation):
+        if not is_enabled or request["operation"] not in tuple(AdmissionOperation):
             return None
         found: Json = request["object"]
         namespace: str = request.get("namespace", "")
-        return Admitted(
-            operation=Operation(request["operation"]),
+        return AdmissionRequest(
+            operation=AdmissionOperation(request["operation"]),
             object=found,
             old=request.get("oldObject"),
             namespace=namespace,

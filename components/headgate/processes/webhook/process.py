@@ -26,7 +26,7 @@ from headgate.processes.runtime.http import CannotListenError, application, serv
 from headgate.processes.runtime.process_status import Phase, Status
 from headgate.processes.runtime.serving_certificates import FileCertificates, ServingCertificates
 from headgate.processes.runtime.settings import Settings, WebhookSettings
-from headgate.processes.webhook.admission import Admission, InformerFacts
+from headgate.processes.webhook.admission import AdmissionHandlers, InformerFacts
 from headgate.processes.webhook.facts import Informer
 from headgate.processes.webhook.handlers import HANDLERS
 from headgate.processes.webhook.server import Handler, Reviews, listening
@@ -114,7 +114,7 @@ class WebhookServer:
             tasks.start_soon(certificates.keep)
             tasks.start_soon(self._watch, certificates, informer)
             await certificates.ready.wait()
-            admission = Admission(self._admission, InformerFacts(informer), client)
+            admission = AdmissionHandlers(self._admission, InformerFacts(informer), client)
             handlers = {**admission.handlers(), **self._handlers}
             reviews = Reviews(handlers, metrics, lambda: informer.problem)
             listener = listening(

@@ -1,0 +1,158 @@
+"""The rules of JobSets, of the jobs of Kubeflow, of TrainJobs and of AppWrappers (Kueue 0.19)."""
+
+from typing import Final
+
+from headgate.core.admission.jobs import JobKindRules, job_target
+from headgate.core.admission.rules import CREATE, AdmissionRule, AdmissionTarget, Default, Each, FieldChange
+from headgate.core.admission.topology_requests import GATES, GROUP, INDEX_OFFSET, Template, pod_set_groups
+
+RUN_POLICY: Final = ("spec", "runPolicy", "suspend")
+RUNTIME_PATCHES: Final = "kueue.x-k8s.io/manager"
+
+_REPLICATED: Final = Each("replicated", "object.spec.?replicatedJobs.orValue([])")
+_JOB: Final = "replicated.template.spec"
+_PODS_EACH: Final = (
+    f"({_JOB}.?completions.hasValue() && {_JOB}.completions < {_JOB}.?parallelism.orValue(1) ? "
+    f"{_JOB}.completions : {_JOB}.?parallelism.orValue(1))"
+)
+
+JOB_SET: Final = job_target(
+    JobKindRules(
+        group="jobset.x-k8s.io",
+        version="v1alpha2",
+        kind="JobSet",
+        plural="jobsets",
+        framework="jobset.x-k8s.io/jobset",
+        templates=(
+            Template(
+                metadata=f"{_JOB}.template.?metadata",
+                field="spec.replicatedJobs[].template.spec.template.metadata",
+                count=f"replicated.?replicas.orValue(1) * {_PODS_EACH}",
+                each=(_REPLICATED,),
+            ),
+        ),
+        rules=pod_set_groups(
+            (_REPLICATED,),
+            "spec.replicatedJobs[].template.spec.template.metadata.annotations",
+            of=f"{_JOB}.template.?metadata.?annotations",
+            count=f"replicated.?replicas.orValue(1) * {_PODS_EACH}",
+        ),
+    )
+)
+
+
+def _replicas(field: str) -> Template:
+    """The templates of a job whose replicas are a map by their type."""
+    return Template(
+        metadata="replica.template.?metadata",
+        field=f"spec.{field}[].template.metadata",
+        count="replica.?replicas.orValue(1)",
+        each=(Each("replica", f"object.spec.?{field}.orValue({{}})"),),
+    )
+
+
+def _kubeflow(kind: str, field: str, *, prebuilt: bool = True) -> AdmissionTarget:
+    """A job of the Training Operator; what is checked on create is not checked again on update, but topology is."""
+    return job_target(
+        JobKindRules(
+            group="kubeflow.org",
+            version="v1",
+            kind=kind,
+            plural=f"{kind.lower()}s",
+            framework=f"kubeflow.org/{kind.lower()}",
+            suspend=RUN_POLICY,
+            templates=(_replicas(field),),
+            validates_again=False,
+            supports=frozenset({"prebuilt"} if prebuilt else ()),
+        )
+    )
+
+
+def _mpi_rules() -> tuple[AdmissionRule, ...]:
+    each = Each("replica", "object.spec.?mpiReplicaSpecs.orValue({})")
+    return pod_set_groups(
+        (each,),
+        "spec.mpiReplicaSpecs[].template.metadata.annotations",
+        of="replica.template.?metadata.?annotations",
+        count="replica.?replicas.orValue(1)",
+    )
+
+
+_LAUNCHER: Final = "object.spec.?mpiReplicaSpecs.?Launcher"
+_WORKER: Final = "object.spec.?mpiReplicaSpecs.?Worker"
+
+MPI_JOB: Final = job_target(
+    JobKindRules(
+        group="kubeflow.org",
+        version="v2beta1",
+        kind="MPIJob",
+        plural="mpijobs",
+        framework="kubeflow.org/mpijob",
+        suspend=RUN_POLICY,
+        templates=(_replicas("mpiReplicaSpecs"),),
+        rules=_mpi_rules(),
+        defaults=(
+            Default(
+                name="index-offset",
+                when="object.spec.?runLauncherAsWorker.orValue(false) && "
+                f"{_LAUNCHER}.hasValue() && {_WORKER}.hasValue() && "
+                f"!{_LAUNCHER}.?template.?metadata.?annotations[?'{GROUP}'].hasValue()",
+                changes=(
+                    FieldChange(
+                        path=("spec", "mpiReplicaSpecs", "Worker", "template", "metadata", "annotations", INDEX_OFFSET),
+                        value="'1'",
+                    ),
+                ),
+                gates=GATES,
+            ),
+        ),
+    )
+)
+
+TRAIN_JOB: Final = job_target(
+    JobKindRules(
+        group="trainer.kubeflow.org",
+        version="v1alpha1",
+        kind="TrainJob",
+        plural="trainjobs",
+        framework="trainer.kubeflow.org/trainjob",
+        defaults=(
+            Default(
+                name="runtime-patch",
+                when=f"!object.spec.?runtimePatches.orValue([]).exists(p, p.manager == '{RUNTIME_PATCHES}')",
+                changes=(
+                    FieldChange(
+                        path=("spec", "runtimePatches"),
+                        value=f"{{'manager': '{RUNTIME_PATCHES}', "
+                        "'trainingRuntimeSpec': {'template': {'spec': {}}}}",
+                        appends=True,
+                    ),
+                ),
+                operations=CREATE,
+            ),
+        ),
+    )
+)
+
+APP_WRAPPER: Final = job_target(
+    JobKindRules(
+        group="workload.codeflare.dev",
+        version="v1beta2",
+        kind="AppWrapper",
+        plural="appwrappers",
+        framework="workload.codeflare.dev/appwrapper",
+        validates_again=False,
+    )
+)
+
+TRAINING_JOBS: Final = (
+    JOB_SET,
+    _kubeflow("PyTorchJob", "pytorchReplicaSpecs"),
+    _kubeflow("TFJob", "tfReplicaSpecs"),
+    _kubeflow("XGBoostJob", "xgbReplicaSpecs"),
+    _kubeflow("PaddleJob", "paddleReplicaSpecs"),
+    _kubeflow("JAXJob", "jaxReplicaSpecs", prebuilt=False),
+    MPI_JOB,
+    TRAIN_JOB,
+    APP_WRAPPER,
+)
