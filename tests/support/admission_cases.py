@@ -57,8 +57,10 @@ def found_at(obj: Json, path: str) -> Any:
     steps = path.split(".")
     for index, step in enumerate(steps):
         if step == "labels":
-            return obj["labels"][".".join(steps[index + 1 :])]
-        obj = obj.get(step)  # type: ignore[assignment]
+            return obj["labels"].get(".".join(steps[index + 1 :]))
+        if step not in obj:
+            return None
+        obj = obj[step]
     return obj
 
 

@@ -17,11 +17,12 @@ from tests.support.admission_cases import PLAIN, QUEUED, Case, cases, field_of, 
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import KubeClient
-from headgate.adapters.kubernetes.crds.install import install
+from headgate.adapters.kubernetes.crds.install import CUSTOM_RESOURCE_DEFINITIONS, install
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.resources import Resource
-from headgate.core.admission.kinds import TARGETS
+from headgate.core.admission.kinds import JOBS, TARGETS
+from headgate.core.admission.rules import AdmissionTarget
 from headgate.core.admission.settings import AdmissionSettings
 from headgate.processes.runtime.serving_certificates import ServingCertificates
 from headgate.processes.runtime.settings import HttpSettings, KubernetesSettings, Settings, WebhookSettings
@@ -63,15 +64,48 @@ class Server(NamedTuple):
     webhook: WebhookServer | None
 
 
+def definition(target: AdmissionTarget) -> Json:
+    """A definition of a kind of jobs that takes everything: what is refused, our rules refuse."""
+    names = {"kind": target.kind, "plural": target.plural, "singular": target.kind.lower()}
+    version = {
+        "name": target.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{target.plural}.{target.group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {"group": target.group, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
 async def prepare(client: KubeClient) -> None:
-    """Our definitions, and two namespaces, one of them with a default queue."""
+    """Our definitions and those of jobs, and two namespaces, one of them with a default queue."""
     async for _ in install(client):
         pass
+    for target in JOBS:
+        if "." in target.group:
+            await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition(target))
+    for target in JOBS:
+        await until(partial(is_served, client, target))
     for name in (PLAIN, QUEUED, NAMESPACE):
         await client.request("POST", "/api/v1/namespaces", body={"metadata": {"name": name}})
     kind = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue"}
     queue = {**kind, "metadata": {"name": "default"}, "spec": {"clusterQueue": "q"}}
     await client.request("POST", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{QUEUED}/localqueues", body=queue)
+
+
+async def is_served(client: KubeClient, target: AdmissionTarget) -> bool:
+    try:
+        await client.list(RESOURCES[target.kind], PLAIN)
+    except ApiError:
+        return False
+    return True
 
 
 def wanted(way: Way) -> list[Json]:

@@ -216,7 +216,9 @@ def _defaults() -> tuple[Default, ...]:
         Default(
             name="role-hash",
             when=is_waiting,
-            changes=(FieldChange(path=("metadata", "annotations", ROLE_HASH), value="object.spec"),),
+            changes=(
+                FieldChange(path=("metadata", "annotations", ROLE_HASH), value="object.spec", computed="role_hash"),
+            ),
             not_in_cel="role_hash",
         ),
     )

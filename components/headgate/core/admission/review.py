@@ -25,6 +25,7 @@ from headgate.core.admission.rules import (
     Params,
 )
 from headgate.core.admission.settings import AdmissionSettings
+from headgate.core.jobs.pod_roles import role_hash
 from headgate.core.kubernetes.cel import CelError, compiled
 from headgate.core.kubernetes.selectors import matches_labels
 
@@ -74,6 +75,9 @@ class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True):
 Function = Callable[[Any, Any], Iterator[tuple[str, ErrorType, Any, str]]]
 FUNCTIONS: Final[Mapping[str, Function]] = {"topology_layers": topology_layers}
 """What CEL cannot say, by name: from the value and a second one to places within the field, errors, values, details."""
+
+COMPUTED: Final[Mapping[str, Callable[[Any], Any]]] = {"role_hash": role_hash}
+"""Values that CEL cannot compute, by name."""
 
 
 class _Lazy(dict[str, Any]):
@@ -185,6 +189,8 @@ def _set(change: FieldChange, path: tuple[str | int, ...], found: Json, scope: M
             operations.append({"op": "remove", "path": pointer(path)})
         return operations
     value = compiled(change.value)(scope)
+    if change.computed:
+        value = COMPUTED[change.computed](value)
     if change.appends and holder.get(last):
         holder[last] = [*holder[last], value]
         return [*operations, {"op": "add", "path": f"{pointer(path)}/-", "value": value}]

@@ -124,6 +124,7 @@ class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
     value: str = ""
     appends: bool = False
     when: str = ""
+    computed: str = ""
 
 
 class Default(msgspec.Struct, frozen=True, kw_only=True):
