@@ -161,29 +161,31 @@ def _mutating(target: AdmissionTarget, settings: AdmissionSettings, namespace: s
 
 
 def _changes(default: Default) -> str:
-    made: set[tuple[str, ...]] = set()
-    parts: list[str] = []
-    for change in default.changes:
-        parts += _operations(change, made)
+    """The lists of operations of a default: first the parents that are missing, then the changes in them."""
+    parts = [*_parents(default.changes), *map(_operations, default.changes)]
     return " + ".join(parts)
 
 
-def _operations(change: FieldChange, made: set[tuple[str, ...]]) -> Iterator[str]:
-    """The lists of operations of a change; parents are made once in an expression."""
+def _parents(changes: Sequence[FieldChange]) -> Iterator[str]:
+    """The objects on the way to fields that are set, each once, and only if something is set in them."""
+    conditions: dict[tuple[str, ...], list[str]] = {}
+    for change in changes:
+        if change.value and "[]" not in change.path:
+            for depth in range(2, len(change.path)):
+                conditions.setdefault(change.path[:depth], []).append(change.when)
+    for parent, needed in conditions.items():
+        is_needed = "" if "" in needed else f" || !({' || '.join(f'({each})' for each in needed)})"
+        made = _patch("add", _quoted(_pointer(parent)), "{}")
+        yield f"({_has('object', parent)}{is_needed} ? [] : [{made}])"
+
+
+def _operations(change: FieldChange) -> str:
     if "[]" in change.path:
-        yield _for_each(change)
-        return
-    *parents, _ = change.path
-    for depth in range(2, len(parents) + 1):
-        parent = tuple(parents[:depth])
-        if parent in made or not change.value:
-            continue
-        made.add(parent)
-        yield f"({_has('object', parent)} ? [] : [{_patch('add', _quoted(_pointer(parent)), '{}')}])"
+        return _for_each(change)
     there = _has("object", change.path)
     operation = _one(change, _quoted(_pointer(change.path)), there)
     conditions = [text for text in (change.when, "" if change.value else there) if text]
-    yield f"({' && '.join(conditions)} ? [{operation}] : [])" if conditions else f"[{operation}]"
+    return f"({' && '.join(conditions)} ? [{operation}] : [])" if conditions else f"[{operation}]"
 
 
 def _for_each(change: FieldChange) -> str:

@@ -123,8 +123,8 @@ TRAIN_JOB: Final = job_target(
                 changes=(
                     FieldChange(
                         path=("spec", "runtimePatches"),
-                        value=f"{{'manager': '{RUNTIME_PATCHES}', "
-                        "'trainingRuntimeSpec': {'template': {'spec': {}}}}",
+                        value=f"{{'manager': dyn('{RUNTIME_PATCHES}'), "
+                        "'trainingRuntimeSpec': dyn({'template': {'spec': {}}})}",
                         appends=True,
                     ),
                 ),
