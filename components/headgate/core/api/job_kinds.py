@@ -73,6 +73,7 @@ MPI_JOB: Final = custom("kubeflow.org", "v2beta1", "MPIJob")
 RAY_JOB: Final = custom("ray.io", "v1", "RayJob")
 RAY_CLUSTER: Final = custom("ray.io", "v1", "RayCluster")
 RAY_SERVICE: Final = custom("ray.io", "v1", "RayService")
+APP_WRAPPER: Final = custom("workload.codeflare.dev", "v1beta2", "AppWrapper")
 
 JOB_KINDS: Final[tuple[JobKind, ...]] = (
     BATCH_JOB,
@@ -86,6 +87,7 @@ JOB_KINDS: Final[tuple[JobKind, ...]] = (
     RAY_JOB,
     RAY_CLUSTER,
     RAY_SERVICE,
+    APP_WRAPPER,
 )
 """The kinds that Headgate itself knows."""
 

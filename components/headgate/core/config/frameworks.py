@@ -48,6 +48,7 @@ SUPPORTED: Final[dict[str, None]] = dict.fromkeys(
         "ray.io/rayjob",
         "ray.io/raycluster",
         "ray.io/rayservice",
+        "workload.codeflare.dev/appwrapper",
     )
 )
 """The frameworks that may be named: those of Headgate, and those that were added."""

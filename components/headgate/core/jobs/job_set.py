@@ -19,8 +19,8 @@ from headgate.core.jobs.suspendable import (
     number_at,
 )
 
-_POD_INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
-_JOB_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
+POD_INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
+JOB_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
 
 
 class JobSet(Suspendable):
@@ -69,8 +69,8 @@ def _source(number: int, replicated: Json, status: Json) -> PodSetSource:
         count=replicas * each,
         template=template,
         at=f"spec.replicatedJobs[{number}].template.spec.template",
-        pod_index_label=_POD_INDEX_LABEL,
-        sub_group_index_label=_JOB_INDEX_LABEL,
+        pod_index_label=POD_INDEX_LABEL,
+        sub_group_index_label=JOB_INDEX_LABEL,
         sub_group_count=replicas,
         reclaimable=succeeded * each if 0 < succeeded <= replicas else 0,
     )

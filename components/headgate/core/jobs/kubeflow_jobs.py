@@ -30,7 +30,7 @@ from headgate.core.jobs.suspendable import (
     number_at,
 )
 
-_REPLICA_INDEX_LABEL: Final = "training.kubeflow.org/replica-index"
+REPLICA_INDEX_LABEL: Final = "training.kubeflow.org/replica-index"
 
 
 class KubeflowJob(Suspendable):
@@ -55,7 +55,7 @@ class KubeflowJob(Suspendable):
             count=number_at(spec, 1, "replicas"),
             template=spec.setdefault("template", {}),
             at=f"spec.{self._replicas_at}[{replica_type}].template",
-            pod_index_label=_REPLICA_INDEX_LABEL,
+            pod_index_label=REPLICA_INDEX_LABEL,
         )
 
     def pod_priority_class(self, obj: Json) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 from headgate.core.api import job_kinds
 from headgate.core.api.job_kinds import JobKind
 from headgate.core.config import frameworks
+from headgate.core.jobs.app_wrapper import AppWrapper
 from headgate.core.jobs.batch_job import BatchJob
 from headgate.core.jobs.integration import Integration
 from headgate.core.jobs.job_set import JobSet
@@ -32,7 +33,7 @@ def register(integration: Integration) -> None:
     frameworks.SUPPORTED[integration.kind.framework] = None
 
 
-for _each in (BatchJob(), JobSet(), *KUBEFLOW_JOBS, RayJob(), RayCluster(), RayService()):
+for _each in (BatchJob(), JobSet(), *KUBEFLOW_JOBS, RayJob(), RayCluster(), RayService(), AppWrapper()):
     register(_each)
 assert set(INTEGRATIONS) == set(job_kinds.JOB_KINDS)
 

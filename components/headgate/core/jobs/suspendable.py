@@ -107,7 +107,6 @@ class Suspendable(ABC):
     def read(self, raw: bytes) -> tuple[Metadata, Job | None]:
         """See `Integration`."""
         meta = METADATA_DECODER.decode(raw).metadata
-        job = queued_job(meta)
         obj = _decoded(raw)
         if self.is_skipped(obj):
             return meta, None
