@@ -55,6 +55,11 @@ def workloads(ctx: typer.Context, incomplete: str) -> list[str]:
     return [each for each in shown if each.startswith(incomplete)]
 
 
+def stoppable(incomplete: str) -> list[str]:
+    """The kinds that can be stopped."""
+    return [each for each in ("clusterqueue", "localqueue", "workload") if each.startswith(incomplete)]
+
+
 def cluster_queues(ctx: typer.Context, incomplete: str) -> list[str]:
     """The ClusterQueues."""
     return [each.name for each in _listed(ctx, "clusterqueues", within=None) if each.name.startswith(incomplete)]

@@ -35,6 +35,8 @@ _Names = Annotated[
     list[str] | None, typer.Argument(metavar="[NAME]...", help="Its objects.", autocompletion=completion.names)
 ]
 
+_IgnoreMissing = Annotated[bool, typer.Option("--ignore-not-found", help="Ignore objects that do not exist.")]
+
 _APPLY = """\b
 Examples:
   headgate apply -f queues.yaml -f jobs/
@@ -90,7 +92,7 @@ def apply(
     async def each(objects: ClusterObjects) -> list[Done]:
         return [await apply_one(objects, manifest, namespace, force=force) for manifest in manifests]
 
-    _finish(anyio.run(_with_cluster, kubeconfig, data, cell, each), output)
+    _finish(anyio.run(with_cluster, kubeconfig, data, cell, each), output)
 
 
 @app.command(epilog=_DELETE)
@@ -99,9 +101,7 @@ def delete(
     names: _Names = None,
     filename: _Files = None,
     namespace: _Namespace = None,
-    ignore_missing: Annotated[
-        bool, typer.Option("--ignore-not-found", help="Ignore objects that do not exist.")
-    ] = False,
+    ignore_missing: _IgnoreMissing = False,
     output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
     kubeconfig: _Kubeconfig = None,
     data: _Data = None,
@@ -113,7 +113,7 @@ def delete(
     if kind and not names:
         raise CliError(f"name the {kind} to delete: headgate delete {kind} NAME")
     manifests = read_manifests(filename) if filename else []
-    _check_names(*(names or ()), namespace or "")
+    check_names(*(names or ()), namespace or "")
 
     async def each(objects: ClusterObjects) -> list[Done]:
         if kind:
@@ -131,7 +131,7 @@ def delete(
             done.append(await _delete(objects, found, manifest.name, within, manifest.origin, ignore_missing))
         return done
 
-    _finish(anyio.run(_with_cluster, kubeconfig, data, cell, each), output)
+    _finish(anyio.run(with_cluster, kubeconfig, data, cell, each), output)
 
 
 @app.command(epilog=_GET)
@@ -150,25 +150,37 @@ def get(
     cell: _Cell = None,
 ) -> None:
     """Show objects of the cluster."""
-    _check_names(name or "", namespace or "")
+    check_names(name or "", namespace or "")
 
     async def each(objects: ClusterObjects) -> None:
         resource = await objects.by_name(kind)
         within = None if everywhere or not resource.namespaced else namespace or objects.namespace
         if name is not None and resource.namespaced and within is None:
             raise CliError(f"name the namespace of {kind} {name}: -n NS in place of -A")
-        path = resource.path(namespace=within, name=name)
-        query = {"labelSelector": selector} if selector else {}
-        if output is Output.TABLE:
-            await _table(objects, path, query, with_namespace=resource.namespaced and within is None)
-        else:
-            answer: Any = msgspec.json.decode(await objects.client.request("GET", path, query=query))
-            emit(answer, output, lambda: None)
+        await print_objects(objects, resource, name, within, {"labelSelector": selector} if selector else {}, output)
 
-    anyio.run(_with_cluster, kubeconfig, data, cell, each)
+    anyio.run(with_cluster, kubeconfig, data, cell, each)
 
 
-async def _with_cluster(kubeconfig: str | None, data: Path | None, cell: str | None, act: Any) -> Any:
+async def print_objects(
+    objects: ClusterObjects,
+    resource: Resource,
+    name: str | None,
+    namespace: str | None,
+    query: dict[str, str],
+    output: Output,
+) -> None:
+    """One object, or all of a kind, as the server has them. Raises ApiError."""
+    path = resource.path(namespace=namespace, name=name)
+    if output is Output.TABLE:
+        await _table(objects, path, query, with_namespace=resource.namespaced and namespace is None)
+    else:
+        answer: Any = msgspec.json.decode(await objects.client.request("GET", path, query=query))
+        emit(answer, output, lambda: None)
+
+
+async def with_cluster(kubeconfig: str | None, data: Path | None, cell: str | None, act: Any) -> Any:
+    """What `act` makes of the cluster. Raises CliError with the words of the server."""
     async with open_cluster(access_of(kubeconfig, data, cell)) as objects:
         try:
             return await act(objects)
@@ -287,7 +299,8 @@ def _remedy(error: ApiError) -> str:
     return "; leave those fields out, or take them with --force-conflicts"
 
 
-def _check_names(*names: str) -> None:
+def check_names(*names: str) -> None:
+    """Raises CliError for a name that would be another path of the API."""
     for name in names:
         if problem := path_problem(name):
             raise CliError(f"the name {name!r} {problem}")
