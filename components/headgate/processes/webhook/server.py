@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+import anyio
 import msgspec
 from aiohttp import web
 
@@ -105,4 +106,6 @@ async def listening(app: web.Application, context: ssl.SSLContext, *, host: str,
             ) from error
         yield int(runner.addresses[0][1])
     finally:
-        await runner.cleanup()
+        # Reviews that are under way are answered, though the server is being cancelled.
+        with anyio.CancelScope(shield=True):
+            await runner.cleanup()

@@ -2,9 +2,9 @@
 The CEL rules of Kueue's kinds, by their place in the schema.
 
 Rules and messages are those of Kueue 0.19.2's CustomResourceDefinitions; the rules of whole Workloads are equivalent
-but worded differently. Further refusals of Kueue's webhooks (negative quotas, a flavor in two resource groups) are not
-here: on a cluster with Kueue's definitions such objects exist too. The simulated API server evaluates the same rules
-(`headgate.testing.cluster.validation.cel`), as far as they use CEL.
+but worded differently. Further refusals of Kueue's webhooks (negative quotas, a flavor in two resource groups) are
+rules of admission (`headgate.core.admission`), because Kueue's definitions do not have them either. The simulated API
+server evaluates the same rules (`headgate.testing.cluster.validation.cel`), as far as they use CEL.
 """
 
 from typing import Final

@@ -1,0 +1,136 @@
+"""Our webhook and our policies on real API servers."""
+
+import copy
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anyio
+import msgspec
+from tests.support.admission_cases import PLAIN, QUEUED
+from tests.support.waiting import until
+
+from headgate.adapters.kubernetes.client import KubeClient
+from headgate.adapters.kubernetes.crds.install import CUSTOM_RESOURCE_DEFINITIONS, install
+from headgate.adapters.kubernetes.errors import ApiError
+from headgate.adapters.kubernetes.resources import Resource
+from headgate.core.admission.kinds import JOBS, TARGETS
+from headgate.core.admission.rules import AdmissionTarget
+from headgate.core.admission.settings import AdmissionSettings
+from headgate.processes.runtime.serving_certificates import ServingCertificates
+from headgate.processes.runtime.settings import HttpSettings, KubernetesSettings, Settings, WebhookSettings
+from headgate.processes.webhook.installing import Way, install_admission, objects
+from headgate.processes.webhook.process import WebhookServer
+from headgate.testing.control_plane import ControlPlane, Options
+
+Json = dict[str, Any]
+BARE = Options(controllers=False, kwok=False, nodes=0)
+SETTINGS = AdmissionSettings(frameworks=tuple(each.framework for each in TARGETS if each.framework))
+NAMESPACE = "headgate-system"
+RESOURCES = {
+    each.kind: Resource(
+        group=each.group,
+        version=each.version,
+        plural=each.plural,
+        kind=each.kind,
+        namespaced=each.kind not in ("ClusterQueue", "Cohort", "ResourceFlavor"),
+    )
+    for each in TARGETS
+}
+
+
+def definition(target: AdmissionTarget) -> Json:
+    """A definition of a kind of jobs that takes everything: what is refused, our rules refuse."""
+    names = {"kind": target.kind, "plural": target.plural, "singular": target.kind.lower()}
+    version = {
+        "name": target.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{target.plural}.{target.group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {"group": target.group, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+async def prepare(client: KubeClient) -> None:
+    """Our definitions and those of jobs, and two namespaces, one of them with a default queue."""
+    async for _ in install(client):
+        pass
+    for target in JOBS:
+        if "." in target.group:
+            await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition(target))
+    for target in JOBS:
+        await until(partial(is_served, client, target))
+    for name in (PLAIN, QUEUED, NAMESPACE):
+        await client.request("POST", "/api/v1/namespaces", body={"metadata": {"name": name}})
+    kind = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue"}
+    queue = {**kind, "metadata": {"name": "default"}, "spec": {"clusterQueue": "q"}}
+    await client.request("POST", f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{QUEUED}/localqueues", body=queue)
+
+
+async def is_served(client: KubeClient, target: AdmissionTarget) -> bool:
+    try:
+        await client.list(RESOURCES[target.kind], PLAIN)
+    except ApiError:
+        return False
+    return True
+
+
+def wanted(way: Way) -> list[Json]:
+    return objects(way, SETTINGS, namespace=NAMESPACE, service="headgate-webhook", secret="certificates")
+
+
+async def is_effective(client: KubeClient) -> bool:
+    """Whether the API server defaults and refuses yet; both begin a moment after the objects are there."""
+    queued = {"metadata": {"name": "probe", "labels": {"kueue.x-k8s.io/queue-name": "q"}}, "spec": JOB_SPEC}
+    path = f"/apis/batch/v1/namespaces/{PLAIN}/jobs"
+    try:
+        made = msgspec.json.decode(await client.request("POST", path, query={"dryRun": "All"}, body=queued))
+    except ApiError:
+        return False
+    wrong = {"metadata": {"name": "probe", "labels": {"kueue.x-k8s.io/queue-name": "A_B"}}, "spec": JOB_SPEC}
+    try:
+        await client.request("POST", path, query={"dryRun": "All"}, body=wrong)
+    except ApiError:
+        return bool(made["spec"]["suspend"])
+    return False
+
+
+JOB_SPEC = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}
+
+
+@asynccontextmanager
+async def with_webhook(plane: ControlPlane, client: KubeClient) -> AsyncIterator[WebhookServer]:
+    """Our server on loopback, and configurations that name it by its URL, as there is no network of Services."""
+    webhook = WebhookSettings(host="127.0.0.1", port=0, secret="certificates", names=("localhost",))
+    settings = Settings(
+        kubernetes=KubernetesSettings(kubeconfig=str(plane.kubeconfig)), http=HttpSettings(), webhook=webhook
+    )
+    server = WebhookServer(settings, "test", SETTINGS)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.run)
+        with anyio.fail_after(60):
+            await server.serving.wait()
+        made = [by_url(each, server.port) for each in wanted(Way.WEBHOOK)]
+        async for _ in install_admission(client, made):
+            pass
+        assert isinstance(server.certificates, ServingCertificates)
+        await server.certificates.round()
+        yield server
+        tasks.cancel_scope.cancel()
+
+
+def by_url(configuration: Json, port: int) -> Json:
+    made = copy.deepcopy(configuration)
+    for each in made["webhooks"]:
+        path = each["clientConfig"].pop("service")["path"]
+        each["clientConfig"]["url"] = f"https://localhost:{port}{path}"
+    return made
