@@ -4,9 +4,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.job_kinds import FLAVOR, admitted, job_object, pod_template, read, started, stopped
+from msgspec.structs import replace
+from tests.support.job_kinds import (
+    FLAVOR,
+    admitted,
+    applied,
+    given,
+    job_object,
+    pod_template,
+    read,
+    started,
+    stopped,
+)
 
-from headgate.core.jobs.integration import PodSetMismatchError
+from headgate.core.jobs.integration import LeftBehind, PodSetMismatchError
 from headgate.core.jobs.job_set import JobSet
 
 IT = JobSet()
@@ -57,6 +68,17 @@ def test_a_start_puts_every_pod_set_on_its_flavor_and_a_restore_gives_back_what_
             pods["metadata"]["labels"].items() >= {"mine": "1", "kueue.x-k8s.io/podset": each["name"].lower()}.items()
         )
     assert stopped(IT, running, before) == before
+
+
+def test_a_restore_leaves_no_node_selector_of_a_flavor_that_nothing_knows_any_more() -> None:
+    """A deactivated Workload is in no ClusterQueue, which could name the flavors."""
+    before = job_set()
+    running = started(IT, before)
+    nothing = LeftBehind(labels=(), annotations=(), node_selector=())
+    states = [replace(each, left_behind=nothing) for each in given(read(IT, before).pod_sets)]
+    patch = IT.restore(read(IT, running), states, msgspec.json.encode(running))
+    for each in applied(running, patch)["spec"]["replicatedJobs"]:
+        assert "nodeSelector" not in each["template"]["spec"]["template"]["spec"]
 
 
 def test_a_start_is_for_the_version_that_was_read() -> None:

@@ -42,7 +42,7 @@ def _build(go: str, operator: Operator) -> None:
         crds.mkdir(exist_ok=True)
         for path in sorted((source / operator.crds).glob("*.yaml")):
             text = path.read_text()
-            if "kind: CustomResourceDefinition" in text:
+            if "kind: CustomResourceDefinition" in text and path.name not in operator.omitted:
                 (crds / path.name).write_text(text)
         if operator.webhooks is not None:
             (operator.folder / WEBHOOKS).write_text((source / operator.webhooks).read_text())

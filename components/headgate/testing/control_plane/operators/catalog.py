@@ -25,13 +25,15 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     """
     An operator: its Go module and main package, and the folders and files of the module that are its manifests.
 
-    `name` is that of the folder below `MODULES`, of the binary, and of its process.
+    `name` is that of the folder below `MODULES`, of the binary, and of its process; `omitted` are names of files in the
+    folder of definitions that are another operator's.
     """
 
     name: str
     module: str
     package: str
     crds: str
+    omitted: tuple[str, ...] = ()
     webhooks: str | None = None
 
     @property
@@ -83,6 +85,7 @@ OPERATORS: Final = (
         module="github.com/kubeflow/training-operator",
         package="github.com/kubeflow/training-operator/cmd/training-operator.v1",
         crds="manifests/base/crds",
+        omitted=("kubeflow.org_mpijobs.yaml",),
     ),
     Operator(
         name="kuberay",

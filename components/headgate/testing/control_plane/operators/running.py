@@ -35,6 +35,7 @@ _DEFINED_TIMEOUT_S: Final = 60.0
 _POLL_S: Final = 0.1
 _TRAINING_WEBHOOK: Final = "validator.training-operator.kubeflow.org"
 _TRAINING_NAMESPACE: Final = "kubeflow"
+_TRAINING_CERTIFICATES: Final = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 - it reads no other
 
 Json = dict[str, Any]
 
@@ -135,13 +136,22 @@ async def _prepare(plane: ControlPlane, operator: Operator, folder: Path, port: 
     """What has to be there before it starts; its webhooks, with a certificate that the API server can verify."""
     if operator.name == "training-operator":
         await _prepare_training_operator(plane)
+        await _write_certificates(_TRAINING_CERTIFICATES)
     if operator.webhooks is None:
         return []
-    certificates = renewed(None, dt.datetime.now(dt.UTC), [_NAME])
-    (folder / "tls.crt").write_bytes(certificates.certificate)
-    (folder / "tls.key").write_bytes(certificates.key)
+    certificates = await _write_certificates(folder)
     text = (operator.folder / WEBHOOKS).read_text()
     return [_at_url(each, operator, certificates, port) for each in yaml.safe_load_all(text) if each]
+
+
+async def _write_certificates(folder: Path) -> StoredCertificates:
+    """Write a new certificate and its key where an operator reads them."""
+    made = renewed(None, dt.datetime.now(dt.UTC), [_NAME])
+    where = anyio.Path(folder)
+    await where.mkdir(parents=True, exist_ok=True)
+    await (where / "tls.crt").write_bytes(made.certificate)
+    await (where / "tls.key").write_bytes(made.key)
+    return made
 
 
 def _at_url(hooks: Json, operator: Operator, certificates: StoredCertificates, port: int) -> Json:
@@ -159,7 +169,7 @@ def _at_url(hooks: Json, operator: Operator, certificates: StoredCertificates, p
 
 
 async def _prepare_training_operator(plane: ControlPlane) -> None:
-    """The Training Operator waits for the Secret and the webhook configuration that its manifests bring."""
+    """The Training Operator waits for the Secret and the webhook configuration of its manifests."""
     objects: list[Json] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _TRAINING_NAMESPACE}},
         {
