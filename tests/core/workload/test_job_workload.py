@@ -19,13 +19,19 @@ from headgate.core.workload.injection import (
     restore_patch,
     start_patches,
 )
-from headgate.core.workload.job_workload import NoSuchPriorityClassError, workload_changes, workload_name, workload_of
+from headgate.core.workload.job_workload import (
+    NoSuchPriorityClassError,
+    workload_changes,
+    workload_key,
+    workload_name,
+    workload_of,
+)
 from headgate.core.workload.variants import variant_name
 from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
 from headgate.events.decisions import QuotaReserved
-from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey
+from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey, split_key
 from headgate.events.objects import (
     Admission,
     CheckState,
@@ -77,6 +83,17 @@ def test_a_workload_is_named_as_kueue_names_it() -> None:
     long = workload_name(BATCH_JOB.ref("team-a", "x" * 300), "u")
     assert len(long) == 253
     assert long.startswith("job-xxx")
+
+
+def test_names_are_short_where_the_gate_says_so() -> None:
+    """ShortWorkloadNames: as long as the value of a label may be, with the hash of the whole name (Kueue's lengths)."""
+    on, off = Configuration(feature_gates={"ShortWorkloadNames": True}), Configuration()
+    ref = BATCH_JOB.ref("team-a", "x" * 100)
+    whole, short = workload_key(off, ref.key, job()), workload_key(on, ref.key, job())
+    assert (len(split_key(whole)[1]), len(split_key(short)[1])) == (110, 63)
+    assert short[-6:] == whole[-6:]
+    assert workload_key(on, SAMPLE.key, job()) == workload_key(off, SAMPLE.key, job())
+    assert len(variant_name("p" * 60 + "-00000", "u", "spot", len_max=63)) == 63
 
 
 @pytest.mark.parametrize(

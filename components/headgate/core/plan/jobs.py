@@ -83,6 +83,6 @@ def _next_generation(state: State, key: JobKey, job: Job) -> Job:
 
     Editing the size in a manifest does not change the generation, by which slices are named.
     """
-    while workload_key(key, job) in state.workloads:
+    while workload_key(state.configuration, key, job) in state.workloads:
         job = msgspec.structs.replace(job, generation=job.generation + 1)
     return job

@@ -11,6 +11,7 @@ from headgate.core.state.tables import PENDING, State, Workload
 from headgate.core.status.server_side_apply import API_VERSION
 from headgate.core.workload import concurrent_admission, variants
 from headgate.core.workload.last_fact import last_fact
+from headgate.core.workload.names import name_len_max
 from headgate.events.facts import WorkloadObserved
 from headgate.events.ids import Uid, WorkloadKey, split_key
 from headgate.events.objects import OwnerReference, PreemptionGate
@@ -33,16 +34,17 @@ def made_of_parents(state: State) -> list[Event]:
         children = (state.workloads[key] for key in state.index.owned(workload.uid))
         has = {variants.flavor_of(each) for each in children}
         flavors = enumerate(variants.flavor_order(spec))
-        made += [_variant(workload, place, flavor) for place, flavor in flavors if flavor not in has]
+        len_max = name_len_max(state.configuration)
+        made += [_variant(workload, place, flavor, len_max) for place, flavor in flavors if flavor not in has]
     return made
 
 
-def _variant(parent: Workload, place: int, flavor: str) -> WorkloadObserved:
+def _variant(parent: Workload, place: int, flavor: str, len_max: int) -> WorkloadObserved:
     """The fact of a variant: a copy of its parent that may use one flavor only. The best flavor's ranks first."""
     namespace, name = split_key(parent.key)
     gates = [gate for gate in parent.spec.preemption_gates if gate.name != variants.GATE]
     return WorkloadObserved(
-        workload=WorkloadKey(f"{namespace}/{variants.variant_name(name, parent.uid, flavor)}"),
+        workload=WorkloadKey(f"{namespace}/{variants.variant_name(name, parent.uid, flavor, len_max=len_max)}"),
         uid=Uid(f"{parent.uid}/{place:02d}"),
         created_ms=parent.created_ms,
         spec=msgspec.structs.replace(parent.spec, preemption_gates=(*gates, PreemptionGate(name=variants.GATE))),

@@ -14,6 +14,7 @@ from headgate.core.verification.check import NOTHING, ReplayDifference, opens_te
 from headgate.core.verification.marks import JustifiedEffects
 from headgate.core.workload import concurrent_admission, variants
 from headgate.core.workload.job_workload import workload_key
+from headgate.core.workload.names import name_len_max
 from headgate.events import effects, facts
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position, encode_event
@@ -59,7 +60,7 @@ class CreationCheck:
                 if event.job in self._made:
                     # The reason remains valid: a refused creation is retried, and a Workload that a user has deleted is
                     # created again.
-                    name = workload_key(event.job, event.spec)
+                    name = workload_key(state.configuration, event.job, event.spec)
                     self._shown.setdefault((event.job, name, event.spec.uid), logged.seq)
             elif self._families:
                 has_changed.update(dict.fromkeys(self._families_of(state, event)))
@@ -110,8 +111,9 @@ class CreationCheck:
         if parent is None or family is None:
             return
         namespace, name = split_key(key)
+        len_max = name_len_max(state.configuration)
         for flavor in family.missing():
-            made = f"{namespace}/{variants.variant_name(name, parent.uid, flavor)}"
+            made = f"{namespace}/{variants.variant_name(name, parent.uid, flavor, len_max=len_max)}"
             self._marks.allow(key, (made, "created"), state.position)
         for stale in family.stale:
             self._marks.allow(key, (stale.key, "deleted"), state.position)

@@ -20,14 +20,13 @@ from headgate.core.config.feature_gates import enabled
 from headgate.core.jobs.registry import integration_of
 from headgate.core.state.tables import PENDING, State, Workload
 from headgate.core.workload import slices
+from headgate.core.workload.names import NAME_LEN_MAX, hashed_name, name_len_max
+from headgate.events.configuration import Configuration
 from headgate.events.ids import JobKey, JobRef, LocalQueueKey, WorkloadKey, split_key
 from headgate.events.objects import Job, PriorityClassRef
 
 _PROVISIONING_PREFIX = "provreq.kueue.x-k8s.io/"
 """Annotations of a Job that are copied to its Workload, for the ProvisioningRequest check."""
-
-_NAME_LEN_MAX = 253
-_HASH_LEN = 5
 
 
 class NoSuchPriorityClassError(Exception):
@@ -39,7 +38,7 @@ class NoSuchPriorityClassError(Exception):
         self.name = name
 
 
-def workload_name(job: JobRef, job_uid: str, generation: int = 0) -> str:
+def workload_name(job: JobRef, job_uid: str, generation: int = 0, *, len_max: int = NAME_LEN_MAX) -> str:
     """
     The name of a job's Workload, as in Kueue's GetWorkloadNameForOwnerWithGVK.
 
@@ -48,13 +47,14 @@ def workload_name(job: JobRef, job_uid: str, generation: int = 0) -> str:
     """
     parts = [job.kind, job.group, job.name, job_uid, *([str(generation)] if generation else [])]
     hashed = hashlib.sha1("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
-    prefix = f"{job.kind.lower()}-{job.name}"[: _NAME_LEN_MAX - 1 - _HASH_LEN]
-    return f"{prefix}-{hashed[:_HASH_LEN]}"
+    return hashed_name(f"{job.kind.lower()}-{job.name}", hashed, len_max)
 
 
-def workload_key(key: JobKey, job: Job) -> WorkloadKey:
+def workload_key(configuration: Configuration, key: JobKey, job: Job) -> WorkloadKey:
     """The key of a Job's Workload; of an elastic one, that for its current generation."""
-    return WorkloadKey(f"{JobRef.parse(key).namespace}/{workload_name(JobRef.parse(key), job.uid, job.generation)}")
+    ref = JobRef.parse(key)
+    name = workload_name(ref, job.uid, job.generation, len_max=name_len_max(configuration))
+    return WorkloadKey(f"{ref.namespace}/{name}")
 
 
 class _JobMeta(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, An
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
         "metadata": {
-            "name": workload_name(ref, job.uid, job.generation),
+            "name": split_key(workload_key(state.configuration, key, job))[1],
             "namespace": ref.namespace,
             "labels": {KUEUE + "job-uid": job.uid},
             "annotations": annotations,
@@ -139,7 +139,7 @@ def _slice_annotations(state: State, key: JobKey, job: Job) -> dict[str, str]:
     """The annotations of a slice: the one it replaces, and the first of its chain (Kueue's prepareWorkloadSlice)."""
     replaced = wanted_slice(state, key, job).selected
     if replaced is None:
-        return {ELASTIC_JOB: "true", slices.SLICE_NAME: split_key(workload_key(key, job))[1]}
+        return {ELASTIC_JOB: "true", slices.SLICE_NAME: split_key(workload_key(state.configuration, key, job))[1]}
     return {
         ELASTIC_JOB: "true",
         slices.SLICE_NAME: slices.slice_name(replaced),

@@ -18,6 +18,7 @@ from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
 from headgate.core.kubernetes import conditions
 from headgate.core.state.tables import State, Workload
+from headgate.core.workload.names import NAME_LEN_MAX, hashed_name
 from headgate.events.configuration import Configuration
 from headgate.events.ids import WorkloadKey, split_key
 from headgate.events.objects import ClusterQueueSpec, WorkloadStatus
@@ -39,8 +40,6 @@ PENDING_MIGRATION = ". Pending the migration of 1 workload(s)"
 
 _OWNER_GROUP = "kueue.x-k8s.io"
 _FOLLOWS = "The variant "
-_NAME_LEN_MAX = 253
-_HASH_LEN = 5
 
 
 def is_on(configuration: Configuration, spec: ClusterQueueSpec) -> bool:
@@ -71,7 +70,7 @@ def parent_key(workload: Workload) -> WorkloadKey | None:
     return WorkloadKey(f"{split_key(workload.key)[0]}/{workload.owner.name}")
 
 
-def variant_name(parent: str, parent_uid: str, flavor: str) -> str:
+def variant_name(parent: str, parent_uid: str, flavor: str, *, len_max: int = NAME_LEN_MAX) -> str:
     """
     The name of a variant, as in Kueue's GetWorkloadNameForVariant.
 
@@ -80,8 +79,7 @@ def variant_name(parent: str, parent_uid: str, flavor: str) -> str:
     parts = ("Workload", "kueue.x-k8s.io", parent, parent_uid, flavor)
     hashed = hashlib.sha1("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
     base = parent.rpartition("-")[0] or parent
-    prefix = f"{base}-variant-{flavor}"[: _NAME_LEN_MAX - 1 - _HASH_LEN]
-    return f"{prefix}-{hashed[:_HASH_LEN]}"
+    return hashed_name(f"{base}-variant-{flavor}", hashed, len_max)
 
 
 def allowed_flavors(workload: Workload) -> tuple[str, ...]:

@@ -551,7 +551,7 @@ class InformerBridge:
         record = self.state.jobs.get(key)
         if record is None or not self._needs_workload(key, record) or self._parents.is_awaited(key, record.job, calls):
             return
-        creation = _Creation(key, Uid(record.job.uid), workload_key(key, record.job))
+        creation = _Creation(key, Uid(record.job.uid), workload_key(self.state.configuration, key, record.job))
         call_id = _creation_id(creation.job, creation.job_uid)
         job, raw = self._whole(key, record)
         if job is None:
@@ -627,7 +627,9 @@ class InformerBridge:
 
     def _needs_slice(self, key: JobKey, job: Job) -> bool:
         """Whether a Job that has a Workload was scaled up while that holds quota."""
-        if not is_sliced(self.state, job) or workload_key(key, job) in self.state.workloads:
+        if not is_sliced(self.state, job):
+            return False
+        if workload_key(self.state.configuration, key, job) in self.state.workloads:
             return False
         return wanted_slice(self.state, key, job).replace
 

@@ -24,6 +24,7 @@ from headgate.core.state.tables import PENDING, Stage, State, Workload
 from headgate.core.status.server_side_apply import API_VERSION
 from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import concurrent_admission, variants
+from headgate.core.workload.names import NAME_LEN_MAX, name_len_max
 from headgate.events import effects, facts
 from headgate.events.families import names_workload
 from headgate.events.ids import Uid, WorkloadKey, split_key
@@ -46,7 +47,7 @@ class _RawWorkload(msgspec.Struct, frozen=True):
     spec: Json = {}
 
 
-def variant_of(parent: Workload, raw: bytes, flavor: str) -> Json | None:
+def variant_of(parent: Workload, raw: bytes, flavor: str, *, len_max: int = NAME_LEN_MAX) -> Json | None:
     """
     The variant of a parent for a flavor, ready to be posted. `raw` is the parent's JSON; None when it is of another.
 
@@ -62,7 +63,7 @@ def variant_of(parent: Workload, raw: bytes, flavor: str) -> Json | None:
         "apiVersion": API_VERSION,
         "kind": "Workload",
         "metadata": {
-            "name": variants.variant_name(name, parent.uid, flavor),
+            "name": variants.variant_name(name, parent.uid, flavor, len_max=len_max),
             "namespace": namespace,
             "labels": labels,
             "annotations": {**(whole.metadata.annotations or {}), variants.ALLOWED_FLAVORS: flavor},
@@ -200,7 +201,7 @@ class VariantMaker:
         namespace = split_key(parent.key)[0]
         path = f"/apis/{API_VERSION}/namespaces/{namespace}/workloads"
         for flavor in missing:
-            body = variant_of(parent, raw, flavor)
+            body = variant_of(parent, raw, flavor, len_max=name_len_max(self._state.configuration))
             if body is not None:
                 made = Call(id="", method="POST", path=path, body=body)
                 key = WorkloadKey(f"{namespace}/{body['metadata']['name']}")
