@@ -156,7 +156,7 @@ def test_a_job_that_runs_holds_its_own_workload_only() -> None:
     [
         (BATCH, "Job team-a/train"),
         (VOLCANO, "Job.batch.volcano.sh team-a/train"),
-        ("ray.io/RayJob/team-a/train", "RayJob.ray.io team-a/train"),
+        ("example.com/RayJob/team-a/train", "RayJob.example.com team-a/train"),
         ("/Pod/team-a/train", "Pod team-a/train"),
     ],
 )
