@@ -203,6 +203,35 @@ def test_what_only_others_queue_is_named(headgate: Callable, tmp_path: Path) -> 
     assert "Job team-a/free names no queue" in answer.err
 
 
+def test_a_kind_that_the_configuration_enables_is_planned(headgate: Callable, tmp_path: Path) -> None:
+    """MPIJobs have another version than the other kinds of their group."""
+    pods = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+    kinds = {"MPIJob": ("v2beta1", "mpiReplicaSpecs"), "TFJob": ("v1", "tfReplicaSpecs")}
+    jobs = [
+        {
+            "apiVersion": f"kubeflow.org/{version}",
+            "kind": kind,
+            "metadata": {
+                "name": kind.lower(),
+                "namespace": "team-a",
+                "labels": {"kueue.x-k8s.io/queue-name": "main"},
+            },
+            "spec": {field: {"Worker": {"replicas": 2, "template": pods}}},
+        }
+        for kind, (version, field) in kinds.items()
+    ]
+    configuration = tmp_path / "configuration.yaml"
+    configuration.write_text(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+        "integrations: {frameworks: [kubeflow.org/mpijob, kubeflow.org/tfjob]}\n"
+    )
+    manifests = write(tmp_path, QUEUES, *map(yaml.safe_dump, jobs))
+    answer = headgate("plan", "-f", manifests, "--config", str(configuration))
+    assert answer.code == 0
+    assert "team-a/mpijob" in answer.out
+    assert "team-a/tfjob" in answer.out
+
+
 def test_a_configuration_decides(headgate: Callable, tmp_path: Path) -> None:
     """Kueue's Configuration, here with a resource that does not count."""
     (tmp_path / "config.yaml").write_text(

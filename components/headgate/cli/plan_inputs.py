@@ -31,9 +31,7 @@ _VERSION_OF = {
     "": "v1",
     "node.k8s.io": "v1",
     "scheduling.k8s.io": "v1",
-    **{kind.group: kind.version for kind in kinds.JOB_KINDS},
 }
-_RUN_HERE = ", ".join(f"{kind.api_version} {kind.kind}s" for kind in kinds.JOB_KINDS)
 _LEFT_OUT_OF_KUEUE = frozenset({"MultiKueueCluster", "MultiKueueConfig", "ProvisioningRequestConfig"})
 """Kinds of Kueue's group without effect on a plan."""
 
@@ -49,7 +47,8 @@ class PlanInputs(msgspec.Struct, frozen=True):
 class _Reading:
     """One reading of some manifests."""
 
-    def __init__(self, namespace: str, now_ms: UnixMs) -> None:
+    def __init__(self, namespace: str, now_ms: UnixMs, configuration: Configuration) -> None:
+        self._configuration = configuration
         self._namespace = namespace
         self._now = rfc3339(now_ms)
         self._number = 0
@@ -64,12 +63,12 @@ class _Reading:
     def read(self, manifest: Manifest) -> None:
         """One object: a fact, a note that it is left out, or a mistake."""
         group, _, version = manifest.api_version.rpartition("/")
-        resource = RESOURCE_OF.get((group, manifest.kind))
-        if resource is None:
+        resource, kind = RESOURCE_OF.get((group, manifest.kind)), kinds.of_group_kind(group, manifest.kind)
+        if resource is None or (kind is not None and not kinds.is_enabled(kind, self._configuration)):
             self._leave_out(manifest, group)
             return
         shown = f"{manifest.origin}: {manifest.kind} {manifest.name}"
-        wanted = _VERSION_OF.get(group)
+        wanted = kind.version if kind is not None else _VERSION_OF.get(group)
         if wanted is not None and version != wanted:
             right = f"{group}/{wanted}".lstrip("/")
             self.mistakes.append(f"{shown}, field apiVersion: {manifest.api_version} is not served: write {right}")
@@ -125,17 +124,18 @@ class _Reading:
 
     def _leave_out(self, manifest: Manifest, group: str) -> None:
         if group == GROUP and manifest.kind not in _LEFT_OUT_OF_KUEUE:
-            kinds = ", ".join(sorted(kind for its_group, kind in RESOURCE_OF if its_group == GROUP))
+            served = ", ".join(sorted(kind for its_group, kind in RESOURCE_OF if its_group == GROUP))
             self.mistakes.append(
                 f"{manifest.origin}: {manifest.kind} {manifest.name}, field kind: there is no such kind in {GROUP}: "
-                f"it has {kinds}"
+                f"it has {served}"
             )
             return
         labels = manifest.body["metadata"].get("labels")
         queue = labels.get(QUEUE_LABEL) if isinstance(labels, Mapping) else None
         if queue:
+            run_here = ", ".join(f"{kind.api_version} {kind.kind}s" for kind in kinds.enabled(self._configuration))
             self.notes.append(
-                f"{manifest.origin}: {manifest.kind} {manifest.name} names queue {queue}, but only {_RUN_HERE} are "
+                f"{manifest.origin}: {manifest.kind} {manifest.name} names queue {queue}, but only {run_here} are "
                 f"queued by Headgate: it is not in the plan"
             )
             return
@@ -168,7 +168,7 @@ def read_inputs(
 
     The configuration says which Workloads Jobs get.
     """
-    reading = _Reading(namespace, now_ms)
+    reading = _Reading(namespace, now_ms, configuration or Configuration())
     for manifest in manifests:
         reading.read(manifest)
     missing = reading.missing_namespaces()

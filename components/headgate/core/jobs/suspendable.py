@@ -185,7 +185,7 @@ class Suspendable(ABC):
         """The pod sets of an object with their desired states. Raises PodSetMismatchError."""
         sources = self.sources(obj)
         if [each.name for each in sources] != [each.name for each in pod_sets]:
-            have, want = (", ".join(each.name for each in sets) for sets in (sources, pod_sets))
+            have, want = (", ".join(each.name for each in sets) or "none" for sets in (sources, pod_sets))
             raise PodSetMismatchError(f"it has the pod sets {have}, and its Workload {want}")
         return list(zip(sources, pod_sets, strict=True))
 
