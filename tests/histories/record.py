@@ -9,16 +9,18 @@ A log that has been recorded is never written again: a name that exists is refus
 state than those before, and folds an old log to another state on purpose, `--state-only` writes that state again and
 prints what has changed; look at the difference before committing it.
 
-`--contended` records a cell whose jobs preempt each other, with fair sharing.
+`--contended` records a cell whose jobs preempt each other, with fair sharing; `--topologies` one with two flavors in
+racks, whose nodes fail, up to a time at which some gangs hold domains.
 """
 
 import argparse
 import gzip
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from tests.simulation import test_topology_seeds as topology_seeds
 from tests.simulation.scenarios import Scenario, Step, contended, kueue, scenario
 from tests.simulation.test_contended import ROUND_MS
 from tests.simulation.test_seeds import Run
@@ -34,8 +36,8 @@ from headgate.events.subjects import log_subject
 from headgate.testing.world.world import FaultRates, World
 
 HERE = Path(__file__).parent
-SEED = 39
-CONTENDED_SEED = 45
+Kind = Literal["mixed", "contended", "topologies"]
+SEEDS: dict[Kind, int] = {"mixed": 39, "contended": 45, "topologies": 5}
 FAULTS = FaultRates(
     crash=0.004,
     rival=0.003,
@@ -128,10 +130,12 @@ PATHS = (
 """What is deleted at the end, so that the deletions are in the history too."""
 
 
-def simulate(seed: int, *, preempting: bool = False) -> list[LoggedCommit]:
+def simulate(seed: int, kind: Kind = "mixed") -> list[LoggedCommit]:
     """The log of one run."""
-    if preempting:
+    if kind == "contended":
         return Run(contended(seed), FAULTS, seed, round_ms=ROUND_MS).play().world.log
+    if kind == "topologies":
+        return topology_seeds.play(seed, FAULTS, lambda *_: None)[0].log
     run = Run(plan(seed), FAULTS, seed).play()
     _delete_all(run.world)
     run.run_until(run.world.clock.now_ms + 60_000)
@@ -144,11 +148,11 @@ def _delete_all(world: World) -> None:
         assert answer.status in (200, 202), (path, answer.body)
 
 
-def write_log(name: str, seed: int, *, preempting: bool = False) -> None:
+def write_log(name: str, seed: int, kind: Kind = "mixed") -> None:
     """Simulate and write. Raises FileExistsError when the history is there."""
     if log_path(name).exists():
         raise FileExistsError(f"{log_path(name)} is recorded history: choose another name")
-    log = simulate(seed, preempting=preempting)
+    log = simulate(seed, kind)
     with LogFileWriter(log_path(name)) as writer:
         for logged in log:
             payload = encode_commit(logged.commit)
@@ -175,14 +179,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.histories.record", description=__doc__)
     parser.add_argument("name", help="of the history, the release: v0.1.0")
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--contended", action="store_true", help="a cell whose jobs preempt each other")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument(
+        "--contended",
+        dest="kind",
+        action="store_const",
+        const="contended",
+        default="mixed",
+        help="a cell whose jobs preempt each other",
+    )
+    kinds.add_argument(
+        "--topologies",
+        dest="kind",
+        action="store_const",
+        const="topologies",
+        help="a cell with racks, whose nodes fail",
+    )
     parser.add_argument("--state-only", action="store_true", help="keep the log, write the state it folds to anew")
     options = parser.parse_args()
     if not options.state_only:
         try:
-            seed = CONTENDED_SEED if options.contended else SEED
-            seed = seed if options.seed is None else options.seed
-            write_log(options.name, seed, preempting=options.contended)
+            seed = SEEDS[options.kind] if options.seed is None else options.seed
+            write_log(options.name, seed, options.kind)
         except FileExistsError as error:
             sys.exit(str(error))
     write_state(options.name)

@@ -91,6 +91,7 @@ def without_hashes(encoded: bytes) -> dict[str, Any]:
     """A state but for what follows from the bytes of the log and not from their meaning."""
     tables: dict[str, Any] = msgspec.json.decode(encoded)
     del tables["log_hash"]
+    tables.pop("log_hashes", None)
     for producer in tables["producers"].values():
         del producer["last_hash"]
     return tables

@@ -13,7 +13,7 @@ from tests.simulation.scenarios import kueue
 from tests.simulation.test_elastic_jobs import is_true, run
 from tests.simulation.test_seeds import JOBS, WORKLOADS, faults_of
 from tests.simulation.topology_oracle import crowded, indexed_otherwise, overfull, scattered
-from tests.support.forging import verified
+from tests.support.forging import decoded, folded, forged, verified
 
 from headgate.adapters.log import LogEntry
 from headgate.core.audit.invariants import forgotten
@@ -219,6 +219,30 @@ def test_whatever_goes_wrong_every_pod_ends_where_its_workload_is_assigned(seed:
     verification = verified(tuple(entries))
     assert verification.differences == ()
     assert verification.cycles > 0
+
+
+def test_a_pod_that_was_sent_elsewhere_than_the_rule_says_is_found() -> None:
+    """Verification decides the domain of each pod again; two pods that swapped their ranks are a difference."""
+    entries: list[LogEntry] = []
+    world = cell(sink=lambda *entry: entries.append(LogEntry(*entry)))
+    world.create(gang("train", 4))
+    run(world, 20_000)
+    whole = verified(tuple(entries))
+    assert (whole.differences, whole.compared["pods sent to domains"]) == ((), 4)
+    index, logged = next(
+        (index, logged)
+        for index, logged in enumerate(decoded(tuple(entries)))
+        if any(isinstance(event, PodsAssigned) for event in logged.commit.events)
+    )
+    (event,) = [event for event in logged.commit.events if isinstance(event, PodsAssigned)]
+    values = [each.values for each in event.domains]
+    swapped = tuple(replace(each, values=other) for each, other in zip(event.domains, reversed(values), strict=True))
+    before = tuple(entries[:index])
+    log = forged(
+        before, folded(before), Producer.UNGATER, replace(event, domains=swapped), decided_at=logged.commit.decided_at
+    )
+    (found,) = verified(log).differences
+    assert found.what.startswith("the domain of pod team-a/train-")
 
 
 def test_the_oracle_finds_what_is_wrong() -> None:

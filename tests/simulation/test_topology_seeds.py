@@ -26,7 +26,7 @@ from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import UnixMs
 from headgate.machines.informer_bridge.decide import InformerBridge
-from headgate.testing.world.world import MACHINES, World
+from headgate.testing.world.world import MACHINES, FaultRates, World
 
 FLAVORS: Final = ("fast", "slow")
 RACKS, HOSTS, CPUS = 2, 3, 2
@@ -172,34 +172,44 @@ def unfinished(world: World) -> list[str]:
     ]
 
 
-def test_whatever_fails_every_gang_ends_and_nothing_is_held(verified_seed: int) -> None:
-    """At every commit domains hold what they have room for. What was recorded is decided again as it was."""
-    seed, places = verified_seed, Places()
+Note = Callable[[World, State, LoggedCommit], None]
+
+
+def play(
+    seed: int, faults: FaultRates, note: Note, sink: Callable[[int, str, int, bytes], None] | None = None
+) -> tuple[World, Nodes]:
+    """
+    A run up to a time at which some nodes have failed, and most gangs may have ended. `note` gets every commit.
+
+    Returns the nodes too, to let them recover.
+    """
     rng = random.Random(f"topologies-{seed}")
-    entries: list[LogEntry] = []
-
-    def note(state: State, logged: LoggedCommit) -> None:
-        places.commit(world, state, logged)
-
     machines = {**MACHINES, Producer.INFORMER_BRIDGE: lambda state: InformerBridge(state, new_log=DEFAULTS)}
-    world = World(
-        seed=seed,
-        faults=faults_of(seed),
-        check=note,
-        machines=machines,
-        sink=lambda *entry: entries.append(LogEntry(*entry)),
-    )
+
+    def check(state: State, logged: LoggedCommit) -> None:
+        note(world, state, logged)
+
+    world = World(seed=seed, faults=faults, check=check, machines=machines, sink=sink)
     world.apply(*furniture(rng))
     nodes = Nodes(world, rng)
-    start_ms = world.clock.now_ms
     for number in range(12):
         world.create(gang(f"gang-{number}", rng))
         run(world, rng.choice((100, 1_000, 8_000)))
         for _ in range(rng.choice((0, 1, 1, 3))):
             rng.choice((nodes.fail, nodes.fail, nodes.recover))()
     run(world, rng.randrange(60_000))
+    return world, nodes
+
+
+def test_whatever_fails_every_gang_ends_and_nothing_is_held(verified_seed: int) -> None:
+    """At every commit domains hold what they have room for. What was recorded is decided again as it was."""
+    places, entries = Places(), list[LogEntry]()
+    world, nodes = play(
+        verified_seed, faults_of(verified_seed), places.commit, lambda *entry: entries.append(LogEntry(*entry))
+    )
     nodes.recover_all()
-    while (unfinished(world) or world.failing()) and world.clock.now_ms < start_ms + HORIZON_MS:
+    horizon_ms = world.clock.now_ms + HORIZON_MS
+    while (unfinished(world) or world.failing()) and world.clock.now_ms < horizon_ms:
         run(world, 10_000)
     run(world, 10_000)
     state = world.state
@@ -212,3 +222,4 @@ def test_whatever_fails_every_gang_ends_and_nothing_is_held(verified_seed: int) 
     verification = verified(tuple(entries))
     assert verification.differences == ()
     assert verification.cycles > 0
+    assert verification.compared["pods sent to domains"] > 0

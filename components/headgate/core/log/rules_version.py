@@ -38,6 +38,7 @@ STATUSES_SINCE: Final = 1
 PLACEMENTS_SINCE: Final = 0
 JOB_RUNS_SINCE: Final = 0
 CREATIONS_SINCE: Final = 0
+POD_DOMAINS_SINCE: Final = 0
 
 
 def decides_alike(producer: Producer, rules: int, since: int) -> bool:
