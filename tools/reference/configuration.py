@@ -7,6 +7,7 @@ import msgspec
 from headgate.core.config import feature_gates
 from headgate.core.config import reader as reading
 from headgate.core.config.frameworks import SUPPORTED
+from headgate.core.config.gate_effects import OTHERS, REFUSED
 from headgate.events import configuration as contract
 from tools.reference.text import code, docstring, page, table
 
@@ -79,18 +80,28 @@ def _fields(section: type[msgspec.Struct]) -> str:
 
 
 def _gates() -> str:
-    decided = table(
-        ("gate", "default", "requires"),
+    own = f"{code(feature_gates.PREEMPTION_WAITS)} exists only in Headgate and is on unless a file turns it off."
+    gates = table(
+        ("gate", "default", "requires", "in Headgate"),
         [
-            (code(name), "on" if is_on else "off", ", ".join(code(each) for each in feature_gates.KNOWN[name].requires))
-            for name, is_on in sorted(feature_gates.DEFAULTS.items())
+            (code(gate.name), _default(gate), ", ".join(map(code, gate.requires)), _effect(gate.name))
+            for _, gate in sorted(feature_gates.KNOWN.items())
         ],
     )
-    own = f"{code(feature_gates.PREEMPTION_WAITS)} exists only in Headgate and is on unless a file turns it off."
-    always = ", ".join(code(name) for name in sorted(feature_gates.ALWAYS_ON))
-    others = sorted(set(feature_gates.KNOWN) - set(feature_gates.DEFAULTS) - feature_gates.ALWAYS_ON)
+    refused = table(("refused when true", "because"), [(code(name), why) for name, why in REFUSED.items()])
     return (
-        f"## Feature gates\n\nGates that Headgate reads:\n\n{decided}\n\n{own}\n\nAlways on, and refused when set to "
-        f"false: {always}.\n\nKnown from Kueue, without effect at their defaults; one of them that is off by default "
-        f"is refused when set to true: {', '.join(code(name) for name in others)}."
+        "## Feature gates\n\nEvery gate of Kueue, and what it does here. Those that decisions read are in the log "
+        f"with their values.\n\n{gates}\n\n{own}\n\n### Refused gates\n\n{refused}"
     )
+
+
+def _default(gate: feature_gates.FeatureGate) -> str:
+    return "on, locked" if gate.is_locked else "on" if gate.is_on else "off"
+
+
+def _effect(name: str) -> str:
+    if name in feature_gates.DEFAULTS:
+        return "read by decisions"
+    if name in feature_gates.ALWAYS_ON:
+        return "always on, refused when false"
+    return "refused when true, see below" if name in REFUSED else OTHERS[name]

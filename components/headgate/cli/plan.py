@@ -28,7 +28,7 @@ CYCLES_MAX: Final = 10_000
 """The default maximum number of cycles of a plan."""
 
 
-class Shown(enum.StrEnum):
+class PlanScope(enum.StrEnum):
     """What a plan shows."""
 
     ALL = "all"
@@ -67,8 +67,8 @@ def plan(
         str | None, typer.Option("--config", metavar="FILE", help="Kueue's Configuration (config.kueue.x-k8s.io).")
     ] = None,
     only: Annotated[
-        Shown, typer.Option("--only", help="`new`: only what the objects without a uid are and change.")
-    ] = Shown.ALL,
+        PlanScope, typer.Option("--only", help="`new`: only what the objects without a uid are and change.")
+    ] = PlanScope.ALL,
     output: options.OutputOption = Output.TABLE,
     scenarios: Annotated[
         str | None, typer.Option("--scenarios", metavar="FILE|-", help="Run scenarios of a .jsonl or .jsonl.gz file.")
@@ -88,7 +88,7 @@ def plan(
 
 
 def plan_manifests(
-    names: list[str], namespace: str, cycles: int, config: str | None, output: Output, only: "Shown"
+    names: list[str], namespace: str, cycles: int, config: str | None, output: Output, only: "PlanScope"
 ) -> int:
     """Plan the content of these files, and print it; the exit code. Raises CliError and SettingsError."""
     from headgate.cli.manifests import read_manifests
@@ -115,7 +115,7 @@ def plan_manifests(
         return report_of(dry_run, dry_run.run(cycles))
 
     manifests = read_manifests(names)
-    there, every = split(manifests) if only is Shown.NEW else ([], manifests)
+    there, every = split(manifests) if only is PlanScope.NEW else ([], manifests)
     inputs = read_inputs(every, namespace, now_ms, configuration)
     for mistake in inputs.mistakes:
         say(f"headgate: {mistake}")
@@ -124,7 +124,7 @@ def plan_manifests(
     for note in inputs.notes:
         say(note)
     report = planned(inputs)
-    if only is Shown.NEW:
+    if only is PlanScope.NEW:
         report = changes(planned(read_inputs(there, namespace, now_ms, configuration)), report)
     emit(report, output, lambda: print_report(report))
     return OK if report.all_admitted else FAILED

@@ -13,7 +13,7 @@ from headgate.adapters.log import LogEntry
 from headgate.adapters.telemetry import Metrics
 from headgate.adapters.telemetry.metrics import exponential_buckets
 from headgate.core import fold
-from headgate.core.state.tables import State
+from headgate.core.config.reader import V1BETA2, read_document
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import decode_entry
 from headgate.events.configuration import Configuration, WaitForPodsReady
@@ -105,22 +105,24 @@ OBJECTS = [
 ]
 
 
-def _bridge(state: State) -> InformerBridge:
-    waits = Configuration(wait_for_pods_ready=WaitForPodsReady(block_admission=False))
-    return InformerBridge(state, ConfigurationObserved(configuration=waits))
+WAITS = ConfigurationObserved(configuration=Configuration(wait_for_pods_ready=WaitForPodsReady(block_admission=False)))
 
 
 class Recorded:
     """A cell that is observed as it runs: `render` is its /metrics as values by name and labels."""
 
-    def __init__(self) -> None:
+    def __init__(self, configuration: ConfigurationObserved = WAITS) -> None:
         self.status = Status(process="snapshotter", cell="main", holder="h", health=DependencyHealth())
         self.status.phase = Phase.LEADING
         self.metrics = Metrics()
         self.state = fold.new_state("main")
         self.observing = Observing(self.status, self.metrics, None, kueue=True)
         self.observing.gauges_of(lambda: self.state)
-        self.world = World(cell="main", sink=self._take, machines={**MACHINES, Producer.INFORMER_BRIDGE: _bridge})
+        self.world = World(
+            cell="main",
+            sink=self._take,
+            machines={**MACHINES, Producer.INFORMER_BRIDGE: lambda state: InformerBridge(state, configuration)},
+        )
 
     def _take(self, *entry: Any) -> None:
         read = LogEntry(*entry)
@@ -288,3 +290,22 @@ def test_a_gate_that_a_pod_loses_is_measured_from_its_admission() -> None:
     lines = [line for line in metrics.render().splitlines() if "gate_removal" in line]
     assert f"kueue_pod_scheduling_gate_removal_seconds_sum{{{labels}}} 2" in lines
     assert not any("example.com" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("gate", "gone"),
+    [
+        ("LocalQueueMetrics", "kueue_local_queue_"),
+        ("MetricsForCohorts", "kueue_cohort_subtree_"),
+        ("MetricForWorkloadCreationLatency", "kueue_workload_creation_latency_seconds"),
+    ],
+)
+def test_a_gate_of_the_configuration_switches_its_metrics_off(gate: str, gone: str) -> None:
+    """Gauges and counters alike, and no others."""
+    cell = Recorded(read_document({"apiVersion": V1BETA2, "kind": "Configuration", "featureGates": {gate: False}}))
+    cell.world.apply(*OBJECTS, job("low", "2", run_ms=60_000))
+    cell.run(5_000)
+    served = {line.split()[2] for line in cell.lines() if line.startswith("# TYPE")}
+    assert "kueue_admitted_workloads_total" in served
+    assert not {name for name in served if name.startswith(gone)}
+    assert {name for name in CATALOGUE if name.startswith(gone)}

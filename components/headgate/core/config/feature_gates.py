@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import msgspec
 
 from headgate.core.config.fields import ConfigurationError, nearest
+from headgate.core.config.gate_effects import REFUSED
 from headgate.events.configuration import Configuration
 
 ADMISSION_FAIR_SHARING = "AdmissionFairSharing"
@@ -299,10 +300,8 @@ def _check_gate(name: str, given: Mapping[str, bool]) -> None:
         if name in ALWAYS_ON:
             raise ConfigurationError(field, "Headgate always does what this gate switches on", "remove it")
         return
-    if not gate.is_on and name not in DEFAULTS:
-        raise ConfigurationError(
-            field, "Headgate does not have what this gate switches on", "remove it or set it to false"
-        )
+    if name in REFUSED:
+        raise ConfigurationError(field, REFUSED[name], "remove it or set it to false")
     for required in gate.requires:
         if not is_on(given, required):
             raise ConfigurationError(field, f"requires {required} to be enabled", f"set {required} to true too")

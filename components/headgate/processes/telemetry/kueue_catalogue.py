@@ -5,9 +5,13 @@ Owns no values: `kueue_counts` counts, `kueue_gauges` reads. Called by `kueue_me
 of the list: Kueue's pkg/metrics, 0.20-devel. The two of MultiKueue have no values, as in a Kueue without it.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from headgate.adapters.telemetry.metrics import exponential_buckets
+from headgate.core.config.gate_effects import COHORT_METRICS, CREATION_LATENCY, LOCAL_QUEUE_METRICS, is_set_off
 
 PROMETHEUS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """The buckets of a histogram of Prometheus' Go client that names none."""
@@ -118,3 +122,18 @@ def _read(line: str) -> KueueMetric:
 
 CATALOGUE: dict[str, KueueMetric] = {each.name: each for each in map(_read, _TABLE.strip().splitlines())}
 """Every metric of Kueue, by name."""
+
+
+def gate_of(metric: str) -> str:
+    """The feature gate that switches a metric off; "" for most."""
+    if metric.startswith("kueue_local_queue_"):
+        return LOCAL_QUEUE_METRICS
+    if metric.startswith("kueue_cohort_subtree_") or metric in ("kueue_cohort_info", "kueue_cluster_queue_info"):
+        return COHORT_METRICS
+    return CREATION_LATENCY if metric == "kueue_workload_creation_latency_seconds" else ""
+
+
+def is_switched_off(document: Mapping[str, Any], metric: str) -> bool:
+    """Whether the file of the configuration, as the log has it, switches a metric off."""
+    gate = gate_of(metric)
+    return bool(gate) and is_set_off(document, gate)

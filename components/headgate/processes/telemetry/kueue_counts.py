@@ -7,7 +7,7 @@ from earlier ones; what began before this process followed the log is not measur
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from headgate.adapters.telemetry.metrics import Distribution, LabelledCounter, Metrics
 from headgate.core.api.job_kinds import kind_name
@@ -20,7 +20,7 @@ from headgate.events import decisions, facts, queueing
 from headgate.events.commit import Commit, LoggedCommit
 from headgate.events.effects import WorkloadCreated
 from headgate.events.ids import JobKey, PodKey, Seq, UnixMs, WorkloadKey
-from headgate.processes.telemetry.kueue_catalogue import CATALOGUE, ROLE
+from headgate.processes.telemetry.kueue_catalogue import CATALOGUE, ROLE, is_switched_off
 from headgate.processes.telemetry.kueue_labels import (
     Values,
     all_cohorts,
@@ -49,6 +49,7 @@ class KueueCounts:
                 self._counters[each.name] = metrics.tally(each.name, each.about, each.labels)
             elif each.kind == "histogram":
                 self._histograms[each.name] = metrics.histogram(each.name, each.about, each.buckets)
+        self._document: dict[str, Any] = {}
         self._times: dict[Seq, UnixMs] = {}
         self._gates: dict[PodKey, tuple[str, ...]] = {}
         self._evicted: dict[WorkloadKey, tuple[UnixMs, str, str]] = {}
@@ -64,6 +65,7 @@ class KueueCounts:
     def folded(self, state: State, logged: LoggedCommit) -> None:
         """Count the events of a commit; it is already folded into the state."""
         commit = logged.commit
+        self._document = state.configuration_document
         _remember(self._times, Seq(logged.seq), commit.time_ms)
         for event in commit.events:
             match event:
@@ -241,6 +243,8 @@ class KueueCounts:
     # --- series
 
     def _count(self, metric: str, /, **labels: str) -> None:
+        if is_switched_off(self._document, metric):
+            return
         counter = self._counters[metric]
         counter.add(*({**labels, **ROLE}[label] for label in counter.labels))
 
@@ -251,6 +255,8 @@ class KueueCounts:
             self._count(f"{prefix}{metric}", **queue, **every)
 
     def _observe(self, metric: str, span_ms: int, /, **labels: str) -> None:
+        if is_switched_off(self._document, metric):
+            return
         every = {**labels, **ROLE}
         in_order = {label: every[label] for label in CATALOGUE[metric].labels}
         self._histograms[metric].record(max(span_ms, 0) / 1000, in_order)

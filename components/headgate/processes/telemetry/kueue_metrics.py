@@ -10,7 +10,7 @@ from collections.abc import Callable
 from headgate.adapters.telemetry.metrics import Metrics
 from headgate.core.state.tables import State
 from headgate.events.commit import LoggedCommit
-from headgate.processes.telemetry.kueue_catalogue import CATALOGUE
+from headgate.processes.telemetry.kueue_catalogue import CATALOGUE, is_switched_off
 from headgate.processes.telemetry.kueue_counts import KueueCounts
 from headgate.processes.telemetry.kueue_gauges import GAUGES
 from headgate.processes.telemetry.kueue_labels import Values
@@ -30,13 +30,13 @@ class KueueMetrics:
     def serve_gauges(self, state: Callable[[], State | None]) -> None:
         """Serve the gauges from the result of `state` on request; nothing when it is None."""
 
-        def of(values: Callable[[State], Values]) -> Callable[[], Values]:
+        def of(name: str, values: Callable[[State], Values]) -> Callable[[], Values]:
             def ask() -> Values:
                 now = state()
-                return iter(()) if now is None else values(now)
+                return iter(()) if now is None or is_switched_off(now.configuration_document, name) else values(now)
 
             return ask
 
         every = {**GAUGES, "kueue_admission_cycle_preemption_skips": self._counts.preemption_skips}
         for name, values in every.items():
-            self._metrics.gauge(name, CATALOGUE[name].about, of(values))
+            self._metrics.gauge(name, CATALOGUE[name].about, of(name, values))
