@@ -72,6 +72,13 @@ class PodBindRejected(EventBase, frozen=True, tag="pod.bind_rejected"):
     message: str
 
 
+class PodRemoved(EventBase, frozen=True, tag="pod.removed"):
+    """Appended by the ungater when it has deleted a pod that was too many in its pod group."""
+
+    pod: PodKey
+    uid: Uid
+
+
 class WorkloadCreated(EventBase, frozen=True, tag="workload.created"):
     """Appended by the informer bridge when it has created the Workload of a job that names a queue."""
 
@@ -245,6 +252,7 @@ Effect = (
     | StatusRejected
     | PodBound
     | PodBindRejected
+    | PodRemoved
     | WorkloadCreated
     | WorkloadCreateRejected
     | VariantChanged

@@ -290,7 +290,8 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     integrations, clients that finish a workload, open its gates or deactivate it. `shown` has conditions that Headgate
     writes too, where the object's differ from the log's, because another client may have written them; with a status
     that is taken over, the version that it was observed at. `arrival` is its place, from 1, among the facts of the
-    commit in which it appears: the order of observation, where creation times are equal. `known` is set in the first
+    commit in which it appears: the order of observation, where creation times are equal. `group_owners` are the uids of
+    the owners of a pod group's Workload. `known` is set in the first
     fact after a restore: whether the log has the status that is taken over, as one that was written or is to be
     written; None in all other facts, and in those of earlier versions.
     """
@@ -315,6 +316,7 @@ class WorkloadObserved(EventBase, frozen=True, tag="workload.observed"):
     shown: ShownConditions | None = None
     arrival: int = 0
     known: bool | None = None
+    group_owners: tuple[str, ...] = ()
 
 
 class WorkloadDeleted(EventBase, frozen=True, tag="workload.deleted"):

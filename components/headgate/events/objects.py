@@ -641,6 +641,9 @@ class Job(ApiBranch, frozen=True):
     set; the fields that describe the only pod set of a batch/v1 Job are as by default, and `active` is 1 while pods of
     it may run. `pod_priority_class` is the PriorityClass that the kind names apart from its templates. `injected`: it
     carries what an admission has injected. `owner` is the object that controls it.
+
+    Of a pod group `absent_pods` is how many pods have to be replaced, `problem` why no Workload can be made for its
+    pods as they are, and `leaving` that all of them are being deleted.
     """
 
     uid: str
@@ -671,6 +674,43 @@ class Job(ApiBranch, frozen=True):
     pod_priority_class: str = ""
     injected: bool = False
     owner: OwnerReference | None = None
+    absent_pods: int = 0
+    problem: str = ""
+    leaving: bool = False
+
+
+class ManagedPod(ApiBranch, frozen=True):
+    """
+    What a pod shows that is queued itself: a plain pod, or a member of the pod group `group`.
+
+    `queue_name`, `priority_class` (of workloads), `max_execution_time_seconds` and `gated_by` are its labels and
+    annotations of those names, `pod_priority_class` that of its spec. `total_count` is how many pods its group says to
+    have, None for no valid number; `role` which pods of the group are alike. A group with `fast_admission` does not
+    wait for its pods, one that is `serving` never finishes, and one with an `unretriable` pod is not completed by
+    replacements. `parent` is the framework whose object the pod belongs to, "" for none. `finalizers` are all of the
+    pod, in order. `has_node`, `ready`, `message` and `failed_ms` are its status, the latter the time at which its
+    containers have failed; `deletes_ms` is when its deletion is due, and `grace_s` after how many seconds.
+    """
+
+    queue_name: str = ""
+    priority_class: str = ""
+    pod_priority_class: str = ""
+    max_execution_time_seconds: int | None = None
+    gated_by: str = ""
+    group: str = ""
+    total_count: int | None = None
+    role: str = ""
+    fast_admission: bool = False
+    serving: bool = False
+    unretriable: bool = False
+    parent: str = ""
+    finalizers: tuple[str, ...] = ()
+    has_node: bool = False
+    ready: bool = False
+    message: str = ""
+    failed_ms: UnixMs = UnixMs(0)
+    deletes_ms: UnixMs = UnixMs(0)
+    grace_s: int = 0
 
 
 class Pod(ApiBranch, frozen=True):
@@ -682,6 +722,9 @@ class Pod(ApiBranch, frozen=True):
     unless Headgate binds it. `pod_set` is the name of its pod set, `indexes` its labels whose values are whole numbers,
     among which are those that its rank is read from, `index_offset` what Kueue's annotation of that name adds to its
     index, and `slice_name` the name that the slices of its elastic job have in common. All four are empty for others.
+
+    `managed`: it is queued itself. Its `spec` then has no more than that of a topology-aware one and its tolerations,
+    and nothing once it has ended, which only `phase` shows; `phase` of all others is "Pending".
     """
 
     uid: str
@@ -696,3 +739,4 @@ class Pod(ApiBranch, frozen=True):
     indexes: dict[str, int] = {}
     index_offset: int = 0
     slice_name: str = ""
+    managed: ManagedPod | None = None

@@ -147,7 +147,7 @@ RESOURCES: Final[Mapping[str, Resource]] = OF_JOBS | {
 
 def watchable() -> Mapping[str, Resource]:
     """`RESOURCES`, and those of the kinds of jobs that other packages have added."""
-    return {**RESOURCES, **{kind.resource: of_kind(kind) for kind in known()}}
+    return {**RESOURCES, **{kind.resource: of_kind(kind) for kind in known() if not kind.of_pods}}
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,8 +25,8 @@ from headgate.core.admission.rules import (
     Params,
 )
 from headgate.core.admission.settings import AdmissionSettings
-from headgate.core.jobs.pod_roles import role_hash
 from headgate.core.kubernetes.cel import CelError, compiled
+from headgate.core.kubernetes.pod_roles import role_hash
 from headgate.core.kubernetes.selectors import matches_labels
 
 Json = dict[str, Any]

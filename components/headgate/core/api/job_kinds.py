@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from headgate.core.config.frameworks import JOB_FRAMEWORK
+from headgate.core.api.names import POD_GROUP_KIND
+from headgate.core.config.frameworks import JOB_FRAMEWORK, OF_POD_OWNERS, POD_FRAMEWORK
 from headgate.events.configuration import Configuration
 from headgate.events.ids import JobKey, JobRef
 from headgate.events.objects import OwnerReference
@@ -23,7 +24,8 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
     A kind of job. `framework` is its name in Kueue's configuration.
 
     `resource` is its name among the watched resources, which is unique where `plural` need not be. An `optional` one is
-    of a CustomResourceDefinition, which may be missing or come later.
+    of a CustomResourceDefinition, which may be missing or come later. One `of_pods` is not watched: the facts about its
+    jobs are derived from those about pods.
     """
 
     group: str
@@ -33,6 +35,7 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     framework: str
     optional: bool = True
+    of_pods: bool = False
 
     @property
     def api_version(self) -> str:
@@ -75,6 +78,20 @@ RAY_CLUSTER: Final = custom("ray.io", "v1", "RayCluster")
 RAY_SERVICE: Final = custom("ray.io", "v1", "RayService")
 APP_WRAPPER: Final = custom("workload.codeflare.dev", "v1beta2", "AppWrapper")
 
+POD: Final = JobKind(
+    group="", version="v1", kind="Pod", plural="pods", resource="pods", framework=POD_FRAMEWORK, of_pods=True
+)
+POD_GROUP: Final = JobKind(
+    group="",
+    version="v1",
+    kind=POD_GROUP_KIND,
+    plural="pods",
+    resource="podgroups",
+    framework=POD_FRAMEWORK,
+    of_pods=True,
+)
+"""The pods of a pod group together. The API has no such object."""
+
 JOB_KINDS: Final[tuple[JobKind, ...]] = (
     BATCH_JOB,
     JOB_SET,
@@ -88,6 +105,8 @@ JOB_KINDS: Final[tuple[JobKind, ...]] = (
     RAY_CLUSTER,
     RAY_SERVICE,
     APP_WRAPPER,
+    POD,
+    POD_GROUP,
 )
 """The kinds that Headgate itself knows."""
 
@@ -106,7 +125,8 @@ def add(kind: JobKind) -> None:
         if before is not None and before != kind:
             raise ValueError(f"{kind.gvk} (resource {kind.resource}): {before.gvk} has this kind or resource already")
     _BY_GROUP_KIND[kind.group, kind.kind] = kind
-    _BY_RESOURCE[kind.resource] = kind
+    if not kind.of_pods:
+        _BY_RESOURCE[kind.resource] = kind
     _BY_GVK[kind.gvk] = kind
 
 
@@ -116,12 +136,13 @@ for _each in JOB_KINDS:
 
 def known() -> tuple[JobKind, ...]:
     """Every kind that can be enabled, in the order in which they were added."""
-    return tuple(_BY_RESOURCE.values())
+    return tuple(_BY_GROUP_KIND.values())
 
 
 def is_enabled(kind: JobKind, configuration: Configuration) -> bool:
     """Whether a cell with this configuration runs a kind."""
-    return kind.framework in configuration.integrations.frameworks
+    frameworks = configuration.integrations.frameworks
+    return kind.framework in frameworks or (kind.of_pods and any(each in frameworks for each in OF_POD_OWNERS))
 
 
 def enabled(configuration: Configuration) -> tuple[JobKind, ...]:

@@ -9,9 +9,12 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from headgate.core.api.managed_pods import ENDED, PodStatus, managed_of
 from headgate.core.api.names import (
     KUEUE,
+    MANAGED,
     POD_INDEX_OFFSET,
+    POD_PARENT,
     PODSET_LABEL,
     SCHEDULER_NAME,
     SLICE_NAME_ANNOTATION,
@@ -34,7 +37,7 @@ from headgate.core.kubernetes.effective_requests import pod_requests
 from headgate.core.kubernetes.quantities import canonical
 from headgate.events.facts import Fact, NodeObserved, PodObserved
 from headgate.events.ids import PodKey, UnixMs
-from headgate.events.objects import ApiBranch, ApiObject, Container, Node, Pod, PodSpec, Resources, Taint
+from headgate.events.objects import ApiBranch, ApiObject, Container, Node, Pod, PodSpec, Resources, Taint, Toleration
 
 INDEX_DIGITS_MAX: Final = 10
 
@@ -60,13 +63,9 @@ class _Node(WatchedObject, frozen=True):
     status: _NodeStatus = _NodeStatus()
 
 
-class _PodStatus(ApiObject, frozen=True):
-    phase: str = "Pending"
-
-
 class _Pod(WatchedObject, frozen=True):
     spec: PodSpec = PodSpec()
-    status: _PodStatus = _PodStatus()
+    status: PodStatus = PodStatus()
 
 
 def read_node(raw: bytes) -> tuple[Metadata, Fact | None]:
@@ -102,10 +101,15 @@ def _since_ms(condition: _NodeCondition) -> UnixMs:
 
 
 def read_pod(raw: bytes) -> tuple[Metadata, Fact | None]:
-    """The metadata and the fact of one Pod; no fact when it has ended, or is of no workload and not ours to start."""
+    """
+    The metadata and the fact of one Pod; no fact when it has ended, or is of no workload and not ours to start.
+
+    One that is queued itself has a fact as long as it exists.
+    """
     seen = decode(_Pod, raw)
     meta, spec = seen.metadata, seen.spec
-    if _has_ended(seen) or not (spec.node_name or _has_a_fact(seen)):
+    managed = managed_of(meta, seen.status, spec.node_name, spec.priority_class_name, raw)
+    if managed is None and (_has_ended(seen) or not (spec.node_name or _has_a_fact(seen))):
         return meta, None
     check_requests("spec", spec)
     workload = (meta.annotations or {}).get(WORKLOAD_ANNOTATION, "")
@@ -118,7 +122,10 @@ def read_pod(raw: bytes) -> tuple[Metadata, Fact | None]:
         owner=controller_of(meta),
         deleting=meta.deletion_timestamp is not None,
     )
-    if any(annotation in TOPOLOGY_ANNOTATIONS for annotation in meta.annotations or {}):
+    if managed is not None:
+        spec = PodSpec() if _has_ended(seen) else _reduced(pod.spec, spec.tolerations)
+        pod = replace(pod, managed=managed, phase=seen.status.phase or "Pending", spec=spec)
+    if not _has_ended(seen) and any(annotation in TOPOLOGY_ANNOTATIONS for annotation in meta.annotations or {}):
         pod = _topology_aware(meta, pod)
     return meta, PodObserved(pod=PodKey(key_in(meta)), spec=pod)
 
@@ -145,7 +152,7 @@ def read_use(raw: bytes) -> PodUse | None:
 
 
 def _has_ended(pod: _Pod) -> bool:
-    return pod.status.phase in {"Succeeded", "Failed"}
+    return pod.status.phase in ENDED
 
 
 def _has_a_fact(pod: _Pod) -> bool:
@@ -153,31 +160,39 @@ def _has_a_fact(pod: _Pod) -> bool:
     return (
         pod.spec.scheduler_name == SCHEDULER_NAME
         or (pod.metadata.annotations or {}).get(WORKLOAD_ANNOTATION, "") != ""
+        or (pod.metadata.labels or {}).get(MANAGED) == "true"
+        or (pod.metadata.annotations or {}).get(POD_PARENT, "") != ""
         or any(gate.name.startswith(KUEUE) for gate in pod.spec.scheduling_gates)
     )
 
 
 def _topology_aware(meta: Metadata, pod: Pod) -> Pod:
     """A pod that requests a topology, with what its rank is read from, and without what nobody reads of it."""
-    labels, annotations, spec = meta.labels or {}, meta.annotations or {}, pod.spec
-    if spec.scheduler_name != SCHEDULER_NAME:
-        requests = {resource: canonical(resource, value) for resource, value in sorted(pod_requests(spec).items())}
-        spec = PodSpec(
-            containers=(Container(resources=Resources(requests=dict(requests))),),
-            node_selector=spec.node_selector,
-            scheduler_name=spec.scheduler_name,
-            node_name=spec.node_name,
-            scheduling_gates=spec.scheduling_gates,
-        )
+    labels, annotations = meta.labels or {}, meta.annotations or {}
     offset = annotations.get(POD_INDEX_OFFSET, "")
     return replace(
         pod,
-        spec=spec,
+        spec=pod.spec if pod.managed is not None else _reduced(pod.spec),
         topology_aware=True,
         pod_set=labels.get(PODSET_LABEL, ""),
         indexes={label: int(value) for label, value in sorted(labels.items()) if _is_index(value)},
         index_offset=int(offset) if _is_index(offset) else 0,
         slice_name=annotations.get(SLICE_NAME_ANNOTATION, ""),
+    )
+
+
+def _reduced(spec: PodSpec, tolerations: tuple[Toleration, ...] = ()) -> PodSpec:
+    """The spec of a pod without what nobody reads of it, unless Headgate binds it: with its effective requests."""
+    if spec.scheduler_name == SCHEDULER_NAME:
+        return spec
+    requests = {resource: canonical(resource, value) for resource, value in sorted(pod_requests(spec).items())}
+    return PodSpec(
+        containers=(Container(resources=Resources(requests=dict(requests))),),
+        node_selector=spec.node_selector,
+        tolerations=tolerations,
+        scheduler_name=spec.scheduler_name,
+        node_name=spec.node_name,
+        scheduling_gates=spec.scheduling_gates,
     )
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from headgate.core.api.admission_checks import RESET_MESSAGE
 from headgate.core.api.job_kinds import BATCH_JOB, of_owner
-from headgate.core.api.names import KUEUE
+from headgate.core.api.names import IS_GROUP_WORKLOAD, KUEUE, POD_GROUP_KIND
 from headgate.core.api.watched_objects import (
     Metadata,
     WatchedObject,
@@ -34,7 +34,7 @@ from headgate.core.kubernetes.conditions import (
     find,
 )
 from headgate.events.facts import Fact, WorkloadObserved
-from headgate.events.ids import Uid, WorkloadKey
+from headgate.events.ids import JobRef, Uid, WorkloadKey
 from headgate.events.objects import CheckState, OwnerReference, PodSet, ShownConditions, WorkloadSpec, WorkloadStatus
 
 
@@ -52,7 +52,8 @@ def read_workload(raw: bytes) -> tuple[Metadata, Fact | None]:
         for assignment in status.admission.pod_set_assignments:
             check_quantities("status.admission.podSetAssignments.resourceUsage", assignment.resource_usage)
     finished = find(status.conditions, "Finished")
-    owner = controller_of(meta)
+    is_group = (meta.annotations or {}).get(IS_GROUP_WORKLOAD) == "true"
+    owner = _group_of(meta) if is_group else controller_of(meta)
     has_history = bool(status.conditions) or status.admission is not None
     return meta, WorkloadObserved(
         workload=WorkloadKey(key_in(meta)),
@@ -73,7 +74,14 @@ def read_workload(raw: bytes) -> tuple[Metadata, Fact | None]:
         deactivation_target=find(status.conditions, DEACTIVATION_TARGET),
         taken_over=status if has_history else None,
         shown=_shown(meta, status),
+        group_owners=tuple(each.uid for each in meta.owner_references or ()) if is_group else (),
     )
+
+
+def _group_of(meta: Metadata) -> OwnerReference:
+    """The pod group that a Workload was made for, as an owner: it is identified by its name."""
+    group = JobRef("", POD_GROUP_KIND, meta.namespace, meta.name)
+    return OwnerReference(api_version="v1", kind=POD_GROUP_KIND, name=meta.name, uid=group.key.removeprefix("/"))
 
 
 def _shown(meta: Metadata, status: WorkloadStatus) -> ShownConditions | None:

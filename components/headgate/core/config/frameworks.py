@@ -13,6 +13,9 @@ from headgate.core.config.fields import ConfigurationError, Fields, nearest
 from headgate.events.configuration import IntegrationsConfiguration
 
 JOB_FRAMEWORK: Final = "batch/job"
+POD_FRAMEWORK: Final = "pod"
+OF_POD_OWNERS: Final = ("deployment",)
+"""The frameworks whose objects are queued pod by pod: they imply `pod` for the pods of these objects."""
 
 _KUEUES: Final = (
     JOB_FRAMEWORK,
@@ -49,6 +52,8 @@ SUPPORTED: Final[dict[str, None]] = dict.fromkeys(
         "ray.io/raycluster",
         "ray.io/rayservice",
         "workload.codeflare.dev/appwrapper",
+        POD_FRAMEWORK,
+        *OF_POD_OWNERS,
     )
 )
 """The frameworks that may be named: those of Headgate, and those that were added."""

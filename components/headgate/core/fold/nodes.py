@@ -9,6 +9,7 @@ use the flavor. Workloads that wait for a place, and not for quota, wake from th
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Never
 
+from headgate.core.api.managed_pods import ENDED
 from headgate.core.fold.objects import free, free_where
 from headgate.core.kubernetes.effective_requests import pod_requests
 from headgate.core.kubernetes.quantities import amount
@@ -173,8 +174,10 @@ def _settle(state: State, record: PodRecord) -> None:
 def _pod_observed(state: State, event: facts.PodObserved, commit: Commit, seq: Seq) -> None:
     record = state.pods.get(event.pod)
     node = event.spec.spec.node_name
-    if record is None or record.pod.uid != event.spec.uid:
+    has_ended = event.spec.managed is not None and event.spec.phase in ENDED
+    if record is None or record.pod.uid != event.spec.uid or has_ended:
         if record is not None:
+            # One that has ended uses no node any more.
             _leave(state, record, seq)
         record = state.pods[event.pod] = PodRecord(pod=state.shared.pod(event.spec), placed=node, bound=node != "")
         _settle(state, record)
@@ -207,6 +210,10 @@ def _pod_placed(state: State, event: decisions.PodPlaced, commit: Commit, seq: S
         _leave(state, record, seq)
         record.placed = event.node
         _settle(state, record)
+
+
+def _pod_removed(state: State, event: effects.PodRemoved, commit: Commit, seq: Seq) -> None:
+    """No-op: the watch reports the result."""
 
 
 def _pod_bound(state: State, event: effects.PodBound, commit: Commit, seq: Seq) -> None:
@@ -292,6 +299,7 @@ HANDLERS = (
     .on(decisions.PodPlaced, _pod_placed)
     .on(effects.PodBound, _pod_bound)
     .on(effects.PodBindRejected, _pod_bind_rejected)
+    .on(effects.PodRemoved, _pod_removed)
 )
 
 __all__ = [

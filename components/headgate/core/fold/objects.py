@@ -37,6 +37,7 @@ from headgate.core.state.tables import (
 from headgate.core.workload.ordering import arrived
 from headgate.core.workload.owners import job_key, workload_of
 from headgate.core.workload.pods_ready import WAITING_FOR_PODS_READY, all_ready, follow
+from headgate.core.workload.replacement_pods import follow_absent_pods
 from headgate.events import effects, facts
 from headgate.events.commit import Commit
 from headgate.events.ids import JobKey, Seq, split_key
@@ -383,6 +384,7 @@ def _follow(state: State, event: facts.JobObserved, commit: Commit, seq: Seq) ->
     workload = workload_of(state, event.job, event.spec.uid)
     if workload is not None:
         follow(state, workload, commit.time_ms)
+        follow_absent_pods(state, workload, commit.time_ms)
         wake_for_pods(state, seq)
 
 

@@ -49,6 +49,7 @@ from headgate.core.workload.ordering import arrived, priority_of
 from headgate.core.workload.owners import is_job, job_key, job_of, owner_uid
 from headgate.core.workload.pods_ready import follow
 from headgate.core.workload.preemption_gates import closed, is_closed, merged, opened
+from headgate.core.workload.replacement_pods import follow_absent_pods
 from headgate.core.workload.shown_conditions import differing
 from headgate.core.workload.slices import SLICE_REPLACED, is_elastic
 from headgate.core.workload.unadmitted_reasons import is_explicit, is_granular
@@ -126,6 +127,7 @@ def _observed(state: State, event: facts.WorkloadObserved, commit: Commit, seq: 
         _respecify(state, workload, event)
     _describe(state, workload, event)
     follow(state, workload, commit.time_ms)
+    follow_absent_pods(state, workload, commit.time_ms)
     tree = state.index.trees.get(workload.cluster_queue)
     if workload.key in state.index.usage_of and tree and ranked != priority_of(workload, state.configuration):
         # Others may now be allowed to preempt it.
@@ -171,6 +173,7 @@ def _describe(state: State, workload: Workload, event: facts.WorkloadObserved) -
     workload.labels = labels_of(event.labels, workload.owner)
     workload.annotations = labels_of(event.annotations, workload.owner)
     workload.deleting, workload.finalizer = event.deleting, event.finalizer
+    workload.group_owners = event.group_owners
     workload.reclaimable_pods = event.reclaimable_pods
     workload.observed_finished, workload.observed_pods_ready = event.finished, event.pods_ready
     workload.deactivation_target = event.deactivation_target

@@ -15,6 +15,7 @@ from headgate.core.jobs.batch_job import BatchJob
 from headgate.core.jobs.integration import Integration
 from headgate.core.jobs.job_set import JobSet
 from headgate.core.jobs.kubeflow_jobs import KUBEFLOW_JOBS
+from headgate.core.jobs.pods import PlainPod, PodGroup
 from headgate.core.jobs.ray_clusters import RayCluster, RayJob, RayService
 from headgate.events.ids import JobKey
 
@@ -33,7 +34,8 @@ def register(integration: Integration) -> None:
     frameworks.SUPPORTED[integration.kind.framework] = None
 
 
-for _each in (BatchJob(), JobSet(), *KUBEFLOW_JOBS, RayJob(), RayCluster(), RayService(), AppWrapper()):
+_OF_PODS: Final = (PlainPod(), PodGroup())
+for _each in (BatchJob(), JobSet(), *KUBEFLOW_JOBS, RayJob(), RayCluster(), RayService(), AppWrapper(), *_OF_PODS):
     register(_each)
 assert set(INTEGRATIONS) == set(job_kinds.JOB_KINDS)
 

@@ -20,6 +20,7 @@ REQUEUED = "Requeued"
 FINISHED = "Finished"
 PODS_READY = "PodsReady"
 DEACTIVATION_TARGET = "DeactivationTarget"
+WAITING_FOR_REPLACEMENT = "WaitingForReplacementPods"
 BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates"
 
 NO_RESERVATION = "The workload has no reservation"

@@ -22,6 +22,7 @@ _AUTHOR_OF: dict[type[EventBase], Producer] = {
     effects.StatusRejected: Producer.BINDER,
     effects.PodBound: Producer.BINDER,
     effects.PodBindRejected: Producer.BINDER,
+    effects.PodRemoved: Producer.UNGATER,
     effects.WorkloadCreated: Producer.INFORMER_BRIDGE,
     effects.WorkloadCreateRejected: Producer.INFORMER_BRIDGE,
     effects.VariantChanged: Producer.INFORMER_BRIDGE,

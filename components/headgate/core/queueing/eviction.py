@@ -23,6 +23,7 @@ from headgate.core.status.foreign_conditions import ADMISSION_REVOKED
 from headgate.core.workload import concurrent_admission, owners, pods_ready, slices
 from headgate.core.workload.injection import InjectionError, UpdateConflictError, injected
 from headgate.core.workload.owners import job_of
+from headgate.core.workload.pod_jobs import is_group, is_of_pods
 from headgate.events.configuration import Configuration
 from headgate.events.ids import UnixMs
 from headgate.events.objects import CheckState, Condition, RequeueState
@@ -49,11 +50,14 @@ def finish(state: State, workload: Workload) -> WorkloadFinished | None:
     record = job_of(state, workload)
     if record is not None:
         if record.job.finished == "Complete":
-            return _finished(workload, "Succeeded", "Job finished successfully")
+            of_pods = is_of_pods(owners.job_key(state, workload))
+            said = record.job.message if of_pods else "Job finished successfully"
+            return _finished(workload, "Succeeded", said)
         if record.job.finished == "Failed":
             return _finished(workload, "Failed", record.job.message)
         return _failed_to_start(state, workload, record)
-    if owners.is_gone(state, workload) and not workload.deleting:
+    if owners.is_gone(state, workload) and not workload.deleting and not is_group(owners.job_key(state, workload)):
+        # The Workload of a pod group is deleted with the last of its owners (Kueue's finalizeWorkloads).
         return _finished(workload, "OwnerNotFound", "The workload's owner no longer exists")
     return None
 

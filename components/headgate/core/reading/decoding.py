@@ -67,12 +67,12 @@ def watched(configuration: Configuration) -> tuple[str, ...]:
 
     Referenced objects come first, so owners come before what they own.
     """
-    return (*_BEFORE_JOBS, *(kind.resource for kind in enabled(configuration)), *_AFTER_JOBS)
+    return (*_BEFORE_JOBS, *(kind.resource for kind in enabled(configuration) if not kind.of_pods), *_AFTER_JOBS)
 
 
 def every_resource() -> tuple[str, ...]:
     """What a cell watches that runs every kind of jobs that is known, in the same order."""
-    return (*_BEFORE_JOBS, *(kind.resource for kind in known()), *_AFTER_JOBS)
+    return (*_BEFORE_JOBS, *(kind.resource for kind in known() if not kind.of_pods), *_AFTER_JOBS)
 
 
 RESOURCES = watched(Configuration())

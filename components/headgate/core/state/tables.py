@@ -179,6 +179,7 @@ class Workload(Record):
     creation seconds (`headgate.core.workload.ordering.arrived`). `unhealthy_nodes` are nodes of its topology assignment
     that have failed; the first is to be replaced. `shaped_at` is the position at which its pod sets last changed, 0
     while they are as created; `outdated` means that its quota was reserved for other pod sets than it has.
+    `group_owners` are the uids of the owners of a pod group's Workload.
     """
 
     key: WorkloadKey
@@ -236,6 +237,7 @@ class Workload(Record):
     second_pass: SecondPass | None = None
     shaped_at: Seq = Seq(0)
     outdated: bool = False
+    group_owners: tuple[str, ...] = ()
 
 
 class NamespaceRecord(Note, frozen=True):

@@ -54,6 +54,7 @@ WRITTEN_CONDITIONS = frozenset(
         conditions.DEACTIVATION_TARGET,
         conditions.FINISHED,
         conditions.PODS_READY,
+        conditions.WAITING_FOR_REPLACEMENT,
     }
 )
 """The conditions that are written to Workloads: Kueue's admissionManagedConditions. PodsReady is ours for Jobs only."""

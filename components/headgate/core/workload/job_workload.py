@@ -14,9 +14,18 @@ from typing import Any
 import msgspec
 
 from headgate.core.api import job_kinds
-from headgate.core.api.names import DEFAULT_QUEUE, ELASTIC_JOB, FINALIZER, GATED_BY, KUEUE
+from headgate.core.api.names import (
+    DEFAULT_QUEUE,
+    ELASTIC_JOB,
+    FINALIZER,
+    GATED_BY,
+    IS_GROUP_WORKLOAD,
+    KUEUE,
+    POD_GROUP_KIND,
+)
 from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
+from headgate.core.jobs.pods import group_pods
 from headgate.core.jobs.registry import integration_of
 from headgate.core.state.tables import PENDING, State, Workload
 from headgate.core.workload import slices
@@ -43,8 +52,11 @@ def workload_name(job: JobRef, job_uid: str, generation: int = 0, *, len_max: in
     The name of a job's Workload, as in Kueue's GetWorkloadNameForOwnerWithGVK.
 
     `<kind in lower case>-<name>-<hash>`, the hash being the first five hex digits of the SHA-1 of kind, group, name and
-    uid, one a line. An elastic Job has several over time: the generation that each was created for is appended.
+    uid, one a line. An elastic Job has several over time: the generation that each was created for is appended. The
+    Workload of a pod group has the group's name.
     """
+    if job.kind == POD_GROUP_KIND:
+        return job.name
     parts = [job.kind, job.group, job.name, job_uid, *([str(generation)] if generation else [])]
     hashed = hashlib.sha1("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
     return hashed_name(f"{job.kind.lower()}-{job.name}", hashed, len_max)
@@ -71,9 +83,8 @@ def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, An
 
     Raises NoSuchPriorityClassError.
     """
-    ref, kind = JobRef.parse(key), job_kinds.kind_of(key)
+    ref = JobRef.parse(key)
     priority, reference = _priority(state, job)
-    whole = msgspec.json.decode(raw, type=_RawJob)
     pod_sets = integration_of(key).pod_sets(job, raw)
     queue = queue_of(state, key, job)
     spec: dict[str, Any] = {**({"queueName": queue} if queue else {}), "podSets": pod_sets, "priority": priority}
@@ -81,32 +92,14 @@ def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, An
         spec["priorityClassRef"] = msgspec.to_builtins(reference)
     if job.max_execution_time_seconds is not None:
         spec["maximumExecutionTimeSeconds"] = job.max_execution_time_seconds
-    annotations = {KUEUE + "job-owner-gvk": kind.gvk, KUEUE + "job-owner-name": ref.name}
-    given = whole.metadata.annotations or {}
-    annotations |= {key: value for key, value in given.items() if key.startswith(_PROVISIONING_PREFIX)}
-    if job.gated_by:
-        annotations[GATED_BY] = job.gated_by
-    if is_sliced(state, job):
-        annotations |= _slice_annotations(state, key, job)
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
         "metadata": {
             "name": split_key(workload_key(state.configuration, key, job))[1],
             "namespace": ref.namespace,
-            "labels": {KUEUE + "job-uid": job.uid},
-            "annotations": annotations,
+            **_metadata(state, key, job, raw),
             "finalizers": [FINALIZER],
-            "ownerReferences": [
-                {
-                    "apiVersion": kind.api_version,
-                    "kind": kind.kind,
-                    "name": ref.name,
-                    "uid": job.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
         },
         "spec": spec,
     }
@@ -123,6 +116,35 @@ def queue_of(state: State, key: JobKey, job: Job) -> str:
         return job.queue_name
     default = LocalQueueKey(f"{JobRef.parse(key).namespace}/{DEFAULT_QUEUE}")
     return DEFAULT_QUEUE if default in state.local_queues else ""
+
+
+def _metadata(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]:
+    """The labels, annotations and owners of a Job's Workload. That of a pod group is owned by all of its pods."""
+    ref, kind = JobRef.parse(key), job_kinds.kind_of(key)
+    if kind is job_kinds.POD_GROUP:
+        group = group_pods(raw)
+        annotations = _copied(group.roles[0].pod, job) | {IS_GROUP_WORKLOAD: "true"}
+        owned_by = [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid} for name, uid in group.pods]
+        return {"annotations": annotations, "ownerReferences": owned_by}
+    annotations = {KUEUE + "job-owner-gvk": kind.gvk, KUEUE + "job-owner-name": ref.name} | _copied(raw, job)
+    if is_sliced(state, job):
+        annotations |= _slice_annotations(state, key, job)
+    owner = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": ref.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {"labels": {KUEUE + "job-uid": job.uid}, "annotations": annotations, "ownerReferences": [owner]}
+
+
+def _copied(raw: bytes | msgspec.Raw, job: Job) -> dict[str, str]:
+    """The annotations of a Job that its Workload gets too."""
+    given = msgspec.json.decode(raw, type=_RawJob).metadata.annotations or {}
+    copied = {key: value for key, value in given.items() if key.startswith(_PROVISIONING_PREFIX)}
+    return copied | ({GATED_BY: job.gated_by} if job.gated_by else {})
 
 
 def is_sliced(state: State, job: Job) -> bool:

@@ -28,4 +28,5 @@ def last_fact(workload: Workload) -> facts.WorkloadObserved:
         pods_ready=workload.observed_pods_ready,
         deactivation_target=workload.deactivation_target,
         shown=workload.shown,
+        group_owners=workload.group_owners,
     )

@@ -16,6 +16,7 @@ start writes them from the Workload, so that an edit of them would be lost other
 from headgate.core.jobs.registry import integration_of
 from headgate.core.state.tables import JobRecord, Stage, State, Workload
 from headgate.core.workload import slices
+from headgate.core.workload.pod_jobs import is_of_pods
 from headgate.events.ids import JobKey
 from headgate.events.objects import PodSet
 
@@ -28,6 +29,9 @@ def is_to_run(workload: Workload) -> bool:
 def is_match(state: State, key: JobKey, record: JobRecord, workload: Workload) -> bool:
     """Whether an unfinished Workload is one for its job as it is now. An elastic job has slices instead."""
     job, integration = record.job, integration_of(key)
+    if is_of_pods(key):
+        # What admission depends on cannot change in a pod; a group keeps its Workload as long as it has pods of it.
+        return True
     if workload.stage is Stage.EVICTED or slices.is_elastic(state.configuration, workload.annotations):
         return True
     if workload.outdated:

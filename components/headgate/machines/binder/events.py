@@ -273,8 +273,14 @@ class Events:
                     note = f"Created Workload: {event.workload}"
                     yield _about_job(event.job, event.job_uid, "CreatedWorkload", note, at, at_ms)
             case effects.WorkloadCreateRejected():
-                about = _about_job(event.job, event.job_uid, "ErrWorkloadCompose", event.message, at, at_ms)
+                reason = "WorkloadNameConflict" if event.reason == "WorkloadNameConflict" else "ErrWorkloadCompose"
+                about = _about_job(event.job, event.job_uid, reason, event.message, at, at_ms)
                 yield about._replace(type="Warning")
+            case effects.PodRemoved():
+                told = EventNote(
+                    "Pod", event.pod, event.uid, "Normal", "ExcessPodDeleted", "Excess pod deleted", at, at_ms, at_ms
+                )
+                yield told._replace(api_version="v1")
             case effects.VariantChanged():
                 yield from self._about_variant(event, at, at_ms)
             case effects.JobStarted():

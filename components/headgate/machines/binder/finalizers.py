@@ -41,6 +41,7 @@ from headgate.core.status.server_side_apply import API_VERSION, FIELD_MANAGER, J
 from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import owners
 from headgate.core.workload.injection import needs_restoring
+from headgate.core.workload.pod_jobs import is_of_pods
 from headgate.events import effects, facts, queueing
 from headgate.events.base import Producer
 from headgate.events.ids import JobKey, UnixMs, WorkloadKey
@@ -94,6 +95,9 @@ def may_run(state: State, workload: Workload) -> bool:
         of_others = workload.owner is not None and not owners.is_run_here(state, workload)
         return of_others and workload.stage in HOLDS_QUOTA and workload.admission is not None
     job = record.job
+    if is_of_pods(owners.job_key(state, workload)) and workload.deleting and workload.stage is not Stage.FINISHED:
+        # Its pods are deleted first: otherwise they would get another Workload.
+        return not job.leaving
     if job.finished is not None or job.deleting:
         return False
     if not job.suspended or job.active > 0 or record.started_for != "":

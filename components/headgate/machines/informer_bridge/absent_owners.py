@@ -12,6 +12,7 @@ Level-triggered on the state. Answers are kept here until then, at most one entr
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -21,6 +22,7 @@ from headgate.core.machine.api_results import NOT_FOUND, is_success
 from headgate.core.machine.contract import Call, Command, Completed
 from headgate.core.state.tables import Stage, State
 from headgate.core.workload import owners
+from headgate.core.workload.pod_jobs import is_group
 from headgate.events import facts
 from headgate.events.ids import JobKey, Uid, WorkloadKey
 from headgate.events.registry import Event
@@ -47,8 +49,10 @@ class _Found(msgspec.Struct, frozen=True):
 class AbsentOwners:
     """The Workloads whose Job is unknown. The bridge's machine passes on what concerns them."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, has_pods: Callable[[JobKey], bool]) -> None:
         self._state = state
+        self._has_pods = has_pods
+        """Whether a pod group has a pod: its pods are what there is of it."""
         self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict.fromkeys(state.workloads)
         self._calls: dict[str, _Question] = {}
         self._known: dict[WorkloadKey, _Question] = {}
@@ -101,6 +105,11 @@ class AbsentOwners:
             self._again[key] = None
             return
         if self._known.get(key) == question:
+            return
+        if is_group(job):
+            self._known[key] = question
+            if not self._has_pods(job):
+                self.effects.append(facts.OwnerGone(workload=key, uid=workload.uid, owner_uid=Uid(job_uid)))
             return
         self._calls[call_id] = question
         calls.append(Call(id=call_id, method="GET", path=path_of(job), lane=job))

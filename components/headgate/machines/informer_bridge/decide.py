@@ -41,7 +41,7 @@ from headgate.core.fold import quarantine
 from headgate.core.fold.quarantine import KIND_OF, about_event, has_workload_aside, is_about_aside, is_aside, retry_of
 from headgate.core.kubernetes.selectors import matches_labels
 from headgate.core.log.reconciliation import releases_first
-from headgate.core.machine.api_results import CONFLICT, NOT_FOUND, is_success, refusal
+from headgate.core.machine.api_results import CONFLICT, INVALID, NOT_FOUND, is_success, refusal
 from headgate.core.machine.contract import (
     Append,
     Call,
@@ -66,7 +66,7 @@ from headgate.core.reading.decoding import (
 )
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import JobRecord, State
-from headgate.core.workload import owners
+from headgate.core.workload import owners, pod_jobs
 from headgate.core.workload.job_workload import (
     NoSuchPriorityClassError,
     is_sliced,
@@ -86,6 +86,7 @@ from headgate.machines.informer_bridge.absent_owners import AbsentOwners
 from headgate.machines.informer_bridge.foreign_pods import PODS, ForeignPods, is_foreign
 from headgate.machines.informer_bridge.marks import ObservedVersions
 from headgate.machines.informer_bridge.parents import Parents
+from headgate.machines.informer_bridge.pod_jobs import PodJobs
 from headgate.machines.informer_bridge.priority_followers import PriorityFollowers
 from headgate.machines.informer_bridge.reconfiguring import CONFIGURATIONS, changed_configuration
 from headgate.machines.informer_bridge.variant_maker import VariantMaker
@@ -105,6 +106,7 @@ _TO_COMPOSE: Final = ("namespaces", "workloadpriorityclasses", "priorityclasses"
 
 _GONE: Final = b""
 _COMPOSE_ERROR: Final = "ErrWorkloadCompose"
+_NAME_CONFLICT: Final = "WorkloadNameConflict"
 
 
 class _Creation(msgspec.Struct, frozen=True):
@@ -157,7 +159,7 @@ class InformerBridge:
         effective = configuration.configuration if configuration is not None else state.configuration
         self.resources = watched(effective)
         self._kinds = job_kinds.enabled(effective)
-        self._jobs_at = tuple(kind.resource for kind in self._kinds)
+        self._jobs_at = tuple(kind.resource for kind in self._kinds if not kind.of_pods)
         self._not_run = OrderedDict.fromkeys(key for key in state.jobs if job_kinds.of_key(key) not in self._kinds)
         """Jobs of kinds that are enabled no longer: they are dropped from the log."""
         self.synced = False
@@ -177,7 +179,8 @@ class InformerBridge:
         self._priorities = PriorityFollowers(state)
         self._parents = Parents(state)
         self._updates = WorkloadUpdates(state, self._whole, self._priorities.expect)
-        self._absent_owners = AbsentOwners(state)
+        self._pod_jobs = PodJobs(state, effective)
+        self._absent_owners = AbsentOwners(state, self._pod_jobs.has_pods)
         self._shown: dict[str, None] = {}
         """The resources whose objects at the start of this term are all in the log."""
         self._reading: dict[str, _Creation] = {}
@@ -272,6 +275,7 @@ class InformerBridge:
             self._create_workloads(calls)
             self._variants.settle(calls)
             self._priorities.settle(calls)
+            self._pod_jobs.settle(calls)
         events: list[Event] = []
         self._take_beginnings(events)
         effects_now = self._effects[: FACTS_MAX - len(events)]
@@ -280,8 +284,9 @@ class InformerBridge:
         known = len(events)
         self._sum_foreign_pods()
         self._take_facts(events)
+        self._take_pod_jobs(events, now_ms)
         self._take_sums(events, now_ms)
-        if self._has_shown(*self._jobs_at) and len(events) == known:
+        if self._has_shown(*self._jobs_at, PODS) and len(events) == known:
             # All observed Jobs are in the state; otherwise they will be when these facts are folded.
             self._absent_owners.settle(calls)
         resources: tuple[str, ...] = ()
@@ -294,7 +299,7 @@ class InformerBridge:
             # It comes last: a commit that is too large is appended in parts, in order.
             events.append(mark)
         elif self.synced:
-            calls += self._marks.wake(now_ms, self._foreign.wake_ms())
+            calls += self._marks.wake(now_ms, self._wake_ms())
         if not events:
             return calls
         return [Append(events=tuple(events), decided_at=self.state.position), *calls]
@@ -307,6 +312,11 @@ class InformerBridge:
             events.append(self._configuration)
             events += map(quarantine.shown_again, self.listed_anew())
 
+    def _wake_ms(self) -> UnixMs | None:
+        """When something about pods is due that is not yet; None when there is nothing."""
+        times = (self._foreign.wake_ms(), self._pod_jobs.wake_ms())
+        return min((each for each in times if each is not None), default=None)
+
     def _sum_foreign_pods(self, *flavors: ResourceFlavorSpec) -> None:
         """Sum up foreign pods from now on when a flavor has a topology, one of the state or one of these."""
         if self._foreign.is_summing:
@@ -316,6 +326,12 @@ class InformerBridge:
         known = (record.spec for record in self.state.flavors.values())
         if self._foreign.start_if_needed((*flavors, *known), configuration):
             self._marks.unmarked[PODS] = None
+
+    def _take_pod_jobs(self, events: list[Event], now_ms: UnixMs) -> None:
+        """Append what pods that are queued themselves are as jobs, when all of them have been seen."""
+        if self._has_shown(PODS):
+            for fact in self._pod_jobs.take_facts(now_ms, max(0, FACTS_MAX - len(events))):
+                events.append(self._numbered(fact, len(events) + 1))
 
     def _take_sums(self, events: list[Event], now_ms: UnixMs) -> None:
         """Append what foreign pods use of nodes, when all of them have been seen."""
@@ -421,15 +437,22 @@ class InformerBridge:
             return diff.deleted(self.state, resource, key)
         if isinstance(seen.fact, facts.JobObserved):
             self._keep(seen.fact, raw)
-        if resource == PODS and self._foreign.is_summing:
-            if isinstance(seen.fact, facts.PodObserved) and is_foreign(seen.fact.spec):
-                # A fact that the log has of it goes when its sum is there.
-                self._foreign.observe(seen.fact.pod, seen.fact.spec)
-                return None
-            self._foreign.forget(PodKey(key))
+        if resource == PODS:
+            return self._pod_fact(seen.fact, PodKey(key), raw)
         if seen.fact is None:
             return diff.deleted(self.state, resource, key)
         return diff.news(self.state, self._without_ours(seen.fact))
+
+    def _pod_fact(self, fact: facts.Fact | None, key: PodKey, raw: bytes) -> facts.Fact | None:
+        if isinstance(fact, facts.PodObserved) and fact.spec.managed is not None:
+            fact = self._pod_jobs.relevant(fact, raw)
+        if self._foreign.is_summing:
+            if isinstance(fact, facts.PodObserved) and is_foreign(fact.spec):
+                # A fact that the log has of it goes when its sum is there.
+                self._foreign.observe(fact.pod, fact.spec)
+                return None
+            self._foreign.forget(key)
+        return diff.deleted(self.state, PODS, key) if fact is None else diff.news(self.state, fact)
 
     def _without_ours(self, fact: facts.Fact) -> facts.Fact:
         """A fact without what is written here: the PodsReady condition of the Workload of a job that is run here."""
@@ -477,6 +500,8 @@ class InformerBridge:
         self._updates.on_event(event)
         self._absent_owners.on_event(event)
         self._look_at(self._parents.shown_by(event))
+        for job in self._pod_jobs.on_event(event):
+            self._absent_owners.on_deletion(job)
         match event:
             case facts.JobObserved():
                 self._look_at((event.job,))
@@ -494,6 +519,7 @@ class InformerBridge:
                 if workload is not None and workload.outdated:
                     self._look_at(self._job_of(event.workload))
             case facts.WorkloadDeleted():
+                self._look_at(key for key in (pod_jobs.group_of(event.workload),) if key in self.state.jobs)
                 record = self.state.jobs.get(event.job)
                 if record is not None:
                     self._created.pop(Uid(record.job.uid), None)
@@ -531,6 +557,7 @@ class InformerBridge:
     # --- calls -----------------------------------------------------------------------------------------------------
 
     def _create_workloads(self, calls: list[Command]) -> None:
+        self._look_at(self._pod_jobs.take_found())
         while self._jobs and not self._is_full():
             key = self._jobs.popitem(last=False)[0]
             record = self.state.jobs.get(key)
@@ -553,6 +580,13 @@ class InformerBridge:
             return
         creation = _Creation(key, Uid(record.job.uid), workload_key(self.state.configuration, key, record.job))
         call_id = _creation_id(creation.job, creation.job_uid)
+        problem = self._problem(key, record, creation.workload)
+        if problem is not None:
+            refused = _rejected(creation, INVALID, *problem)
+            if record.refused != f"{refused.code} {refused.reason}: {refused.message}":
+                self._creating[call_id] = creation
+                self._effects.append(refused)
+            return
         job, raw = self._whole(key, record)
         if job is None:
             self._ask_for_job(creation, calls)
@@ -569,8 +603,23 @@ class InformerBridge:
         path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{JobRef.parse(key).namespace}/workloads"
         calls.append(Call(id=call_id, method="POST", path=path, body=body, lane=key))
 
+    def _problem(self, key: JobKey, record: JobRecord, workload: WorkloadKey) -> tuple[str, str] | None:
+        """Reason and message where a Job cannot get a Workload as it is: a pod group that is not complete, for one."""
+        if record.job.problem:
+            return _COMPOSE_ERROR, record.job.problem
+        if pod_jobs.is_group(key) and workload in self.state.workloads:
+            name = split_key(workload)[1]
+            return _NAME_CONFLICT, (
+                f'A Workload named "{name}" already exists but is not a pod group workload; '
+                "this pod group cannot be admitted"
+            )
+        return None
+
     def _whole(self, key: JobKey, record: JobRecord) -> tuple[Job | None, bytes]:
         """A Job as last observed, parsed and as JSON; None when it is not available."""
+        if pod_jobs.is_of_pods(key):
+            whole = self._pod_jobs.whole(key)
+            return (record.job if whole else None), whole
         resource = job_kinds.kind_of(key).resource
         raw = self._raw.get(key) or (self._waiting[resource].get(key, _GONE) if resource in self._waiting else _GONE)
         if raw == _GONE:
@@ -586,6 +635,9 @@ class InformerBridge:
 
     def _ask_for_job(self, creation: _Creation, calls: list[Command]) -> None:
         """After a resume, a Job that does not change is not shown. One that is to be listed will be."""
+        if pod_jobs.is_of_pods(creation.job):
+            self._pod_jobs.ask(creation.job, calls)
+            return
         call_id = f"read/{creation.job}/{creation.job_uid}"
         if call_id in self._reading or job_kinds.kind_of(creation.job).resource not in self._followed:
             return
@@ -623,7 +675,9 @@ class InformerBridge:
         if record.workload and (not self.synced or record.workload in self._waiting["workloads"]):
             # It was created before, and may be among the objects that are not parsed yet.
             return False
-        return not record.refused or _COMPOSE_ERROR in record.refused
+        if pod_jobs.is_of_pods(key) and not self._has_shown(PODS):
+            return False
+        return not record.refused or _COMPOSE_ERROR in record.refused or _NAME_CONFLICT in record.refused
 
     def _needs_slice(self, key: JobKey, job: Job) -> bool:
         """Whether a Job that has a Workload was scaled up while that holds quota."""
@@ -649,6 +703,7 @@ class InformerBridge:
         self._absent_owners.on_completed(completed)
         self._effects += self._absent_owners.effects
         self._absent_owners.effects.clear()
+        self._pod_jobs.on_completed(completed)
         creation = self._creating.get(completed.call_id)
         if creation is not None:
             self._on_created(creation, completed)

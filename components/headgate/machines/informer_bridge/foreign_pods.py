@@ -57,6 +57,7 @@ def is_foreign(pod: Pod) -> bool:
     """Whether a pod is neither of a workload nor bound or ungated by Headgate."""
     return (
         pod.workload == ""
+        and pod.managed is None
         and pod.spec.scheduler_name != SCHEDULER_NAME
         and not any(gate.name.startswith(KUEUE) for gate in pod.spec.scheduling_gates)
     )

@@ -105,6 +105,7 @@ _Unheard = (
     | effects.LeaderElected
     | effects.PodBound
     | effects.PodBindRejected
+    | effects.PodRemoved
     | effects.VariantChanged
     | effects.SnapshotTaken
     | effects.DivergenceFound

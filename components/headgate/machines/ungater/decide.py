@@ -54,6 +54,7 @@ from headgate.core.topology.pods import TopologyPods
 from headgate.core.workload import owners
 from headgate.core.workload.injection import InjectionError, needs_restoring, restore_patch, start_patches
 from headgate.core.workload.matching import is_to_run
+from headgate.core.workload.pod_jobs import is_of_pods
 from headgate.core.workload.slices import is_elastic
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
@@ -70,6 +71,7 @@ from headgate.machines.ungater.job_actions import (
     uninjectable,
     why_stop,
 )
+from headgate.machines.ungater.managed_pods import ManagedPods
 from headgate.machines.ungater.pod_gates import PodGates
 from headgate.machines.ungater.stray_pods import StrayPods
 from headgate.machines.ungater.topology_gates import TopologyGates
@@ -112,6 +114,7 @@ class Ungater:
         topology_pods = TopologyPods(state)
         self._topology_gates = TopologyGates(state, topology_pods)
         self._stray_pods = StrayPods(state, topology_pods)
+        self._managed_pods = ManagedPods(state)
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """The commands that follow from a stimulus."""
@@ -136,6 +139,7 @@ class Ungater:
         self._pod_gates.on_event(event)
         self._topology_gates.on_event(event)
         self._stray_pods.on_event(event)
+        self._managed_pods.on_event(event)
         if isinstance(event, _WorkloadEvent):
             self._look_at_job_of(event)
             return
@@ -192,6 +196,7 @@ class Ungater:
             self._pod_gates.settle(now_ms, calls),
             self._topology_gates.settle(now_ms, events, calls),
             self._stray_pods.settle(now_ms, calls),
+            self._managed_pods.settle(now_ms, events, calls),
             self._queue.next_at(now_ms),
         )
         due = [at_ms for at_ms in wakes if at_ms is not None]
@@ -207,7 +212,7 @@ class Ungater:
 
     def _look_at(self, key: JobKey, calls: list[Command]) -> None:
         record = self.state.jobs.get(key)
-        if record is None:
+        if record is None or is_of_pods(key):
             return
         job = record.job
         if job.finished is not None or job.deleting:
@@ -325,6 +330,7 @@ class Ungater:
         self._pod_gates.on_completed(completed)
         self._topology_gates.on_completed(completed)
         self._stray_pods.on_completed(completed)
+        self._managed_pods.on_completed(completed)
         if action is None:
             return
         if action.step == "read":

@@ -45,7 +45,7 @@ class PodGates:
         """Jobs with pods that may run, by uid."""
         self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX)
         """Pods that are being patched, and those that are to be tried again."""
-        self._patches = PodPatches(state, "ungate", self._queue, is_gated)
+        self._patches = PodPatches(state, "ungate", self._queue)
         for key in state.pods:
             with about("Pod", key):
                 self._see(key)
@@ -132,7 +132,7 @@ class PodGates:
             "metadata": {"uid": record.pod.uid},
             "spec": {"schedulingGates": [msgspec.to_builtins(gate) for gate in gates] or None},
         }
-        return self._patches.begin(key, body, MERGE_PATCH)
+        return self._patches.begin(key, body, is_gated, content_type=MERGE_PATCH)
 
     def on_completed(self, completed: Completed) -> None:
         """A call has ended. After a failure it is repeated with backoff."""

@@ -10,6 +10,8 @@ was patched with success counts as `is_patched` until the state shows it, or it 
 from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.machine.api_results import NOT_FOUND, is_success
 from headgate.core.machine.contract import JSON_PATCH, Call, Completed
@@ -24,30 +26,46 @@ def pod_path(key: PodKey, subresource: str = "") -> str:
     return f"{path}/{subresource}" if subresource else path
 
 
+Needs = Callable[[PodRecord], bool]
+"""Whether a pod as in the state is one that still has to be patched."""
+
+
 class PodPatches:
-    """
-    See the module docstring.
+    """See the module docstring. `task` is unique in the machine: it is the prefix of the ids of its calls."""
 
-    `task` is unique among the tasks of the machine: it is the prefix of the ids of its calls. `needs` is whether a pod
-    as in the state is one that the task patches, so that a late watch can be told from a change that is still due.
-    """
-
-    def __init__(self, state: State, task: str, queue: WorkQueue[PodKey], needs: Callable[[PodRecord], bool]) -> None:
+    def __init__(self, state: State, task: str, queue: WorkQueue[PodKey]) -> None:
         self._state = state
         self._task: Final = task
         self._queue = queue
-        self._needs = needs
-        self._calls: dict[str, PodKey] = {}
-        self._patched: dict[PodKey, str] = {}
+        self._calls: dict[str, tuple[PodKey, Needs, Call | None]] = {}
+        """The calls under way: the pod, whether it needs them, and the call to make after success."""
+        self._patched: dict[PodKey, tuple[str, Needs]] = {}
         """Pods that the API server has patched, by uid, until the watch shows it."""
+        self.following: list[Call] = []
+        """Calls to make after others that have ended. The task empties it."""
 
-    def begin(self, key: PodKey, body: object, content_type: str = JSON_PATCH, subresource: str = "") -> Call:
-        """The call that patches a pod. It is under way from now on."""
+    def begin(
+        self,
+        key: PodKey,
+        body: object,
+        needs: Needs,
+        *,
+        content_type: str = JSON_PATCH,
+        subresource: str = "",
+        query: dict[str, str] | None = None,
+        then: Call | None = None,
+    ) -> Call:
+        """The call that patches a pod, and `then` the one that follows its success. Both are under way from now on."""
+        path = pod_path(key, subresource)
+        call = Call(id="", method="PATCH", path=path, body=body, content_type=content_type, query=query or {})
+        return self.begin_call(key, call, needs, then)
+
+    def begin_call(self, key: PodKey, call: Call, needs: Needs, then: Call | None = None) -> Call:
+        """As `begin`, for any call about a pod."""
         call_id = f"{self._task}/{key}"
         self._queue.begin(key)
-        self._calls[call_id] = key
-        path = pod_path(key, subresource)
-        return Call(id=call_id, method="PATCH", path=path, body=body, content_type=content_type, lane=key)
+        self._calls[call_id] = key, needs, then
+        return replace(call, id=call_id, lane=key)
 
     def is_patched(self, key: PodKey) -> bool:
         """Whether a pod is patched, or is being patched, and the state does not show it yet."""
@@ -58,19 +76,25 @@ class PodPatches:
         record = self._state.pods.get(key)
         if record is None:
             self._queue.forget(key)
-        if record is None or not self._needs(record) or self._patched.get(key) != record.pod.uid:
-            self._patched.pop(key, None)
+        patched = self._patched.get(key)
+        if patched is not None and (record is None or patched[0] != record.pod.uid or not patched[1](record)):
+            del self._patched[key]
 
     def on_completed(self, completed: Completed) -> PodKey | None:
         """A call has ended. The pod that it was about; None for a call of others."""
-        key = self._calls.pop(completed.call_id, None)
-        if key is None:
+        found = self._calls.pop(completed.call_id, None)
+        if found is None:
             return None
+        key, needs, then = found
         if not is_success(completed) and completed.status != NOT_FOUND:
             self._queue.retry(key)
             return key
+        if is_success(completed) and then is not None:
+            self._calls[completed.call_id] = key, needs, None
+            self.following.append(replace(then, id=completed.call_id, lane=key))
+            return key
         record = self._state.pods.get(key)
-        if is_success(completed) and record is not None and self._needs(record):
-            self._patched[key] = record.pod.uid
+        if is_success(completed) and record is not None and needs(record):
+            self._patched[key] = record.pod.uid, needs
         self._queue.done(key)
         return key

@@ -44,7 +44,7 @@ class StrayPods:
         self._state = state
         self._pods = pods
         self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX, keys=state.pods)
-        self._patches = PodPatches(state, "fail", self._queue, _waits_for_node)
+        self._patches = PodPatches(state, "fail", self._queue)
         self._assigned: tuple[Admission | None, Mapping[str, None]] | None = None
 
     # --- from the log ----------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class StrayPods:
         return self._assigned[1]
 
     def _call(self, key: PodKey, record: PodRecord, now_ms: UnixMs) -> Call:
-        return self._patches.begin(key, failing_patch(record, now_ms), subresource="status")
+        return self._patches.begin(key, failing_patch(record, now_ms), _waits_for_node, subresource="status")
 
     def on_completed(self, completed: Completed) -> None:
         """A call has ended. After a failure it is repeated with backoff."""

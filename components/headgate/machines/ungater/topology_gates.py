@@ -60,7 +60,7 @@ class TopologyGates:
         """Workloads whose pods are to be examined."""
         self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX, budget=Budget(BUDGET, Load()))
         """Pods whose domain is in the log and whose gate is to be removed, and those that are being patched."""
-        self._patches = PodPatches(state, "assign", self._queue, waits_at_gate)
+        self._patches = PodPatches(state, "assign", self._queue)
         self._placements: dict[WorkloadKey, tuple[Admission, dict[str, _Places]]] = {}
         """The places of each pod set of workloads that have pods, and the admission that they were read from."""
         for key in state.pods:
@@ -204,7 +204,8 @@ class TopologyGates:
             calls.append(self._call(key, record, levels))
 
     def _call(self, key: PodKey, record: PodRecord, levels: Sequence[str]) -> Call:
-        return self._patches.begin(key, ungating_patch(record, dict(zip(levels, record.domain, strict=True))))
+        body = ungating_patch(record, dict(zip(levels, record.domain, strict=True)))
+        return self._patches.begin(key, body, waits_at_gate)
 
     def on_completed(self, completed: Completed) -> None:
         """A call has ended. After a failure the pod is examined again with backoff."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.core.jobs.pod_roles import role_hash
+from headgate.core.kubernetes.pod_roles import role_hash
 
 # Computed with Go 1.26 and k8s.io/api v0.36.3 from the same JSON.
 PLAIN = '{"containers":[{"name":"c","image":"x","resources":{"requests":{"cpu":"1","memory":"200Mi"}}}]}'
