@@ -4,6 +4,7 @@ import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -28,6 +29,8 @@ Json = dict[str, Any]
 BARE = Options(controllers=False, kwok=False, nodes=0)
 SETTINGS = AdmissionSettings(frameworks=tuple(each.framework for each in TARGETS if each.framework))
 NAMESPACE = "headgate-system"
+SECRET = WebhookSettings().secret
+MANIFESTS = Path(__file__).parents[3] / "deploy" / "kubernetes" / "webhook"
 RESOURCES = {
     each.kind: Resource(
         group=each.group,
@@ -85,7 +88,7 @@ async def is_served(client: KubeClient, target: AdmissionTarget) -> bool:
 
 
 def wanted(way: Way) -> list[Json]:
-    return objects(way, SETTINGS, namespace=NAMESPACE, service="headgate-webhook", secret="certificates")
+    return objects(way, SETTINGS, namespace=NAMESPACE, service="headgate-webhook", secret=SECRET)
 
 
 async def is_effective(client: KubeClient) -> bool:
@@ -109,11 +112,16 @@ JOB_SPEC = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"nam
 
 @asynccontextmanager
 async def with_webhook(plane: ControlPlane, client: KubeClient) -> AsyncIterator[WebhookServer]:
-    """Our server on loopback, and configurations that name it by its URL, as there is no network of Services."""
-    webhook = WebhookSettings(host="127.0.0.1", port=0, secret="certificates", names=("localhost",))
-    settings = Settings(
-        kubernetes=KubernetesSettings(kubeconfig=str(plane.kubeconfig)), http=HttpSettings(), webhook=webhook
-    )
+    """
+    Our server on loopback, with the rights that it is deployed with.
+
+    Its configurations name it by its URL, as there is no network of Services.
+    """
+    for file in ("deployment.yaml", "rbac.yaml", "network-policy.yaml"):
+        await plane.kubectl("apply", "-f", str(MANIFESTS / file))
+    access = await plane.service_account_kubeconfig(NAMESPACE, "webhook")
+    webhook = WebhookSettings(host="127.0.0.1", port=0, names=("localhost",))
+    settings = Settings(kubernetes=KubernetesSettings(kubeconfig=str(access)), http=HttpSettings(), webhook=webhook)
     server = WebhookServer(settings, "test", SETTINGS)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.run)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from tests.kube.admission.servers import BARE, RESOURCES, is_effective, prepare, wanted, with_webhook
-from tests.support.admission_cases import Case, cases, field_of, found_at
+from tests.kube.admission.servers import BARE, JOB_SPEC, RESOURCES, is_effective, prepare, wanted, with_webhook
+from tests.support.admission_cases import PLAIN, Case, cases, field_of, found_at
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import KubeClient
@@ -108,3 +108,28 @@ async def test_a_case_is_answered_as_kueue_answers_it(servers: dict[Way, Server]
 def in_any_order(value: Any) -> Any:
     """Policies are called in an order of their own, so what several of them add to a list is in any order."""
     return sorted(value, key=str) if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("parent_waits", [True, False])
+async def test_a_job_of_a_managed_parent_is_left_alone(servers: dict[Way, Server], parent_waits: bool) -> None:
+    """The webhook looks the owner up: only if that names a queue, the Job that it makes does not wait itself."""
+    client = servers[Way.WEBHOOK].client
+    labels = {"kueue.x-k8s.io/queue-name": "q"}
+    name = f"parent-{parent_waits}".lower()
+    kind = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+    parent = {**kind, "metadata": {"name": name, "labels": labels if parent_waits else {}}, "spec": {}}
+    made = msgspec.json.decode(await client.create(RESOURCES["JobSet"], parent, PLAIN))
+    owner = {**kind, "name": name, "uid": made["metadata"]["uid"], "controller": True}
+    job = {"metadata": {"name": name, "labels": labels, "ownerReferences": [owner]}, "spec": JOB_SPEC}
+    found = msgspec.json.decode(await client.request("POST", f"/apis/batch/v1/namespaces/{PLAIN}/jobs", body=job))
+    assert found["spec"]["suspend"] is not parent_waits
+
+
+async def test_a_job_whose_owner_is_gone_is_refused(servers: dict[Way, Server]) -> None:
+    """It might have to wait."""
+    kind = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+    owner = {**kind, "name": "gone", "uid": "u", "controller": True}
+    job = {"metadata": {"name": "orphan", "ownerReferences": [owner]}, "spec": JOB_SPEC}
+    with pytest.raises(ApiError) as caught:
+        await servers[Way.WEBHOOK].client.request("POST", f"/apis/batch/v1/namespaces/{PLAIN}/jobs", body=job)
+    assert "its owner JobSet gone cannot be read" in caught.value.message

@@ -1,12 +1,13 @@
 """What users see while the webhook is down, and that it recovers; and two replicas at once."""
 
+import sys
 from functools import partial
 from typing import Any
 
 import anyio
 import msgspec
 import pytest
-from tests.kube.admission.servers import BARE, JOB_SPEC, NAMESPACE, is_effective, prepare, with_webhook
+from tests.kube.admission.servers import BARE, JOB_SPEC, NAMESPACE, SECRET, is_effective, prepare, with_webhook
 from tests.support.admission_cases import PLAIN
 from tests.support.waiting import until
 
@@ -14,6 +15,7 @@ from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.processes.runtime.serving_certificates import SECRETS
+from headgate.processes.webhook.installing import RESOURCES
 from headgate.testing.control_plane import Assets, control_plane
 
 pytestmark = [pytest.mark.kube, pytest.mark.anyio]
@@ -35,7 +37,7 @@ async def test_no_job_passes_while_the_webhook_is_down(
         await prepare(client)
         async with with_webhook(plane, client):
             await until(partial(is_effective, client))
-            before = msgspec.json.decode(await client.get(SECRETS, "certificates", NAMESPACE))
+            before = msgspec.json.decode(await client.get(SECRETS, SECRET, NAMESPACE))
         with pytest.raises(ApiError) as caught:
             await client.request("POST", JOBS.format(PLAIN), body=job("down"))
         assert 'failed calling webhook "mjob.kb.io"' in caught.value.message
@@ -44,7 +46,7 @@ async def test_no_job_passes_while_the_webhook_is_down(
             await until(partial(is_effective, client))
             made = msgspec.json.decode(await client.request("POST", JOBS.format(PLAIN), body=job("again")))
             assert made["spec"]["suspend"]
-            after = msgspec.json.decode(await client.get(SECRETS, "certificates", NAMESPACE))
+            after = msgspec.json.decode(await client.get(SECRETS, SECRET, NAMESPACE))
         assert after["data"] == before["data"]
 
 
@@ -67,3 +69,30 @@ async def test_replicas_that_start_at_once_share_a_certificate(
             tasks.start_soon(run)
             tasks.start_soon(run)
         assert len(expiries) == 1
+
+
+async def test_the_command_changes_the_way(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What is not wanted any more is removed; a dry run removes nothing; what others made stays."""
+    folder = tmp_path_factory.mktemp("command")
+    async with control_plane(assets, folder, options=BARE) as plane, open_transport(plane.access()) as transport:
+        client = KubeClient(transport)
+        await prepare(client)
+
+        async def headgate(*way: str) -> None:
+            arguments = ("crds", "install", "--admission", *way, "--kubeconfig", str(plane.kubeconfig))
+            await anyio.run_process([sys.executable, "-m", "headgate.cli.main", *arguments])
+
+        async def count() -> tuple[int, ...]:
+            return tuple([len((await client.list(each)).items) for each in RESOURCES])
+
+        await headgate("webhook")
+        assert await count() == (1, 1, 0, 0, 0, 0)
+        await headgate("policy", "--dry-run")
+        assert await count() == (1, 1, 0, 0, 0, 0)
+        await headgate("policy")
+        webhooks, policies = (await count())[:2], (await count())[2:]
+        assert webhooks == (0, 0)
+        assert policies[0] == policies[1] > 0
+        assert policies[2] == policies[3] > 0
+        await headgate("off")
+        assert await count() == (0, 0, 0, 0, 0, 0)
