@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -168,6 +168,39 @@ def test_a_workload_that_no_node_is_left_for_is_evicted_and_queued_again() -> No
     after = landed(world, "train")
     assert after == assigned(world, "train")
     assert not set(after) & set(before)
+
+
+def test_a_pod_that_others_bind_to_a_reserved_node_delays_the_gang_and_breaks_nothing() -> None:
+    """
+    It takes a place of the gang's: one pod waits for it, the workload keeps its domains, and nobody else gets more.
+
+    When the other pod has ended, the last one of the gang lands where it was assigned.
+    """
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    meta = {"name": "other", "namespace": "team-a", "annotations": {"headgate.dev/run-ms": "60000"}}
+    other = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+    reserved: list[str] = []
+
+    class Bound(list[str]):
+        """Binds the other pod as soon as the gang has its domains, before its pods are there."""
+
+        def extend(self, names: Iterable[str]) -> None:
+            if "QuotaReserved" in names and not reserved:
+                reserved.extend(assigned(world, "train"))
+                world.apply(
+                    {**other, "spec": {"nodeName": reserved[0], "restartPolicy": "Never", "containers": [container]}}
+                )
+
+    world = cell(nodes=2, said=Bound())
+    world.create(gang("train", 4))
+    run(world, 20_000)
+    assert assigned(world, "train") == reserved
+    assert Counter(landed(world, "train")) == Counter(reserved) - Counter([reserved[0]]) + Counter([""])
+    assert world.state.index.taken[reserved[0]]["cpu"] == 1000
+    assert not [*indexed_otherwise(world.state), *forgotten(world.state)]
+    run(world, 120_000)
+    assert sorted(landed(world, "train")) == sorted(reserved)
+    assert reserved[0] not in world.state.index.taken
 
 
 def test_a_stopped_gang_leaves_no_trace_in_its_job() -> None:

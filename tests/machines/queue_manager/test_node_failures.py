@@ -12,7 +12,7 @@ from headgate.core.state.tables import Stage
 from headgate.events import facts
 from headgate.events.base import EventBase
 from headgate.events.configuration import Configuration
-from headgate.events.decisions import QuotaReserved, WorkloadPreempted
+from headgate.events.decisions import QuotaReserved, TopologyAssigned, WorkloadPreempted
 from headgate.events.ids import PodKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import Pod, PodSpec, ResourceFlavorSpec, Taint, Toleration
 from headgate.events.queueing import WorkloadEvicted, WorkloadNodeFailed, WorkloadNodeRecovered
@@ -96,6 +96,24 @@ def test_a_node_that_is_gone_or_has_no_ready_condition_has_failed_at_once(change
     placed = Placed()
     assert placed.seen(pod("p", "a"), change) == [failed("a")]
     assert placed.failed == ("a",)
+
+
+def test_a_node_of_an_assignment_that_was_never_there_has_failed() -> None:
+    """As in a status that was taken over from a cluster that had it. One is to be replaced, a second one evicts."""
+    placed = Placed()
+    placed.see(
+        TopologyAssigned(
+            workload=placed.key,
+            uid=placed[placed.key].uid,
+            cluster_queue="cq",
+            admission=admission("x:1 y:1", 2),
+            message="m",
+        )
+    )
+    first, second = placed.settle()
+    assert first == failed("x")
+    assert isinstance(second, WorkloadEvicted)
+    assert (second.reason, second.message.rpartition(": ")[2]) == ("NodeFailures", "x, y")
 
 
 @pytest.mark.parametrize("taint", [None, DOWN, FULL])
