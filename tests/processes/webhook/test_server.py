@@ -13,6 +13,7 @@ import pytest
 from headgate.adapters.certificates import renewed
 from headgate.adapters.telemetry import Metrics
 from headgate.processes.runtime.serving_certificates import load_pair, new_context
+from headgate.processes.webhook.handlers import HANDLERS
 from headgate.processes.webhook.server import Reviews, listening
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +56,7 @@ async def serving() -> AsyncIterator[Server]:
     trusted = ssl.create_default_context(cadata=stored.ca_bundle.decode())
     metrics = Metrics()
     server = Server(0, trusted, metrics)
-    reviews = Reviews({"/echo": echo, "/fail": fail}, metrics, lambda: server.problem)
+    reviews = Reviews({"/echo": echo, "/fail": fail, **HANDLERS}, metrics, lambda: server.problem)
     async with listening(reviews.application(), context, host="127.0.0.1", port=0) as port:
         server.port = port
         yield server
@@ -92,6 +93,16 @@ async def test_nothing_is_decided_on_a_part_of_the_facts() -> None:
         server.problem = "waiting for the list of localqueues"
         status, text = await server.post("/echo", {"request": {"uid": "1"}})
         assert (status, "localqueues" in text) == (503, True)
+
+
+async def test_objects_are_converted_before_the_facts_are_there() -> None:
+    """They may be stored in v1beta1, and the facts are read in v1beta2."""
+    cohort = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Cohort", "metadata": {"name": "x"}}
+    request = {"uid": "1", "desiredAPIVersion": "kueue.x-k8s.io/v1beta2", "objects": [cohort]}
+    async with serving() as server:
+        server.problem = "waiting for the list of localqueues"
+        status, text = await server.post("/convert", {"kind": "ConversionReview", "request": request})
+        assert (status, '"status":"Success"' in text) == (200, True)
 
 
 async def test_a_client_that_does_not_trust_it_gets_nothing(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from headgate.core.admission.rules import QUEUE_LABEL, AdmissionOperation, Admis
 from headgate.core.admission.settings import AdmissionSettings
 from headgate.core.kubernetes.cel import CelError
 from headgate.processes.webhook.facts import Informer
-from headgate.processes.webhook.server import Handler
+from headgate.processes.webhook.handlers import Handler
 
 Json = dict[str, Any]
 

@@ -28,8 +28,8 @@ from headgate.processes.runtime.serving_certificates import FileCertificates, Se
 from headgate.processes.runtime.settings import Settings, WebhookSettings
 from headgate.processes.webhook.admission import AdmissionHandlers, InformerFacts
 from headgate.processes.webhook.facts import Informer
-from headgate.processes.webhook.handlers import HANDLERS
-from headgate.processes.webhook.server import Handler, Reviews, listening
+from headgate.processes.webhook.handlers import HANDLERS, Handler
+from headgate.processes.webhook.server import Reviews, listening
 
 _LOG: Final = logging.getLogger(__name__)
 

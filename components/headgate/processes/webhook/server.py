@@ -4,7 +4,8 @@ The HTTPS server of webhooks: AdmissionReview and ConversionReview in, the same 
 A handler is a function of the decoded review. A body that is no JSON object is 400; a handler that fails is 500,
 and is logged with the review's uid: the API server then follows the failure policy, and the object is unchanged. While
 the server is not ready (no certificate, or the facts are not complete), reviews are answered 503, so that nothing is
-decided on a part of the facts.
+decided on a part of the facts. Paths that need no facts are answered nevertheless: an object that is stored in v1beta1
+has to be converted before the facts can be read.
 """
 
 import logging
@@ -20,15 +21,12 @@ from aiohttp import web
 
 from headgate.adapters.telemetry import Metrics
 from headgate.processes.runtime.http import CannotListenError
+from headgate.processes.webhook.handlers import HANDLERS, Handler, Json
 
 _LOG: Final = logging.getLogger(__name__)
 
-Json = dict[str, Any]
-Handler = Callable[[Json], Json | Awaitable[Json]]
-"""The whole review in, the whole review with its response out."""
-
-BODY_BYTES_MAX: Final = 16 * 1024 * 1024
-"""An update has two objects, each at most what a request to the API server may have (3 MiB), and their encoding."""
+BODY_BYTES_MAX: Final = 256 * 1024 * 1024
+"""A list comes as one ConversionReview with all its objects, some 5 KiB for each Workload."""
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -38,7 +36,7 @@ class Reviews:
     def __init__(
         self, handlers: Mapping[str, Handler], metrics: Metrics, problem: Callable[[], str | None] = lambda: None
     ) -> None:
-        """`problem` is why no review can be answered at the moment, or None."""
+        """`problem` is why no review can be answered at the moment, or None, but for those of `HANDLERS`."""
         self._handlers = handlers
         self._problem = problem
         self._requests = metrics.tally(
@@ -67,7 +65,7 @@ class Reviews:
         return answer
 
     async def _answer(self, path: str, handler: Handler, body: bytes) -> tuple[web.Response, str]:
-        problem = self._problem()
+        problem = self._problem() if path not in HANDLERS else None
         if problem is not None:
             return web.Response(status=503, text=f"the webhook is not ready: {problem}\n"), "unready"
         try:
