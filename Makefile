@@ -48,7 +48,7 @@ defects: $(STAMP) ## one planted defect at a time, for one Job of JOBS=1000: all
 kube: $(STAMP) ## build a real control plane into the user's cache folder, if it is not there (needs Go)
 	@$(BIN)/python -m headgate.testing.control_plane build
 
-operators: $(STAMP) ## build the operators of job kinds into the user's cache folder, if they are not there (needs Go)
+operators: $(STAMP) ## build the operators of job kinds and Kueue's kubectl plugin there too; their tests are skipped without (needs Go)
 	@$(BIN)/python -m headgate.testing.control_plane operators
 
 test-kube: kube ## the tests on a real control plane; skipped where there is none

@@ -1,8 +1,8 @@
 """
 Kueue's kubectl plugin, built unchanged from the pinned module, beside the binaries of the control plane.
 
-It is built when it is first asked for, because only its own test needs it. Its build shares next to nothing with that
-of kubectl, and takes minutes with a cold cache.
+`make operators` builds it: its build shares next to nothing with that of kubectl and takes minutes with a cold cache,
+and only its own test needs it.
 """
 
 import os
@@ -21,6 +21,14 @@ NAME: Final = "kubectl-kueue"
 _PACKAGE: Final = "./cmd/kueuectl"
 
 
+def find_plugin() -> Path:
+    """The binary. Raises NoAssetsError, with one line for people, when it is not built."""
+    binary = cache_folder() / NAME
+    if not binary.exists():
+        raise NoAssetsError(f"{NAME} is not in {cache_folder()}: run `make operators` (needs Go)")
+    return binary
+
+
 def build_plugin() -> Path:
     """The binary, built if it is not there. Raises NoAssetsError without Go, BuildError when Go fails."""
     binary = cache_folder() / NAME
@@ -28,7 +36,7 @@ def build_plugin() -> Path:
         return binary
     go, nice = shutil.which("go"), shutil.which("nice")
     if go is None:
-        raise NoAssetsError(f"{NAME} is not in {cache_folder()} and Go is not on the PATH: its test is skipped")
+        raise NoAssetsError(f"Go is not on the PATH: {NAME} is not built, and its test is skipped")
     cache_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_folder(), suffix=".part") as folder:
         part = Path(folder) / NAME
