@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SEEDS ?= 250
+SEEDS ?= 150
 # Runs of the fuzzer: in the tests, and of a long one by hand (make fuzz N=10000).
-FUZZ ?= 2000
+FUZZ ?= 1200
 N ?= 10000
 # Jobs of each run with a planted defect (make defects).
 JOBS ?= 1000

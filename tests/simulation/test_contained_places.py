@@ -277,6 +277,19 @@ def test_a_defect_with_a_local_queue_costs_its_sampling(monkeypatch: pytest.Monk
         (Call(id="1", method="PATCH", path="/apis/batch/v1/namespaces/a/jobs/b/status"), ("Job", "batch/Job/a/b")),
         (Call(id="1", method="POST", path="/api/v1/namespaces/a/pods/b/binding", body={}), ("Pod", "a/b")),
         (
+            Call(id="1", method="PATCH", path="/apis/kubeflow.org/v2beta1/namespaces/a/mpijobs/b"),
+            ("Job", "kubeflow.org/MPIJob/a/b"),
+        ),
+        (
+            Call(
+                id="1",
+                method="POST",
+                path="/apis/events.k8s.io/v1/namespaces/a/events",
+                body={"regarding": {"apiVersion": "ray.io/v1", "kind": "RayJob", "namespace": "a", "name": "b"}},
+            ),
+            ("Job", "ray.io/RayJob/a/b"),
+        ),
+        (
             Call(id="1", method="PATCH", path="/apis/kueue.x-k8s.io/v1beta2/clusterqueues/q/status"),
             ("ClusterQueue", "q"),
         ),

@@ -34,7 +34,9 @@ def test_an_honest_log_is_decided_again_as_it_was(verified_seed: int, make: obje
     assert result.differences == ()
     assert result.passed_over == 0
     assert result.cycles > 0
-    assert all(count > 0 for count in result.compared.values()), result.compared
+    # These cells have no topologies.
+    compared = {what: count for what, count in result.compared.items() if what != "pods sent to domains"}
+    assert all(count > 0 for count in compared.values()), compared
 
 
 # --- forged --------------------------------------------------------------------------------------------------------

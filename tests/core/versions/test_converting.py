@@ -65,10 +65,19 @@ def assignment(version: str) -> st.SearchStrategy[Json]:
     return encoded.map(lambda each: msgspec.json.decode(msgspec.json.encode(each)))
 
 
+CLASSES = [
+    {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "a"},
+    {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "b"},
+]
+"""A rule of the definition allows no other pairs of group and kind."""
+
+
 def values(node: Json, version: str, name: str = "") -> st.SearchStrategy[Any]:
     """Whatever a schema accepts; texts and lists are not empty, for v1beta1 means nothing by an empty one."""
     if name == "topologyAssignment":
         return assignment(version)
+    if name == "priorityClassRef":
+        return st.sampled_from(CLASSES)
     if "enum" in node:
         return st.sampled_from([each for each in node["enum"] if each])
     if "x-kubernetes-int-or-string" in node:

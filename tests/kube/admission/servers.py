@@ -120,7 +120,7 @@ async def with_webhook(plane: ControlPlane, client: KubeClient) -> AsyncIterator
     for file in ("deployment.yaml", "rbac.yaml", "network-policy.yaml"):
         await plane.kubectl("apply", "-f", str(MANIFESTS / file))
     access = await plane.service_account_kubeconfig(NAMESPACE, "webhook")
-    webhook = WebhookSettings(host="127.0.0.1", port=0, names=("localhost",))
+    webhook = WebhookSettings(host="127.0.0.1", port=0, names="localhost")
     settings = Settings(kubernetes=KubernetesSettings(kubeconfig=str(access)), http=HttpSettings(), webhook=webhook)
     server = WebhookServer(settings, "test", SETTINGS)
     async with anyio.create_task_group() as tasks:

@@ -25,7 +25,8 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate import __version__
-from headgate.core.api.job_kinds import JOB_KINDS, title
+from headgate.core.api import job_kinds
+from headgate.core.api.job_kinds import title
 from headgate.core.fold import topology_usage
 from headgate.core.fold.objects import ANY, free, tree_in
 from headgate.core.fold.transitions import touch, usage_of
@@ -77,7 +78,7 @@ KINDS: Final[Mapping[str, str]] = {
 """The first word of an event's tag -> the kind of the object that the event is about."""
 
 
-KIND_OF: Final[Mapping[str, str]] = {
+_KIND_OF: Final[Mapping[str, str]] = {
     "namespaces": "Namespace",
     "nodes": "Node",
     "resourceflavors": "ResourceFlavor",
@@ -92,9 +93,16 @@ KIND_OF: Final[Mapping[str, str]] = {
     "runtimeclasses": "RuntimeClass",
     "workloads": "Workload",
     "pods": "Pod",
-    **{kind.resource: "Job" for kind in JOB_KINDS},
 }
-"""A resource as the API server spells it -> its kind; "Job" for jobs of every kind."""
+
+
+def kind_of(resource: str) -> str:
+    """
+    The kind of a watched resource; "Job" for jobs of every kind.
+
+    Raises KeyError for a resource that is not watched.
+    """
+    return "Job" if job_kinds.of_resource(resource) is not None else _KIND_OF[resource]
 
 
 CONFIGURATION: Final = "Configuration/"
@@ -376,7 +384,8 @@ def to_retry(state: State, producer: Producer) -> tuple[Event, ...]:
         effects.ObjectReleased(kind=each.kind, name=each.key, uid=each.uid, why=why) for each in failed
     ]
     if producer is Producer.INFORMER_BRIDGE:
-        released += (shown_again(resource) for resource, kind in KIND_OF.items() if any(kind == f.kind for f in failed))
+        jobs = (kind.resource for kind in job_kinds.enabled(state.configuration) if not kind.of_pods)
+        released += (shown_again(each) for each in (*_KIND_OF, *jobs) if any(kind_of(each) == f.kind for f in failed))
     return tuple(released)
 
 

@@ -116,9 +116,14 @@ def _to_current(former: JsonObject, kind: str) -> JsonObject:
     kept: JsonObject = {}
     for group in _ONLY_V1BETA1.get(kind, ()):
         values = {path: _at(former, path) for path in group}
-        if any((values[path] or None) != (_at(back, path) or None) for path in group):
+        if any(_meant(values[path]) != _meant(_at(back, path)) for path in group):
             kept |= values
     return _annotated(current, msgspec.json.encode(kept, order="sorted").decode() if kept else None)
+
+
+def _meant(value: Any) -> Any:
+    """A value of v1beta1, where an empty text, list or object means nothing."""
+    return None if value in ("", [], {}) else value
 
 
 def _to_former(current: JsonObject, kind: str) -> JsonObject:

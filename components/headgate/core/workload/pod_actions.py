@@ -31,7 +31,7 @@ TERMINATION_TARGET: Final = "TerminationTarget"
 Json = dict[str, Any]
 
 
-class Due(NamedTuple):
+class PodStep(NamedTuple):
     """What a pod needs, and of a stop the reason and message of its condition."""
 
     what: Literal["ungate", "stop", "remove", "finalize"]
@@ -52,7 +52,7 @@ def workload_of_pods(state: State, job: JobKey, members: Members) -> Workload | 
     return owners.workload_of(state, job, pod_jobs.uid_of(job, first.pod)) if first is not None else None
 
 
-def due(state: State, job: JobKey, members: Members) -> dict[PodKey, Due]:
+def due(state: State, job: JobKey, members: Members) -> dict[PodKey, PodStep]:
     """What each pod of a job needs."""
     if not members:
         return {}
@@ -63,15 +63,15 @@ def due(state: State, job: JobKey, members: Members) -> dict[PodKey, Due]:
         return _deleted(members)
     view = pod_jobs.kept(job, members, workload)
     found = _finalized(members, (*view.replaced, *_given_up(job, members, workload)))
-    found.update((key, Due("remove")) for key in view.excess if _is_left(members[key]))
+    found.update((key, PodStep("remove")) for key in view.excess if _is_left(members[key]))
     if workload is None:
         return found
     if is_to_run(workload):
         gated = (key for key, record in view.kept.items() if _waits(record))
-        return found | {key: Due("ungate") for key in gated if key not in found}
+        return found | {key: PodStep("ungate") for key in gated if key not in found}
     stop = stop_of(workload)
     running = (key for key, record in view.kept.items() if pod_groups.runs(record.pod))
-    return found | {key: Due("stop", *stop) for key in running if key not in found}
+    return found | {key: PodStep("stop", *stop) for key in running if key not in found}
 
 
 def stop_of(workload: Workload) -> Stop:
@@ -92,15 +92,15 @@ def _is_left(record: PodRecord) -> bool:
     return not record.pod.deleting or pod_groups.is_held(record.pod)
 
 
-def _finalized(members: Members, keys: Members | tuple[PodKey, ...]) -> dict[PodKey, Due]:
-    return {key: Due("finalize") for key in keys if pod_groups.is_held(members[key].pod)}
+def _finalized(members: Members, keys: Members | tuple[PodKey, ...]) -> dict[PodKey, PodStep]:
+    return {key: PodStep("finalize") for key in keys if pod_groups.is_held(members[key].pod)}
 
 
-def _deleted(members: Members) -> dict[PodKey, Due]:
+def _deleted(members: Members) -> dict[PodKey, PodStep]:
     """A Workload that is being deleted takes its pods with it, also those that have ended."""
     leaving = tuple(key for key, record in members.items() if record.pod.deleting)
     stop = Stop("WorkloadDeleted", "Workload is deleted")
-    staying = {key: Due("stop", *stop) for key, record in members.items() if not record.pod.deleting}
+    staying = {key: PodStep("stop", *stop) for key, record in members.items() if not record.pod.deleting}
     return staying | _finalized(members, leaving)
 
 
@@ -159,7 +159,7 @@ def _tolerations(record: PodRecord, directives: Directives) -> list[Any]:
     return [msgspec.to_builtins(each) for each in (*own, *(each for each in directives.tolerations if each not in own))]
 
 
-def stopping_status(key: PodKey, record: PodRecord, due: Due, now_ms: UnixMs) -> Json:
+def stopping_status(key: PodKey, record: PodRecord, due: PodStep, now_ms: UnixMs) -> Json:
     """The server-side apply of the status of a pod that is stopped, by which its owner knows that it did not fail."""
     namespace, name = split_key(key)
     condition = {

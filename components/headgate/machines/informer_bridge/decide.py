@@ -38,7 +38,7 @@ from headgate.core.api import job_kinds
 from headgate.core.api.names import DEFAULT_QUEUE, ELASTIC_JOB
 from headgate.core.config.reader import ConfigurationError, read_document
 from headgate.core.fold import quarantine
-from headgate.core.fold.quarantine import KIND_OF, about_event, has_workload_aside, is_about_aside, is_aside, retry_of
+from headgate.core.fold.quarantine import about_event, has_workload_aside, is_about_aside, is_aside, kind_of, retry_of
 from headgate.core.kubernetes.selectors import matches_labels
 from headgate.core.log.reconciliation import releases_first
 from headgate.core.machine.api_results import CONFLICT, INVALID, NOT_FOUND, is_success, refusal
@@ -398,7 +398,7 @@ class InformerBridge:
             waiting = self._waiting[resource]
             while waiting and len(events) < FACTS_MAX:
                 key, raw = waiting.popitem(last=False)
-                with about(KIND_OF[resource], key):
+                with about(kind_of(resource), key):
                     fact = self._fact(resource, key, raw)
                 if isinstance(fact, facts.ResourceFlavorObserved):
                     self._sum_foreign_pods(fact.spec)
@@ -466,7 +466,7 @@ class InformerBridge:
 
         The resource is listed then.
         """
-        record = self.state.quarantine.get(f"{KIND_OF[resource]}/{key}")
+        record = self.state.quarantine.get(f"{kind_of(resource)}/{key}")
         if record is None:
             return False
         ours = record.process == Producer.INFORMER_BRIDGE.value

@@ -24,7 +24,7 @@ from headgate.core.workload import owners, pod_groups, pod_jobs
 from headgate.core.workload.injection import InjectionError
 from headgate.core.workload.matching import is_to_run
 from headgate.core.workload.pod_actions import (
-    Due,
+    PodStep,
     due,
     finalizing_patch,
     stopping_status,
@@ -60,7 +60,7 @@ class ManagedPods:
         """Jobs to be examined."""
         self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX, budget=Budget(BUDGET, Load()))
         self._patches = PodPatches(state, "pod", self._queue)
-        self._doing: dict[PodKey, tuple[JobKey, Due, Uid]] = {}
+        self._doing: dict[PodKey, tuple[JobKey, PodStep, Uid]] = {}
         """What the calls under way do, and the uid of the pod."""
         self._acted: dict[JobKey, str] = {}
         """Jobs of which a pod was started or stopped since the log has a record of it: which of the two."""
@@ -109,7 +109,7 @@ class ManagedPods:
         """Do what is due. Returns when the next is tried again."""
         calls += self._patches.following
         self._patches.following.clear()
-        wanted: dict[JobKey, dict[PodKey, Due]] = {}
+        wanted: dict[JobKey, dict[PodKey, PodStep]] = {}
         for job in list(self._jobs.ready(now_ms)):
             with about("Job", job):
                 wanted[job] = self._examine(job, events)
@@ -120,7 +120,7 @@ class ManagedPods:
         self._effects.clear()
         return self._queue.next_at(now_ms)
 
-    def _examine(self, job: JobKey, events: list[Event]) -> dict[PodKey, Due]:
+    def _examine(self, job: JobKey, events: list[Event]) -> dict[PodKey, PodStep]:
         """Queue the pods of a job that need something; record when none does. Returns what they need."""
         members = self._pods.of(job)
         found = self._due(job, members)
@@ -130,7 +130,7 @@ class ManagedPods:
             self._record(job, members, workload_of_pods(self._state, job, members), events)
         return found
 
-    def _due(self, job: JobKey, members: Members) -> dict[PodKey, Due]:
+    def _due(self, job: JobKey, members: Members) -> dict[PodKey, PodStep]:
         first = next(iter(members.values()), None)
         if first is None or is_aside(self._state, "Job", job, Producer.UNGATER):
             return {}
@@ -141,7 +141,7 @@ class ManagedPods:
     def _do(
         self,
         key: PodKey,
-        wanted: dict[JobKey, dict[PodKey, Due]],
+        wanted: dict[JobKey, dict[PodKey, PodStep]],
         now_ms: UnixMs,
         events: list[Event],
         calls: list[Command],
@@ -165,7 +165,7 @@ class ManagedPods:
         job: JobKey,
         key: PodKey,
         record: PodRecord,
-        what: Due,
+        what: PodStep,
         workload: Workload | None,
         now_ms: UnixMs,
         events: list[Event],

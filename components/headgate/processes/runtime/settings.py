@@ -207,7 +207,7 @@ class WebhookSettings(Section, frozen=True):
 
     It issues its certificate itself and keeps it in the Secret `secret` of `namespace`, for the Service `service`
     there; with `tls_cert_file` and `tls_key_file` it uses the certificate of these files, which cert-manager may write.
-    `names` are further DNS names of its own certificate, for API servers that reach it by them.
+    `names` are further DNS names of its own certificate, separated by commas, for API servers that reach it by them.
     """
 
     host: str = "0.0.0.0"  # noqa: S104 - the API server calls it from outside of the pod
@@ -215,7 +215,7 @@ class WebhookSettings(Section, frozen=True):
     namespace: str = "headgate-system"
     service: str = "headgate-webhook"
     secret: str = "headgate-webhook-certificates"  # noqa: S105 - a name
-    names: tuple[str, ...] = ()
+    names: str = ""
     tls_cert_file: str = ""
     tls_key_file: str = ""
 

@@ -42,7 +42,12 @@ Certificates = ServingCertificates | FileCertificates
 def names_of(settings: WebhookSettings) -> tuple[str, ...]:
     """The DNS names of the Service, as the API server calls it."""
     short = f"{settings.service}.{settings.namespace}"
-    return (f"{short}.svc", short, f"{short}.svc.cluster.local", *settings.names)
+    return (
+        f"{short}.svc",
+        short,
+        f"{short}.svc.cluster.local",
+        *filter(None, (each.strip() for each in settings.names.split(","))),
+    )
 
 
 def run(settings: Settings) -> int:
