@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SEEDS ?= 150
+SEEDS ?= 100
 # Runs of the fuzzer: in the tests, and of a long one by hand (make fuzz N=10000).
-FUZZ ?= 1200
+FUZZ ?= 800
 N ?= 10000
 # Jobs of each run with a planted defect (make defects).
 JOBS ?= 1000
