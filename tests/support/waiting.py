@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 PAUSE_S = 0.01
-PATIENCE_S = 60.0
+PATIENCE_S = 150.0
 
 
 async def until(

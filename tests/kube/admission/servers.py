@@ -118,7 +118,7 @@ async def with_webhook(plane: ControlPlane, client: KubeClient) -> AsyncIterator
     Its configurations name it by its URL, as there is no network of Services.
     """
     for file in ("deployment.yaml", "rbac.yaml", "network-policy.yaml"):
-        await plane.kubectl("apply", "-f", str(MANIFESTS / file))
+        await plane.kubectl("apply", "--server-side", "-f", str(MANIFESTS / file))  # two of them may start at once
     access = await plane.service_account_kubeconfig(NAMESPACE, "webhook")
     webhook = WebhookSettings(host="127.0.0.1", port=0, names="localhost")
     settings = Settings(kubernetes=KubernetesSettings(kubeconfig=str(access)), http=HttpSettings(), webhook=webhook)
