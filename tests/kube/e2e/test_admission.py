@@ -14,7 +14,7 @@ import pytest
 import yaml
 from tests.kube.e2e.cells import KUEUE, Deployment, Json
 from tests.kube.e2e.checks import active, answer, check, check_state
-from tests.kube.e2e.objects import cluster_queue, condition, flavor, furnished, job, local_queue, namespace
+from tests.kube.e2e.objects import cluster_queue, condition, flavor, furnished, is_true, job, local_queue, namespace
 from tests.kube.e2e.seeing import becomes, has, workload_of
 from tests.support.waiting import until
 
@@ -302,7 +302,7 @@ async def test_pods_that_do_not_get_ready_are_requeued_and_in_the_end_switched_o
 
 
 async def empty(deployment: Deployment) -> None:
-    """Delete every Job, also those of other tests: all that hold quota are waited for."""
+    """Delete every Job, also those of other tests: all that may hold quota are waited for."""
     for each in await deployment.all(JOBS):
         meta = each["metadata"]
         await deployment.client.delete(JOBS, meta["name"], meta["namespace"], propagation=Propagation.BACKGROUND)
@@ -310,7 +310,7 @@ async def empty(deployment: Deployment) -> None:
     left: list[Json] = []
 
     async def is_empty() -> bool:
-        left[:] = await deployment.all(WORKLOADS)
+        left[:] = [each for each in await deployment.all(WORKLOADS) if not is_true(each, "Finished")]
         return not left
 
     await until(is_empty, lambda: left)
