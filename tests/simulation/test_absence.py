@@ -10,7 +10,7 @@ from tests.simulation.test_seeds import JOBS, WORKLOADS, faults_of
 from headgate.core import fold
 from headgate.core.api.job_kinds import BATCH_JOB
 from headgate.core.state.tables import Stage
-from headgate.core.workload.job_workload import workload_name
+from headgate.core.workload.names import workload_name
 from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.ids import Epoch

@@ -387,6 +387,21 @@ def test_a_deleted_workload_takes_the_pods_of_its_group_along() -> None:
     assert used(world) == 0
 
 
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_group_that_is_deleted_with_its_workload_leaves_nothing(has_run: bool) -> None:
+    """No Workload is made of a group of which no pod is left to run, and nothing is set aside."""
+    world = cell(quota=4 if has_run else 0)
+    group(world, "g", 2)
+    run(world, 10_000)
+    for name in ("g-0", "g-1"):
+        delete(world, name)
+    world.cluster.request("DELETE", "/apis/kueue.x-k8s.io/v1beta2/namespaces/team-a/workloads/g", {}, b"")
+    run(world, 60_000)
+    assert shown(world) == {}
+    assert workload(world, "g") is None
+    assert not world.state.quarantine
+
+
 def test_a_group_does_not_adopt_the_workload_of_somebody_else() -> None:
     """Its pods stay gated, and the event says why."""
     world = cell()

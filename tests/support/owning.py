@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from headgate.core.state.tables import State, Workload
-from headgate.core.status.workload_status import status_digest, workload_status
+from headgate.core.status.workload_status import digest_of, workload_status
 from headgate.core.workload.last_fact import last_fact
 from headgate.events.effects import StatusApplied
 from headgate.events.facts import WorkloadObserved
@@ -12,7 +12,7 @@ from headgate.events.objects import Condition, ShownConditions
 
 def applied(state: State, workload: Workload) -> StatusApplied:
     """The API server has taken the status that the state gives."""
-    digest = status_digest(workload_status(state, workload))
+    digest = digest_of(workload, workload_status(state, workload))
     version = workload.applied_version + 1
     return StatusApplied(workload=workload.key, uid=workload.uid, digest=digest, version=version)
 

@@ -97,6 +97,7 @@ class UnreadableCommitError(Exception):
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Commit] = msgspec.json.Decoder(Commit)
+_event_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 HASH_HEX_LEN = 32
 """Hashes are the first 128 bits of SHA-256, in hex."""
@@ -126,6 +127,11 @@ def encode_commit(commit: Commit) -> bytes:
 def encode_event(event: EventBase) -> bytes:
     """One event as JSON, as in its commit."""
     return _encoder.encode(event)
+
+
+def decode_event(payload: bytes) -> Event:
+    """One event of JSON, whichever version wrote it. Raises msgspec.DecodeError, also for an unknown type."""
+    return _event_decoder.decode(payload)
 
 
 def decode_commit(seq: int, subject: str, payload: bytes, stored_ms: int = 0) -> LoggedCommit:

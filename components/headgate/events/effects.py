@@ -8,7 +8,7 @@ given its final answer: applied, or rejected with its reason. Operating errors a
 from typing import Literal
 
 from headgate.events.base import EventBase
-from headgate.events.ids import JobKey, PodKey, Seq, Uid, WorkloadKey
+from headgate.events.ids import JobKey, PodKey, RequestKey, Seq, Uid, WorkloadKey
 from headgate.events.upcasting import upcast_job
 
 
@@ -77,6 +77,46 @@ class PodRemoved(EventBase, frozen=True, tag="pod.removed"):
 
     pod: PodKey
     uid: Uid
+
+
+class PodFailed(EventBase, frozen=True, tag="pod.failed"):
+    """Appended by the ungater when it has failed a pod that waited for a node that will not take it."""
+
+    pod: PodKey
+    uid: Uid
+    message: str
+
+
+class ProvisioningCreated(EventBase, frozen=True, tag="provisioningrequest.created"):
+    """Appended by the binder when the API server has a ProvisioningRequest that was requested for a workload."""
+
+    workload: WorkloadKey
+    uid: Uid
+    request: RequestKey
+
+
+class ProvisioningRejected(EventBase, frozen=True, tag="provisioningrequest.rejected"):
+    """
+    Appended by the binder when the API server has refused a ProvisioningRequest or a PodTemplate of it, and why.
+
+    `message` names the object, and has the API server's message. The binder tries again with backoff; the same refusal
+    is not recorded twice.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    request: RequestKey
+    code: int
+    reason: str
+    message: str
+
+
+class ProvisioningRemoved(EventBase, frozen=True, tag="provisioningrequest.removed"):
+    """Appended by the binder when it has deleted a ProvisioningRequest that was withdrawn, or found that it is gone."""
+
+    workload: WorkloadKey
+    uid: Uid
+    request: RequestKey
 
 
 class WorkloadCreated(EventBase, frozen=True, tag="workload.created"):
@@ -253,6 +293,10 @@ Effect = (
     | PodBound
     | PodBindRejected
     | PodRemoved
+    | PodFailed
+    | ProvisioningCreated
+    | ProvisioningRejected
+    | ProvisioningRemoved
     | WorkloadCreated
     | WorkloadCreateRejected
     | VariantChanged

@@ -12,7 +12,16 @@ from typing import Any
 from headgate.events.base import EventBase
 from headgate.events.configuration import Configuration
 from headgate.events.identity import CellFounded, CellKeysChanged, CellRestored
-from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Uid, UnixMs, WorkloadKey
+from headgate.events.ids import (
+    JobKey,
+    LocalQueueKey,
+    PodKey,
+    RequestKey,
+    TemplateKey,
+    Uid,
+    UnixMs,
+    WorkloadKey,
+)
 from headgate.events.objects import (
     AdmissionCheckSpec,
     CheckState,
@@ -26,7 +35,10 @@ from headgate.events.objects import (
     OwnerReference,
     Pod,
     PreemptionGateState,
+    ProvisioningConfigSpec,
+    ProvisioningRequest,
     ReclaimablePod,
+    RequestTemplate,
     ResourceFlavorSpec,
     ShownConditions,
     TopologySpec,
@@ -240,17 +252,71 @@ class PriorityClassDeleted(EventBase, frozen=True, tag="priorityclass.deleted"):
 
 
 class AdmissionCheckObserved(EventBase, frozen=True, tag="admissioncheck.observed"):
-    """Appended by the informer bridge when an AdmissionCheck appears or changes, or its Active condition."""
+    """
+    Appended by the informer bridge when an AdmissionCheck appears or changes, or its Active condition.
+
+    `uid`, `generation` and `condition` (its Active condition) are those of a check that Headgate serves itself: one for
+    ProvisioningRequests.
+    """
 
     name: str
     spec: AdmissionCheckSpec
     active: bool = False
+    uid: Uid = Uid("")
+    generation: int = 0
+    condition: Condition | None = None
 
 
 class AdmissionCheckDeleted(EventBase, frozen=True, tag="admissioncheck.deleted"):
     """Appended by the informer bridge when an AdmissionCheck is gone."""
 
     name: str
+
+
+class ProvisioningConfigObserved(EventBase, frozen=True, tag="provisioningrequestconfig.observed"):
+    """Appended by the informer bridge when a ProvisioningRequestConfig appears or changes."""
+
+    name: str
+    spec: ProvisioningConfigSpec
+
+
+class ProvisioningConfigDeleted(EventBase, frozen=True, tag="provisioningrequestconfig.deleted"):
+    """Appended by the informer bridge when a ProvisioningRequestConfig is gone."""
+
+    name: str
+
+
+class ProvisioningRequestObserved(EventBase, frozen=True, tag="provisioningrequest.observed"):
+    """Appended by the informer bridge when a ProvisioningRequest that a Workload owns appears or changes."""
+
+    request: RequestKey
+    owner: WorkloadKey
+    spec: ProvisioningRequest
+
+
+class ProvisioningRequestDeleted(EventBase, frozen=True, tag="provisioningrequest.deleted"):
+    """Appended by the informer bridge when such a ProvisioningRequest is gone, or no Workload owns it any more."""
+
+    request: RequestKey
+    owner: WorkloadKey
+    uid: Uid
+
+
+class PodTemplateObserved(EventBase, frozen=True, tag="podtemplate.observed"):
+    """
+    Appended by the informer bridge when a PodTemplate with Kueue's label `managed` appears, or its owner changes.
+
+    These are made for ProvisioningRequests.
+    """
+
+    template: TemplateKey
+    spec: RequestTemplate
+
+
+class PodTemplateDeleted(EventBase, frozen=True, tag="podtemplate.deleted"):
+    """Appended by the informer bridge when such a PodTemplate is gone."""
+
+    template: TemplateKey
 
 
 class LimitRangeObserved(EventBase, frozen=True, tag="limitrange.observed"):
@@ -420,6 +486,12 @@ Fact = (
     | PriorityClassDeleted
     | AdmissionCheckObserved
     | AdmissionCheckDeleted
+    | ProvisioningConfigObserved
+    | ProvisioningConfigDeleted
+    | ProvisioningRequestObserved
+    | ProvisioningRequestDeleted
+    | PodTemplateObserved
+    | PodTemplateDeleted
     | LimitRangeObserved
     | LimitRangeDeleted
     | RuntimeClassObserved

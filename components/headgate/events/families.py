@@ -22,6 +22,7 @@ OfWorkload = (
     | queueing.WorkloadWoken
     | queueing.WorkloadEvicted
     | queueing.WorkloadReleased
+    | queueing.WorkloadHeld
     | queueing.WorkloadRequeued
     | queueing.WorkloadFinished
     | queueing.WorkloadNodeFailed
@@ -29,6 +30,9 @@ OfWorkload = (
     | queueing.DeadlinePassed
     | queueing.WorkloadFollowed
     | queueing.PreemptionGateOpened
+    | queueing.CheckUpdated
+    | queueing.ProvisioningRequested
+    | queueing.ProvisioningWithdrawn
     | decisions.QuotaReserved
     | decisions.WorkloadAdmitted
     | decisions.TopologyAssigned
@@ -40,6 +44,9 @@ OfWorkload = (
     | decisions.PodsAssigned
     | effects.StatusApplied
     | effects.StatusRejected
+    | effects.ProvisioningCreated
+    | effects.ProvisioningRejected
+    | effects.ProvisioningRemoved
 )
 """Events about one workload, which they name in `workload`, with its `uid`."""
 

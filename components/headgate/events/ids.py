@@ -36,6 +36,12 @@ A job is the object that runs the pods of a Workload, of any API group and kind.
 PodKey = NewType("PodKey", str)
 """`<namespace>/<name>` of a Pod."""
 
+RequestKey = NewType("RequestKey", str)
+"""`<namespace>/<name>` of a ProvisioningRequest."""
+
+TemplateKey = NewType("TemplateKey", str)
+"""`<namespace>/<name>` of a PodTemplate."""
+
 Uid = NewType("Uid", str)
 """A Kubernetes object's `metadata.uid`."""
 

@@ -592,6 +592,73 @@ class AdmissionCheckSpec(ApiObject, frozen=True):
     parameters: CheckParameters | None = None
 
 
+# --- provisioning requests -----------------------------------------------------------------------------------------
+
+
+class ProvisioningRetries(ApiObject, frozen=True):
+    """`retryStrategy` of a ProvisioningRequestConfig: how often a failed request is made again, and after how long."""
+
+    backoff_limit_count: int = 3
+    backoff_base_seconds: int = 60
+    backoff_max_seconds: int = 1800
+
+
+class SelectorFromDetail(ApiObject, frozen=True):
+    """`podSetUpdates.nodeSelector[]` of a ProvisioningRequestConfig: a node selector from a detail of the request."""
+
+    key: str
+    value_from_provisioning_class_detail: str = ""
+
+
+class ProvisioningUpdates(ApiBranch, frozen=True):
+    """`podSetUpdates` of a ProvisioningRequestConfig."""
+
+    node_selector: tuple[SelectorFromDetail, ...] = ()
+
+
+class ProvisioningConfigSpec(ApiBranch, frozen=True):
+    """`kueue.x-k8s.io/v1beta2` ProvisioningRequestConfig spec. Without managed resources all are managed."""
+
+    provisioning_class_name: str = ""
+    parameters: dict[str, str] = {}
+    managed_resources: tuple[str, ...] = ()
+    retry_strategy: ProvisioningRetries = ProvisioningRetries()
+    pod_set_updates: ProvisioningUpdates | None = None
+    pod_set_merge_policy: str | None = None
+
+
+class RequestedPods(ApiObject, frozen=True):
+    """`spec.podSets[]` of a ProvisioningRequest: `count` pods of the PodTemplate with this name."""
+
+    template: str
+    count: int = 0
+
+
+class ProvisioningRequest(ApiBranch, frozen=True):
+    """
+    `autoscaling.x-k8s.io/v1` ProvisioningRequest that a Workload owns.
+
+    `details` is its `status.provisioningClassDetails`; `owner_uid` the uid of the Workload.
+    """
+
+    uid: str
+    owner_uid: str = ""
+    class_name: str = ""
+    parameters: dict[str, str] = {}
+    pod_sets: tuple[RequestedPods, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    details: dict[str, str] = {}
+    deleting: bool = False
+
+
+class RequestTemplate(ApiBranch, frozen=True):
+    """A PodTemplate that was made for a ProvisioningRequest, and what controls it: the Workload first, then that."""
+
+    uid: str
+    owner: OwnerReference | None = None
+    deleting: bool = False
+
+
 # --- core objects --------------------------------------------------------------------------------------------------
 
 
@@ -640,10 +707,16 @@ class Job(ApiBranch, frozen=True):
     Jobs of other kinds have their pod sets in `pod_sets` and what of them is done for good in `reclaimable`, by pod
     set; the fields that describe the only pod set of a batch/v1 Job are as by default, and `active` is 1 while pods of
     it may run. `pod_priority_class` is the PriorityClass that the kind names apart from its templates. `injected`: it
-    carries what an admission has injected. `owner` is the object that controls it.
+    carries what an admission has injected. `owner` is the object that controls it. `prebuilt` is the name of the
+    Workload that it runs by, where it names one.
 
-    Of a pod group `absent_pods` is how many pods have to be replaced, `problem` why no Workload can be made for its
-    pods as they are, and `leaving` that all of them are being deleted.
+    `problem` is why no Workload can be made for it as it is: a pod group that is not complete, a TrainJob without its
+    runtime. Of a pod group `absent_pods` is how many pods have to be replaced, and `leaving` that all of them are being
+    deleted.
+
+    A set is a job whose pods are queued in groups, such as a StatefulSet: `groups` is how many groups it has, and
+    `pod_sets` those of each. Its groups are named after it; `made_for` of such a pod group is the key of its set, and
+    `group_index` its number there. `on_hold`: it has no pods, and its Workload holds no quota, until it is scaled up.
     """
 
     uid: str
@@ -674,9 +747,14 @@ class Job(ApiBranch, frozen=True):
     pod_priority_class: str = ""
     injected: bool = False
     owner: OwnerReference | None = None
+    prebuilt: str = ""
     absent_pods: int = 0
     problem: str = ""
     leaving: bool = False
+    groups: int = 0
+    made_for: str = ""
+    group_index: int = 0
+    on_hold: bool = False
 
 
 class ManagedPod(ApiBranch, frozen=True):
@@ -690,6 +768,9 @@ class ManagedPod(ApiBranch, frozen=True):
     replacements. `parent` is the framework whose object the pod belongs to, "" for none. `finalizers` are all of the
     pod, in order. `has_node`, `ready`, `message` and `failed_ms` are its status, the latter the time at which its
     containers have failed; `deletes_ms` is when its deletion is due, and `grace_s` after how many seconds.
+
+    Of a pod of a StatefulSet or LeaderWorkerSet `set_name` is the name of that, and of the latter `group_index` the
+    number of its group, None before it has one, and `is_worker` whether its group has a leader that it is not.
     """
 
     queue_name: str = ""
@@ -711,6 +792,9 @@ class ManagedPod(ApiBranch, frozen=True):
     failed_ms: UnixMs = UnixMs(0)
     deletes_ms: UnixMs = UnixMs(0)
     grace_s: int = 0
+    set_name: str = ""
+    group_index: int | None = None
+    is_worker: bool = False
 
 
 class Pod(ApiBranch, frozen=True):

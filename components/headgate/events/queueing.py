@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 
 from headgate.events.base import EventBase
-from headgate.events.ids import LocalQueueKey, Seq, Shape, Uid, UnixMs, WorkloadKey
-from headgate.events.objects import Admission, RequeueState
+from headgate.events.ids import LocalQueueKey, RequestKey, Seq, Shape, Uid, UnixMs, WorkloadKey
+from headgate.events.objects import Admission, CheckState, RequeueState
 
 Needs = tuple[dict[str, str], ...]
 """
@@ -181,6 +181,18 @@ class WorkloadReleased(EventBase, frozen=True, tag="workload.released"):
     cancelled: bool = False
 
 
+class WorkloadHeld(EventBase, frozen=True, tag="workload.held"):
+    """
+    Appended by the queue manager when the job of a workload is on hold: its quota is released without an eviction.
+
+    A StatefulSet of no replicas is. It has no pods that run. It is queued again once the job is on hold no longer.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    message: str
+
+
 class WorkloadRequeued(EventBase, frozen=True, tag="workload.requeued"):
     """
     Appended by the queue manager when an evicted workload may queue again: its backoff or its stop is over.
@@ -264,6 +276,43 @@ class PreemptionGateOpened(EventBase, frozen=True, tag="workload.gate_opened"):
     gate: str
 
 
+class CheckUpdated(EventBase, frozen=True, tag="workload.check_updated"):
+    """
+    Appended by the queue manager when the state or message of an admission check changes that Headgate decides itself.
+
+    Those are the checks of ProvisioningRequests. `check` is the whole state, without the time of its last transition:
+    that is the commit's where the state differs from `before`, the state until then.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    check: CheckState
+    before: str
+
+
+class ProvisioningRequested(EventBase, frozen=True, tag="provisioningrequest.requested"):
+    """
+    Appended by the queue manager when a workload needs a ProvisioningRequest for one of its admission checks.
+
+    The binder creates it, and its PodTemplates. `attempt` counts from 1, with each request that has failed.
+    """
+
+    workload: WorkloadKey
+    uid: Uid
+    check: str
+    request: RequestKey
+    attempt: int
+
+
+class ProvisioningWithdrawn(EventBase, frozen=True, tag="provisioningrequest.withdrawn"):
+    """Appended by the queue manager when a ProvisioningRequest is of no more use, and why: the binder deletes it."""
+
+    workload: WorkloadKey
+    uid: Uid
+    request: RequestKey
+    why: str
+
+
 class LocalQueuesSampled(EventBase, frozen=True, tag="localqueue.sampled"):
     """
     Appended by the queue manager when the sampling interval of admission fair sharing is over for these LocalQueues.
@@ -282,6 +331,7 @@ QueueEvent = (
     | HeadsWithdrawn
     | WorkloadEvicted
     | WorkloadReleased
+    | WorkloadHeld
     | WorkloadRequeued
     | WorkloadFinished
     | WorkloadNodeFailed
@@ -290,4 +340,7 @@ QueueEvent = (
     | LocalQueuesSampled
     | WorkloadFollowed
     | PreemptionGateOpened
+    | CheckUpdated
+    | ProvisioningRequested
+    | ProvisioningWithdrawn
 )

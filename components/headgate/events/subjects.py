@@ -23,7 +23,7 @@ NONE = "_"
 
 _CELL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_:~@!$&'()+,;=/-]")
-_KEY_FIELDS = ("queue", "limit_range", "name")
+_KEY_FIELDS = ("queue", "limit_range", "name", "request", "template")
 
 
 class FeedSubject(msgspec.Struct, frozen=True, kw_only=True):

@@ -192,10 +192,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
         "remove one of the two",
     ),
     "devices": ({"resources": {"deviceClassMappings": [{"name": "d"}]}}, "resources.deviceClassMappings", "remove it"),
-    "another integration": (
+    "an alpha integration without its gate": (
         {"integrations": {"frameworks": ["batch/job", "sparkoperator.k8s.io/sparkapplication"]}},
         "integrations.frameworks[1]",
-        "list only batch/job",
+        "set featureGates.SparkApplicationIntegration to true",
     ),
     "an integration that nobody has": (
         {"integrations": {"frameworks": ["batch/jobs"]}},

@@ -117,3 +117,24 @@ def test_it_ends_by_its_phase(phase: str, true: list[str], finished: str | None,
     status = {"phase": phase, "conditions": [{"type": each, "status": "True"} for each in true]}
     job = read(IT, wrapper(JOB, status=status))
     assert (job.finished, job.active, job.pods_ready) == (finished, active, "PodsReady" in true)
+
+
+@pytest.mark.parametrize(("written", "count"), [("3", 3), ("²", None), ("9" * 5000, None)])
+def test_a_count_of_sub_groups_that_is_no_number_counts_as_missing(written: str, count: int | None) -> None:
+    """As in Kueue; the AppWrapper is run."""
+    prefix = "workload.codeflare.dev.appwrapper/tas-"
+    annotations = {prefix + "sub-group-count": written, prefix + "sub-group-index-label": "group"}
+    job = read(IT, wrapper(POD, podSets=[{"path": "template", "annotations": annotations}]))
+    request = job.pod_sets[0].topology_request
+    assert request is not None
+    assert (request.sub_group_index_label, request.sub_group_count) == ("group", count)
+
+
+@pytest.mark.parametrize("written", ["²", "9" * 5000])
+def test_slices_of_a_size_that_is_no_number_are_none(written: str) -> None:
+    """The pod set asks for no topology then."""
+    annotations = {
+        f"kueue.x-k8s.io/podset-slice-{key}": value for key, value in (("required-topology", "rack"), ("size", written))
+    }
+    pod = {**POD, "metadata": {"annotations": annotations}}
+    assert read(IT, wrapper(pod)).pod_sets[0].topology_request is None

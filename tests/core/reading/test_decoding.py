@@ -102,6 +102,8 @@ def test_a_job_is_read_with_what_its_labels_and_annotations_ask_for() -> None:
     spec = observed("jobs", job(labels=labels, annotations=annotations)).spec
     assert (spec.priority_class, spec.min_parallelism, spec.max_execution_time_seconds) == ("high", 2, 60)
     assert spec.completions_equal_parallelism
+    spec = observed("jobs", job(annotations={"kueue.x-k8s.io/job-min-parallelism": "9" * 5000})).spec
+    assert spec.min_parallelism is None
     spec = observed("jobs", job(annotations={"kueue.x-k8s.io/job-min-parallelism": "many"})).spec
     assert spec.min_parallelism is None
 
@@ -279,10 +281,19 @@ def manifests() -> list[tuple[str, Json]]:
         ("priorityclasses", {"metadata": {"name": "high"}, "value": 10, "globalDefault": True}),
         ("limitranges", {"metadata": {"name": "l", "namespace": "team-a"}, "spec": {"limits": [{"type": "Pod"}]}}),
         ("runtimeclasses", {"metadata": {"name": "gvisor"}, "overhead": {"podFixed": {"cpu": "250m"}}}),
+        ("provisioningrequestconfigs", {"metadata": {"name": "p"}, "spec": {"provisioningClassName": "c"}}),
         ("jobs", job()),
         ("workloads", workload(conditions=[{"type": "QuotaReserved", "status": "False"}])),
+        ("provisioningrequests", {"metadata": owned("r"), "spec": {"podSets": []}}),
+        ("podtemplates", {"metadata": owned("t", labels={"kueue.x-k8s.io/managed": "true"})}),
         ("pods", pod(schedulerName="headgate")),
     ]
+
+
+def owned(name: str, **more: Any) -> Json:
+    """The metadata of an object that a Workload owns."""
+    owner = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "name": "w", "uid": "u", "controller": True}
+    return {"name": name, "namespace": "team-a", "uid": f"uid-{name}", "ownerReferences": [owner], **more}
 
 
 def test_every_fact_is_news_once() -> None:

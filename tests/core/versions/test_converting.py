@@ -6,6 +6,7 @@ Kueue's own where `make kube` has put them.
 """
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from headgate.core.topology.encoding import compressed
 from headgate.core.versions.converting import KEPT, convert, convert_review
 from headgate.events.objects import TopologyAssignment
 from headgate.testing.control_plane.assets import Assets, NoAssetsError, cache_folder
+from headgate.testing.control_plane.samples import named_samples, released_samples
 
 Json = dict[str, Any]
 
@@ -224,6 +226,19 @@ def test_kueues_samples_are_the_same_after_the_other_version() -> None:
     except NoAssetsError as error:
         pytest.skip(str(error))
     found = [each for each in manifests(folder, ".") if each["kind"] in DEFINITIONS]
+    assert len(found) > 5
+    for obj in found:
+        assert convert(convert(obj, OTHER[obj["apiVersion"]]), obj["apiVersion"]) == obj
+
+
+@pytest.mark.parametrize("which", [released_samples, named_samples])
+def test_kueues_documented_samples_are_the_same_after_the_other_version(which: Callable[[], Path | None]) -> None:
+    """Every object of Kueue's API in its documentation that has no fields but those of its version."""
+    folder = which()
+    if folder is None:
+        pytest.skip("HEADGATE_SAMPLES names no folder")
+    known = [each for each in manifests(folder, ".") if each["kind"] in DEFINITIONS]
+    found = [each for each in known if not unknown(schema(each["kind"], each["apiVersion"]), each)]
     assert len(found) > 5
     for obj in found:
         assert convert(convert(obj, OTHER[obj["apiVersion"]]), obj["apiVersion"]) == obj

@@ -23,9 +23,9 @@ from headgate.core.workload.job_workload import (
     NoSuchPriorityClassError,
     workload_changes,
     workload_key,
-    workload_name,
     workload_of,
 )
+from headgate.core.workload.names import workload_name
 from headgate.core.workload.variants import variant_name
 from headgate.events import facts
 from headgate.events.base import Producer

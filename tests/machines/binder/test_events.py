@@ -14,7 +14,17 @@ from headgate.events.base import EventBase, Producer
 from headgate.events.configuration import Configuration, RetentionPolicies
 from headgate.events.decisions import WorkloadPreempted, WorkloadReplaced
 from headgate.events.ids import JobKey, Uid, UnixMs, WorkloadKey
-from headgate.events.objects import CheckState, Job, OwnerReference
+from headgate.events.objects import (
+    CheckState,
+    Container,
+    Job,
+    OwnerReference,
+    PodSet,
+    PodSpec,
+    PodTemplate,
+    PriorityClassRef,
+    WorkloadSpec,
+)
 from headgate.events.queueing import DeadlinePassed, WorkloadEvicted, WorkloadFinished, WorkloadParked
 from headgate.machines.binder import events as telling
 from headgate.machines.binder.decide import Binder
@@ -316,6 +326,74 @@ def test_what_pending_checks_say_is_told_of_the_job() -> None:
     assert teller.told() == []
     teller.say(BRIDGE, said(("a", "Ready", "there they are"), ("b", "Pending", "asks")))
     assert lines(teller.told()) == ["Normal UpdatedAdmissionCheck Job: b: asks"]
+
+
+def test_what_becomes_of_the_workload_of_an_edited_job_is_told_of_the_job() -> None:
+    """updateWorkloadToMatchJob, UpdateWorkloadPriority and ensureOneWorkload."""
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="j")
+
+    def job(parallelism: int) -> facts.JobObserved:
+        template = PodTemplate(spec=PodSpec(containers=(Container(name="c"),)))
+        spec = Job(uid="j", created_ms=UnixMs(5), suspended=True, parallelism=parallelism, template=template)
+        return facts.JobObserved(job=JOB["job"], spec=spec)
+
+    def made(count: int, name: str = "w", priority_class: str = "", **more: Any) -> facts.WorkloadObserved:
+        reference = PriorityClassRef(group="kueue.x-k8s.io", kind="WorkloadPriorityClass", name=priority_class)
+        template = PodTemplate(spec=PodSpec(containers=(Container(name="c"),)))
+        spec = WorkloadSpec(
+            queue_name="main",
+            pod_sets=(PodSet(name="main", count=count, template=template),),
+            priority_class_ref=reference if priority_class else None,
+        )
+        return msgspec.structs.replace(observed(name), owner=owner, spec=spec, finalizer=True, **more)
+
+    def told(teller: Teller, *events: EventBase) -> list[str]:
+        teller.say(BRIDGE, *events)
+        found = teller.told()
+        assert all(each["action"] == each["reason"] for each in found)
+        return lines(found)
+
+    teller = Teller()
+    assert told(teller, job(1), made(1)) == []
+    assert told(teller, made(1, generation=2)) == []
+    assert told(teller, job(2), made(2)) == [
+        "Normal UpdatedWorkload Job: Updated not matching Workload for suspended job: team-a/w"
+    ]
+    assert told(Teller(log=teller.log), made(2, priority_class="high")) == [
+        "Normal UpdatedWorkload Job: Updated workload priority class: team-a/w"
+    ]
+    gated = made(2, priority_class="high", annotations={"kueue.x-k8s.io/admission-gated-by": "a/b"})
+    assert told(Teller(log=teller.log), gated) == [
+        'Normal UpdatedWorkload Job: Updated workload AdmissionGatedBy to "a/b"'
+    ]
+    # Deleted by somebody else it is one for its job, and nothing is told; deleted because of the edit it is not.
+    late = Teller(log=teller.log)
+    assert told(late, msgspec.structs.replace(gated, deleting=True)) == []
+    another = Teller()
+    told(another, job(1), made(1))
+    assert told(another, job(3), made(1, deleting=True)) == [
+        "Normal DeletedWorkload Job: Deleted not matching Workload: team-a/w"
+    ]
+    assert told(another, made(1, deleting=True, generation=2)) == []
+
+
+def test_repeated_edits_are_one_event_and_its_series() -> None:
+    """The notes do not count, as with client-go's recorder: type, reason, action and object do."""
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="j")
+    teller = Teller()
+    teller.say(BRIDGE, facts.JobObserved(job=JOB["job"], spec=Job(uid="j", created_ms=UnixMs(5))))
+    for count in range(1, 4):
+        spec = WorkloadSpec(queue_name="main", pod_sets=(PodSet(count=count),))
+        teller.say(BRIDGE, msgspec.structs.replace(observed(), owner=owner, spec=spec))
+    assert teller.settle() == (["UpdatedWorkload train"], [2])
+
+
+def test_a_conflict_of_names_has_kueues_action() -> None:
+    """WorkloadNameConflict is recorded with the action Admission."""
+    teller = Teller()
+    rejected = effects.WorkloadCreateRejected(**JOB, code=409, reason="WorkloadNameConflict", message="taken")
+    teller.say(BRIDGE, rejected)
+    assert [(each["reason"], each["action"]) for each in teller.told()] == [("WorkloadNameConflict", "Admission")]
 
 
 def preempting(teller: Teller, *victims: str) -> None:

@@ -6,9 +6,9 @@ import pytest
 from tests.machines.informer_bridge.test_decide import Bridge, answer, observed, raw, synced
 from tests.support.playing import job, local_queue, namespace
 
-from headgate.core.machine.contract import Completed
+from headgate.core.machine.contract import Completed, Listed
 from headgate.events import facts
-from headgate.events.configuration import Configuration
+from headgate.events.configuration import Configuration, IntegrationsConfiguration
 from headgate.events.objects import LabelSelector
 from headgate.machines.informer_bridge.decide import InformerBridge
 
@@ -124,6 +124,46 @@ def test_a_job_whose_parent_is_not_shown_yet_waits_for_what_it_is(found: tuple[i
         bridge.change("jobs", job("above"), uid="p")
         (post,) = bridge.all_calls()
         assert post.body["metadata"]["ownerReferences"][0]["name"] == "above"
+
+
+def test_a_parent_that_names_its_queue_in_an_annotation_runs_its_jobs() -> None:
+    """It gets a Workload like any other, so that what it controls is charged once."""
+    bridge = synced(jobs=[raw(job(), **OWNED)])
+    (get,) = bridge.all_calls()
+    above = unnamed("above")
+    above["metadata"]["annotations"] = {"kueue.x-k8s.io/queue-name": "main"}
+    bridge.machine.decide(Completed(get.id, 200, raw(above, uid="p")))
+    assert bridge.all_calls() == []
+    bridge.change("jobs", above, uid="p")
+    assert [call.body["metadata"]["ownerReferences"][0]["name"] for call in bridge.all_calls()] == ["above"]
+
+
+def test_a_ray_job_on_a_cluster_that_is_there_runs_no_jobs() -> None:
+    """Headgate makes no Workload for it, so its submitter does not wait for one."""
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "above", "uid": "p", "controller": True}
+    frameworks = IntegrationsConfiguration(frameworks=("batch/job", "ray.io/rayjob"))
+    bridge = Bridge(configuration=Configuration(integrations=frameworks))
+    for resource in bridge.machine.resources:
+        found = (raw(job(), ownerReferences=[owner]),) if resource == "jobs" else ()
+        bridge.machine.decide(Listed(resource, found, "1"))
+    (get,) = bridge.all_calls()
+    above = {
+        "metadata": {"name": "above", "namespace": "team-a", "labels": {"kueue.x-k8s.io/queue-name": "main"}},
+        "spec": {"clusterSelector": {"ray.io/cluster": "there"}},
+    }
+    bridge.machine.decide(Completed(get.id, 200, raw(above, uid="p")))
+    assert [call.method for call in bridge.all_calls()] == ["POST"]
+
+
+def test_a_job_does_not_wait_for_a_parent_that_loses_its_queue_before_it_is_shown() -> None:
+    """It is a job of its own then."""
+    bridge = synced(jobs=[raw(job(), **OWNED)])
+    (get,) = bridge.all_calls()
+    bridge.machine.decide(Completed(get.id, 200, raw(job("above"), uid="p")))
+    assert bridge.all_calls() == []
+    bridge.change("jobs", unnamed("above"), uid="p")
+    (post,) = bridge.all_calls()
+    assert post.body["metadata"]["ownerReferences"][0]["name"] == "train"
 
 
 def test_a_parent_of_a_kind_that_is_not_run_here_is_no_parent() -> None:

@@ -370,7 +370,7 @@ def test_the_maximum_execution_time_deactivates_by_a_deadline_in_the_log(cell: Q
 @pytest.mark.parametrize(
     ("job", "expected"),
     [
-        ({"finished": "Complete", "message": "x"}, ("True", "Succeeded", "Job finished successfully")),
+        ({"finished": "Complete", "message": "all pods are done"}, ("True", "Succeeded", "all pods are done")),
         ({"finished": "Failed", "message": "too many retries"}, ("True", "Failed", "too many retries")),
     ],
 )
@@ -602,3 +602,37 @@ def test_who_runs_the_pods_himself_is_not_stopped_by_the_condition_of_an_admissi
     cell.see(shows(cell[A], Condition(type="Admitted", status="False", reason="ByHand")))
     cell.settle()
     assert cell.stage(A) is Stage.ADMITTED
+
+
+def test_a_job_that_is_on_hold_gives_its_quota_back_without_an_eviction(cell: QueueCell) -> None:
+    """Once nothing of it runs; it waits out of all queues, and is queued again when the hold is over."""
+    admitted(cell.ready())
+    cell.job("j", active=1, on_hold=True)
+    assert cell.settle() == [], "its pods are still there"
+    cell.job("j", suspended=True, on_hold=True)
+    cell.settle()
+    assert cell.stage(A) is Stage.PARKED
+    message = "StatefulSet scaled to zero; workload on hold"
+    assert cell.condition(A, "QuotaReserved") == ("False", "OnHold", message)
+    assert cell.condition(A, "Admitted") == ("False", "NoReservation", "The workload has no reservation")
+    assert (cell[A].evictions, cell[A].admission, cell.state.index.usage.get("cq", {})) == ((), None, {})
+    assert forgotten(cell.state) == []
+    cell.job("j", suspended=True)
+    cell.settle()
+    assert cell.condition(A, "QuotaReserved") == (
+        "False",
+        "PendingEvaluation",
+        "Workload no longer on hold; waiting for quota reservation",
+    )
+    cell.admit(A)
+    cell.settle()
+    assert cell.stage(A) is Stage.ADMITTED
+
+
+def test_a_job_that_is_put_on_hold_while_it_waits_is_not_admitted(cell: QueueCell) -> None:
+    """It leaves its queue."""
+    cell.ready()
+    cell.job("j", suspended=True, on_hold=True)
+    cell.submit("a", job="j")
+    cell.settle()
+    assert cell.stage(A) is Stage.PARKED

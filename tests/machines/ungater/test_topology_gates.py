@@ -10,7 +10,7 @@ from tests.support.logs import TestLog
 
 from headgate.core.config import feature_gates
 from headgate.core.machine.contract import Append, Call, Committed, Settled
-from headgate.events import decisions, facts, queueing
+from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import EventBase
 from headgate.events.configuration import Configuration
 from headgate.events.decisions import QuotaReserved, WorkloadAdmitted
@@ -314,7 +314,8 @@ def test_the_patch_that_fails_a_pod_is_kueues() -> None:
     condition = call.body[-1]["value"]
     assert (condition["type"], condition["reason"]) == ("TerminatedByKueue", "UnschedulableOnAssignedNode")
     made.answer(call)
-    assert made.rest() == ([], [])
+    told = effects.PodFailed(pod=PodKey("team-a/p0"), uid=Uid("u-p0"), message=condition["message"])
+    assert made.rest() == ([told], [])
 
 
 def test_a_pod_of_a_node_that_was_replaced_is_failed() -> None:

@@ -11,6 +11,10 @@ from typing import Final
 
 from headgate.events.objects import Admission, CheckState, ClusterQueueSpec
 
+PROVISIONING: Final = "kueue.x-k8s.io/provisioning-request"
+MULTI_KUEUE: Final = "kueue.x-k8s.io/multikueue"
+"""Controller names of AdmissionChecks: Kueue's own."""
+
 RESET_MESSAGE: Final = "Reset to Pending after eviction. Previously: "
 """The beginning of the message of a check that an eviction has reset."""
 

@@ -8,12 +8,13 @@ of any other group or kind is run elsewhere: a Workload that it owns is schedule
 (`headgate.core.status.foreign_conditions`).
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from headgate.core.api.names import POD_GROUP_KIND
-from headgate.core.config.frameworks import JOB_FRAMEWORK, OF_POD_OWNERS, POD_FRAMEWORK
+from headgate.core.config.frameworks import JOB_FRAMEWORK, POD_FRAMEWORK, is_named
 from headgate.events.configuration import Configuration
 from headgate.events.ids import JobKey, JobRef
 from headgate.events.objects import OwnerReference
@@ -23,9 +24,10 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
     """
     A kind of job. `framework` is its name in Kueue's configuration.
 
-    `resource` is its name among the watched resources, which is unique where `plural` need not be. An `optional` one is
-    of a CustomResourceDefinition, which may be missing or come later. One `of_pods` is not watched: the facts about its
-    jobs are derived from those about pods.
+    `resource` is its name among the watched resources, which is unique where `plural` need not be. An `optional` one
+    may be missing or come later: it is of a CustomResourceDefinition, or not in the embedded cluster. One `of_pods` is
+    not watched: the facts about its jobs are derived from those about pods. One that `serves` is a set of pod groups:
+    it has no Workload, and is neither started nor stopped; each of its groups is (`headgate.core.workload.served`).
     """
 
     group: str
@@ -36,6 +38,7 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
     framework: str
     optional: bool = True
     of_pods: bool = False
+    serves: bool = False
 
     @property
     def api_version(self) -> str:
@@ -73,10 +76,25 @@ XGBOOST_JOB: Final = custom("kubeflow.org", "v1", "XGBoostJob")
 PADDLE_JOB: Final = custom("kubeflow.org", "v1", "PaddleJob")
 JAX_JOB: Final = custom("kubeflow.org", "v1", "JAXJob")
 MPI_JOB: Final = custom("kubeflow.org", "v2beta1", "MPIJob")
+TRAIN_JOB: Final = custom("trainer.kubeflow.org", "v1alpha1", "TrainJob")
 RAY_JOB: Final = custom("ray.io", "v1", "RayJob")
 RAY_CLUSTER: Final = custom("ray.io", "v1", "RayCluster")
 RAY_SERVICE: Final = custom("ray.io", "v1", "RayService")
+SPARK_APPLICATION: Final = custom("sparkoperator.k8s.io", "v1beta2", "SparkApplication")
 APP_WRAPPER: Final = custom("workload.codeflare.dev", "v1beta2", "AppWrapper")
+
+STATEFUL_SET: Final = JobKind(
+    group="apps",
+    version="v1",
+    kind="StatefulSet",
+    plural="statefulsets",
+    resource="statefulsets",
+    framework="statefulset",
+    serves=True,
+)
+LEADER_WORKER_SET: Final = msgspec.structs.replace(
+    custom("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"), serves=True
+)
 
 POD: Final = JobKind(
     group="", version="v1", kind="Pod", plural="pods", resource="pods", framework=POD_FRAMEWORK, of_pods=True
@@ -101,14 +119,23 @@ JOB_KINDS: Final[tuple[JobKind, ...]] = (
     PADDLE_JOB,
     JAX_JOB,
     MPI_JOB,
+    TRAIN_JOB,
     RAY_JOB,
     RAY_CLUSTER,
     RAY_SERVICE,
+    SPARK_APPLICATION,
     APP_WRAPPER,
+    STATEFUL_SET,
+    LEADER_WORKER_SET,
     POD,
     POD_GROUP,
 )
 """The kinds that Headgate itself knows."""
+
+TRAINING_RUNTIMES: Final = "trainingruntimes"
+CLUSTER_TRAINING_RUNTIMES: Final = "clustertrainingruntimes"
+OF_TRAIN_JOBS: Final = (CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES)
+"""The resources that are watched with TrainJobs: the runtimes that their pod sets follow from."""
 
 _BY_GROUP_KIND: Final[dict[tuple[str, str], JobKind]] = {}
 _BY_RESOURCE: Final[dict[str, JobKind]] = {}
@@ -141,13 +168,17 @@ def known() -> tuple[JobKind, ...]:
 
 def is_enabled(kind: JobKind, configuration: Configuration) -> bool:
     """Whether a cell with this configuration runs a kind."""
-    frameworks = configuration.integrations.frameworks
-    return kind.framework in frameworks or (kind.of_pods and any(each in frameworks for each in OF_POD_OWNERS))
+    return is_named(kind.framework, configuration.integrations.frameworks)
 
 
 def enabled(configuration: Configuration) -> tuple[JobKind, ...]:
     """The kinds that a cell with this configuration runs, in the order in which they were added."""
     return tuple(kind for kind in known() if is_enabled(kind, configuration))
+
+
+def resources_of(kinds: Iterable[JobKind]) -> tuple[str, ...]:
+    """The watched resources of kinds; one of pods has none of its own."""
+    return tuple(kind.resource for kind in kinds if not kind.of_pods)
 
 
 def of_key(key: JobKey) -> JobKind | None:

@@ -14,6 +14,7 @@ from headgate.core.api.names import (
     GATED_BY,
     MAX_EXEC_TIME_LABEL,
     MIN_PARALLELISM,
+    PREBUILT,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
 )
@@ -26,6 +27,7 @@ from headgate.core.api.watched_objects import (
     decode,
     trimmed,
 )
+from headgate.core.kubernetes.numbers import decimal, is_true, positive
 from headgate.events.objects import ApiBranch, ApiObject, Job, PodTemplate
 
 
@@ -75,8 +77,8 @@ def read_job(raw: bytes) -> tuple[Metadata, Job | None]:
         suspended=bool(spec.suspend),
         parallelism=1 if spec.parallelism is None else spec.parallelism,
         completions=spec.completions,
-        min_parallelism=_whole(annotations.get(MIN_PARALLELISM)),
-        completions_equal_parallelism=annotations.get(COMPLETIONS_EQUAL_PARALLELISM, "").lower() in {"1", "t", "true"},
+        min_parallelism=positive(annotations.get(MIN_PARALLELISM)),
+        completions_equal_parallelism=is_true(annotations.get(COMPLETIONS_EQUAL_PARALLELISM)),
         template=trimmed(spec.template),
         active=status.active,
         ready=status.ready or 0,
@@ -99,12 +101,13 @@ def queued_job(meta: Metadata) -> Job:
         created_ms=created_ms(meta),
         queue_name=queue,
         priority_class=labels.get(PRIORITY_CLASS_LABEL, ""),
-        max_execution_time_seconds=_whole(labels.get(MAX_EXEC_TIME_LABEL)),
+        max_execution_time_seconds=positive(labels.get(MAX_EXEC_TIME_LABEL)),
         gated_by=annotations.get(GATED_BY, ""),
         elastic=is_elastic,
         generation=meta.generation if is_elastic else 0,
         deleting=meta.deletion_timestamp is not None,
         owner=controller_of(meta),
+        prebuilt=annotations.get(PREBUILT) or labels.get(PREBUILT, ""),
     )
 
 
@@ -129,8 +132,9 @@ def _done_indexes(spec: _JobSpec, status: _JobStatus) -> int | None:
     intervals = []
     for interval in f"{status.completed_indexes},{status.failed_indexes}".split(","):
         first, dash, last = interval.partition("-")
-        if first.isdecimal() and (last.isdecimal() or not dash):
-            intervals.append((int(first), min(int(last or first), completions - 1)))
+        start, end = decimal(first), decimal(last if dash else first)
+        if start is not None and end is not None:
+            intervals.append((start, min(end, completions - 1)))
     # They may overlap, and be too long to be expanded.
     done, counted = 0, -1
     for start, end in sorted(intervals):
@@ -147,8 +151,3 @@ def _finish(status: _JobStatus) -> tuple[Literal["Complete", "Failed"] | None, s
             if condition.type == "Failed":
                 return "Failed", condition.message
     return None, ""
-
-
-def _whole(text: str | None) -> int | None:
-    """A positive number in a label or annotation. Any other value counts as missing, as in Kueue."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() and int(text) > 0 else None

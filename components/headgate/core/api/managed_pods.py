@@ -11,8 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.core.api.job_kinds import LEADER_WORKER_SET, STATEFUL_SET
 from headgate.core.api.names import (
     GATED_BY,
+    LWS_GROUP_INDEX,
+    LWS_LEADER_NAME,
+    LWS_NAME,
     MANAGED,
     MAX_EXEC_TIME_LABEL,
     POD_GROUP,
@@ -25,16 +29,15 @@ from headgate.core.api.names import (
     RETRIABLE_IN_GROUP,
     ROLE_HASH,
 )
-from headgate.core.api.watched_objects import Metadata, WrongFieldError
+from headgate.core.api.watched_objects import Metadata, WrongFieldError, controller_of
 from headgate.core.kubernetes.conditions import parse_rfc3339
+from headgate.core.kubernetes.numbers import positive
 from headgate.core.kubernetes.pod_roles import role_hash
 from headgate.events.ids import UnixMs
 from headgate.events.objects import ApiBranch, ApiObject, ManagedPod
 
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 """The phases of a pod that does not run any more."""
-
-_NUMBER_LEN_MAX: Final = 10
 
 
 class PodCondition(ApiObject, frozen=True):
@@ -71,10 +74,10 @@ def managed_of(meta: Metadata, status: PodStatus, node: str, priority_class: str
         queue_name=labels.get(QUEUE_LABEL) or annotations.get(QUEUE_LABEL, ""),
         priority_class=labels.get(PRIORITY_CLASS_LABEL, ""),
         pod_priority_class=priority_class,
-        max_execution_time_seconds=_positive(labels.get(MAX_EXEC_TIME_LABEL)),
+        max_execution_time_seconds=positive(labels.get(MAX_EXEC_TIME_LABEL)),
         gated_by=annotations.get(GATED_BY, ""),
         group=group,
-        total_count=_positive(annotations.get(POD_GROUP_TOTAL)) if group else None,
+        total_count=positive(annotations.get(POD_GROUP_TOTAL)) if group else None,
         role=_role(annotations, raw) if group else "",
         fast_admission=bool(group) and annotations.get(POD_GROUP_FAST) == "true",
         serving=bool(group) and annotations.get(POD_GROUP_SERVING) == "true",
@@ -87,19 +90,31 @@ def managed_of(meta: Metadata, status: PodStatus, node: str, priority_class: str
         failed_ms=_time("status.conditions.lastTransitionTime", failed.last_transition_time if has_failed else None),
         deletes_ms=_time("metadata.deletionTimestamp", meta.deletion_timestamp),
         grace_s=(meta.deletion_grace_period_seconds or 0) if meta.deletion_timestamp is not None else 0,
+        **_place_in_set(meta, parent),
     )
+
+
+def _place_in_set(meta: Metadata, parent: str) -> dict[str, Any]:
+    """Which pod of a StatefulSet or LeaderWorkerSet it is; of the latter not before its operator has numbered it."""
+    labels = meta.labels or {}
+    if parent == STATEFUL_SET.framework:
+        owner = controller_of(meta)
+        of_set = owner is not None and (owner.group, owner.kind) == (STATEFUL_SET.group, STATEFUL_SET.kind)
+        return {"set_name": owner.name} if owner is not None and of_set else {}
+    if parent == LEADER_WORKER_SET.framework:
+        index = labels.get(LWS_GROUP_INDEX, "")
+        return {
+            "set_name": labels.get(LWS_NAME, ""),
+            "group_index": int(index) if index.isascii() and index.isdecimal() else None,
+            "is_worker": LWS_LEADER_NAME in (meta.annotations or {}),
+        }
+    return {}
 
 
 def _role(annotations: Mapping[str, str], raw: bytes) -> str:
     """The role that admission has written into the pod, or its hash; the former does not change with the spec."""
     written = annotations.get(ROLE_HASH)
     return written if written is not None else role_hash(msgspec.json.decode(raw, type=_WholePod).spec)
-
-
-def _positive(text: str | None) -> int | None:
-    if text is None or not (text.isascii() and text.isdecimal()) or len(text) > _NUMBER_LEN_MAX:
-        return None
-    return int(text) or None
 
 
 def _time(field: str, text: str | None) -> UnixMs:

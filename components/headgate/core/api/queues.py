@@ -6,6 +6,9 @@ These are ResourceFlavors, Topologies, Cohorts, ClusterQueues, LocalQueues, Admi
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
+from headgate.core.api.admission_checks import PROVISIONING
 from headgate.core.api.watched_objects import (
     Metadata,
     WatchedObject,
@@ -15,7 +18,7 @@ from headgate.core.api.watched_objects import (
     key_in,
     renewed,
 )
-from headgate.core.kubernetes.conditions import is_true
+from headgate.core.kubernetes.conditions import find
 from headgate.events.facts import (
     AdmissionCheckObserved,
     ClusterQueueObserved,
@@ -152,8 +155,12 @@ def read_local_queue(raw: bytes) -> tuple[Metadata, Fact | None]:
 def read_admission_check(raw: bytes) -> tuple[Metadata, Fact | None]:
     """The metadata and the fact of one AdmissionCheck."""
     seen = decode(_AdmissionCheck, raw)
-    active = is_true(seen.status.conditions, "Active")
-    return seen.metadata, AdmissionCheckObserved(name=seen.metadata.name, spec=seen.spec, active=active)
+    meta, condition = seen.metadata, find(seen.status.conditions, "Active")
+    active = condition is not None and condition.status == "True"
+    observed = AdmissionCheckObserved(name=meta.name, spec=seen.spec, active=active)
+    if seen.spec.controller_name == PROVISIONING:
+        observed = replace(observed, uid=Uid(meta.uid), generation=meta.generation, condition=condition)
+    return meta, observed
 
 
 def read_workload_priority_class(raw: bytes) -> tuple[Metadata, Fact | None]:

@@ -458,6 +458,7 @@ class Audit:
                     self._once(at, event, self._admitted, "was admitted")
                 case (
                     queueing.WorkloadReleased()
+                    | queueing.WorkloadHeld()
                     | queueing.WorkloadFinished()
                     | decisions.WorkloadReplaced()
                     | facts.WorkloadDeleted()

@@ -19,6 +19,7 @@ from headgate.core.config.gate_effects import REFUSED
 from headgate.events.configuration import Configuration
 
 ADMISSION_FAIR_SHARING = "AdmissionFairSharing"
+CLEANUP_REQUESTS_ON_EVICTION = "CleanupProvisioningRequestsOnEviction"
 CONCURRENT_ADMISSION = "ConcurrentAdmission"
 DISABLE_WAIT_FOR_PODS_READY = "DisableWaitForPodsReady"
 ELASTIC_JOBS = "ElasticJobsViaWorkloadSlices"
@@ -55,6 +56,7 @@ UNADMITTED_OBSERVABILITY = "UnadmittedWorkloadsObservability"
 
 DEFAULTS: dict[str, bool] = {
     ADMISSION_FAIR_SHARING: True,
+    CLEANUP_REQUESTS_ON_EVICTION: True,
     CONCURRENT_ADMISSION: False,
     DISABLE_WAIT_FOR_PODS_READY: False,
     ELASTIC_JOBS: True,
@@ -92,6 +94,7 @@ DEFAULTS: dict[str, bool] = {
 
 UNRECORDED: Mapping[str, bool] = {
     ADMISSION_FAIR_SHARING: True,
+    CLEANUP_REQUESTS_ON_EVICTION: True,
     CONCURRENT_ADMISSION: False,
     DISABLE_WAIT_FOR_PODS_READY: False,
     ELASTIC_JOBS: True,

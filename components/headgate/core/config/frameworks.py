@@ -7,17 +7,20 @@ batch/v1 Jobs alone, which is Kueue's default.
 """
 
 import re
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from headgate.core.config.fields import ConfigurationError, Fields, nearest
+from headgate.core.config.gate_effects import SPARK_APPLICATIONS
 from headgate.events.configuration import IntegrationsConfiguration
 
 JOB_FRAMEWORK: Final = "batch/job"
 POD_FRAMEWORK: Final = "pod"
-OF_POD_OWNERS: Final = ("deployment",)
-"""The frameworks whose objects are queued pod by pod: they imply `pod` for the pods of these objects."""
+SPARK_FRAMEWORK: Final = "sparkoperator.k8s.io/sparkapplication"
+OF_POD_OWNERS: Final = ("deployment", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset")
+"""The frameworks whose objects are queued by their pods: they imply `pod` for the pods of these objects."""
 
-_KUEUES: Final = (
+KUEUES: Final = (
     JOB_FRAMEWORK,
     "deployment",
     "jobset.x-k8s.io/jobset",
@@ -32,7 +35,7 @@ _KUEUES: Final = (
     "ray.io/raycluster",
     "ray.io/rayjob",
     "ray.io/rayservice",
-    "sparkoperator.k8s.io/sparkapplication",
+    SPARK_FRAMEWORK,
     "statefulset",
     "trainer.kubeflow.org/trainjob",
     "workload.codeflare.dev/appwrapper",
@@ -48,9 +51,11 @@ SUPPORTED: Final[dict[str, None]] = dict.fromkeys(
         "kubeflow.org/paddlejob",
         "kubeflow.org/jaxjob",
         "kubeflow.org/mpijob",
+        "trainer.kubeflow.org/trainjob",
         "ray.io/rayjob",
         "ray.io/raycluster",
         "ray.io/rayservice",
+        SPARK_FRAMEWORK,
         "workload.codeflare.dev/appwrapper",
         POD_FRAMEWORK,
         *OF_POD_OWNERS,
@@ -61,11 +66,27 @@ SUPPORTED: Final[dict[str, None]] = dict.fromkeys(
 _KIND_ARG: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*\.v[a-z0-9]+\.[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
-def read_integrations(section: Fields, *, is_old: bool) -> IntegrationsConfiguration:
-    """The section `integrations` of a file. Raises ConfigurationError."""
+def is_named(framework: str, frameworks: Collection[str]) -> bool:
+    """Whether a list of frameworks enables one: it names it, or for `pod` a framework that implies it."""
+    return framework in frameworks or is_implied(framework, frameworks)
+
+
+def is_implied(framework: str, frameworks: Collection[str]) -> bool:
+    """Whether a list of frameworks enables one only because of others: for the objects of these, and for no others."""
+    return (
+        framework == POD_FRAMEWORK and framework not in frameworks and any(each in frameworks for each in OF_POD_OWNERS)
+    )
+
+
+def read_integrations(section: Fields, flags: Mapping[str, bool], *, is_old: bool) -> IntegrationsConfiguration:
+    """The section `integrations` of a file, which sets these feature gates. Raises ConfigurationError."""
     frameworks = section.texts("frameworks")
     for index, framework in enumerate(frameworks):
-        _check(f"{section.at('frameworks')}[{index}]", framework)
+        at = f"{section.at('frameworks')}[{index}]"
+        _check(at, framework)
+        if framework == SPARK_FRAMEWORK and not flags.get(SPARK_APPLICATIONS, False):
+            problem = f"this integration is alpha, and the feature gate {SPARK_APPLICATIONS} is off"
+            raise ConfigurationError(at, problem, f"set featureGates.{SPARK_APPLICATIONS} to true")
     # Headgate schedules the Workloads that other controllers make, whatever their kinds.
     for index, kind in enumerate(section.texts("externalFrameworks")):
         if _KIND_ARG.fullmatch(kind) is None:
@@ -84,7 +105,7 @@ def read_integrations(section: Fields, *, is_old: bool) -> IntegrationsConfigura
 def _check(at: str, framework: str) -> None:
     if framework in SUPPORTED:
         return
-    if framework in _KUEUES:
+    if framework in KUEUES:
         remedy = f"list only {', '.join(SUPPORTED)}, or have a controller of yours make Workloads"
         raise ConfigurationError(at, f"Headgate has no integration {framework!r}", remedy)
-    raise ConfigurationError(at, f"Kueue has no integration {framework!r}", nearest(framework, [*_KUEUES, *SUPPORTED]))
+    raise ConfigurationError(at, f"Kueue has no integration {framework!r}", nearest(framework, [*KUEUES, *SUPPORTED]))

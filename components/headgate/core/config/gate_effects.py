@@ -10,6 +10,7 @@ from typing import Any, Final
 
 LOCAL_QUEUE_METRICS: Final = "LocalQueueMetrics"
 COHORT_METRICS: Final = "MetricsForCohorts"
+SPARK_APPLICATIONS: Final = "SparkApplicationIntegration"
 CREATION_LATENCY: Final = "MetricForWorkloadCreationLatency"
 
 _SAME: Final = "how Kueue computes or writes it; Headgate comes to the same result either way"
@@ -27,12 +28,10 @@ REFUSED: Final[Mapping[str, str]] = {
     "MultiKueueClusterProfile": _MULTI_KUEUE,
     "MultiKueueManagerQuotaAutomation": _MULTI_KUEUE,
     "SchedulerLibraryIntegration": "pods are placed by rules that can be repeated from the log",
-    "SparkApplicationIntegration": "Headgate has no integration of SparkApplications",
 }
 """Gates that are off by default and refused when they are set to true, with the reason."""
 
 OTHERS: Final[Mapping[str, str]] = {
-    "CleanupProvisioningRequestsOnEviction": "Headgate makes no ProvisioningRequests",
     "DeferRayServiceFinalizationForRedisCleanup": "Headgate adds no finalizers to RayServices",
     "FinishOrphanedWorkloads": "always done: a Workload whose job is proved deleted is finished",
     "KueueDRAIntegration": _DRA,
@@ -54,6 +53,7 @@ OTHERS: Final[Mapping[str, str]] = {
     "RejectUpdatesToCQWithInvalidOnFlavors": _RULE,
     "RemoveFinalizersWithStrictPatch": _SAME,
     "SkipAncestorCheckForDeletedWorkloads": _SAME,
+    SPARK_APPLICATIONS: "without it integrations.frameworks must not name sparkoperator.k8s.io/sparkapplication",
     "TASCacheNodeMatchResults": _SAME,
     "TASCacheTopologyTree": _SAME,
     "TASCachingRemainingResources": _SAME,

@@ -140,7 +140,7 @@ def _read(root: Fields, flags: Mapping[str, bool], *, is_old: bool) -> Configura
         resources=_resources(root.section("resources") or Fields({})),
         object_retention_policies=_retention(root.section("objectRetentionPolicies") or Fields({})),
         managed_jobs_namespace_selector=_managed_namespaces(root),
-        integrations=_integrations(root, is_old=is_old),
+        integrations=_integrations(root, flags, is_old=is_old),
         wake_policy=_wake_policy(root.section("headgate")),
         preemption_waits=False,
         manage_jobs_without_queue_name=root.flag("manageJobsWithoutQueueName"),
@@ -195,9 +195,9 @@ def _all_but(*namespaces: str) -> LabelSelector:
     return LabelSelector(match_expressions=(Requirement(key=_NAMESPACE_LABEL, operator="NotIn", values=namespaces),))
 
 
-def _integrations(root: Fields, *, is_old: bool) -> IntegrationsConfiguration:
+def _integrations(root: Fields, flags: Mapping[str, bool], *, is_old: bool) -> IntegrationsConfiguration:
     section = root.section("integrations")
-    return read_integrations(section, is_old=is_old) if section is not None else IntegrationsConfiguration()
+    return read_integrations(section, flags, is_old=is_old) if section is not None else IntegrationsConfiguration()
 
 
 def _multi_kueue(section: Fields | None) -> None:

@@ -25,7 +25,7 @@ workload that lacks unused quota, but would fit if others left, is in mode PREEM
 Owns: the flavor of each resource of a workload, the domains that its pods ask for, the catalog of specs, partial
 admission.
 Called by: the cycle, preemption, the machines of the queue manager and of the scheduler.
-May import: quota, topology, workload, state, config, kubernetes, events.
+May import: quota, topology, workload, api, state, config, kubernetes, events.
 """
 
 from headgate.core.flavors.assigner import WAYS_MAX, Assigner, NobodyToPreempt, PreemptionOracle, allowed_flavors

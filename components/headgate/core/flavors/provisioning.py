@@ -6,14 +6,11 @@ ProvisioningRequest controller creates nodes, so its flavors have domains for th
 MultiKueue check another cluster places them.
 """
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from headgate.core.api.admission_checks import MULTI_KUEUE, PROVISIONING
 from headgate.core.state.tables import State
 from headgate.events.objects import ClusterQueueSpec
-
-PROVISIONING_REQUEST: Final = "kueue.x-k8s.io/provisioning-request"
-MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
-"""Controller names of AdmissionChecks."""
 
 
 class ProvisioningChecks(NamedTuple):
@@ -34,7 +31,7 @@ def provisioning_checks(state: State, spec: ClusterQueueSpec) -> ProvisioningChe
     for rule in strategy.admission_checks:
         record = state.admission_checks.get(rule.name)
         controller = record.spec.controller_name if record is not None else ""
-        if controller == PROVISIONING_REQUEST:
+        if controller == PROVISIONING:
             provisioned.update(dict.fromkeys(rule.on_flavors or flavors))
-        is_multi_cluster = is_multi_cluster or controller == MULTIKUEUE
+        is_multi_cluster = is_multi_cluster or controller == MULTI_KUEUE
     return ProvisioningChecks(frozenset(provisioned), is_multi_cluster)

@@ -25,6 +25,9 @@ from headgate.core.fold import (
     objects as fold_objects,
 )
 from headgate.core.fold import (
+    provisioning as fold_provisioning,
+)
+from headgate.core.fold import (
     quarantine,
     topology_usage,
     transitions,
@@ -68,6 +71,7 @@ HANDLERS = (
     .joined(fold_workloads.HANDLERS)
     .joined(fold_decisions.HANDLERS)
     .joined(fold_topology.HANDLERS)
+    .joined(fold_provisioning.HANDLERS)
     .joined(cell_identity.HANDLERS)
 )
 """The handlers of all events but `leader.elected` and those of the quarantine, which `_apply_element` handles."""
@@ -259,6 +263,7 @@ def reindex(state: State) -> None:
     """Rebuild every index from the tables."""
     before, state.index = state.index, Index()
     fold_objects.reindex(state)
+    fold_provisioning.reindex(state)
     fold_nodes.reindex(state, before)
     topology_usage.reindex(state, before)
     transitions.reindex(state)

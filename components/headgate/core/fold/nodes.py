@@ -216,6 +216,10 @@ def _pod_removed(state: State, event: effects.PodRemoved, commit: Commit, seq: S
     """No-op: the watch reports the result."""
 
 
+def _pod_failed(state: State, event: effects.PodFailed, commit: Commit, seq: Seq) -> None:
+    """No-op: the watch reports the result."""
+
+
 def _pod_bound(state: State, event: effects.PodBound, commit: Commit, seq: Seq) -> None:
     if record := _pod_of(state, event.pod, event.uid):
         if record.placed != event.node:
@@ -300,6 +304,7 @@ HANDLERS = (
     .on(effects.PodBound, _pod_bound)
     .on(effects.PodBindRejected, _pod_bind_rejected)
     .on(effects.PodRemoved, _pod_removed)
+    .on(effects.PodFailed, _pod_failed)
 )
 
 __all__ = [

@@ -316,8 +316,26 @@ def _priority_class_deleted(state: State, event: facts.PriorityClassDeleted, com
     state.priority_classes.pop(event.name, None)
 
 
+def as_check(event: facts.AdmissionCheckObserved) -> CheckRecord:
+    """The record of an AdmissionCheck as it was observed."""
+    return CheckRecord(
+        spec=event.spec,
+        active=event.active,
+        uid=event.uid,
+        generation=event.generation,
+        condition=event.condition,
+    )
+
+
 def _check_observed(state: State, event: facts.AdmissionCheckObserved, commit: Commit, seq: Seq) -> None:
-    state.admission_checks[event.name] = CheckRecord(spec=event.spec, active=event.active)
+    before = state.admission_checks.get(event.name)
+    state.admission_checks[event.name] = as_check(event)
+    if before is None or before.spec.controller_name != event.spec.controller_name:
+        # Another controller answers it from now on, or it is ours now.
+        for workload in state.workloads.values():
+            if event.name in workload.decided_checks:
+                kept = (name for name in workload.decided_checks if name != event.name)
+                workload.decided_checks = tuple(kept)
     _free_check(state, event.name, seq)
 
 

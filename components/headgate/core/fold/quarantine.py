@@ -69,6 +69,9 @@ KINDS: Final[Mapping[str, str]] = {
     "resourceflavor": "ResourceFlavor",
     "topology": "Topology",
     "admissioncheck": "AdmissionCheck",
+    "provisioningrequestconfig": "ProvisioningRequestConfig",
+    "provisioningrequest": "ProvisioningRequest",
+    "podtemplate": "PodTemplate",
     "workloadpriorityclass": "WorkloadPriorityClass",
     "priorityclass": "PriorityClass",
     "limitrange": "LimitRange",
@@ -78,12 +81,18 @@ KINDS: Final[Mapping[str, str]] = {
 """The first word of an event's tag -> the kind of the object that the event is about."""
 
 
+_REQUEST: Final = "provisioningrequest"
+"""What is decided about one is about its workload."""
+
 _KIND_OF: Final[Mapping[str, str]] = {
     "namespaces": "Namespace",
     "nodes": "Node",
     "resourceflavors": "ResourceFlavor",
     "topologies": "Topology",
     "admissionchecks": "AdmissionCheck",
+    "provisioningrequestconfigs": "ProvisioningRequestConfig",
+    "provisioningrequests": "ProvisioningRequest",
+    "podtemplates": "PodTemplate",
     "cohorts": "Cohort",
     "clusterqueues": "ClusterQueue",
     "localqueues": "LocalQueue",
@@ -91,6 +100,8 @@ _KIND_OF: Final[Mapping[str, str]] = {
     "priorityclasses": "PriorityClass",
     "limitranges": "LimitRange",
     "runtimeclasses": "RuntimeClass",
+    "trainingruntimes": "TrainingRuntime",
+    "clustertrainingruntimes": "ClusterTrainingRuntime",
     "workloads": "Workload",
     "pods": "Pod",
 }
@@ -232,11 +243,11 @@ def subject_of(event: EventBase) -> ObjectRef:
     if isinstance(event, effects.ObjectQuarantined | effects.ObjectReleased):
         return ObjectRef(event.kind, event.name, event.uid)
     entity = tag_of(event).partition(".")[0]
-    if isinstance(event, facts.JobObserved | facts.PodObserved):
+    if isinstance(event, facts.JobObserved | facts.PodObserved | facts.ProvisioningRequestObserved):
         uid: str = event.spec.uid
     else:
         uid = getattr(event, "job_uid" if entity == "job" and not isinstance(event, facts.JobDeleted) else "uid", "")
-    if entity not in KINDS and (workload := getattr(event, "workload", "")):
+    if (entity not in KINDS or entity == _REQUEST) and (workload := getattr(event, "workload", "")):
         return ObjectRef("Workload", workload, uid)
     return ObjectRef(KINDS.get(entity, entity), subject_key(event), uid)
 
@@ -384,7 +395,7 @@ def to_retry(state: State, producer: Producer) -> tuple[Event, ...]:
         effects.ObjectReleased(kind=each.kind, name=each.key, uid=each.uid, why=why) for each in failed
     ]
     if producer is Producer.INFORMER_BRIDGE:
-        jobs = (kind.resource for kind in job_kinds.enabled(state.configuration) if not kind.of_pods)
+        jobs = job_kinds.resources_of(job_kinds.enabled(state.configuration))
         released += (shown_again(each) for each in (*_KIND_OF, *jobs) if any(kind_of(each) == f.kind for f in failed))
     return tuple(released)
 
@@ -567,7 +578,7 @@ def _keep(state: State, record: QuarantineRecord, event: Event, seq: Seq) -> Non
     elif isinstance(event, QuotaReserved) and not record.charged:
         # The scheduler has reserved the quota: no other workload may get it.
         _charge(state, record, event.admission)
-    elif isinstance(event, queueing.WorkloadFinished | queueing.WorkloadReleased):
+    elif isinstance(event, queueing.WorkloadFinished | queueing.WorkloadReleased | queueing.WorkloadHeld):
         # The queue manager has observed that nothing of it runs any more.
         _uncharge(state, record, seq)
 

@@ -481,6 +481,13 @@ def merge_checks(ours: tuple[CheckState, ...], workload: Workload) -> tuple[Chec
     return tuple(seen.get(check.name, check) for check in ours)
 
 
+def not_decided(workload: Workload, checks: tuple[CheckState, ...]) -> tuple[CheckState, ...]:
+    """The checks of an object without those that Headgate has decided itself, which come back as they were written."""
+    if not workload.decided_checks:
+        return checks
+    return tuple(check for check in checks if check.name not in workload.decided_checks)
+
+
 def not_reserved(state: State, workload: Workload, reason: str, message: str, at_ms: UnixMs) -> None:
     """Set the conditions of a workload that holds no quota, with the reason."""
     put, generation = conditions.put, workload.generation

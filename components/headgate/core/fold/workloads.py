@@ -6,12 +6,13 @@ overtaken changes nothing.
 """
 # Over 400 lines: one handler for each event type of a workload's life, and the table of all of them.
 
-from typing import Never
+from typing import Final, Never
 
 import msgspec
 
 from headgate.core.api.admission_checks import reset
 from headgate.core.config import feature_gates
+from headgate.core.fold import provisioning as fold_provisioning
 from headgate.core.fold import usage as fold_usage
 from headgate.core.fold.objects import ANY, free, free_where, wake_for_pods
 from headgate.core.fold.transitions import (
@@ -23,6 +24,7 @@ from headgate.core.fold.transitions import (
     merge_checks,
     move,
     moved,
+    not_decided,
     not_reserved,
     offer,
     pending_of,
@@ -177,7 +179,7 @@ def _describe(state: State, workload: Workload, event: facts.WorkloadObserved) -
     workload.reclaimable_pods = event.reclaimable_pods
     workload.observed_finished, workload.observed_pods_ready = event.finished, event.pods_ready
     workload.deactivation_target = event.deactivation_target
-    workload.observed_checks = event.checks
+    workload.observed_checks = not_decided(workload, event.checks)
     if workload.stale_checks:
         workload.stale_checks = tuple(check for check in workload.stale_checks if check in event.checks)
     workload.checks = merge_checks(workload.checks, workload)
@@ -302,6 +304,7 @@ def _forget(state: State, workload: Workload, seq: Seq) -> None:
     fold_usage.drop(state, workload)
     _unlist(state, workload)
     unblock(state, workload)
+    fold_provisioning.forget(state, workload)
     del state.workloads[workload.key]
     job = job_key(state, workload)
     record = state.jobs.get(job) if job is not None else None
@@ -339,13 +342,17 @@ def _awaits_evaluation(state: State, workload: Workload, at_ms: UnixMs) -> None:
         not_reserved(state, workload, reason, message, at_ms)
         return
     if reserved is not None and reserved.status == "False" and _kept_out(state, reserved):
-        message = conditions.GATE_CLEARED if reserved.reason == "AdmissionGated" else conditions.AWAITS_EVALUATION
+        message = _CLEARED.get(reserved.reason, conditions.AWAITS_EVALUATION)
         not_reserved(state, workload, "PendingEvaluation", message, at_ms)
+
+
+_CLEARED: Final = {"AdmissionGated": conditions.GATE_CLEARED, conditions.ON_HOLD: conditions.OFF_HOLD}
+"""What is said when what has kept a workload out is over."""
 
 
 def _kept_out(state: State, reserved: Condition) -> bool:
     """Whether a condition shows what keeps a workload out of every queue. Less exact reasons stay until it is tried."""
-    if reserved.reason == "AdmissionGated":
+    if reserved.reason in _CLEARED:
         return True
     return is_granular(state.configuration) and reserved.reason in conditions.KEPT_OUT
 
@@ -560,6 +567,27 @@ def _released(state: State, event: queueing.WorkloadReleased, commit: Commit, se
     follow(state, workload, at_ms)
 
 
+def _held(state: State, event: queueing.WorkloadHeld, commit: Commit, seq: Seq) -> None:
+    found = moved(state, event, seq)
+    if found is None:
+        return
+    workload, end = found
+    at_ms = commit.time_ms
+    workload.checks = tuple(reset(check, conditions.rfc3339(at_ms)) for check in workload.checks)
+    workload.stale_checks = workload.observed_checks
+    workload.unhealthy_nodes, workload.second_pass = (), None
+    workload.verdict, workload.last_tried_flavors = None, ()
+    move(state, workload, end, seq)
+    workload.admission, workload.followed, workload.outdated = None, False, False
+    workload.cluster_queue = ""
+    record = job_of(state, workload)
+    if record is not None:
+        record.started_for = ""
+    not_reserved(state, workload, conditions.ON_HOLD, event.message, at_ms)
+    fold_usage.drop(state, workload)
+    follow(state, workload, at_ms)
+
+
 def _requeued(state: State, event: queueing.WorkloadRequeued, commit: Commit, seq: Seq) -> None:
     if found := moved(state, event, seq):
         workload, _ = found
@@ -663,6 +691,7 @@ HANDLERS = (
     .on(decisions.WorkloadMigrated, _migrated)
     .on(decisions.WorkloadReplaced, _replaced)
     .on(queueing.WorkloadReleased, _released)
+    .on(queueing.WorkloadHeld, _held)
     .on(queueing.WorkloadRequeued, _requeued)
     .on(queueing.WorkloadFinished, _finished)
     .on(queueing.DeadlinePassed, _deadline_passed)

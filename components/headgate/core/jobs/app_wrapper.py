@@ -13,8 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from headgate.core.api.job_kinds import APP_WRAPPER
+from headgate.core.api.names import JOB_COMPLETION_INDEX
 from headgate.core.jobs.integration import Json, PodSetState
-from headgate.core.jobs.job_set import JOB_INDEX_LABEL, POD_INDEX_LABEL, pods_of_one
+from headgate.core.jobs.job_set import JOB_INDEX_LABEL, pods_of_one
 from headgate.core.jobs.kubeflow_jobs import REPLICA_INDEX_LABEL
 from headgate.core.jobs.suspendable import (
     JobStatus,
@@ -25,6 +26,7 @@ from headgate.core.jobs.suspendable import (
     items_at,
     number_at,
 )
+from headgate.core.kubernetes.numbers import decimal
 
 _TAS: Final = "workload.codeflare.dev.appwrapper/tas-"
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
@@ -99,7 +101,6 @@ def _templates(obj: Json) -> Iterator[_Template]:
 def _source(name: str, found: _Template) -> PodSetSource:
     _, pod_set, template, path = found
     annotations = pod_set.get("annotations") or {}
-    groups = str(annotations.get(_TAS + "sub-group-count", ""))
     return PodSetSource(
         name=name,
         count=number_at(pod_set, 1, "replicas"),
@@ -108,7 +109,7 @@ def _source(name: str, found: _Template) -> PodSetSource:
         at=path,
         pod_index_label=annotations.get(_TAS + "pod-index-label"),
         sub_group_index_label=annotations.get(_TAS + "sub-group-index-label"),
-        sub_group_count=int(groups) if groups.isdigit() else None,
+        sub_group_count=decimal(str(annotations.get(_TAS + "sub-group-count", "")), bits=32),
     )
 
 
@@ -157,7 +158,7 @@ def _inferred(component: Json) -> Iterator[Json]:
     elif kind in _REPLICATED:
         yield {"path": "template.spec.template", "replicas": number_at(component, 1, "spec", "replicas")}
     elif kind == ("batch/v1", "Job"):
-        labels = {_TAS + "pod-index-label": POD_INDEX_LABEL}
+        labels = {_TAS + "pod-index-label": JOB_COMPLETION_INDEX}
         yield {"path": "template.spec.template", "replicas": pods_of_one(component), "annotations": labels}
     elif kind == ("jobset.x-k8s.io/v1alpha2", "JobSet"):
         yield from _of_job_set(component)
@@ -182,7 +183,7 @@ def _of_job_set(component: Json) -> Iterator[Json]:
             "path": f"template.spec.replicatedJobs[{number}].template.spec.template",
             "replicas": replicas * pods_of_one(each.get("template") or {}),
             "annotations": {
-                _TAS + "pod-index-label": POD_INDEX_LABEL,
+                _TAS + "pod-index-label": JOB_COMPLETION_INDEX,
                 _TAS + "sub-group-index-label": JOB_INDEX_LABEL,
                 _TAS + "sub-group-count": str(replicas),
             },

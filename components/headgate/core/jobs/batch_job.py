@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from headgate.core.api.job_kinds import BATCH_JOB
 from headgate.core.api.jobs import read_job
-from headgate.core.api.names import WORKLOAD_ANNOTATION
+from headgate.core.api.names import JOB_COMPLETION_INDEX, WORKLOAD_ANNOTATION
 from headgate.core.api.watched_objects import Metadata
 from headgate.core.jobs.integration import Json, Patch, PodSetState
 from headgate.core.jobs.pod_templates import as_given, merged, topology_request
@@ -24,7 +24,6 @@ from headgate.events.objects import Job, PodSet
 
 _POD_SET: Final = "main"
 _MANAGED_LABELS: Final = ("job-name", "controller-uid", "batch.kubernetes.io/controller-uid")
-_POD_INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -60,7 +59,9 @@ class BatchJob:
             "name": _POD_SET,
             "count": self.pod_counts(job)[_POD_SET],
             "template": as_given(msgspec.json.decode(raw, type=_Raw).spec.template, _MANAGED_LABELS),
-            "topologyRequest": topology_request(job.template.metadata.annotations, pod_index_label=_POD_INDEX_LABEL),
+            "topologyRequest": topology_request(
+                job.template.metadata.annotations, pod_index_label=JOB_COMPLETION_INDEX
+            ),
         }
         if job.min_parallelism is not None:
             pod_set["minCount"] = job.min_parallelism

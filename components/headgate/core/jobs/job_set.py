@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headgate.core.api.job_kinds import JOB_SET
+from headgate.core.api.names import JOB_COMPLETION_INDEX
 from headgate.core.jobs.integration import Json
 from headgate.core.jobs.suspendable import (
     JobStatus,
@@ -19,7 +20,6 @@ from headgate.core.jobs.suspendable import (
     number_at,
 )
 
-POD_INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 JOB_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
 
 
@@ -32,7 +32,7 @@ class JobSet(Suspendable):
         """See `Suspendable`."""
         statuses = {each.get("name"): each for each in items_at(obj, "status", "replicatedJobsStatus")}
         return [
-            _source(number, each, statuses.get(each.get("name"), {}))
+            replicated_source(number, each, statuses.get(each.get("name"), {}))
             for number, each in enumerate(items_at(obj, "spec", "replicatedJobs"))
         ]
 
@@ -59,7 +59,8 @@ def pods_of_one(job_template: Json) -> int:
     return min(parallelism, number_at(job_template, parallelism, "spec", "completions"))
 
 
-def _source(number: int, replicated: Json, status: Json) -> PodSetSource:
+def replicated_source(number: int, replicated: Json, status: Json) -> PodSetSource:
+    """The pod set of a replicated job, with what its status says of it."""
     job = replicated.setdefault("template", {})
     template = job.setdefault("spec", {}).setdefault("template", {})
     replicas, each = number_at(replicated, 1, "replicas"), pods_of_one(job)
@@ -69,7 +70,7 @@ def _source(number: int, replicated: Json, status: Json) -> PodSetSource:
         count=replicas * each,
         template=template,
         at=f"spec.replicatedJobs[{number}].template.spec.template",
-        pod_index_label=POD_INDEX_LABEL,
+        pod_index_label=JOB_COMPLETION_INDEX,
         sub_group_index_label=JOB_INDEX_LABEL,
         sub_group_count=replicas,
         reclaimable=succeeded * each if 0 < succeeded <= replicas else 0,

@@ -13,6 +13,7 @@ import msgspec
 from headgate.core.api.names import KUEUE, PODSET_LABEL, WORKLOAD_ANNOTATION
 from headgate.core.jobs.integration import Json, PodSetState
 from headgate.core.jobs.marks import CLUSTER_QUEUE_LABEL, INJECTED_GATES, LOCAL_QUEUE_LABEL
+from headgate.core.kubernetes.numbers import decimal, is_true
 from headgate.events.objects import Labels, SliceConstraint
 
 _LAYERS_MAX: Final = 3
@@ -69,16 +70,16 @@ def put(template: Json, pod_set: PodSetState) -> None:
     ):
         have = metadata.get(field) or {}
         removed = {*may_have, *(key for key in have if key.startswith(KUEUE))}
-        _set(metadata, field, {key: value for key, value in have.items() if key not in removed} | dict(want))
+        set_field(metadata, field, {key: value for key, value in have.items() if key not in removed} | dict(want))
     # Of these the Workload has all, not only what is Kueue's.
-    _set(spec, "nodeSelector", dict(wanted.node_selector))
-    _set(spec, "tolerations", [msgspec.to_builtins(each) for each in wanted.tolerations])
-    _set(spec, "schedulingGates", [{"name": name} for name in wanted.scheduling_gates])
-    _set(template, "metadata", metadata)
-    _set(template, "spec", spec)
+    set_field(spec, "nodeSelector", dict(wanted.node_selector))
+    set_field(spec, "tolerations", [msgspec.to_builtins(each) for each in wanted.tolerations])
+    set_field(spec, "schedulingGates", [{"name": name} for name in wanted.scheduling_gates])
+    set_field(template, "metadata", metadata)
+    set_field(template, "spec", spec)
 
 
-def _set(part: Json, field: str, value: Any) -> None:
+def set_field(part: Json, field: str, value: Any) -> None:
     """Set a field, or remove it where its value is empty."""
     if value:
         part[field] = value
@@ -112,15 +113,15 @@ def topology_request(
     for field in ("required", "preferred", "unconstrained"):
         value = annotations.get(f"{KUEUE}podset-{field}-topology")
         if value is not None:
-            request[field] = value.lower() in {"1", "t", "true"} if field == "unconstrained" else value
+            request[field] = is_true(value) if field == "unconstrained" else value
             break
     slice_topology = annotations.get(KUEUE + "podset-slice-required-topology")
-    slice_size = annotations.get(KUEUE + "podset-slice-size", "")
+    slice_size = decimal(annotations.get(KUEUE + "podset-slice-size"), bits=32)
     constraints = _constraints(annotations.get(KUEUE + "podset-slice-required-topology-constraints", ""))
     if constraints:
         request["podsetSliceRequiredTopologyConstraints"] = constraints
-    elif slice_topology is not None and slice_size.isdigit():
-        request |= {"podSetSliceRequiredTopology": slice_topology, "podSetSliceSize": int(slice_size)}
+    elif slice_topology is not None and slice_size is not None:
+        request |= {"podSetSliceRequiredTopology": slice_topology, "podSetSliceSize": slice_size}
     given = {
         "podIndexLabel": pod_index_label,
         "subGroupIndexLabel": sub_group_index_label,

@@ -17,6 +17,9 @@ from headgate.core.jobs.job_set import JobSet
 from headgate.core.jobs.kubeflow_jobs import KUBEFLOW_JOBS
 from headgate.core.jobs.pods import PlainPod, PodGroup
 from headgate.core.jobs.ray_clusters import RayCluster, RayJob, RayService
+from headgate.core.jobs.serving_sets import LeaderWorkerSet, StatefulSet
+from headgate.core.jobs.spark_application import SparkApplication
+from headgate.core.jobs.train_job import TrainJob
 from headgate.events.ids import JobKey
 
 INTEGRATIONS: Final[dict[JobKind, Integration]] = {}
@@ -34,8 +37,9 @@ def register(integration: Integration) -> None:
     frameworks.SUPPORTED[integration.kind.framework] = None
 
 
-_OF_PODS: Final = (PlainPod(), PodGroup())
-for _each in (BatchJob(), JobSet(), *KUBEFLOW_JOBS, RayJob(), RayCluster(), RayService(), AppWrapper(), *_OF_PODS):
+_OF_PODS: Final = (StatefulSet(), LeaderWorkerSet(), PlainPod(), PodGroup())
+_RAY: Final = (RayJob(), RayCluster(), RayService())
+for _each in (BatchJob(), JobSet(), *KUBEFLOW_JOBS, TrainJob(), *_RAY, SparkApplication(), AppWrapper(), *_OF_PODS):
     register(_each)
 assert set(INTEGRATIONS) == set(job_kinds.JOB_KINDS)
 

@@ -70,6 +70,8 @@ class Suspendable(ABC):
     reads_first: bool = True
     suspend_at: ClassVar[tuple[str, ...]] = ("spec", "suspend")
     """The path of the field that suspends an object."""
+    changes_while_suspended: ClassVar[bool] = False
+    """Whether its templates may be changed only while it is suspended, so that it is resumed by a patch of its own."""
 
     # --- what a kind says of its objects ---------------------------------------------------------------------------
 
@@ -107,7 +109,7 @@ class Suspendable(ABC):
     def read(self, raw: bytes) -> tuple[Metadata, Job | None]:
         """See `Integration`."""
         meta = METADATA_DECODER.decode(raw).metadata
-        obj = _decoded(raw)
+        obj = decoded(raw)
         if self.is_skipped(obj):
             return meta, None
         sources = self.sources(obj)
@@ -137,7 +139,7 @@ class Suspendable(ABC):
     def pod_sets(self, job: Job, raw: bytes) -> list[Json]:
         """See `Integration`."""
         made = []
-        for source in self.sources(_decoded(raw)):
+        for source in self.sources(decoded(raw)):
             template = as_given(_template(source))
             pod_set: Json = {"name": source.name, "count": source.count, "template": template}
             request = _request(source)
@@ -156,19 +158,24 @@ class Suspendable(ABC):
 
     def start(self, job: Job, pod_sets: Sequence[PodSetState], raw: bytes) -> tuple[Patch, ...]:
         """See `Integration`."""
-        obj = _decoded(raw)
+        obj = decoded(raw)
         edited = copy.deepcopy(obj)
         self.edit(edited, pod_sets)
+        if self.changes_while_suspended:
+            return _guarded(obj, edited), self._suspending(job, value=False)
         put_at(edited, self.suspend_at, value=False)
         return (_guarded(obj, edited),)
 
     def stop(self, job: Job) -> Patch:
         """See `Integration`."""
-        return Patch({"metadata": {"uid": job.uid}, **nested(self.suspend_at, value=True)})
+        return self._suspending(job, value=True)
+
+    def _suspending(self, job: Job, *, value: bool) -> Patch:
+        return Patch({"metadata": {"uid": job.uid}, **nested(self.suspend_at, value=value)})
 
     def restore(self, job: Job, pod_sets: Sequence[PodSetState], raw: bytes) -> Patch:
         """See `Integration`."""
-        obj = _decoded(raw)
+        obj = decoded(raw)
         edited = copy.deepcopy(obj)
         self.undo(edited, pod_sets)
         return _guarded(obj, edited)
@@ -248,14 +255,15 @@ def put_at(obj: Json, path: Sequence[str], *, value: Any) -> None:
     obj[path[-1]] = value
 
 
-# --- helpers ---------------------------------------------------------------------------------------------------------
-
-
-def _decoded(raw: bytes) -> Json:
+def decoded(raw: bytes) -> Json:
+    """An object from its JSON. Raises WrongFieldError."""
     obj = msgspec.json.decode(raw)
     if not isinstance(obj, dict):
         raise WrongFieldError("", "it is no object")
     return obj
+
+
+# --- helpers ---------------------------------------------------------------------------------------------------------
 
 
 def _template(source: PodSetSource) -> Json:

@@ -30,13 +30,18 @@ AWAITS_EVALUATION = "Workload is pending evaluation in the scheduling queue"
 BYPASSED = "Bypassed scheduling evaluation because an equivalent workload recently failed"
 GATE_CLEARED = "AdmissionGatedBy cleared, waiting for quota reservation"
 
+OFF_HOLD = "Workload no longer on hold; waiting for quota reservation"
+
+ON_HOLD = "OnHold"
+"""The reason of QuotaReserved=False while the job of a workload has no pods, and is to have none."""
+
 DEACTIVATED = "Deactivated"
 """The reason of evictions after which a workload is to stay out."""
 
 MESSAGE_BYTES_MAX = 32 * 1024
 """The API's limit for a condition's message, to which Kueue cuts it."""
 
-KEPT_OUT = frozenset({"Misconfigured", "Suspended", "AdmissionGated", "Deactivated"})
+KEPT_OUT = frozenset({"Misconfigured", "Suspended", "AdmissionGated", "OnHold", "Deactivated"})
 """Reasons of QuotaReserved=False of a workload that is in no queue."""
 
 

@@ -8,6 +8,7 @@ ClusterQueues their namespaces. Everything here is a pure predicate; nothing is 
 import re
 from collections.abc import Collection, Iterable, Mapping
 
+from headgate.core.kubernetes.numbers import decimal
 from headgate.events.objects import LabelSelector, NodeSelectorTerm, PodSpec, Requirement, Taint, Toleration
 
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
@@ -32,18 +33,15 @@ def matches_requirement(requirement: Requirement, labels: Mapping[str, str]) -> 
             return False
 
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,64}")
-"""What Go's ParseInt accepts, except for the range; Python's int accepts more."""
-
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,63}")
 """The canonical form of an integer: numeric tolerations and their taints require it."""
 
 
 def _compares(value: str, requirement: Requirement) -> bool:
     """Gt and Lt compare integers; any other value never compares."""
-    if not requirement.values or not _INTEGER.fullmatch(value) or not _INTEGER.fullmatch(requirement.values[0]):
+    have, bound = decimal(value), decimal(requirement.values[0]) if requirement.values else None
+    if have is None or bound is None:
         return False
-    have, bound = int(value), int(requirement.values[0])
     return have > bound if requirement.operator == "Gt" else have < bound
 
 
@@ -124,7 +122,9 @@ def _outweighs(toleration: Toleration, taint: Taint) -> bool:
     """Numeric tolerations (KEP-5471): Gt tolerates a taint whose value is greater than the toleration's."""
     if not _PLAIN_INTEGER.fullmatch(taint.value) or not _PLAIN_INTEGER.fullmatch(toleration.value):
         return False
-    have, bound = int(taint.value), int(toleration.value)
+    have, bound = decimal(taint.value), decimal(toleration.value)
+    if have is None or bound is None:
+        return False
     return have > bound if toleration.operator == "Gt" else have < bound
 
 

@@ -20,7 +20,7 @@ from headgate.events.base import Producer
 RULES: Final[Mapping[Producer, int]] = MappingProxyType(
     {
         Producer.INFORMER_BRIDGE: 0,
-        Producer.QUEUE_MANAGER: 2,
+        Producer.QUEUE_MANAGER: 3,
         Producer.SCHEDULER: 2,
         Producer.BINDER: 1,
         Producer.UNGATER: 0,
@@ -33,11 +33,12 @@ SNAPSHOTS_SINCE: Final = 1
 CYCLES_SINCE: Final = 0
 WAITING_CYCLES_SINCE: Final = 2
 """As above, for cells in which heads wait before they preempt (`Configuration.preemption_waits`)."""
-QUEUE_DECISIONS_SINCE: Final = 2
+QUEUE_DECISIONS_SINCE: Final = 3
 STATUSES_SINCE: Final = 1
 PLACEMENTS_SINCE: Final = 0
 JOB_RUNS_SINCE: Final = 0
 CREATIONS_SINCE: Final = 0
+REQUESTS_SINCE: Final = 0
 POD_DOMAINS_SINCE: Final = 0
 
 

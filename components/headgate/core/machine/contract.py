@@ -108,6 +108,11 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 
 
+def deletion_of(uid: str) -> dict[str, Any]:
+    """The body of a DELETE that is for the object with this uid alone, not for another of its name."""
+    return {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """
     A request to the API server. Operating errors are retried outside; `Completed` has the final answer.

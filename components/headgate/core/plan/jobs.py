@@ -15,6 +15,7 @@ from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.plan.log import PlanLog
 from headgate.core.reading.decoding import read
 from headgate.core.state.tables import State, Workload
+from headgate.core.workload import prebuilt
 from headgate.core.workload.job_workload import (
     NoSuchPriorityClassError,
     is_sliced,
@@ -58,6 +59,13 @@ def workloads_of_jobs(
                 continue
             job, created_ms = _next_generation(log.state, fact.job, job), now_ms
             uid = Uid(f"{uid}/{job.generation}")
+        if job.prebuilt:
+            if workload_key(log.state.configuration, fact.job, job) not in log.state.workloads:
+                mistakes[fact.job] = f"{prebuilt.NOT_FOUND_MESSAGE}: give the Workload {job.prebuilt}"
+            continue
+        if job.problem:
+            mistakes[fact.job] = f"{job.problem}: a plan knows no runtimes; give its Workload instead"
+            continue
         try:
             workload = workload_of(log.state, fact.job, job, jobs[fact.job])
         except NoSuchPriorityClassError as error:

@@ -26,6 +26,7 @@ RESOURCE_OF: Mapping[tuple[str, str], str] = {
     (GROUP, "ResourceFlavor"): "resourceflavors",
     (GROUP, "Topology"): "topologies",
     (GROUP, "AdmissionCheck"): "admissionchecks",
+    (GROUP, "ProvisioningRequestConfig"): "provisioningrequestconfigs",
     (GROUP, "Cohort"): "cohorts",
     (GROUP, "ClusterQueue"): "clusterqueues",
     (GROUP, "LocalQueue"): "localqueues",

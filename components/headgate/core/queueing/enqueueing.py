@@ -16,10 +16,11 @@ from typing import Literal, assert_never
 
 import msgspec
 
+from headgate.core.api.job_kinds import kind_name, shown_name
 from headgate.core.api.names import GATED_BY
 from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.conditions import DEACTIVATED
-from headgate.core.queueing.eviction import deactivation_message, is_deactivated
+from headgate.core.queueing.eviction import HOLD_MESSAGE, deactivation_message, hold_of, is_deactivated
 from headgate.core.queueing.scheduling_hash import shape_of
 from headgate.core.queueing.wake_conditions import Woken, wakes_for
 from headgate.core.state.tables import Parked, Stage, State, Workload, local_queue_of
@@ -110,6 +111,10 @@ def place_of(state: State, workload: Workload, now_ms: UnixMs, limits: Limits, i
     gate = workload.annotations.get(GATED_BY, "")
     if gate:
         return Held(reason=ADMISSION_GATED, message=f"Admission is gated by: {gate}", wake=itself)
+    hold = hold_of(state, workload)
+    if hold is not None:
+        its_job = (ObjectChanged(kind=kind_name(hold.job.made_for), name=shown_name(hold.job.made_for)),)
+        return Held(reason=conditions.ON_HOLD, message=HOLD_MESSAGE, wake=its_job)
     name = workload.spec.queue_name
     key = local_queue_of(workload)
     its_queue = (ObjectChanged(kind="LocalQueue", name=key),)

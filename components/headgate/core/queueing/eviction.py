@@ -15,20 +15,30 @@ import json
 
 import msgspec
 
+from headgate.core.jobs.registry import integration_of
 from headgate.core.kubernetes import conditions
 from headgate.core.kubernetes.conditions import DEACTIVATED
 from headgate.core.state.tables import JobRecord, Stage, State, Workload, local_queue_of
 from headgate.core.status import foreign_conditions
 from headgate.core.status.foreign_conditions import ADMISSION_REVOKED
-from headgate.core.workload import concurrent_admission, owners, pods_ready, slices
+from headgate.core.workload import concurrent_admission, owners, pods_ready, prebuilt, slices
 from headgate.core.workload.injection import InjectionError, UpdateConflictError, injected
+from headgate.core.workload.matching import is_in_sync
 from headgate.core.workload.owners import job_of
-from headgate.core.workload.pod_jobs import is_group, is_of_pods
+from headgate.core.workload.pod_jobs import is_group
 from headgate.events.configuration import Configuration
 from headgate.events.ids import UnixMs
 from headgate.events.objects import CheckState, Condition, RequeueState
-from headgate.events.queueing import DeadlinePassed, QueueEvent, WorkloadEvicted, WorkloadFinished, WorkloadReleased
+from headgate.events.queueing import (
+    DeadlinePassed,
+    QueueEvent,
+    WorkloadEvicted,
+    WorkloadFinished,
+    WorkloadHeld,
+    WorkloadReleased,
+)
 
+HOLD_MESSAGE = "StatefulSet scaled to zero; workload on hold"
 _DEACTIVATED_MESSAGE = "The workload is deactivated"
 NODE_FAILURES = "NodeFailures"
 """The reason of an eviction because of nodes that are lost, and not replaced."""
@@ -50,16 +60,27 @@ def finish(state: State, workload: Workload) -> WorkloadFinished | None:
     record = job_of(state, workload)
     if record is not None:
         if record.job.finished == "Complete":
-            of_pods = is_of_pods(owners.job_key(state, workload))
-            said = record.job.message if of_pods else "Job finished successfully"
-            return _finished(workload, "Succeeded", said)
+            return _finished(workload, "Succeeded", record.job.message)
         if record.job.finished == "Failed":
             return _finished(workload, "Failed", record.job.message)
+        if _is_out_of_sync(state, workload, record):
+            return _finished(workload, prebuilt.OUT_OF_SYNC, prebuilt.OUT_OF_SYNC_MESSAGE)
         return _failed_to_start(state, workload, record)
     if owners.is_gone(state, workload) and not workload.deleting and not is_group(owners.job_key(state, workload)):
         # The Workload of a pod group is deleted with the last of its owners (Kueue's finalizeWorkloads).
         return _finished(workload, "OwnerNotFound", "The workload's owner no longer exists")
     return None
+
+
+def _is_out_of_sync(state: State, workload: Workload, record: JobRecord) -> bool:
+    """Whether a prebuilt workload is another one than its job needs."""
+    key = owners.job_key(state, workload)
+    if key is None or prebuilt.key_of(key, record.job) != workload.key:
+        return False
+    integration = integration_of(key)
+    if integration.carries_injection(record.job) and record.job.suspended:
+        return False
+    return not is_in_sync(record, integration.observed_pod_sets(record.job), workload)
 
 
 def _failed_to_start(state: State, workload: Workload, record: JobRecord) -> WorkloadFinished | None:
@@ -145,6 +166,12 @@ def _evicted(
 # --- eviction ------------------------------------------------------------------------------------------------------
 
 
+def hold_of(state: State, workload: Workload) -> JobRecord | None:
+    """The job of a workload, where that is on hold: it is to have no pods, and its workload no quota."""
+    record = job_of(state, workload)
+    return record if record is not None and record.job.on_hold else None
+
+
 def deadline_of(workload: Workload, configuration: Configuration) -> UnixMs | None:
     """When an admitted workload has to leave, or to be checked again: its first deadline. None without one."""
     slow = pods_ready.deadline(workload, configuration)
@@ -171,6 +198,11 @@ def eviction(state: State, workload: Workload, now_ms: UnixMs) -> list[QueueEven
         return [_deactivated(workload, target.reason, target.message) if target else _deactivated(workload)]
     if workload.stage is not Stage.RESERVED and workload.stage is not Stage.ADMITTED:
         return []
+    hold = hold_of(state, workload)
+    if hold is not None:
+        # What still runs of it keeps its quota until it has ended.
+        is_over = hold.job.suspended and hold.job.active == 0
+        return [WorkloadHeld(workload=workload.key, uid=workload.uid, message=HOLD_MESSAGE)] if is_over else []
     driven_out = _by_checks(workload) or _by_local_queue(state, workload) or _by_cluster_queue(state, workload)
     driven_out = driven_out or _by_lost_node(workload)
     if driven_out is not None:

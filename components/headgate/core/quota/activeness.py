@@ -13,6 +13,7 @@ is inactive: its running workloads continue, and none is admitted.
 
 import msgspec
 
+from headgate.core.api.admission_checks import MULTI_KUEUE, PROVISIONING
 from headgate.core.config import feature_gates
 from headgate.core.quota.cohorts import in_cycle
 from headgate.core.state.tables import State
@@ -27,10 +28,6 @@ CLUSTER_QUEUE = "ClusterQueue"
 COHORT = "Cohort"
 _DECIDE_QUOTA = frozenset({Producer.SCHEDULER.value, Producer.QUEUE_MANAGER.value})
 _READY = "Ready"
-
-MULTI_KUEUE = "kueue.x-k8s.io/multikueue"
-PROVISIONING = "kueue.x-k8s.io/provisioning-request"
-"""The controllers of Kueue's own admission checks."""
 
 
 class Activeness(msgspec.Struct, frozen=True, gc=False):

@@ -19,16 +19,17 @@ and treats the object as absent: one bad object must not stop the cell.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
 
-from headgate.core.api.job_kinds import JobKind, enabled, known, of_resource
+from headgate.core.api.job_kinds import OF_TRAIN_JOBS, TRAIN_JOB, JobKind, enabled, known, of_resource, resources_of
 from headgate.core.api.names import QUEUE_LABEL
 from headgate.core.api.namespaces import read_namespace
 from headgate.core.api.nodes_and_pods import read_node, read_pod
 from headgate.core.api.pod_defaults import read_limit_range, read_priority_class, read_runtime_class
+from headgate.core.api.provisioning import read_pod_template, read_provisioning_config, read_provisioning_request
 from headgate.core.api.queues import (
     read_admission_check,
     read_cluster_queue,
@@ -57,8 +58,9 @@ _BEFORE_JOBS = (
     "priorityclasses",
     "limitranges",
     "runtimeclasses",
+    "provisioningrequestconfigs",
 )
-_AFTER_JOBS = ("workloads", "pods")
+_AFTER_JOBS = ("workloads", "provisioningrequests", "podtemplates", "pods")
 
 
 def watched(configuration: Configuration) -> tuple[str, ...]:
@@ -67,18 +69,24 @@ def watched(configuration: Configuration) -> tuple[str, ...]:
 
     Referenced objects come first, so owners come before what they own.
     """
-    return (*_BEFORE_JOBS, *(kind.resource for kind in enabled(configuration) if not kind.of_pods), *_AFTER_JOBS)
+    return (*_BEFORE_JOBS, *_of_kinds(enabled(configuration)), *_AFTER_JOBS)
 
 
 def every_resource() -> tuple[str, ...]:
     """What a cell watches that runs every kind of jobs that is known, in the same order."""
-    return (*_BEFORE_JOBS, *(kind.resource for kind in known() if not kind.of_pods), *_AFTER_JOBS)
+    return (*_BEFORE_JOBS, *_of_kinds(known()), *_AFTER_JOBS)
+
+
+def _of_kinds(kinds: Sequence[JobKind]) -> tuple[str, ...]:
+    """What is watched of these kinds of jobs. Runtimes are no facts: the bridge reads TrainJobs together with them."""
+    runtimes = OF_TRAIN_JOBS if TRAIN_JOB in kinds else ()
+    return (*runtimes, *resources_of(kinds))
 
 
 RESOURCES = watched(Configuration())
 """The watched resources (plural names) of a cell that runs batch/v1 Jobs alone."""
 
-READING = 6
+READING = 8
 """
 The version of the rules by which `read` makes facts. Raise it whenever the same object gives another fact than before.
 
@@ -219,7 +227,10 @@ _READERS: dict[str, _Reader] = {
     "priorityclasses": read_priority_class,
     "limitranges": read_limit_range,
     "runtimeclasses": read_runtime_class,
+    "provisioningrequestconfigs": read_provisioning_config,
     "workloads": read_workload,
+    "provisioningrequests": read_provisioning_request,
+    "podtemplates": read_pod_template,
     "pods": read_pod,
 }
 assert tuple(_READERS) == (*_BEFORE_JOBS, *_AFTER_JOBS)

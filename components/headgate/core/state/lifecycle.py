@@ -25,6 +25,7 @@ from headgate.events.decisions import (
 from headgate.events.effects import StatusApplied, StatusRejected
 from headgate.events.ids import Seq, WorkloadKey
 from headgate.events.queueing import (
+    CheckUpdated,
     DeadlinePassed,
     HeadsOffered,
     HeadsWithdrawn,
@@ -32,6 +33,7 @@ from headgate.events.queueing import (
     WorkloadEvicted,
     WorkloadFinished,
     WorkloadFollowed,
+    WorkloadHeld,
     WorkloadNodeFailed,
     WorkloadNodeRecovered,
     WorkloadParked,
@@ -59,10 +61,12 @@ OfOneWorkload = (
     | PreemptionGateOpened
     | WorkloadReplaced
     | WorkloadReleased
+    | WorkloadHeld
     | WorkloadRequeued
     | WorkloadFinished
     | WorkloadNodeFailed
     | WorkloadNodeRecovered
+    | CheckUpdated
     | DeadlinePassed
     | StatusApplied
     | StatusRejected
@@ -117,10 +121,12 @@ ARROWS: tuple[Arrow, ...] = (
     Arrow(PreemptionGateOpened, ALL, None, "it may preempt now; one that waits is looked at anew"),
     Arrow(WorkloadReplaced, HOLDS_QUOTA, F, "a larger slice of its job has got its place"),
     Arrow(WorkloadReleased, _of(R, E), N, "its job has stopped, or its queue before it was admitted"),
+    Arrow(WorkloadHeld, _of(R, A), N, "its job is on hold, and has no pods"),
     Arrow(WorkloadRequeued, _of(N, P), None, "it may queue again"),
     Arrow(WorkloadFinished, ALL - {F}, F, "its job is over"),
     Arrow(WorkloadNodeFailed, _of(R, A), None, "a node that its pods were assigned to has failed"),
     Arrow(WorkloadNodeRecovered, _of(R, A), None, "its failed node can take its pods again"),
+    Arrow(CheckUpdated, _of(R, A), None, "a check that Headgate decides itself has another state or message"),
     Arrow(DeadlinePassed, ALL, None, "a time written in the log is over"),
     Arrow(StatusApplied, ALL, None, "the API server has its status"),
     Arrow(StatusRejected, ALL, None, "the API server refused its status"),
@@ -143,10 +149,12 @@ OVERTAKEN: tuple[Overtaken, ...] = (
     ),
     Overtaken(WorkloadPreempted, PENDING | {E, F}, "it was evicted or finished while the cycle preempted it"),
     Overtaken(WorkloadReleased, _of(A), "it was admitted while its queue stopped"),
+    Overtaken(WorkloadHeld, PENDING | {E, F}, "it was evicted or finished while its job was put on hold"),
     Overtaken(WorkloadFollowed, HOLDS_QUOTA | {F}, "it was deactivated or finished while its variant was admitted"),
     Overtaken(WorkloadMigrated, PENDING | {E, F}, "it was evicted or finished while the cycle migrated it"),
     Overtaken(WorkloadNodeFailed, PENDING | {E, F}, "it was preempted while its node failed"),
     Overtaken(WorkloadNodeRecovered, PENDING | {E, F}, "it was preempted while its node recovered"),
+    Overtaken(CheckUpdated, PENDING | {E, F}, "it was preempted or finished while its check was decided"),
     Overtaken(WorkloadReplaced, PENDING | {F}, "it was released or finished while the cycle replaced it"),
     Overtaken(WorkloadRequeued, _of(Q, O, S, R, A, E), "it moved on while its backoff ended"),
 )

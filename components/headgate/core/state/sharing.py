@@ -132,6 +132,8 @@ class Shared:
 
 def _same(part: Part, kept: Part) -> Part:
     """A part of one pod, or that of its sibling, if it is equal in every byte: 1 equals 1.0, but not there."""
+    if part is kept:
+        return kept
     return kept if part == kept and _encoder.encode(part) == _encoder.encode(kept) else part
 
 

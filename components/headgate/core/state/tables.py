@@ -28,8 +28,10 @@ from headgate.events.ids import (
     JobKey,
     LocalQueueKey,
     PodKey,
+    RequestKey,
     Seq,
     Shape,
+    TemplateKey,
     Uid,
     UnixMs,
     WorkloadKey,
@@ -52,7 +54,10 @@ from headgate.events.objects import (
     PodSetRequest,
     PodSetUpdate,
     PreemptionGateState,
+    ProvisioningConfigSpec,
+    ProvisioningRequest,
     ReclaimablePod,
+    RequestTemplate,
     RequeueState,
     ResourceFlavorSpec,
     ShownConditions,
@@ -179,7 +184,8 @@ class Workload(Record):
     creation seconds (`headgate.core.workload.ordering.arrived`). `unhealthy_nodes` are nodes of its topology assignment
     that have failed; the first is to be replaced. `shaped_at` is the position at which its pod sets last changed, 0
     while they are as created; `outdated` means that its quota was reserved for other pod sets than it has.
-    `group_owners` are the uids of the owners of a pod group's Workload.
+    `group_owners` are the uids of the owners of a pod group's Workload. `decided_checks` are the names of the checks
+    that Headgate has decided itself: what the object shows of them is its own.
     """
 
     key: WorkloadKey
@@ -238,6 +244,7 @@ class Workload(Record):
     shaped_at: Seq = Seq(0)
     outdated: bool = False
     group_owners: tuple[str, ...] = ()
+    decided_checks: tuple[str, ...] = ()
 
 
 class NamespaceRecord(Note, frozen=True):
@@ -326,10 +333,31 @@ class Turnover(Note, frozen=True):
 
 
 class CheckRecord(Note, frozen=True):
-    """An AdmissionCheck; `active` as reported by its controller."""
+    """
+    An AdmissionCheck; `active` as reported by its controller.
+
+    The rest is known of those that Headgate serves itself.
+    """
 
     spec: AdmissionCheckSpec
     active: bool = False
+    uid: Uid = Uid("")
+    generation: int = 0
+    condition: Condition | None = None
+
+
+class RequestRecord(Record):
+    """
+    A ProvisioningRequest of a workload, from the decision to create it on.
+
+    `request` is the object, None until it is observed; `refused` why it could not be created; `withdrawn` why it is to
+    be deleted, "" while it is in use.
+    """
+
+    workload: WorkloadKey
+    request: ProvisioningRequest | None = None
+    refused: str = ""
+    withdrawn: str = ""
 
 
 class PriorityClassRecord(Note, frozen=True):
@@ -549,6 +577,10 @@ class Tables(Record):
     """Workloads that were not observed since (`headgate.core.log.reconciliation`)."""
     topology_objects: dict[str, TopologyObject] = {}
     """Logs of versions that do not manage their finalizers have none."""
+    provisioning_configs: dict[str, ProvisioningConfigSpec] = {}
+    provisioning_requests: dict[RequestKey, RequestRecord] = {}
+    request_templates: dict[TemplateKey, RequestTemplate] = {}
+    """PodTemplates that were made for ProvisioningRequests."""
     node_usage: dict[str, dict[str, int]] = {}
     """
     By node: what pods without facts of their own use (`node.usage_observed`), in amounts, `pods` included.
@@ -605,6 +637,8 @@ class Index:
     `topology_usage`: flavor -> topology domain -> what workloads that hold quota use of it, `pods` included;
     `topology_usage_of` what each of them uses. `topology_changes` and `topology_changed` are as those of `taken`.
 
+    `requests_of`: workload -> its ProvisioningRequests.
+
     `changes` counts the changes of quota holders and their amounts; `changed` has the number of the last one by
     ClusterQueue, the newest last, so that a cache finds its outdated entries without a full pass.
     """
@@ -623,6 +657,7 @@ class Index:
         "offers",
         "pending",
         "preemptors",
+        "requests_of",
         "reserved",
         "selecting",
         "set_aside_owners",
@@ -647,6 +682,7 @@ class Index:
         self.holders: dict[str, dict[WorkloadKey, None]] = {}
         self.usage: dict[str, dict[FlavorResource, int]] = {}
         self.usage_of: dict[WorkloadKey, dict[FlavorResource, int]] = {}
+        self.requests_of: dict[WorkloadKey, dict[RequestKey, None]] = {}
         self.reserved: dict[WorkloadKey, None] = {}
         self.by_owner: dict[str, WorkloadKey] = {}
         self.in_local_queue: dict[LocalQueueKey, dict[WorkloadKey, None]] = {}

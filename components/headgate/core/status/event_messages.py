@@ -12,7 +12,7 @@ from headgate.core.kubernetes import conditions
 from headgate.core.state.tables import Workload
 from headgate.events.decisions import QuotaReserved, WorkloadAdmitted
 from headgate.events.ids import UnixMs
-from headgate.events.queueing import WorkloadEvicted
+from headgate.events.queueing import CheckUpdated, WorkloadEvicted
 
 NOTE_BYTES_MAX: Final = 1024
 """The API's limit for an Event's note."""
@@ -56,6 +56,13 @@ def admitted(workload: Workload, event: WorkloadAdmitted, at_ms: UnixMs) -> str:
 def evicted_reason(event: WorkloadEvicted) -> str:
     """The reason of an eviction's Event."""
     return f"EvictedDueTo{conditions.eviction_reason(event.reason, event.underlying_cause)}"
+
+
+def check_updated(event: CheckUpdated) -> str:
+    """The note about another state of a check that Headgate decides itself."""
+    check = event.check
+    said = f"Admission check {check.name} updated state from {event.before} to {check.state}"
+    return f"{said} with message: {check.message}" if check.message else said
 
 
 def checks_pending(workload: Workload) -> str:

@@ -5,7 +5,8 @@ Statuses of Workloads: what they show of the state, as Kueue writes it.
 writes it, `status_digest` its identity, so that nothing is written twice.
 
 The digest excludes the states of admission checks: their controllers write these, and an echo of such a write is no
-reason to write. When they are reset, at an eviction, the Evicted condition changes the digest.
+reason to write. When they are reset, at an eviction, the Evicted condition changes the digest. Of the checks that
+Headgate decides itself, those for ProvisioningRequests, it has the states.
 
 Fields of other owners are preserved. Only those conditions are written that Kueue's admission writes; and the states of
 admission checks are forced only where an eviction resets them (`forces`), so that an unseen answer of a check's
@@ -159,14 +160,15 @@ def applied_digest(workload: Workload) -> str:
             requeue_state=taken.requeue_state if taken.requeue_state != _NOT_REQUEUED else None,
             resource_requests=taken.resource_requests if taken.admission is None else (),
             scheduling_stats=taken.scheduling_stats if taken.scheduling_stats != _NO_STATS else None,
-        )
+        ),
+        workload.decided_checks,
     )
 
 
 def is_settled(state: State, workload: Workload) -> bool:
     """Whether no write of Headgate about a workload is pending: the API server has it, or has refused it."""
     status, applied = workload_status(state, workload), applied_digest(workload)
-    return (is_empty(status) and not applied) or status_digest(status) in (applied, *workload.refused)
+    return (is_empty(status) and not applied) or digest_of(workload, status) in (applied, *workload.refused)
 
 
 def is_known(state: State, workload: Workload, shown: WorkloadStatus | None) -> bool:
@@ -181,13 +183,24 @@ def is_known(state: State, workload: Workload, shown: WorkloadStatus | None) -> 
         return True
     if shown is None or is_empty(shown):
         return applied == ""
-    return status_digest(shown) in (applied, status_digest(workload_status(state, workload)))
+    return digest_of(workload, shown) in (applied, digest_of(workload, workload_status(state, workload)))
 
 
-def status_digest(status: WorkloadStatus) -> str:
-    """The identity of a written status: equal for statuses between which no write is needed."""
-    names = tuple(CheckState(name=check.name, state="") for check in status.admission_checks)
-    shown = msgspec.structs.replace(status, admission_checks=names, conditions=_written(status))
+def digest_of(workload: Workload, status: WorkloadStatus) -> str:
+    """The identity of a status of a workload: with the checks that Headgate has decided itself."""
+    return status_digest(status, workload.decided_checks)
+
+
+def status_digest(status: WorkloadStatus, decided: tuple[str, ...] = ()) -> str:
+    """
+    The identity of a written status: equal for statuses between which no write is needed.
+
+    Of the checks that are not `decided` by Headgate, only the names count.
+    """
+    checks = tuple(
+        check if check.name in decided else CheckState(name=check.name, state="") for check in status.admission_checks
+    )
+    shown = msgspec.structs.replace(status, admission_checks=checks, conditions=_written(status))
     return digest(_encoder.encode(shown))
 
 

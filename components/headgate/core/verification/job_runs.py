@@ -13,7 +13,8 @@ from headgate.core.state.tables import JobRecord, Stage, State, Workload
 from headgate.core.verification.check import NOTHING, ReplayDifference, opens_term
 from headgate.core.verification.marks import JustifiedEffects
 from headgate.core.workload.matching import is_to_run
-from headgate.core.workload.owners import job_key, workload_of
+from headgate.core.workload.owners import job_key, may_run_below, runs_above, workload_of
+from headgate.core.workload.prebuilt import is_out_of_sync
 from headgate.core.workload.slices import is_elastic
 from headgate.events import effects, facts
 from headgate.events.base import Producer
@@ -40,6 +41,8 @@ class JobRunCheck:
         """The Jobs with further records in the log, and how many."""
         self._job_of: dict[WorkloadKey, JobKey] = {}
         """The Workloads of those Jobs, as last observed."""
+        self._below: dict[str, dict[JobKey, None]] = {}
+        """By uid of the owner: those of these Jobs that it controls."""
         self._due: dict[Seq, list[JobKey]] = {}
         self._synced = False
         """Whether the state was in sync at the last commit: from then on Jobs may be stopped."""
@@ -101,7 +104,10 @@ class JobRunCheck:
             case facts.ConfigurationObserved() | facts.ResourceFlavorObserved():
                 yield from self._jobs
             case facts.JobObserved():
+                if event.spec.owner is not None and event.job in self._jobs:
+                    self._below.setdefault(event.spec.owner.uid, {})[event.job] = None
                 yield event.job
+                yield from self._below.get(event.spec.uid, ())
             case effects.JobStarted() | effects.JobStartRejected() | effects.JobStopped() | effects.JobStopRejected():
                 yield event.job
             case _:
@@ -110,6 +116,8 @@ class JobRunCheck:
                 workload = state.workloads.get(event.workload)
                 if workload is not None:
                     job = job_key(state, workload)
+                    if workload.owner is not None:
+                        yield from self._below.get(workload.owner.uid, ())
                     if job is not None and job in self._jobs:
                         self._job_of[workload.key] = job
                         yield job
@@ -135,6 +143,12 @@ def _reasons(state: State, key: JobKey, record: JobRecord) -> Iterator[_What]:
     workload = workload_of(state, key, job.uid)
     if job.finished is not None or job.deleting:
         return
+    above = runs_above(state, key, job)
+    if above is not None:
+        if state.synced and not job.suspended and not may_run_below(state, job, above):
+            yield ("stop", job.uid, "", "ParentNotAdmitted")
+            yield ("stop", job.uid, "", "")
+        return
     if workload is not None and is_to_run(workload):
         if job.suspended and record.started_for != workload.uid:
             yield ("start", job.uid, workload.key, workload.uid)
@@ -146,7 +160,9 @@ def _reasons(state: State, key: JobKey, record: JobRecord) -> Iterator[_What]:
 
 def _has_to_stop(state: State, record: JobRecord, workload: Workload | None) -> bool:
     job = record.job
-    if not state.synced or (workload is not None and workload.stage is Stage.FINISHED):
+    if not state.synced:
+        return False
+    if workload is not None and workload.stage is Stage.FINISHED and not is_out_of_sync(job, workload):
         return False
     if job.suspended and not record.started_for:
         return False
@@ -161,7 +177,7 @@ def _has_to_stop(state: State, record: JobRecord, workload: Workload | None) -> 
 
 def _why(workload: Workload | None) -> str:
     """Kueue's stop reasons."""
-    if workload is None:
+    if workload is None or workload.stage is Stage.FINISHED:
         return "NoMatchingWorkload"
     if workload.deleting:
         return "WorkloadDeleted"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from headgate.core.log.rules_version import STATUSES_SINCE, decides_alike
 from headgate.core.state.tables import State, Workload
-from headgate.core.status.workload_status import status_digest, without_reservation, workload_status
+from headgate.core.status.workload_status import digest_of, without_reservation, workload_status
 from headgate.core.verification.check import NOTHING, ReplayDifference, opens_term
 from headgate.core.verification.marks import JustifiedEffects
 from headgate.core.workload.concurrent_admission import relatives
@@ -85,10 +85,10 @@ class StatusCheck:
         if not self._marks.is_awaited(workload.uid):
             return
         status = workload_status(state, workload)
-        self._marks.allow(workload.uid, status_digest(status), state.position)
+        self._marks.allow(workload.uid, digest_of(workload, status), state.position)
         if status.admission is not None:
             # The status between two reservations, written when the API server has refused the second.
-            self._marks.allow(workload.uid, status_digest(without_reservation(status)), state.position)
+            self._marks.allow(workload.uid, digest_of(workload, without_reservation(status)), state.position)
 
 
 def _concerned(state: State, event: Event) -> Iterator[WorkloadKey]:
@@ -114,4 +114,4 @@ def _digest_now(state: State, key: WorkloadKey, uid: Uid) -> str:
     workload = state.workloads.get(key)
     if workload is None or workload.uid != uid:
         return NOTHING
-    return f"digest {status_digest(workload_status(state, workload))} now"
+    return f"digest {digest_of(workload, workload_status(state, workload))} now"

@@ -21,6 +21,7 @@ from headgate.core.views.descriptions import (
     place_in_line,
     sleep_of,
 )
+from headgate.core.views.explain_provisioning import awaited_requests
 from headgate.core.workload.owners import is_run_here, job_of, unknown_job
 from headgate.events.ids import JobKey, UnixMs, WorkloadKey
 
@@ -73,7 +74,7 @@ def _said_of(state: State, workload: Workload) -> "_Said":
         case Stage.PARKED:
             return _parked(state, workload)
         case Stage.RESERVED:
-            return _reserved(workload)
+            return _reserved(state, workload)
         case Stage.ADMITTED:
             return _admitted(state, workload)
         case Stage.EVICTED:
@@ -194,11 +195,16 @@ def _parked(state: State, workload: Workload) -> _Said:
     ]
 
 
-def _reserved(workload: Workload) -> _Said:
-    waiting = [f"{check.name} is {check.state}" for check in workload.checks if check.state != "Ready"]
+def _reserved(state: State, workload: Workload) -> _Said:
+    waiting = [
+        f"{check.name} is {check.state}{f' ({check.message})' if check.message else ''}"
+        for check in workload.checks
+        if check.state != "Ready"
+    ]
     if not waiting:
         return f"its quota is reserved and every check is Ready{_unplaced(workload)}", ["the scheduler's next cycle"]
-    return f"its quota is reserved; admission checks: {', '.join(waiting)}", [
+    requests = "".join(f"; {each}" for each in awaited_requests(state, workload))
+    return f"its quota is reserved; admission checks: {', '.join(waiting)}{requests}", [
         f"check {check.name} becoming Ready" for check in workload.checks if check.state != "Ready"
     ]
 

@@ -34,6 +34,7 @@ from headgate.core.views.descriptions import (
 )
 from headgate.core.views.diagnosis import Standing, standing
 from headgate.core.views.explain_jobs import JobNotes
+from headgate.core.views.explain_provisioning import provisioning_message, provisioning_text
 from headgate.core.views.explain_topology import describe_topology, topology_text
 from headgate.core.views.lookup import HistorySubject, Lookup, UnknownWorkloadError
 from headgate.core.views.places import places
@@ -119,6 +120,7 @@ class Explainer:
                 | queueing.WorkloadQueued()
                 | queueing.WorkloadEvicted()
                 | queueing.WorkloadReleased()
+                | queueing.WorkloadHeld()
                 | queueing.WorkloadRequeued()
                 | queueing.WorkloadFinished()
                 | queueing.DeadlinePassed()
@@ -162,6 +164,9 @@ class Explainer:
                     self._own(at, event)
                 else:
                     self._made_way(at, event)
+            case facts.ProvisioningRequestObserved() | facts.ProvisioningRequestDeleted():
+                if event.owner == self._target.workload:
+                    self._add(at, event, provisioning_text(event), message=provisioning_message(event))
             case facts.ConfigurationObserved():
                 if stood.stage is not None:
                     text = f"the configuration is now: {describe_configuration(event.configuration)}"
@@ -227,6 +232,15 @@ class Explainer:
             ):
                 text = topology_text(event, self.state, self._workload())
                 self._add(at, event, text, message=getattr(event, "message", ""))
+            case (
+                queueing.CheckUpdated()
+                | queueing.ProvisioningRequested()
+                | queueing.ProvisioningWithdrawn()
+                | effects.ProvisioningCreated()
+                | effects.ProvisioningRejected()
+                | effects.ProvisioningRemoved()
+            ):
+                self._add(at, event, provisioning_text(event), message=provisioning_message(event))
             case effects.StatusApplied():
                 self._add(at, event, "its status was written to the API server", detail=True)
             case effects.StatusRejected():
@@ -325,6 +339,10 @@ class Explainer:
                 again = "it may queue again" if event.requeued else "it does not queue again by itself"
                 text = "its reservation was cancelled" if event.cancelled else f"its quota was given back; {again}"
                 self._add(at, event, text, reason=event.reason, message=event.message, waited=self._running)
+                self._running = None
+            case queueing.WorkloadHeld():
+                text = "its quota was given back while its job is on hold"
+                self._add(at, event, text, reason="OnHold", message=event.message)
                 self._running = None
             case queueing.WorkloadRequeued():
                 self._add(at, event, "may queue again", reason=event.reason, message=event.message)

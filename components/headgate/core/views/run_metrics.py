@@ -78,7 +78,12 @@ class RunTally:
                     changed = True
                 case facts.JobObserved() if event.spec.finished is not None:
                     self.jobs_finished[event.job] = event.spec.finished
-                case facts.ClusterQueueObserved() | queueing.WorkloadReleased() | decisions.WorkloadReplaced():
+                case (
+                    facts.ClusterQueueObserved()
+                    | queueing.WorkloadReleased()
+                    | queueing.WorkloadHeld()
+                    | decisions.WorkloadReplaced()
+                ):
                     changed = True
                 case _:
                     pass

@@ -77,12 +77,7 @@ def injected(state: State, workload: Workload) -> dict[str, tuple[Directives, in
 
 def _injected(state: State, workload: Workload, pod_set: PodSet, assignment: PodSetAssignment) -> Directives:
     directives = original(pod_set)
-    for flavor in dict.fromkeys(assignment.flavors.values()):
-        record = state.flavors.get(flavor)
-        if record is None:
-            raise InjectionError(f'resourceflavors.kueue.x-k8s.io "{flavor}" not found')
-        _keep_first(directives.node_selector, record.spec.node_labels)
-        _extend(directives.tolerations, record.spec.tolerations)
+    _take_to_flavors(state, directives, assignment)
     for check in workload.checks:
         for update in check.pod_set_updates:
             if update.name == pod_set.name:
@@ -100,6 +95,27 @@ def _injected(state: State, workload: Workload, pod_set: PodSet, assignment: Pod
     return directives
 
 
+def assigned(state: State, pod_set: PodSet, assignment: PodSetAssignment) -> Directives:
+    """
+    The template of a pod set as its quota reservation has it: on its flavors, and nothing of its admission checks.
+
+    Raises InjectionError.
+    """
+    directives = original(pod_set)
+    _take_to_flavors(state, directives, assignment)
+    _hold_for_domain(state.configuration, directives, pod_set, assignment)
+    return directives
+
+
+def _take_to_flavors(state: State, directives: Directives, assignment: PodSetAssignment) -> None:
+    for flavor in dict.fromkeys(assignment.flavors.values()):
+        record = state.flavors.get(flavor)
+        if record is None:
+            raise InjectionError(f'resourceflavors.kueue.x-k8s.io "{flavor}" not found')
+        _keep_first(directives.node_selector, record.spec.node_labels)
+        _extend(directives.tolerations, record.spec.tolerations)
+
+
 def _hold(
     configuration: Configuration,
     directives: Directives,
@@ -108,13 +124,19 @@ def _hold(
     assignment: PodSetAssignment,
 ) -> None:
     """Gate the pods that have to wait for their topology domain or for the slice of an elastic Job."""
+    _hold_for_domain(configuration, directives, pod_set, assignment)
+    if is_elastic(configuration, workload.annotations):
+        _gate(directives, ELASTIC_GATE)
+
+
+def _hold_for_domain(
+    configuration: Configuration, directives: Directives, pod_set: PodSet, assignment: PodSetAssignment
+) -> None:
     if is_assigned(configuration, assignment):
         _gate(directives, TOPOLOGY_GATE)
         request = pod_set.topology_request or TopologyRequest()
         if request.required is None and request.preferred is None and request.unconstrained is None:
             directives.annotations[UNCONSTRAINED_TOPOLOGY] = "true"
-    if is_elastic(configuration, workload.annotations):
-        _gate(directives, ELASTIC_GATE)
 
 
 def is_assigned(configuration: Configuration, assignment: PodSetAssignment) -> bool:

@@ -7,7 +7,6 @@ label or owner find it. Its pod template is the Job's complete one, with images,
 log keeps only what scheduling depends on, so the Job is passed as the API server has it.
 """
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,15 +20,14 @@ from headgate.core.api.names import (
     GATED_BY,
     IS_GROUP_WORKLOAD,
     KUEUE,
-    POD_GROUP_KIND,
 )
 from headgate.core.config import feature_gates
 from headgate.core.config.feature_gates import enabled
 from headgate.core.jobs.pods import group_pods
 from headgate.core.jobs.registry import integration_of
 from headgate.core.state.tables import PENDING, State, Workload
-from headgate.core.workload import slices
-from headgate.core.workload.names import NAME_LEN_MAX, hashed_name, name_len_max
+from headgate.core.workload import prebuilt, slices
+from headgate.core.workload.names import name_len_max, workload_name
 from headgate.events.configuration import Configuration
 from headgate.events.ids import JobKey, JobRef, LocalQueueKey, WorkloadKey, split_key
 from headgate.events.objects import Job, PriorityClassRef
@@ -47,23 +45,11 @@ class NoSuchPriorityClassError(Exception):
         self.name = name
 
 
-def workload_name(job: JobRef, job_uid: str, generation: int = 0, *, len_max: int = NAME_LEN_MAX) -> str:
-    """
-    The name of a job's Workload, as in Kueue's GetWorkloadNameForOwnerWithGVK.
-
-    `<kind in lower case>-<name>-<hash>`, the hash being the first five hex digits of the SHA-1 of kind, group, name and
-    uid, one a line. An elastic Job has several over time: the generation that each was created for is appended. The
-    Workload of a pod group has the group's name.
-    """
-    if job.kind == POD_GROUP_KIND:
-        return job.name
-    parts = [job.kind, job.group, job.name, job_uid, *([str(generation)] if generation else [])]
-    hashed = hashlib.sha1("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
-    return hashed_name(f"{job.kind.lower()}-{job.name}", hashed, len_max)
-
-
 def workload_key(configuration: Configuration, key: JobKey, job: Job) -> WorkloadKey:
-    """The key of a Job's Workload; of an elastic one, that for its current generation."""
+    """The key of a Job's Workload: the one that it names; of an elastic one, that for its current generation."""
+    named = prebuilt.key_of(key, job)
+    if named is not None:
+        return named
     ref = JobRef.parse(key)
     name = workload_name(ref, job.uid, job.generation, len_max=name_len_max(configuration))
     return WorkloadKey(f"{ref.namespace}/{name}")
@@ -79,13 +65,15 @@ class _RawJob(msgspec.Struct, frozen=True):
 
 def workload_of(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]:
     """
-    The Workload object of a Job, ready to be posted. `raw` is the JSON of the Job from which `job` was read.
+    The Workload object of a Job, ready to be posted.
+
+    `raw` is the JSON of the Job from which `job` was read; that of its set, if it is a group of one.
 
     Raises NoSuchPriorityClassError.
     """
     ref = JobRef.parse(key)
     priority, reference = _priority(state, job)
-    pod_sets = integration_of(key).pod_sets(job, raw)
+    pod_sets = integration_of(JobKey(job.made_for) if job.made_for else key).pod_sets(job, raw)
     queue = queue_of(state, key, job)
     spec: dict[str, Any] = {**({"queueName": queue} if queue else {}), "podSets": pod_sets, "priority": priority}
     if reference is not None:
@@ -121,6 +109,8 @@ def queue_of(state: State, key: JobKey, job: Job) -> str:
 def _metadata(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]:
     """The labels, annotations and owners of a Job's Workload. That of a pod group is owned by all of its pods."""
     ref, kind = JobRef.parse(key), job_kinds.kind_of(key)
+    if job.made_for:
+        return _metadata_of_group(state, JobKey(job.made_for), job, raw)
     if kind is job_kinds.POD_GROUP:
         group = group_pods(raw)
         annotations = _copied(group.roles[0].pod, job) | {IS_GROUP_WORKLOAD: "true"}
@@ -140,6 +130,20 @@ def _metadata(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]
     return {"labels": {KUEUE + "job-uid": job.uid}, "annotations": annotations, "ownerReferences": [owner]}
 
 
+def _metadata_of_group(state: State, key: JobKey, job: Job, raw: bytes) -> dict[str, Any]:
+    """The same of a group of a set, which the set owns; its pods are added as they appear."""
+    ref, kind, uid = JobRef.parse(key), job_kinds.kind_of(key), state.jobs[key].job.uid
+    annotations = {KUEUE + "job-owner-gvk": kind.gvk, KUEUE + "job-owner-name": ref.name, IS_GROUP_WORKLOAD: "true"}
+    if kind is not job_kinds.STATEFUL_SET:
+        annotations[KUEUE + "component-workload-index"] = str(job.group_index)
+    owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": ref.name, "uid": uid}
+    return {
+        "labels": {KUEUE + "job-uid": uid},
+        "annotations": annotations | _copied(raw, job),
+        "ownerReferences": [owner],
+    }
+
+
 def _copied(raw: bytes | msgspec.Raw, job: Job) -> dict[str, str]:
     """The annotations of a Job that its Workload gets too."""
     given = msgspec.json.decode(raw, type=_RawJob).metadata.annotations or {}
@@ -149,7 +153,7 @@ def _copied(raw: bytes | msgspec.Raw, job: Job) -> dict[str, str]:
 
 def is_sliced(state: State, job: Job) -> bool:
     """Whether a scaled Job gets workload slices."""
-    return job.elastic and enabled(state.configuration, feature_gates.ELASTIC_JOBS)
+    return job.elastic and not job.prebuilt and enabled(state.configuration, feature_gates.ELASTIC_JOBS)
 
 
 def wanted_slice(state: State, key: JobKey, job: Job) -> slices.SlicePlan:
@@ -185,13 +189,15 @@ def workload_changes(state: State, key: JobKey, job: Job, workload: Workload) ->
 
     The class in the Job's label (once that exists); and while it is pending its queue, and what holds the Job back. A
     Workload whose priority comes from its pods' class does not follow the label, and one that has reserved quota
-    without a class gets none any more (Kueue's UpdateWorkloadPriority).
+    without a class gets none any more (Kueue's UpdateWorkloadPriority). A prebuilt one follows by its queue only.
     """
     is_pending = workload.stage in PENDING
     spec: dict[str, Any] = {}
     queue = queue_of(state, key, job)
     if is_pending and queue != workload.spec.queue_name:
         spec["queueName"] = queue or None
+    if job.prebuilt:
+        return {"spec": spec} if spec else {}
     before = workload.spec.priority_class_ref
     follows = is_pending if before is None else before.kind == "WorkloadPriorityClass"
     if follows and job.priority_class != (before.name if before is not None else ""):

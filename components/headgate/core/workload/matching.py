@@ -49,6 +49,35 @@ def is_match(state: State, key: JobKey, record: JobRecord, workload: Workload) -
     return (its_own, limit_s) == (tuple(map(_without_topology, wanted)), job.max_execution_time_seconds)
 
 
+def is_in_sync(record: JobRecord, wanted: tuple[PodSet, ...], workload: Workload) -> bool:
+    """
+    Whether a prebuilt Workload is still one for its job, whose pod sets are `wanted` (Kueue's EquivalentToWorkload).
+
+    Compared is what Kueue compares, as far as the log has it: counts, containers and tolerations, and the execution
+    time. While the job is started, stopped or restored it is not compared.
+    """
+    job = record.job
+    if job.max_execution_time_seconds != workload.spec.maximum_execution_time_seconds:
+        return False
+    if not wanted or workload.stage is Stage.EVICTED:
+        return True
+    if not job.suspended:
+        return workload.stage is not Stage.ADMITTED or _runs_as_admitted(wanted, workload)
+    if record.started_for or job.active > 0:
+        return True
+    its_own = workload.spec.pod_sets
+    return len(wanted) == len(its_own) and all(map(_is_same_form, wanted, its_own))
+
+
+def _is_same_form(wanted: PodSet, its_own: PodSet) -> bool:
+    is_, was = wanted.template.spec, its_own.template.spec
+    return (wanted.count, wanted.min_count) == (its_own.count, its_own.min_count) and (
+        is_.containers,
+        is_.init_containers,
+        is_.tolerations,
+    ) == (was.containers, was.init_containers, was.tolerations)
+
+
 def _without_topology(pod_set: PodSet) -> PodSet:
     """A pod set without its topology request, which follows from the annotations of its template."""
     return PodSet(name=pod_set.name, count=pod_set.count, min_count=pod_set.min_count, template=pod_set.template)

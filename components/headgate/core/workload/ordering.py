@@ -6,10 +6,9 @@ the preemption search for who may preempt whom. Both follow from the workload an
 conditions have the API's resolution of one second.
 """
 
-import re
-
 from headgate.core.config import feature_gates
 from headgate.core.kubernetes import conditions
+from headgate.core.kubernetes.numbers import decimal
 from headgate.core.state.tables import Workload
 from headgate.events.configuration import Configuration
 from headgate.events.ids import Seq, UnixMs
@@ -21,9 +20,6 @@ PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
 RECLAIMED_WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
 """The reason of a preemption by a workload that borrows itself."""
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,64}")
-_INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
-
 
 def priority_of(workload: Workload, configuration: Configuration) -> int:
     """The effective priority of a workload: its spec's, or 0, plus its annotated boost where that gate is on."""
@@ -34,10 +30,8 @@ def priority_of(workload: Workload, configuration: Configuration) -> int:
 
 def _boost(text: str, configuration: Configuration) -> int:
     """The number of a boost; 0 when it is no 32-bit integer: Kueue's webhook refuses it, its scheduler ignores it."""
-    if not feature_gates.enabled(configuration, feature_gates.PRIORITY_BOOST) or not _INTEGER.fullmatch(text):
-        return 0
-    boost = int(text)
-    return boost if _INT32_MIN <= boost <= _INT32_MAX else 0
+    is_on = feature_gates.enabled(configuration, feature_gates.PRIORITY_BOOST)
+    return (decimal(text, bits=32) or 0) if is_on else 0
 
 
 _PLACES = 1 << 16

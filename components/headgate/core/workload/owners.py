@@ -19,7 +19,8 @@ from typing import Final
 
 from headgate.core.api import job_kinds
 from headgate.core.api.job_kinds import JobKind
-from headgate.core.state.tables import JobRecord, State, Workload
+from headgate.core.state.tables import JobRecord, Stage, State, Workload
+from headgate.core.workload import prebuilt
 from headgate.core.workload.slices import standing
 from headgate.core.workload.variants import is_variant
 from headgate.events.ids import JobKey, JobRef, split_key
@@ -28,8 +29,9 @@ from headgate.events.objects import Job, OwnerReference
 JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 """The label with the uid of the job that a workload was created for, also present without an owner reference."""
 
-_OWNER_GVK: Final = "kueue.x-k8s.io/job-owner-gvk"
-_OWNER_NAME: Final = "kueue.x-k8s.io/job-owner-name"
+OWNER_GVK: Final = "kueue.x-k8s.io/job-owner-gvk"
+OWNER_NAME: Final = "kueue.x-k8s.io/job-owner-name"
+"""The annotations with kind and name of that job."""
 
 
 def is_job(state: State, owner: OwnerReference | None) -> bool:
@@ -44,7 +46,10 @@ def job_key(state: State, workload: Workload) -> JobKey | None:
 
 
 def workload_of(state: State, key: JobKey, uid: str) -> Workload | None:
-    """The Workload that represents a job; None when it has none."""
+    """The Workload that represents a job; None when it has none. One that names a Workload has that or none."""
+    record = state.jobs.get(key)
+    if record is not None and record.job.prebuilt and record.job.uid == uid:
+        return prebuilt.owned(state, key, record.job)
     listed = state.index.by_owner.get(uid)
     found = state.workloads.get(listed) if listed is not None else None
     if found is None or job_key(state, found) == key:
@@ -105,6 +110,24 @@ def runs_above(state: State, key: JobKey, job: Job) -> JobKey | None:
     return found
 
 
+def may_run_below(state: State, job: Job, above: JobKey) -> bool:
+    """
+    Whether a job may run that is controlled by `above`, which has a queue (Kueue's shouldSuspendChildJob).
+
+    It may while the Workload of that one is admitted; one of an elastic job until it is evicted. Without a Workload it
+    may not, unless that is only not observed yet.
+    """
+    record = state.jobs.get(above)
+    if record is None:
+        return True
+    workload = workload_of(state, above, record.job.uid)
+    if workload is None:
+        return not record.refused
+    if job.elastic or record.job.elastic:
+        return workload.stage not in (Stage.EVICTED, Stage.FINISHED)
+    return workload.stage in (Stage.ADMITTED, Stage.EVICTED)
+
+
 def _job_named(state: State, workload: Workload) -> tuple[JobKey, str] | None:
     namespace, owner = split_key(workload.key)[0], workload.owner
     if owner is not None:
@@ -112,7 +135,7 @@ def _job_named(state: State, workload: Workload) -> tuple[JobKey, str] | None:
     kind = _kind_made_for(state, workload)
     if kind is None:
         return None
-    return kind.ref(namespace, workload.annotations[_OWNER_NAME]).key, workload.labels[JOB_UID]
+    return kind.ref(namespace, workload.annotations[OWNER_NAME]).key, workload.labels[JOB_UID]
 
 
 def _kind_made_for(state: State, workload: Workload) -> JobKind | None:
@@ -121,9 +144,9 @@ def _kind_made_for(state: State, workload: Workload) -> JobKind | None:
 
     The label alone is not enough: any job has a uid, and the API server can be queried here only about supported kinds.
     """
-    if workload.owner is not None or not workload.labels.get(JOB_UID) or not workload.annotations.get(_OWNER_NAME):
+    if workload.owner is not None or not workload.labels.get(JOB_UID) or not workload.annotations.get(OWNER_NAME):
         return None
-    return _enabled(state, job_kinds.of_gvk(workload.annotations.get(_OWNER_GVK, "")))
+    return _enabled(state, job_kinds.of_gvk(workload.annotations.get(OWNER_GVK, "")))
 
 
 def _enabled(state: State, kind: JobKind | None) -> JobKind | None:

@@ -48,6 +48,8 @@ class Stop(NamedTuple):
 
 def workload_of_pods(state: State, job: JobKey, members: Members) -> Workload | None:
     """The Workload of the job that these pods belong to."""
+    if pod_jobs.is_group(job):
+        return owners.workload_of(state, job, pod_jobs.group_uid(job))
     first = next(iter(members.values()), None)
     return owners.workload_of(state, job, pod_jobs.uid_of(job, first.pod)) if first is not None else None
 
@@ -60,7 +62,8 @@ def due(state: State, job: JobKey, members: Members) -> dict[PodKey, PodStep]:
     if workload is not None and workload.stage is Stage.FINISHED:
         return _finalized(members, members)
     if workload is not None and workload.deleting:
-        return _deleted(members)
+        record = state.jobs.get(job)
+        return _deleted(members, is_served=record is not None and record.job.made_for != "")
     view = pod_jobs.kept(job, members, workload)
     found = _finalized(members, (*view.replaced, *_given_up(job, members, workload)))
     found.update((key, PodStep("remove")) for key in view.excess if _is_left(members[key]))
@@ -96,11 +99,17 @@ def _finalized(members: Members, keys: Members | tuple[PodKey, ...]) -> dict[Pod
     return {key: PodStep("finalize") for key in keys if pod_groups.is_held(members[key].pod)}
 
 
-def _deleted(members: Members) -> dict[PodKey, PodStep]:
-    """A Workload that is being deleted takes its pods with it, also those that have ended."""
+def _deleted(members: Members, *, is_served: bool) -> dict[PodKey, PodStep]:
+    """
+    A Workload that is being deleted takes its pods with it, also those that have ended.
+
+    Those of a set that wait behind their gate stay: the set would only make them again.
+    """
     leaving = tuple(key for key, record in members.items() if record.pod.deleting)
     stop = Stop("WorkloadDeleted", "Workload is deleted")
-    staying = {key: PodStep("stop", *stop) for key, record in members.items() if not record.pod.deleting}
+    there = {key: record.pod for key, record in members.items() if not record.pod.deleting}
+    stopped = (key for key, pod in there.items() if not (is_served and pod_groups.is_gated(pod)))
+    staying = {key: PodStep("stop", *stop) for key in stopped}
     return staying | _finalized(members, leaving)
 
 

@@ -9,6 +9,8 @@ has no such object, so its uid is made of its key: a group is identified by its 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
+
 from headgate.core.api.names import POD_GROUP_KIND
 from headgate.core.config.frameworks import POD_FRAMEWORK
 from headgate.core.state.tables import PodRecord, State, Workload
@@ -60,7 +62,7 @@ def job_of(key: PodKey, pod: Pod) -> JobKey | None:
     namespace, name = split_key(key)
     if pod.managed.group:
         return JobRef("", POD_GROUP_KIND, namespace, pod.managed.group).key
-    # The pods of a StatefulSet or LeaderWorkerSet get their group from their owner.
+    # The pods of a StatefulSet or LeaderWorkerSet are given their group by the ungater.
     return JobRef("", POD_KIND, namespace, name).key if pod.managed.parent in {"", "deployment"} else None
 
 
@@ -113,15 +115,17 @@ def kept(job: JobKey, members: Members, workload: Workload | None) -> pod_groups
     return pod_groups.GroupView(members, (), (), 0)
 
 
-def observed(job: JobKey, members: Members, workload: Workload | None, now_ms: UnixMs) -> Job | None:
+def observed(
+    job: JobKey, members: Members, workload: Workload | None, now_ms: UnixMs, made: Job | None = None
+) -> Job | None:
     """
-    The job of these pods; None when there is none any more.
+    The job of these pods; None when there is none any more. `made` is that of a group of a set, as its set says.
 
     That is when none of its pods is left; a plain pod counts as gone as soon as it is being deleted, as in Kueue: it is
     never started again.
     """
     if not members:
-        return None
+        return made
     group = is_group(job)
     first = next(iter(members.values())).pod
     if not group and first.deleting:
@@ -131,23 +135,27 @@ def observed(job: JobKey, members: Members, workload: Workload | None, now_ms: U
     shown = managed(first)
     end = pod_groups.finish_of(pods, is_group=group) if pods else None
     holds_ms = pod_groups.holds_until_ms(pods) if group else None
-    return Job(
+    told = made or Job(
         uid=uid_of(job, first),
         created_ms=first.created_ms,
         queue_name=shown.queue_name,
         priority_class=shown.priority_class,
         pod_priority_class=_priority_class(pods),
-        suspended=not any(pod_groups.runs(record.pod) for record in pods.values()),
         max_execution_time_seconds=shown.max_execution_time_seconds,
         gated_by=shown.gated_by,
+        problem=_problem(job, members, workload) if group else "",
+    )
+    return msgspec.structs.replace(
+        told,
+        suspended=not any(pod_groups.runs(record.pod) for record in pods.values()),
         active=1 if holds_ms is not None and holds_ms > now_ms else 0,
         pods_ready=bool(pods) and pod_groups.are_ready(pods, is_group=group),
         reclaimable=_reclaimable(pods, workload) if group and pods else {},
         finished=("Complete" if end.succeeded else "Failed") if end is not None else None,
         message=end.message if end is not None else "",
         absent_pods=view.absent,
-        problem=_problem(job, members, workload) if group else "",
-        leaving=all(record.pod.deleting for record in members.values()),
+        # New pods of a set come as the former go; those that wait behind their gate can wait for another Workload.
+        leaving=all(each.pod.deleting or (made and pod_groups.is_gated(each.pod)) for each in members.values()),
     )
 
 

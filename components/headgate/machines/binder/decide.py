@@ -1,10 +1,11 @@
 """
 The binder's machine: writes decisions to the API server.
 
-It has seven tasks, each in its own module: Workload statuses (`workload_statuses`), `spec.active: false` for workloads
+It has nine tasks, each in its own module: Workload statuses (`workload_statuses`), `spec.active: false` for workloads
 that were evicted permanently (`deactivations`), the statuses of ClusterQueues and LocalQueues (`queue_statuses`),
 finalizers (`finalizers`), deletion after the retention period (`retention`), nodes for the pods that Headgate schedules
-itself (`pod_placement`), and Kubernetes Events (`events`). In addition, `set_aside` reports objects in quarantine. This
+itself (`pod_placement`), ProvisioningRequests (`provisioning`), the admission checks for these (`check_statuses`), and
+Kubernetes Events (`events`). In addition, `set_aside` reports objects in quarantine. This
 module passes stimuli to them and collects their results into one commit.
 
 All but the Events follow from the folded state, so a restarted binder finds the remaining work; every call is
@@ -33,10 +34,12 @@ from headgate.events.base import Producer
 from headgate.events.commit import Position
 from headgate.events.ids import UnixMs
 from headgate.events.registry import Event
+from headgate.machines.binder.check_statuses import CheckStatuses
 from headgate.machines.binder.deactivations import Deactivations
 from headgate.machines.binder.events import EventDetail, Events
 from headgate.machines.binder.finalizers import Finalizers
 from headgate.machines.binder.pod_placement import PodPlacement
+from headgate.machines.binder.provisioning import Provisioning
 from headgate.machines.binder.queue_statuses import QueueStatuses
 from headgate.machines.binder.retention import Retention
 from headgate.machines.binder.set_aside import QuarantineReports
@@ -59,6 +62,8 @@ class Binder:
         self._queues = QueueStatuses(state, load)
         self._retention = Retention(state)
         self._pods = PodPlacement(state)
+        self._provisioning = Provisioning(state)
+        self._checks = CheckStatuses(state)
         self.events = Events(state, load, told)
         self._set_aside = QuarantineReports(state, told)
 
@@ -79,6 +84,8 @@ class Binder:
                         self._finalizers.on_event(event)
                         self._retention.on_event(event)
                         self._pods.on_event(event)
+                        self._provisioning.on_event(event)
+                        self._checks.on_event(event)
                         self._set_aside.on_event(event)
                         self.events.on_event(event, Position(stimulus.logged.seq, index), commit.time_ms)
                 return []
@@ -93,6 +100,8 @@ class Binder:
                 self.events.on_completed(stimulus)
                 self._set_aside.on_completed(stimulus)
                 self._pods.on_completed(stimulus, self._effects)
+                self._provisioning.on_completed(stimulus, self._effects)
+                self._checks.on_completed(stimulus)
                 return []
             case Settled():
                 return self._settle(stimulus.now_ms)
@@ -109,6 +118,8 @@ class Binder:
             self._finalizers.settle(now_ms, calls),
             self._queues.settle(now_ms, calls),
             self._retention.settle(now_ms, calls),
+            self._provisioning.settle(now_ms, calls),
+            self._checks.settle(now_ms, calls),
             self._pods.settle(now_ms, EVENTS_MAX - len(events), events, calls),
             self._tell(now_ms, calls),
         )

@@ -45,6 +45,7 @@ from headgate.events.commit import Position
 from headgate.events.families import OfWorkload, is_of_workload
 from headgate.events.ids import JobKey, JobRef, UnixMs, WorkloadKey, split_key
 from headgate.events.registry import Event
+from headgate.machines.binder.job_edits import JobEdits
 from headgate.machines.binder.retention import Deleted
 
 EventDetail = Literal["off", "summary", "all"]
@@ -80,10 +81,17 @@ BUDGETS: Final = {
     "all": BudgetSettings(rate_max=100, rate_min=5, burst=500),
 }
 
-_TOLD_EACH_TIME: Final = frozenset({"UpdatedAdmissionCheck", "CreatedVariant", "DeletedVariant"})
+_TOLD_EACH_TIME: Final = frozenset(
+    {"AdmissionCheckUpdated", "ProvisioningRequestCreated", "UpdatedAdmissionCheck", "CreatedVariant", "DeletedVariant"}
+)
 """Reasons whose notes differ each time."""
 
-_ACTIONS: Final = {SLICE_REPLACED: "Replaced"}
+_ACTIONS: Final = {
+    SLICE_REPLACED: "Replaced",
+    "PodTerminatedByKueue": "PodTerminated",
+    "WorkloadNameConflict": "Admission",
+    "ProvisioningRequestCreated": "Created",
+}
 """The actions that are called otherwise than the reason of their Event, in Kueue."""
 
 _DEACTIVATED: Final = "The workload is deactivated"
@@ -136,6 +144,7 @@ class Events:
         self._budget = Budget(BUDGETS[told], load)
         self._waiting: deque[EventNote] = deque()
         self._calls: dict[str, None] = {}
+        self._edits = JobEdits(state)
         self._said: OrderedDict[tuple[str, str], UnixMs] = OrderedDict()
         self._series: OrderedDict[_What, _Series] = OrderedDict()
         """By series key, the latest occurrence at the end."""
@@ -147,7 +156,11 @@ class Events:
         """Derive the Events about an event that has just been folded."""
         if self._told == "off":
             return
-        for nth, told in enumerate(self._derive(event, at, at_ms)):
+        found = list(self._derive(event, at, at_ms))
+        edit = self._edits.look_at(event)
+        if edit is not None:
+            found.append(_about_job(edit.job, edit.job_uid, edit.reason, edit.note, at, at_ms))
+        for nth, told in enumerate(found):
             self._wait(told._replace(nth=nth))
 
     def _wait(self, told: EventNote) -> None:
@@ -271,14 +284,19 @@ class Events:
             case effects.WorkloadCreated():
                 if self._told == "all":
                     note = f"Created Workload: {event.workload}"
-                    yield _about_job(event.job, event.job_uid, "CreatedWorkload", note, at, at_ms)
+                    yield self._about_job(event.job, event.job_uid, "CreatedWorkload", note, at, at_ms)
             case effects.WorkloadCreateRejected():
                 reason = "WorkloadNameConflict" if event.reason == "WorkloadNameConflict" else "ErrWorkloadCompose"
-                about = _about_job(event.job, event.job_uid, reason, event.message, at, at_ms)
+                about = self._about_job(event.job, event.job_uid, reason, event.message, at, at_ms)
                 yield about._replace(type="Warning")
             case effects.PodRemoved():
                 told = EventNote(
                     "Pod", event.pod, event.uid, "Normal", "ExcessPodDeleted", "Excess pod deleted", at, at_ms, at_ms
+                )
+                yield told._replace(api_version="v1")
+            case effects.PodFailed():
+                told = EventNote(
+                    "Pod", event.pod, event.uid, "Normal", "PodTerminatedByKueue", event.message, at, at_ms, at_ms
                 )
                 yield told._replace(api_version="v1")
             case effects.VariantChanged():
@@ -287,13 +305,22 @@ class Events:
                 workload = self._state.workloads.get(event.workload)
                 queue = workload.cluster_queue if workload is not None else ""
                 note = f"Admitted by clusterQueue {queue}"
-                yield _about_job(event.job, event.job_uid, "Started", note, at, at_ms)
+                yield self._about_job(event.job, event.job_uid, "Started", note, at, at_ms)
             case effects.JobStopped():
-                yield _about_job(event.job, event.job_uid, "Stopped", self._why_stopped(event), at, at_ms)
+                reason = "Suspended" if event.reason == "ParentNotAdmitted" else "Stopped"
+                yield self._about_job(event.job, event.job_uid, reason, self._why_stopped(event), at, at_ms)
             case _:
                 workload = self._state.workloads.get(event.workload) if is_of_workload(event) else None
                 if is_of_workload(event) and workload is not None and workload.uid == event.uid:
                     yield from self._about_workload(event, workload, at, at_ms)
+
+    def _about_job(self, job: JobKey, uid: str, reason: str, note: str, at: Position, at_ms: UnixMs) -> EventNote:
+        """An Event about a job. That of a group of a set is about the set: the API has no pod groups."""
+        record = self._state.jobs.get(job)
+        made_for = self._state.jobs.get(JobKey(record.job.made_for)) if record is not None else None
+        if record is not None and made_for is not None:
+            job, uid = JobKey(record.job.made_for), made_for.job.uid
+        return _about_job(job, uid, reason, note, at, at_ms)
 
     def _about_variant(self, event: effects.VariantChanged, at: Position, at_ms: UnixMs) -> Iterator[EventNote]:
         """Kueue reports the creation and deletion of a variant on its parent."""
@@ -323,9 +350,11 @@ class Events:
         evicted = conditions.find(workload.conditions, conditions.EVICTED) if workload is not None else None
         if evicted is not None and event.reason == "WorkloadEvicted":
             return evicted.message
-        return {"WorkloadDeleted": "Workload is deleted", "NoMatchingWorkload": "No matching Workload"}.get(
-            event.reason, "Not admitted by cluster queue"
-        )
+        return {
+            "WorkloadDeleted": "Workload is deleted",
+            "NoMatchingWorkload": "No matching Workload",
+            "ParentNotAdmitted": "Kueue managed child job suspended",
+        }.get(event.reason, "Not admitted by cluster queue")
 
     # Large: one case for each event type that Kueue writes an Event about.
     def _about_workload(
@@ -340,6 +369,16 @@ class Events:
         match event:
             case facts.WorkloadObserved() if workload.stage is Stage.RESERVED:
                 yield from self._about_checks(workload, at, at_ms)
+            case queueing.CheckUpdated():
+                if event.before != event.check.state:
+                    yield normal("AdmissionCheckUpdated", event_messages.check_updated(event))
+                if workload.stage is Stage.RESERVED:
+                    yield from self._about_checks(workload, at, at_ms)
+            case effects.ProvisioningCreated():
+                name = split_key(event.request)[1]
+                yield normal("ProvisioningRequestCreated", f'Created ProvisioningRequest: "{name}"')
+            case effects.ProvisioningRejected():
+                yield warning("FailedCreate", event.message)
             case decisions.QuotaReserved():
                 if self._told == "all" or event.checks:
                     yield normal("QuotaReserved", event_messages.quota_reserved(workload, event, at_ms))

@@ -143,7 +143,7 @@ class Finalizers:
                 self._shown(Object("workloads", event.workload))
             case effects.StatusApplied() if event.finalizer_removed:
                 self._shown(Object("workloads", event.workload))
-            case queueing.WorkloadFinished() | queueing.WorkloadReleased():
+            case queueing.WorkloadFinished() | queueing.WorkloadReleased() | queueing.WorkloadHeld():
                 self._queue.add(Object("workloads", event.workload))
             case facts.JobObserved():
                 self._look_at_workload_of(event.job, event.spec.uid)
@@ -163,7 +163,8 @@ class Finalizers:
                 self._look_at_all("topologies", self._state.topology_objects)
             case _:
                 pass
-        if isinstance(event, queueing.WorkloadFinished | queueing.WorkloadReleased | facts.WorkloadDeleted):
+        freed = queueing.WorkloadFinished | queueing.WorkloadReleased | queueing.WorkloadHeld | facts.WorkloadDeleted
+        if isinstance(event, freed):
             self._look_at_deleted_queues()
 
     def _shown(self, which: Object) -> None:

@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 from headgate.core.api.job_kinds import path_of
 from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.machine.api_results import CONFLICT, NOT_FOUND, is_success
-from headgate.core.machine.contract import Call, Command, Completed
+from headgate.core.machine.contract import Call, Command, Completed, deletion_of
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import State, Workload
 from headgate.core.status.workload_status import workload_path
@@ -113,12 +113,7 @@ class Retention:
         call_id = f"retention/{key}"
         self._queue.begin(key)
         self._calls[call_id] = _Call(key, found)
-        body = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {"uid": found.uid},
-            "propagationPolicy": "Background",
-        }
+        body = deletion_of(found.uid) | {"propagationPolicy": "Background"}
         calls.append(Call(id=call_id, method="DELETE", path=path, body=body, lane=key))
 
     def _object(self, workload: Workload, due: Due) -> tuple[Deleted, str]:

@@ -55,12 +55,12 @@ from headgate.core.status.workload_status import (
     ADMISSION_MANAGER,
     answered_checks,
     applied_digest,
+    digest_of,
     forces,
     has_released,
     is_empty,
     left_behind,
     removal_patch,
-    status_digest,
     status_patch,
     status_path,
     version_in,
@@ -100,6 +100,7 @@ RUNNING_BUDGET: Final = BudgetSettings(rate_max=100, rate_min=4, burst=200)
 
 _URGENT: Final = (
     queueing.WorkloadReleased,
+    queueing.WorkloadHeld,
     queueing.WorkloadRequeued,
     queueing.WorkloadFinished,
     decisions.QuotaReserved,
@@ -117,6 +118,7 @@ _PATIENT: Final = (
     queueing.WorkloadWoken,
     queueing.DeadlinePassed,
     queueing.WorkloadEvicted,
+    queueing.CheckUpdated,
     decisions.WorkloadSkipped,
     decisions.SecondPassFailed,
     decisions.WorkloadPreempted,
@@ -267,13 +269,21 @@ class WorkloadStatuses:
                 out.append(self._applied(write))
         elif completed.status == CONFLICT:
             fields = field_conflicts(completed)
-            if any(not field.startswith(".status.admissionChecks") for field in fields):
+            if self._are_ours(write.workload, fields):
                 self._taken[write.workload] = ""
             elif (fields or write.is_versioned) and self._read(write):
                 return
             self._repeat(write.workload)
         else:
             out.append(_rejected(write, refusal(completed)))
+
+    def _are_ours(self, key: WorkloadKey, fields: tuple[str, ...]) -> bool:
+        """Whether a write has failed over fields that may be taken over: any but a check that others answer."""
+        workload = self._state.workloads.get(key)
+        decided = workload.decided_checks if workload is not None else ()
+        ours = tuple(f'{_CHECKS}[name="{name}"]' for name in decided)
+        others = [field for field in fields if field.startswith(_CHECKS)]
+        return len(others) < len(fields) or (bool(fields) and all(field.startswith(ours) for field in others))
 
     def _note_reservation(self, write: _Write) -> None:
         workload = self._state.workloads.get(write.workload)
@@ -454,12 +464,12 @@ class WorkloadStatuses:
         applied = applied_digest(workload)
         if is_empty(status) and not applied:
             return
-        digest = status_digest(status)
+        digest = digest_of(workload, status)
         between = digest in workload.refused and workload.refused_code == INVALID and status.admission is not None
         if between:
             # The API server may still have another reservation, which may be removed but not changed.
             status = without_reservation(status)
-            digest = status_digest(status)
+            digest = digest_of(workload, status)
         if digest in (applied, *workload.refused):
             return
         if workload.stage not in PENDING:
@@ -509,6 +519,7 @@ class WorkloadStatuses:
         )
 
 
+_CHECKS: Final = ".status.admissionChecks"
 _REMOVAL: Final = "/removal"
 _READ: Final = "/read"
 

@@ -49,10 +49,10 @@ class _Found(msgspec.Struct, frozen=True):
 class AbsentOwners:
     """The Workloads whose Job is unknown. The bridge's machine passes on what concerns them."""
 
-    def __init__(self, state: State, has_pods: Callable[[JobKey], bool]) -> None:
+    def __init__(self, state: State, is_there: Callable[[JobKey], bool]) -> None:
         self._state = state
-        self._has_pods = has_pods
-        """Whether a pod group has a pod: its pods are what there is of it."""
+        self._is_there = is_there
+        """Whether a pod group has a pod, or is one of a set: that is what there is of it."""
         self._dirty: OrderedDict[WorkloadKey, None] = OrderedDict.fromkeys(state.workloads)
         self._calls: dict[str, _Question] = {}
         self._known: dict[WorkloadKey, _Question] = {}
@@ -108,7 +108,7 @@ class AbsentOwners:
             return
         if is_group(job):
             self._known[key] = question
-            if not self._has_pods(job):
+            if not self._is_there(job):
                 self.effects.append(facts.OwnerGone(workload=key, uid=workload.uid, owner_uid=Uid(job_uid)))
             return
         self._calls[call_id] = question

@@ -22,6 +22,8 @@ start. A Workload follows its Job when that is edited (`workload_updates`), and 
 (`priority_followers`). Variants are created by `variant_maker`. All of this follows from the state and the observed
 objects, and is found again after a crash.
 
+The pod sets of a TrainJob follow from its runtime, too (`training_runtimes`).
+
 Once a flavor has a topology, pods that are none of ours are summed up by node (`foreign_pods`).
 
 Objects that cannot be parsed are kept in `problems` for the process to log; they count as absent.
@@ -66,7 +68,7 @@ from headgate.core.reading.decoding import (
 )
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import JobRecord, State
-from headgate.core.workload import owners, pod_jobs
+from headgate.core.workload import owners, pod_jobs, prebuilt
 from headgate.core.workload.job_workload import (
     NoSuchPriorityClassError,
     is_sliced,
@@ -74,6 +76,7 @@ from headgate.core.workload.job_workload import (
     workload_key,
     workload_of,
 )
+from headgate.core.workload.served import is_set
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
 from headgate.events.configuration import Configuration
@@ -87,8 +90,11 @@ from headgate.machines.informer_bridge.foreign_pods import PODS, ForeignPods, is
 from headgate.machines.informer_bridge.marks import ObservedVersions
 from headgate.machines.informer_bridge.parents import Parents
 from headgate.machines.informer_bridge.pod_jobs import PodJobs
+from headgate.machines.informer_bridge.prebuilt_workloads import PrebuiltWorkloads
 from headgate.machines.informer_bridge.priority_followers import PriorityFollowers
 from headgate.machines.informer_bridge.reconfiguring import CONFIGURATIONS, changed_configuration
+from headgate.machines.informer_bridge.stray_jobs import stray_below
+from headgate.machines.informer_bridge.training_runtimes import TRAIN_JOBS, UNMARKED, TrainingRuntimes
 from headgate.machines.informer_bridge.variant_maker import VariantMaker
 from headgate.machines.informer_bridge.workload_updates import WorkloadUpdates
 
@@ -107,6 +113,8 @@ _TO_COMPOSE: Final = ("namespaces", "workloadpriorityclasses", "priorityclasses"
 _GONE: Final = b""
 _COMPOSE_ERROR: Final = "ErrWorkloadCompose"
 _NAME_CONFLICT: Final = "WorkloadNameConflict"
+_RETRIED: Final = (_COMPOSE_ERROR, _NAME_CONFLICT, prebuilt.NOT_FOUND)
+"""Why a Job may get its Workload later: it is examined again when that may be over."""
 
 
 class _Creation(msgspec.Struct, frozen=True):
@@ -157,9 +165,11 @@ class InformerBridge:
             configuration = new_log
         self._configuration = configuration
         effective = configuration.configuration if configuration is not None else state.configuration
+        self.at_start = effective
+        """The configuration that the kinds of jobs and the resources of this term follow from."""
         self.resources = watched(effective)
         self._kinds = job_kinds.enabled(effective)
-        self._jobs_at = tuple(kind.resource for kind in self._kinds if not kind.of_pods)
+        self._jobs_at = job_kinds.resources_of(self._kinds)
         self._not_run = OrderedDict.fromkeys(key for key in state.jobs if job_kinds.of_key(key) not in self._kinds)
         """Jobs of kinds that are enabled no longer: they are dropped from the log."""
         self.synced = False
@@ -169,6 +179,8 @@ class InformerBridge:
         self._unswept: dict[str, None] = {}
         self._foreign = ForeignPods(state)
         self._marks = ObservedVersions(state, lambda resource: bool(self._waiting[resource]))
+        self._runtimes = TrainingRuntimes(state)
+        self._marks.unmarked.update(dict.fromkeys(each for each in UNMARKED if each in self.resources))
         self._raw: dict[JobKey, bytes] = {}
         """The JSON of Jobs that have no Workload yet, as last observed. At most one per Job."""
         self._effects: list[Event] = []
@@ -178,9 +190,10 @@ class InformerBridge:
         self._variants = VariantMaker(state)
         self._priorities = PriorityFollowers(state)
         self._parents = Parents(state)
+        self._prebuilt = PrebuiltWorkloads(state)
         self._updates = WorkloadUpdates(state, self._whole, self._priorities.expect)
         self._pod_jobs = PodJobs(state, effective)
-        self._absent_owners = AbsentOwners(state, self._pod_jobs.has_pods)
+        self._absent_owners = AbsentOwners(state, self._pod_jobs.is_there)
         self._shown: dict[str, None] = {}
         """The resources whose objects at the start of this term are all in the log."""
         self._reading: dict[str, _Creation] = {}
@@ -242,7 +255,7 @@ class InformerBridge:
 
     def _on_changed(self, changed: Changed) -> None:
         if changed.resource == CONFIGURATIONS:
-            self._configuration = changed_configuration(changed.object, self.resources) or self._configuration
+            self._configuration = changed_configuration(changed.object, self.at_start) or self._configuration
             return
         self._marks.changed(changed.resource, changed.resource_version, changed.kind, changed.object)
         key = self._key_of(changed.resource, changed.object)
@@ -270,8 +283,7 @@ class InformerBridge:
         self._note_shown()
         self._sweep()
         calls: list[Command] = []
-        if self.state.synced and self._has_shown(*_TO_COMPOSE, *self._jobs_at):
-            # Before that, a Workload or a priority class may exist that is not in the state.
+        if self._may_create():
             self._create_workloads(calls)
             self._variants.settle(calls)
             self._priorities.settle(calls)
@@ -284,6 +296,8 @@ class InformerBridge:
         known = len(events)
         self._sum_foreign_pods()
         self._take_facts(events)
+        if self._may_create() and self._look_at(self._parents.take_passed_over()):
+            self._create_workloads(calls)
         self._take_pod_jobs(events, now_ms)
         self._take_sums(events, now_ms)
         if self._has_shown(*self._jobs_at, PODS) and len(events) == known:
@@ -303,6 +317,10 @@ class InformerBridge:
         if not events:
             return calls
         return [Append(events=tuple(events), decided_at=self.state.position), *calls]
+
+    def _may_create(self) -> bool:
+        """Whether all was shown that a Workload depends on: before, one or its class may exist outside of the state."""
+        return self.state.synced and self._has_shown(*_TO_COMPOSE, *self._jobs_at)
 
     def _take_beginnings(self, events: list[Event]) -> None:
         """Append what a log lacks of its cell and of the configuration, before all decisions that depend on them."""
@@ -384,6 +402,9 @@ class InformerBridge:
             if resource == PODS:
                 for pod in self._foreign.pods():
                     waiting.setdefault(pod, _GONE)
+            elif resource in job_kinds.OF_TRAIN_JOBS:
+                for runtime in self._runtimes.keys(resource):
+                    waiting.setdefault(runtime, _GONE)
         if self._unswept and self.state.unconfirmed:
             self._waiting["workloads"] = releases_first(self._waiting["workloads"])
         self._unswept.clear()
@@ -396,6 +417,8 @@ class InformerBridge:
                 events.append(facts.JobDeleted(job=dropped, uid=Uid(self.state.jobs[dropped].job.uid)))
         for resource in self.resources:
             waiting = self._waiting[resource]
+            if resource == TRAIN_JOBS and not all(each in self._followed for each in job_kinds.OF_TRAIN_JOBS):
+                continue
             while waiting and len(events) < FACTS_MAX:
                 key, raw = waiting.popitem(last=False)
                 with about(kind_of(resource), key):
@@ -421,27 +444,40 @@ class InformerBridge:
         return msgspec.structs.replace(fact, arrival=place) if is_new else fact
 
     def _fact(self, resource: str, key: str, raw: bytes) -> facts.Fact | None:
+        if resource in job_kinds.OF_TRAIN_JOBS:
+            for job, again in self._runtimes.observe(resource, key, raw).items():
+                self._waiting[TRAIN_JOBS].setdefault(job, again)
+            return None
         if self.state.quarantine and self._is_left_alone(resource, key, raw):
             return None
         if raw == _GONE:
             self._raw.pop(JobKey(key), None)
-            if resource == PODS:
-                self._foreign.forget(PodKey(key))
+            self._forget(resource, key)
             return diff.deleted(self.state, resource, key, gone=True)
+        whole = self._runtimes.whole(resource, key, raw)
         try:
-            seen = read(resource, raw, unnamed=self._reads_unnamed())
+            seen = read(resource, whole, unnamed=self._reads_unnamed())
         except UnreadableObjectError as error:
             self.problems.append(error)
-            if resource == PODS:
-                self._foreign.forget(PodKey(key))
+            self._forget(resource, key)
             return diff.deleted(self.state, resource, key)
         if isinstance(seen.fact, facts.JobObserved):
-            self._keep(seen.fact, raw)
+            self._keep(seen.fact, whole)
+            self._runtimes.keep(resource, seen.fact, raw)
         if resource == PODS:
             return self._pod_fact(seen.fact, PodKey(key), raw)
         if seen.fact is None:
-            return diff.deleted(self.state, resource, key)
-        return diff.news(self.state, self._without_ours(seen.fact))
+            self._parents.passed_over(seen.uid)
+            self._forget(resource, key)
+            stray = stray_below(self.state, resource, raw)
+            return diff.deleted(self.state, resource, key) if stray is None else diff.news(self.state, stray)
+        return diff.news(self.state, self._as_logged(seen.fact))
+
+    def _forget(self, resource: str, key: str) -> None:
+        """Drop what is kept beside the log of an object that is gone, unreadable or irrelevant."""
+        if resource == PODS:
+            self._foreign.forget(PodKey(key))
+        self._runtimes.forget(resource, JobKey(key))
 
     def _pod_fact(self, fact: facts.Fact | None, key: PodKey, raw: bytes) -> facts.Fact | None:
         if isinstance(fact, facts.PodObserved) and fact.spec.managed is not None:
@@ -454,8 +490,15 @@ class InformerBridge:
             self._foreign.forget(key)
         return diff.deleted(self.state, PODS, key) if fact is None else diff.news(self.state, fact)
 
-    def _without_ours(self, fact: facts.Fact) -> facts.Fact:
-        """A fact without what is written here: the PodsReady condition of the Workload of a job that is run here."""
+    def _as_logged(self, fact: facts.Fact) -> facts.Fact:
+        """
+        A fact as the log gets it.
+
+        Without what is written here: the PodsReady condition of the Workload of a job that is run here. A TrainJob has
+        the pod sets that it runs with.
+        """
+        if isinstance(fact, facts.JobObserved):
+            return self._runtimes.as_started(fact)
         if isinstance(fact, facts.WorkloadObserved) and job_kinds.of_owner(fact.owner) in self._kinds:
             return msgspec.structs.replace(fact, pods_ready=None)
         return fact
@@ -500,11 +543,15 @@ class InformerBridge:
         self._updates.on_event(event)
         self._absent_owners.on_event(event)
         self._look_at(self._parents.shown_by(event))
+        self._look_at(self._prebuilt.on_event(event))
         for job in self._pod_jobs.on_event(event):
             self._absent_owners.on_deletion(job)
         match event:
             case facts.JobObserved():
                 self._look_at((event.job,))
+            case facts.JobDeleted():
+                # A pod group of the same name has the same uid.
+                self._created.pop(event.uid, None)
             case queueing.WorkloadReleased():
                 self._look_at(self._job_of(event.workload))
             case facts.WorkloadObserved():
@@ -550,9 +597,11 @@ class InformerBridge:
         job = owners.job_key(self.state, workload) if workload is not None else None
         return (job,) if job is not None and job in self.state.jobs else ()
 
-    def _look_at(self, jobs: Iterable[JobKey]) -> None:
+    def _look_at(self, jobs: Iterable[JobKey]) -> bool:
+        """Have jobs examined; whether any has to be."""
         for key in jobs:
             self._jobs[key] = None
+        return bool(self._jobs)
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
@@ -574,8 +623,11 @@ class InformerBridge:
         return len(self._creating) + len(self._reading) + self._updates.in_flight >= CALLS_MAX
 
     def _create(self, key: JobKey, calls: list[Command]) -> None:
-        """Create a Job's Workload if it needs one."""
+        """Create a Job's Workload if it needs one. A set has none; its groups may."""
         record = self.state.jobs.get(key)
+        if is_set(key):
+            self._look_at(each for each in self._pod_jobs.groups_of(key) if self._lacks_workload(each))
+            return
         if record is None or not self._needs_workload(key, record) or self._parents.is_awaited(key, record.job, calls):
             return
         creation = _Creation(key, Uid(record.job.uid), workload_key(self.state.configuration, key, record.job))
@@ -586,6 +638,9 @@ class InformerBridge:
             if record.refused != f"{refused.code} {refused.reason}: {refused.message}":
                 self._creating[call_id] = creation
                 self._effects.append(refused)
+            return
+        if record.job.prebuilt:
+            self._prebuilt.claim(key, record.job, calls)
             return
         job, raw = self._whole(key, record)
         if job is None:
@@ -603,10 +658,15 @@ class InformerBridge:
         path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{JobRef.parse(key).namespace}/workloads"
         calls.append(Call(id=call_id, method="POST", path=path, body=body, lane=key))
 
+    def _lacks_workload(self, group: JobKey) -> bool:
+        return owners.workload_of(self.state, group, pod_jobs.group_uid(group)) is None
+
     def _problem(self, key: JobKey, record: JobRecord, workload: WorkloadKey) -> tuple[str, str] | None:
         """Reason and message where a Job cannot get a Workload as it is: a pod group that is not complete, for one."""
         if record.job.problem:
             return _COMPOSE_ERROR, record.job.problem
+        if self._prebuilt.is_missing(key, record.job):
+            return prebuilt.NOT_FOUND, prebuilt.NOT_FOUND_MESSAGE
         if pod_jobs.is_group(key) and workload in self.state.workloads:
             name = split_key(workload)[1]
             return _NAME_CONFLICT, (
@@ -616,7 +676,11 @@ class InformerBridge:
         return None
 
     def _whole(self, key: JobKey, record: JobRecord) -> tuple[Job | None, bytes]:
-        """A Job as last observed, parsed and as JSON; None when it is not available."""
+        """A Job as last observed, parsed and as JSON, that of its set for a group; None when it is not available."""
+        if record.job.made_for:
+            made_for = self.state.jobs.get(JobKey(record.job.made_for))
+            found, raw = self._whole(JobKey(record.job.made_for), made_for) if made_for is not None else (None, _GONE)
+            return (record.job if found is not None else None), raw
         if pod_jobs.is_of_pods(key):
             whole = self._pod_jobs.whole(key)
             return (record.job if whole else None), whole
@@ -624,6 +688,7 @@ class InformerBridge:
         raw = self._raw.get(key) or (self._waiting[resource].get(key, _GONE) if resource in self._waiting else _GONE)
         if raw == _GONE:
             return None, raw
+        raw = self._runtimes.whole(resource, key, raw)
         try:
             fact = read(resource, raw, unnamed=self._reads_unnamed()).fact
         except UnreadableObjectError as error:
@@ -635,6 +700,10 @@ class InformerBridge:
 
     def _ask_for_job(self, creation: _Creation, calls: list[Command]) -> None:
         """After a resume, a Job that does not change is not shown. One that is to be listed will be."""
+        record = self.state.jobs.get(creation.job)
+        made_for = self.state.jobs.get(JobKey(record.job.made_for)) if record is not None else None
+        if record is not None and made_for is not None:
+            creation = _Creation(JobKey(record.job.made_for), Uid(made_for.job.uid), WorkloadKey(""))
         if pod_jobs.is_of_pods(creation.job):
             self._pod_jobs.ask(creation.job, calls)
             return
@@ -664,9 +733,14 @@ class InformerBridge:
 
     def _needs_workload(self, key: JobKey, record: JobRecord) -> bool:
         job, uid = record.job, Uid(record.job.uid)
+        if not job.queue_name and not self.state.configuration.manage_jobs_without_queue_name:
+            # It is in the log because it runs below another one that is not admitted.
+            return False
         if not self._is_managed(JobRef.parse(key).namespace) or owners.runs_above(self.state, key, job) is not None:
             return False
         if job.finished is not None or job.deleting or uid in self._created:
+            return False
+        if job.on_hold or is_set(key) or self._pod_jobs.is_left_over(key) or self._goes_with_its_set(job):
             return False
         if owners.workload_of(self.state, key, uid) is not None and not self._needs_slice(key, job):
             return False
@@ -677,7 +751,11 @@ class InformerBridge:
             return False
         if pod_jobs.is_of_pods(key) and not self._has_shown(PODS):
             return False
-        return not record.refused or _COMPOSE_ERROR in record.refused or _NAME_CONFLICT in record.refused
+        return not record.refused or any(reason in record.refused for reason in _RETRIED)
+
+    def _goes_with_its_set(self, job: Job) -> bool:
+        made_for = self.state.jobs.get(JobKey(job.made_for)) if job.made_for else None
+        return made_for is not None and made_for.job.deleting
 
     def _needs_slice(self, key: JobKey, job: Job) -> bool:
         """Whether a Job that has a Workload was scaled up while that holds quota."""
@@ -708,10 +786,21 @@ class InformerBridge:
         if creation is not None:
             self._on_created(creation, completed)
         self._updates.on_completed(completed)
+        refused = self._prebuilt.on_completed(completed)
+        if refused is not None:
+            self._refuse_claim(*refused, completed)
         self._look_at(self._parents.on_completed(completed))
         reading = self._reading.pop(completed.call_id, None)
         if reading is not None:
             self._on_job_read(reading, completed)
+
+    def _refuse_claim(self, key: JobKey, job_uid: str, completed: Completed) -> None:
+        """The API server does not let a Job own the Workload that it names."""
+        record = self.state.jobs.get(key)
+        if record is not None and record.job.uid == job_uid and record.job.prebuilt:
+            named = workload_key(self.state.configuration, key, record.job)
+            said = refusal(completed)
+            self._effects.append(_rejected(_Creation(key, Uid(job_uid), named), said.code, said.reason, said.message))
 
     def _on_created(self, creation: _Creation, completed: Completed) -> None:
         """The outcome stays among the calls under way until its event is folded."""

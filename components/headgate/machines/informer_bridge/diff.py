@@ -18,10 +18,10 @@ from headgate.core.api import job_kinds
 from headgate.core.api.job_kinds import JobKind
 from headgate.core.fold import quarantine
 from headgate.core.fold.nodes import as_topology
-from headgate.core.fold.objects import as_cluster_queue, as_flavor
+from headgate.core.fold.objects import as_check, as_cluster_queue, as_flavor
+from headgate.core.fold.transitions import not_decided
 from headgate.core.jobs.registry import integration_of
 from headgate.core.state.tables import (
-    CheckRecord,
     CohortRecord,
     LocalQueueRecord,
     NamespaceRecord,
@@ -37,7 +37,7 @@ from headgate.core.workload.last_fact import last_fact
 from headgate.core.workload.shown_conditions import differing
 from headgate.events import facts
 from headgate.events.facts import Fact
-from headgate.events.ids import JobKey, LocalQueueKey, PodKey, Uid, WorkloadKey, split_key
+from headgate.events.ids import JobKey, LocalQueueKey, PodKey, RequestKey, TemplateKey, Uid, WorkloadKey, split_key
 from headgate.events.objects import Pod, ShownConditions
 
 
@@ -76,6 +76,7 @@ def _plain(fact: Fact) -> Fact:
     return replace(fact, taken_over=None) if isinstance(fact, facts.WorkloadObserved) else fact
 
 
+# Large: one case for each kind of object.
 def _is_known(state: State, fact: Fact) -> bool:
     """As `news`, for the kinds that the state keeps as they are."""
     match fact:
@@ -90,7 +91,14 @@ def _is_known(state: State, fact: Fact) -> bool:
         case facts.CohortObserved():
             return state.cohorts.get(fact.name) == CohortRecord(spec=fact.spec, generation=fact.generation)
         case facts.AdmissionCheckObserved():
-            return state.admission_checks.get(fact.name) == CheckRecord(spec=fact.spec, active=fact.active)
+            return state.admission_checks.get(fact.name) == as_check(fact)
+        case facts.ProvisioningConfigObserved():
+            return state.provisioning_configs.get(fact.name) == fact.spec
+        case facts.ProvisioningRequestObserved():
+            request = state.provisioning_requests.get(fact.request)
+            return request is not None and (request.workload, request.request) == (fact.owner, fact.spec)
+        case facts.PodTemplateObserved():
+            return state.request_templates.get(fact.template) == fact.spec
         case facts.WorkloadPriorityClassObserved():
             return state.workload_priority_classes.get(fact.name) == fact.value
         case facts.PriorityClassObserved():
@@ -111,7 +119,9 @@ def _workload(state: State, workload: Workload | None, fact: facts.WorkloadObser
         if workload is None or workload.uid != fact.uid:
             return replace(fact, shown=seen_at)
         return replace(fact, shown=seen_at, known=is_known(state, workload, fact.taken_over))
-    fact = replace(fact, taken_over=None, shown=differing(workload, fact.shown))
+    fact = replace(
+        fact, taken_over=None, shown=differing(workload, fact.shown), checks=not_decided(workload, fact.checks)
+    )
     if fact.preemption_gates == workload.preemption_gates:
         # Ours, or one that the fold has taken over.
         fact = replace(fact, preemption_gates=workload.observed_gates)
@@ -149,6 +159,11 @@ def known_keys(state: State, resource: str) -> Iterable[str]:
     return table
 
 
+def _shown_requests(state: State) -> list[RequestKey]:
+    """Those that the API server has shown; one that is to be created may still be on its way there."""
+    return [key for key, record in state.provisioning_requests.items() if record.request is not None]
+
+
 _TABLES: dict[str, Callable[[State], Any]] = {
     "namespaces": lambda state: state.namespaces,
     "nodes": lambda state: state.nodes,
@@ -162,7 +177,11 @@ _TABLES: dict[str, Callable[[State], Any]] = {
     "priorityclasses": lambda state: state.priority_classes,
     "limitranges": lambda state: state.limit_ranges,
     "runtimeclasses": lambda state: state.runtime_classes,
+    **dict.fromkeys(job_kinds.OF_TRAIN_JOBS, lambda _state: ()),
+    "provisioningrequestconfigs": lambda state: state.provisioning_configs,
     "workloads": lambda state: _workloads(state),
+    "provisioningrequests": _shown_requests,
+    "podtemplates": lambda state: state.request_templates,
     "pods": lambda state: state.pods,
 }
 
@@ -185,6 +204,8 @@ _DELETED_BY_NAME: dict[str, Callable[[str], Fact]] = {
     "priorityclasses": lambda key: facts.PriorityClassDeleted(name=key),
     "limitranges": lambda key: facts.LimitRangeDeleted(limit_range=key),
     "runtimeclasses": lambda key: facts.RuntimeClassDeleted(name=key),
+    "provisioningrequestconfigs": lambda key: facts.ProvisioningConfigDeleted(name=key),
+    "podtemplates": lambda key: facts.PodTemplateDeleted(template=TemplateKey(key)),
 }
 
 
@@ -216,5 +237,9 @@ def deleted(state: State, resource: str, key: str, *, gone: bool = False) -> Fac
     match resource:
         case "pods":
             return facts.PodDeleted(pod=PodKey(key), uid=Uid(state.pods[PodKey(key)].pod.uid))
+        case "provisioningrequests":
+            found = state.provisioning_requests[RequestKey(key)]
+            uid = Uid(found.request.uid if found.request is not None else "")
+            return facts.ProvisioningRequestDeleted(request=RequestKey(key), owner=found.workload, uid=uid)
         case _:
             return _DELETED_BY_NAME[resource](key)

@@ -3,18 +3,17 @@ Parents: whether a job that another job controls is run by that one.
 
 A job whose parent is managed gets no Workload (`headgate.core.workload.owners.runs_above`). Each kind of jobs has a
 watch of its own, so a job may be shown before its parent; and a parent that names no queue is not in the log at all. So
-a parent that is absent from the state is read once. One that names a queue, or is managed without, will be shown, and
-the job waits for it; any other does not run it. Answers are kept until the parent is shown or the bridge restarts.
+a parent that is absent from the state is read once, by the rules by which facts are made. One that is a fact will be
+shown, and the job waits for it; any other gets no Workload, and does not run it: one without a queue, or a RayJob on a
+cluster that is there already. Answers are kept until the parent is shown or the bridge restarts.
 """
 
 from typing import Final
 
-import msgspec
-
 from headgate.core.api import job_kinds
-from headgate.core.api.names import QUEUE_LABEL
 from headgate.core.machine.api_results import is_success
 from headgate.core.machine.contract import Call, Command, Completed
+from headgate.core.reading.decoding import UnreadableObjectError, read
 from headgate.core.state.tables import State
 from headgate.core.workload import owners
 from headgate.events import facts
@@ -26,15 +25,6 @@ KNOWN_MAX: Final = 10_000
 """How many answers are kept."""
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    uid: str = ""
-    labels: dict[str, str] | None = None
-
-
-class _Found(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-
-
 class Parents:
     """The jobs that wait for their parents. The bridge's machine passes on what concerns them."""
 
@@ -42,7 +32,9 @@ class Parents:
         self._state = state
         self._waiting: dict[str, dict[JobKey, None]] = {}
         """By uid of the parent: the jobs that wait for it or for the answer about it."""
-        self._calls: dict[str, str] = {}
+        self._calls: dict[str, tuple[str, JobKey]] = {}
+        """GETs under way: uid and key of the parent."""
+        self._freed: dict[JobKey, None] = {}
         self._known: dict[str, bool] = {}
         """By uid of a parent that was read: whether it will be shown."""
 
@@ -58,7 +50,7 @@ class Parents:
         self._waiting.setdefault(owner.uid, {})[key] = None
         call_id = f"parent/{owner.uid}"
         if owner.uid not in self._known and call_id not in self._calls:
-            self._calls[call_id] = owner.uid
+            self._calls[call_id] = owner.uid, parent
             calls.append(Call(id=call_id, method="GET", path=job_kinds.path_of(parent), lane=parent))
         return True
 
@@ -69,20 +61,35 @@ class Parents:
         self._known.pop(event.spec.uid, None)
         return self._waiting.pop(event.spec.uid, {})
 
+    def passed_over(self, uid: str) -> None:
+        """A parent was shown and is no fact: it has lost its queue. Its jobs need not wait any more."""
+        if uid in self._waiting:
+            self._remember(uid, will_show=False)
+            self._freed |= self._waiting.pop(uid)
+
+    def take_passed_over(self) -> dict[JobKey, None]:
+        """The jobs of such parents, once."""
+        freed, self._freed = self._freed, {}
+        return freed
+
     def on_completed(self, completed: Completed) -> dict[JobKey, None]:
         """A parent was read. Returns the jobs to examine again."""
-        uid = self._calls.pop(completed.call_id, None)
-        if uid is None:
+        asked = self._calls.pop(completed.call_id, None)
+        if asked is None:
             return {}
-        while len(self._known) >= KNOWN_MAX:
-            del self._known[next(iter(self._known))]
-        self._known[uid] = is_success(completed) and self._is_managed(uid, completed.body)
+        uid, key = asked
+        self._remember(uid, will_show=is_success(completed) and self._is_fact(uid, key, completed.body))
         return {} if self._known[uid] else self._waiting.pop(uid, {})
 
-    def _is_managed(self, uid: str, body: bytes) -> bool:
+    def _remember(self, uid: str, *, will_show: bool) -> None:
+        while len(self._known) >= KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[uid] = will_show
+
+    def _is_fact(self, uid: str, key: JobKey, body: bytes) -> bool:
+        unnamed = self._state.configuration.manage_jobs_without_queue_name
         try:
-            metadata = msgspec.json.decode(body, type=_Found).metadata
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return False
-        names_queue = bool((metadata.labels or {}).get(QUEUE_LABEL))
-        return metadata.uid == uid and (names_queue or self._state.configuration.manage_jobs_without_queue_name)
+            seen = read(job_kinds.kind_of(key).resource, body, unnamed=unnamed)
+        except UnreadableObjectError:
+            return False  # it counts as absent when it is shown, too
+        return seen.uid == uid and seen.fact is not None

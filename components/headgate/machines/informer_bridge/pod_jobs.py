@@ -12,6 +12,9 @@ group of a thousand equal pods costs the memory of one.
 A group's Workload is owned by all of its pods; owners that it lacks are added. One that is of none of the group's pods
 is deleted, and the group gets another one.
 
+The groups of StatefulSets and LeaderWorkerSets are there before their pods (`headgate.core.workload.served`). The
+Workload of a group that its set has no longer is deleted.
+
 Level-triggered on the state. Owned by the bridge's machine, and equally pure.
 """
 
@@ -24,11 +27,12 @@ import msgspec
 from headgate.core.jobs.pods import GroupPods, RolePods
 from headgate.core.jobs.registry import integration_of
 from headgate.core.machine.api_results import is_success
-from headgate.core.machine.contract import JSON_PATCH, Call, Command, Completed
+from headgate.core.machine.contract import JSON_PATCH, Call, Command, Completed, deletion_of
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import PodRecord, Stage, State, Workload
 from headgate.core.status.workload_status import workload_path
-from headgate.core.workload import owners, pod_groups, pod_jobs
+from headgate.core.workload import owners, pod_groups, pod_jobs, served
+from headgate.core.workload.pod_actions import workload_of_pods
 from headgate.core.workload.pod_groups import Members, managed
 from headgate.events import facts
 from headgate.events.configuration import Configuration
@@ -56,8 +60,10 @@ class PodJobs:
         self._state = state
         self._configuration = configuration
         self._pods = pod_jobs.JobPods(state)
+        self._sets = served.SetGroups(state)
         self._dirty: OrderedDict[JobKey, None] = OrderedDict.fromkeys(self._pods.jobs())
         self._dirty.update((key, None) for key in state.jobs if pod_jobs.is_of_pods(key))
+        self._dirty.update((group, None) for key in self._sets.sets() for group in self._sets.of(key))
         self._samples: dict[JobKey, dict[str, bytes]] = {}
         """By job and role the JSON of a pod, while the job has no Workload."""
         self._reading: dict[str, tuple[JobKey, str, str]] = {}
@@ -65,7 +71,9 @@ class PodJobs:
         self._until: dict[JobKey, UnixMs] = {}
         """Jobs with a pod that is being deleted and still counts as active, and until when."""
         self._unowned: OrderedDict[JobKey, None] = OrderedDict.fromkeys(self._pods.jobs())
-        """Groups whose Workload may lack an owner, or be of none of their pods."""
+        """Groups whose Workload may lack an owner, or be of none of their pods, or of no group that their set has."""
+        made = (each.key for each in state.workloads.values() if served.set_of_workload(each) is not None)
+        self._unowned.update((pod_jobs.group_of(key), None) for key in made)
         self._asked: dict[JobKey, tuple[str, tuple[str, ...]]] = {}
         """By group the Workload and the owners that were last asked for; no owners: its deletion."""
         self._calls: dict[str, JobKey] = {}
@@ -97,6 +105,9 @@ class PodJobs:
     def _keep(self, fact: facts.PodObserved, raw: bytes) -> None:
         """Keep the JSON of a pod as long as a Workload may have to be made from it."""
         job = pod_jobs.job_of(fact.pod, fact.spec)
+        if job is not None and self._sets.has(job):
+            # Its Workload is made from its set.
+            return
         if job is None or not pod_groups.is_active(fact.spec) or pod_groups.has_ended(fact.spec):
             return
         role = managed(fact.spec).role
@@ -109,6 +120,7 @@ class PodJobs:
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
+    # Large: one case for each event type that may concern a job of pods.
     def on_event(self, event: Event) -> tuple[JobKey, ...]:
         """Record events after which the job of some pods may be another one. Returns the jobs that lost a pod."""
         match event:
@@ -117,7 +129,13 @@ class PodJobs:
                 for job in concerned:
                     self._look_at(job)
                 return concerned if isinstance(event, facts.PodDeleted) else ()
+            case facts.JobObserved() | facts.JobDeleted():
+                for group in self._sets.see(event.job):
+                    self._look_at(group)
             case facts.ConfigurationObserved():
+                for job in [group for each in self._sets.sets() for group in self._sets.see(each)]:
+                    # The length of names may have changed.
+                    self._look_at(job)
                 for job in (*self._pods.jobs(), *filter(pod_jobs.is_of_pods, self._state.jobs)):
                     self._look_at(job)
             case facts.WorkloadDeleted():
@@ -164,7 +182,7 @@ class PodJobs:
         self._until.pop(job, None)
         is_left = bool(members) and not pod_jobs.is_run(self._configuration, members)
         workload = self._workload(job, members)
-        seen = pod_jobs.observed(job, members, workload, now_ms) if not is_left else None
+        seen = pod_jobs.observed(job, members, workload, now_ms, self._sets.made(job)) if not is_left else None
         if seen is None:
             self._samples.pop(job, None)
             if record is None:
@@ -179,25 +197,39 @@ class PodJobs:
         return facts.JobObserved(job=job, spec=seen)
 
     def _workload(self, job: JobKey, members: Members) -> Workload | None:
-        first = next(iter(members.values()), None)
-        return owners.workload_of(self._state, job, pod_jobs.uid_of(job, first.pod)) if first is not None else None
+        return workload_of_pods(self._state, job, members)
 
     def wake_ms(self) -> UnixMs | None:
         """When a fact is due that is not yet; None when there is none."""
         return min(self._until.values(), default=None)
 
-    def has_pods(self, job: JobKey) -> bool:
-        """Whether the state has a pod of a job."""
-        return bool(self._pods.of(job))
+    def is_there(self, job: JobKey) -> bool:
+        """Whether the state has a pod of a job, or a set that has this group."""
+        return self._sets.has(job) or bool(self._pods.of(job))
+
+    def is_left_over(self, job: JobKey) -> bool:
+        """Whether pods are of a group that their set has no longer: it gets no other Workload."""
+        first = next(iter(self._pods.of(job).values()), None)
+        return first is not None and managed(first.pod).parent in served.FRAMEWORKS and not self._sets.has(job)
+
+    def groups_of(self, key: JobKey) -> tuple[JobKey, ...]:
+        """The groups of a set that are in the state."""
+        return tuple(group for group in self._sets.of(key) if group in self._state.jobs)
 
     # --- templates -------------------------------------------------------------------------------------------------
 
     def whole(self, job: JobKey) -> bytes:
-        """What a Workload of a job is made from, as the integration of pods reads it; b"" when pods have to be read."""
+        """
+        What a Workload of a job is made from, as the integration of pods reads it.
+
+        It is b"" when pods have to be read first, and of a group of which no pod is left to run.
+        """
         members = self._pods.of(job)
         if not pod_jobs.is_group(job):
             return self._samples.get(job, {}).get("", b"")
         kept = pod_groups.view_of(members, None).kept if members else {}
+        if not kept:
+            return b""
         roles: list[RolePods] = []
         for role in pod_groups.roles_of(kept):
             raw = self._samples.get(job, {}).get(role.name)
@@ -243,11 +275,13 @@ class PodJobs:
         workload = self._workload(job, members)
         if workload is None or workload.deleting or workload.stage is Stage.FINISHED:
             return
+        is_of_set = self._sets.has(job)
+        if not members and (is_of_set or not self._is_surplus(job, workload)):
+            return
         missing: tuple[str, ...] = ()
         call = Call(id=f"group/{job}", method="DELETE", path=workload_path(workload.key), lane=job)
-        if pod_jobs.misfits(job, members, workload):
-            body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": workload.uid}}
-            call = msgspec.structs.replace(call, body=body)
+        if self._is_surplus(job, workload) or (not is_of_set and pod_jobs.misfits(job, members, workload)):
+            call = msgspec.structs.replace(call, body=deletion_of(workload.uid))
         else:
             view = pod_groups.view_of(members, workload)
             new = {key: each.pod.uid for key, each in view.kept.items() if each.pod.uid not in workload.group_owners}
@@ -262,6 +296,13 @@ class PodJobs:
         self._asked[job] = asked
         self._calls[call.id] = job
         calls.append(call)
+
+    def _is_surplus(self, job: JobKey, workload: Workload) -> bool:
+        """Whether a Workload is of a group that its set, which is there, has no longer: it was scaled down."""
+        made_for = served.set_of_workload(workload)
+        record = self._state.jobs.get(made_for[0]) if made_for is not None else None
+        is_there = record is not None and made_for is not None and record.job.uid == made_for[1]
+        return is_there and not self._sets.has(job)
 
     # --- outcomes --------------------------------------------------------------------------------------------------
 

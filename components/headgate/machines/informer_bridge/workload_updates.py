@@ -5,6 +5,7 @@ The bridge's work for edited jobs: the Workload of a job follows it, as in Kueue
 - To other pod sets (`headgate.core.workload.matching`): a pending Workload gets those of the job in place. One that
   holds quota is deleted: the ungater stops the job first, and the job gets another Workload when this one is gone. The
   parent of variants is deleted too, for they are copies of it.
+- A prebuilt Workload follows by its queue only (`headgate.core.workload.prebuilt`).
 - The slices of an elastic job follow its size (`headgate.core.workload.slices`).
 - A job has one Workload. Others that name it as their owner would hold quota that nothing uses, and are deleted.
 
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headgate.core.jobs.registry import integration_of
-from headgate.core.machine.contract import JSON_PATCH, MERGE_PATCH, Call, Command, Completed
+from headgate.core.machine.contract import JSON_PATCH, MERGE_PATCH, Call, Command, Completed, deletion_of
 from headgate.core.state.tables import PENDING, JobRecord, Stage, State, Workload
 from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import owners
@@ -98,7 +99,7 @@ class WorkloadUpdates:
         if workload is None or workload.stage is Stage.FINISHED or workload.deleting:
             return False
         self._drop_others(key, record, workload, calls)
-        if not is_match(self._state, key, record, workload):
+        if not record.job.prebuilt and not is_match(self._state, key, record, workload):
             return self._reshape(key, record, workload, calls)
         changes = workload_changes(self._state, key, record.job, workload)
         if changes:
@@ -166,8 +167,7 @@ class WorkloadUpdates:
     def _delete(self, key: JobKey, workload: Workload, calls: list[Command]) -> None:
         if self._asked.get(workload.uid) == "delete":
             return
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": workload.uid}}
-        if self._call(f"delete/{workload.key}", "DELETE", workload, body, "", key, calls):
+        if self._call(f"delete/{workload.key}", "DELETE", workload, deletion_of(workload.uid), "", key, calls):
             self._asked[workload.uid] = "delete"
 
     def _call(

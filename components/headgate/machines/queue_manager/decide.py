@@ -21,10 +21,12 @@ not starve placing. ClusterQueues are served in the order in which they were tou
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from headgate.core.fold.quarantine import about_event, is_about_aside, is_aside
 from headgate.core.machine.contract import Append, Command, Committed, Settled, Stimulus, WakeAt
+from headgate.core.provisioning import deciding as provisioning
+from headgate.core.provisioning.configs import checks_using, is_ours
 from headgate.core.queueing import second_pass
 from headgate.core.queueing.enqueueing import by_verdict, steps
 from headgate.core.queueing.eviction import deadline_of, eviction, finish, release
@@ -106,6 +108,9 @@ _Unheard = (
     | effects.PodBound
     | effects.PodBindRejected
     | effects.PodRemoved
+    | effects.PodFailed
+    | facts.PodTemplateObserved
+    | facts.PodTemplateDeleted
     | effects.VariantChanged
     | effects.SnapshotTaken
     | effects.DivergenceFound
@@ -155,6 +160,7 @@ class QueueManager:
         self._sample_at: UnixMs | None = None
         """The earliest time of the next sample of a LocalQueue's usage; None when it is not computed yet."""
         self._cause: Position | None = None
+        self._look.update(dict.fromkeys(state.index.requests_of))
         self._node_failures = NodeFailures(state)
         self._second_passes = SecondPasses(state)
         self._start()
@@ -228,8 +234,15 @@ class QueueManager:
             case _ if isinstance(event, QueueFact):
                 self._queues_changed = True
                 if isinstance(event, facts.ClusterQueueObserved):
-                    # Its ordering may have changed.
+                    # Its ordering may have changed, and the admission checks of its workloads.
                     self._touched[event.name] = None
+                    self._look_at_unchecked(event.name)
+                elif isinstance(event, facts.AdmissionCheckObserved) and is_ours(self.state, event.name):
+                    self._look_at_checked((event.name,))
+            case facts.ProvisioningConfigObserved() | facts.ProvisioningConfigDeleted():
+                self._look_at_checked(checks_using(self.state, event.name))
+            case facts.ProvisioningRequestObserved() | facts.ProvisioningRequestDeleted():
+                self._look[event.owner] = None
             case LocalQueuesSampled():
                 self._sample_at = None
                 for queue in event.queues:
@@ -284,7 +297,10 @@ class QueueManager:
             self._look.update((each.key, None) for each in concurrent_admission.relatives(self.state, workload))
         if workload is not None and workload.owner is not None:
             self._look_at_slices(workload.owner.uid)
-        if workload is not None and workload.stage is not Stage.FINISHED and not self._has_been_placed(workload, event):
+        if workload is not None and workload.stage is Stage.FINISHED:
+            if key in self.state.index.requests_of:
+                self._look[key] = None
+        elif workload is not None and not self._has_been_placed(workload, event):
             self._look[key] = None
         stood_in, stands_in = self._stood_in.get(key, ""), workload.cluster_queue if workload is not None else ""
         if isinstance(event, facts.WorkloadDeleted):
@@ -329,6 +345,22 @@ class QueueManager:
 
     def _look_at_local_queue(self, queue: LocalQueueKey) -> None:
         self._look.update(self.state.index.in_local_queue.get(queue, {}))
+
+    def _look_at_checked(self, checks: Collection[str]) -> None:
+        """The workloads that hold quota and have one of these admission checks."""
+        for holders in self.state.index.holders.values() if checks else ():
+            self._look.update(
+                (key, None) for key in holders if any(each.name in checks for each in self.state.workloads[key].checks)
+            )
+
+    def _look_at_unchecked(self, cluster_queue: str) -> None:
+        """The workloads of a ClusterQueue whose checks for ProvisioningRequests may have become others."""
+        self._look.update(
+            (key, None)
+            for key in self.state.index.holders.get(cluster_queue, ())
+            if key in self.state.index.requests_of
+            or any(is_ours(self.state, each.name) for each in self.state.workloads[key].checks)
+        )
 
     def _look_at_owned(self, uid: str) -> None:
         """All Workloads of a job, including a second one beside the Workload that represents the job."""
@@ -450,9 +482,13 @@ class QueueManager:
         while self._look and len(draft) < EVENTS_PER_COMMIT_MAX:
             key, _ = self._look.popitem(last=False)
             workload = self.state.workloads.get(key)
-            if workload is None or workload.stage is Stage.FINISHED:
+            if workload is None:
                 continue
             with about("Workload", key):
+                for withdrawn in provisioning.withdrawals(self.state, workload):
+                    draft.say(withdrawn)
+                if workload.stage is Stage.FINISHED:
+                    continue
                 for event in self._step(workload, now_ms, wake_pass):
                     draft.say(event)
                     self._touch(event, workload)
@@ -483,6 +519,9 @@ class QueueManager:
         driven_out = eviction(state, workload, now_ms)
         if driven_out:
             return driven_out
+        provisioned = provisioning.steps(state, workload)
+        if provisioned:
+            return provisioned
         of_nodes, again_ms = self._node_failures.step(workload, now_ms)
         if again_ms is not None:
             self._await(workload.key, again_ms)

@@ -21,9 +21,12 @@ from headgate.events import decisions, effects
 from headgate.events.commit import Commit
 from headgate.events.ids import Seq, Shape, WorkloadKey
 from headgate.events.queueing import (
+    CheckUpdated,
     HeadsOffered,
     HeadsWithdrawn,
     LocalQueuesSampled,
+    ProvisioningRequested,
+    ProvisioningWithdrawn,
     WorkloadParked,
     WorkloadQueued,
     WorkloadWoken,
@@ -34,9 +37,15 @@ VAIN = (
     decisions.WorkloadSkipped,
     effects.StatusApplied,
     effects.StatusRejected,
+    effects.ProvisioningCreated,
+    effects.ProvisioningRejected,
+    effects.ProvisioningRemoved,
+    CheckUpdated,
     HeadsOffered,
     HeadsWithdrawn,
     LocalQueuesSampled,
+    ProvisioningRequested,
+    ProvisioningWithdrawn,
     WorkloadParked,
     WorkloadQueued,
     WorkloadWoken,

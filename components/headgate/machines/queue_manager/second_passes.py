@@ -17,7 +17,7 @@ from headgate.core.state.tables import State, Workload
 from headgate.events import decisions, facts
 from headgate.events.commit import LoggedCommit
 from headgate.events.ids import Seq, UnixMs, WorkloadKey
-from headgate.events.queueing import DeadlinePassed
+from headgate.events.queueing import CheckUpdated, DeadlinePassed
 
 _CAPACITY = (
     facts.NodeObserved,
@@ -60,7 +60,9 @@ class SecondPasses:
                     self._failed_at[event.workload] = commit.decided_at
                 case decisions.TopologyAssigned():
                     self._forget(event.workload)
-                case facts.WorkloadObserved() | facts.WorkloadDeleted() if event.workload in self._failed_at:
+                case facts.WorkloadObserved() | facts.WorkloadDeleted() | CheckUpdated() if (
+                    event.workload in self._failed_at
+                ):
                     # Its checks may have changed what its pods need.
                     self._forget(event.workload)
                     changed = True

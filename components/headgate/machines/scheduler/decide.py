@@ -26,6 +26,7 @@ from headgate.events.decisions import QuotaReserved
 from headgate.events.facts import ClusterQueueObserved, NodeDeleted, NodeObserved, WorkloadObserved
 from headgate.events.families import is_of_workload
 from headgate.events.ids import WorkloadKey
+from headgate.events.queueing import CheckUpdated
 from headgate.events.registry import Event
 
 
@@ -67,7 +68,7 @@ class Scheduler:
             if self._catalog is not None:
                 self._catalog.note_node(event)
         elif is_of_workload(event):
-            if isinstance(event, QuotaReserved | WorkloadObserved):
+            if isinstance(event, QuotaReserved | WorkloadObserved | CheckUpdated):
                 workload = self.state.workloads.get(event.workload)
                 if workload is not None and workload.stage is Stage.RESERVED:
                     self._reserved[event.workload] = None

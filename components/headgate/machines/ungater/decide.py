@@ -2,11 +2,13 @@
 The ungater's machine: a Job runs exactly while its workload is admitted.
 
 Level-triggered on the state. The pods that wait for a topology domain, and those that wait for a failed node, are in
-`topology_gates` and `stray_pods`. Four rules per Job:
+`topology_gates` and `stray_pods`, those that are queued themselves in `managed_pods` and `set_pods`. Five rules per
+Job:
 
 - Its workload is admitted and it is suspended: resume it, with the node selectors and tolerations of its flavors.
 - It is not suspended, or was resumed by us, and none of its workloads is admitted: suspend it.
 - An elastic Job whose slice is not admitted may continue: its pods wait behind a gate (`pod_gates`).
+- It is controlled by a job that has a queue: that one runs it. While that is not admitted it is suspended.
 - It has stopped and still carries what an admission has injected: restore the user's template. This leaves no event;
   the Job that returns through the watch shows it.
 
@@ -55,6 +57,7 @@ from headgate.core.workload import owners
 from headgate.core.workload.injection import InjectionError, needs_restoring, restore_patch, start_patches
 from headgate.core.workload.matching import is_to_run
 from headgate.core.workload.pod_jobs import is_of_pods
+from headgate.core.workload.prebuilt import is_out_of_sync
 from headgate.core.workload.slices import is_elastic
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import Producer
@@ -62,6 +65,7 @@ from headgate.events.ids import JobKey, UnixMs
 from headgate.events.objects import Job
 from headgate.events.registry import Event
 from headgate.machines.ungater.job_actions import (
+    PARENT_NOT_ADMITTED,
     UNINJECTABLE,
     Action,
     Step,
@@ -71,8 +75,10 @@ from headgate.machines.ungater.job_actions import (
     uninjectable,
     why_stop,
 )
+from headgate.machines.ungater.jobs_below import JobsBelow
 from headgate.machines.ungater.managed_pods import ManagedPods
 from headgate.machines.ungater.pod_gates import PodGates
+from headgate.machines.ungater.set_pods import SetPods
 from headgate.machines.ungater.stray_pods import StrayPods
 from headgate.machines.ungater.topology_gates import TopologyGates
 
@@ -87,6 +93,7 @@ _WorkloadEvent = (
     | facts.WorkloadDeleted
     | queueing.WorkloadEvicted
     | queueing.WorkloadReleased
+    | queueing.WorkloadHeld
     | queueing.WorkloadFinished
     | decisions.QuotaReserved
     | decisions.WorkloadAdmitted
@@ -115,6 +122,8 @@ class Ungater:
         self._topology_gates = TopologyGates(state, topology_pods)
         self._stray_pods = StrayPods(state, topology_pods)
         self._managed_pods = ManagedPods(state)
+        self._set_pods = SetPods(state)
+        self._below = JobsBelow(state)
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """The commands that follow from a stimulus."""
@@ -140,6 +149,7 @@ class Ungater:
         self._topology_gates.on_event(event)
         self._stray_pods.on_event(event)
         self._managed_pods.on_event(event)
+        self._set_pods.on_event(event)
         if isinstance(event, _WorkloadEvent):
             self._look_at_job_of(event)
             return
@@ -147,6 +157,7 @@ class Ungater:
             case facts.JobObserved():
                 self._stopped.pop(event.job, None)
                 self._queue.add(event.job)
+                self._below.see(event.job)
             case effects.WorkloadCreateRejected():
                 self._queue.add(event.job)
             case facts.JobDeleted():
@@ -178,11 +189,13 @@ class Ungater:
             job = event.job if isinstance(event, facts.WorkloadDeleted) else None
         if job:
             self._queue.add(job)
+            self._queue.add_all(self._below.of(job))
 
     def _forget(self, job: JobKey) -> None:
         self._restored.pop(job, None)
         self._stopped.pop(job, None)
         self._queue.forget(job)
+        self._below.see(job)
 
     # --- deciding --------------------------------------------------------------------------------------------------
 
@@ -195,8 +208,9 @@ class Ungater:
         wakes = (
             self._pod_gates.settle(now_ms, calls),
             self._topology_gates.settle(now_ms, events, calls),
-            self._stray_pods.settle(now_ms, calls),
+            self._stray_pods.settle(now_ms, events, calls),
             self._managed_pods.settle(now_ms, events, calls),
+            self._set_pods.settle(now_ms, calls),
             self._queue.next_at(now_ms),
         )
         due = [at_ms for at_ms in wakes if at_ms is not None]
@@ -220,7 +234,9 @@ class Ungater:
         if is_aside(self.state, "Job", key, Producer.UNGATER) or has_workload_aside(self.state, job.uid):
             # Running Jobs continue, and suspended Jobs stay suspended.
             return
-        if owners.runs_above(self.state, key, job) is not None:
+        above = owners.runs_above(self.state, key, job)
+        if above is not None:
+            self._stop_below(key, record, above, calls)
             return
         workload = owners.workload_of(self.state, key, job.uid)
         if workload is None:
@@ -235,7 +251,8 @@ class Ungater:
             if job.suspended and record.started_for != workload.uid:
                 self._start(key, record, workload, calls)
             return
-        if not self.state.synced or (workload is not None and workload.stage is Stage.FINISHED):
+        is_over = workload is not None and workload.stage is Stage.FINISHED
+        if not self.state.synced or (workload is not None and is_over and not is_out_of_sync(job, workload)):
             return
         if workload is None and not record.refused:
             return
@@ -244,9 +261,23 @@ class Ungater:
         if (not job.suspended and key not in self._stopped) or record.started_for:
             if not record.action_refused:
                 self._stop(key, record, workload, calls)
-        elif workload is not None and needs_restoring(key, workload, job) and self._restored.get(key) != job:
+        elif (
+            workload is not None
+            and not is_over
+            and needs_restoring(key, workload, job)
+            and self._restored.get(key) != job
+        ):
             self._restored[key] = job
             self._begin(action_of("restore", key, job, workload), calls)
+
+    def _stop_below(self, key: JobKey, record: JobRecord, above: JobKey, calls: list[Command]) -> None:
+        """Suspend a job that runs although the one that controls it is not admitted; that one resumes it."""
+        job = record.job
+        if not self.state.synced or job.suspended or key in self._stopped or record.action_refused:
+            return
+        if not owners.may_run_below(self.state, job, above):
+            action = action_of("stop", key, job, None)
+            self._act(replace(action, reason=PARENT_NOT_ADMITTED, patches=(integration_of(key).stop(job),)), calls)
 
     def _waits_gated(self, job: Job, workload: Workload) -> bool:
         """A running elastic Job need not stop for a slice that is not admitted: its pods wait behind their gate."""
@@ -331,6 +362,7 @@ class Ungater:
         self._topology_gates.on_completed(completed)
         self._stray_pods.on_completed(completed)
         self._managed_pods.on_completed(completed)
+        self._set_pods.on_completed(completed)
         if action is None:
             return
         if action.step == "read":

@@ -19,6 +19,9 @@ from headgate.events.ids import JobKey, Uid, WorkloadKey
 from headgate.events.objects import Job
 from headgate.events.registry import Event
 
+PARENT_NOT_ADMITTED: Final = "ParentNotAdmitted"
+"""The reason of a stop of a job that another one controls."""
+
 UNINJECTABLE: Final = "InvalidPodSetsInfo"
 """The reason of a start that Headgate itself refused: it is tried again when a flavor appears."""
 
@@ -76,7 +79,7 @@ def action_of(kind: Kind, key: JobKey, job: Job, workload: Workload | None) -> A
 
 def why_stop(workload: Workload | None) -> str:
     """Kueue's stop reasons."""
-    if workload is None:
+    if workload is None or workload.stage is Stage.FINISHED:
         return "NoMatchingWorkload"
     if workload.deleting:
         return "WorkloadDeleted"

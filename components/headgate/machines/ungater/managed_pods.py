@@ -16,7 +16,7 @@ from headgate.core.engine.budget import Budget, BudgetSettings, Load
 from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.fold.quarantine import has_workload_aside, is_aside
 from headgate.core.machine.api_results import NOT_FOUND, is_success
-from headgate.core.machine.contract import APPLY_PATCH, MERGE_PATCH, Call, Command, Completed
+from headgate.core.machine.contract import APPLY_PATCH, MERGE_PATCH, Call, Command, Completed, deletion_of
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import PodRecord, Stage, State, Workload
 from headgate.core.status.server_side_apply import apply_query
@@ -229,7 +229,7 @@ class ManagedPods:
                 events.append(
                     effects.JobStarted(job=job, job_uid=uid, workload=workload.key, workload_uid=workload.uid)
                 )
-        elif self._state.synced and (acted == "stopped" or record.started_for) and members:
+        elif self._state.synced and (acted == "stopped" or record.started_for) and (members or record.job.made_for):
             reason = why_stop(workload)
             events.append(effects.JobStopped(job=job, job_uid=uid, workload=workload.key, reason=reason))
 
@@ -266,5 +266,4 @@ def _is_left(record: PodRecord) -> bool:
 
 
 def _deletion(key: PodKey, record: PodRecord) -> Call:
-    body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": record.pod.uid}}
-    return Call(id="", method="DELETE", path=pod_path(key), body=body, lane=key)
+    return Call(id="", method="DELETE", path=pod_path(key), body=deletion_of(record.pod.uid), lane=key)

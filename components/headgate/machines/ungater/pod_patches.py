@@ -37,8 +37,8 @@ class PodPatches:
         self._state = state
         self._task: Final = task
         self._queue = queue
-        self._calls: dict[str, tuple[PodKey, Needs, Call | None]] = {}
-        """The calls under way: the pod, whether it needs them, and the call to make after success."""
+        self._calls: dict[str, tuple[PodKey, str, Needs, Call | None]] = {}
+        """The calls under way: the pod with its uid, whether it needs them, and the call to make after success."""
         self._patched: dict[PodKey, tuple[str, Needs]] = {}
         """Pods that the API server has patched, by uid, until the watch shows it."""
         self.following: list[Call] = []
@@ -64,7 +64,7 @@ class PodPatches:
         """As `begin`, for any call about a pod."""
         call_id = f"{self._task}/{key}"
         self._queue.begin(key)
-        self._calls[call_id] = key, needs, then
+        self._calls[call_id] = key, self._state.pods[key].pod.uid, needs, then
         return replace(call, id=call_id, lane=key)
 
     def is_patched(self, key: PodKey) -> bool:
@@ -85,16 +85,17 @@ class PodPatches:
         found = self._calls.pop(completed.call_id, None)
         if found is None:
             return None
-        key, needs, then = found
+        key, uid, needs, then = found
         if not is_success(completed) and completed.status != NOT_FOUND:
             self._queue.retry(key)
             return key
         if is_success(completed) and then is not None:
-            self._calls[completed.call_id] = key, needs, None
+            self._calls[completed.call_id] = key, uid, needs, None
             self.following.append(replace(then, id=completed.call_id, lane=key))
             return key
         record = self._state.pods.get(key)
-        if is_success(completed) and record is not None and needs(record):
-            self._patched[key] = record.pod.uid, needs
+        # Its owner may have made another pod of this name in the meantime, which needs calls of its own.
+        if is_success(completed) and record is not None and record.pod.uid == uid and needs(record):
+            self._patched[key] = uid, needs
         self._queue.done(key)
         return key

@@ -15,16 +15,17 @@ from typing import Final
 from headgate.core.engine.work_queue import WorkQueue
 from headgate.core.fold.quarantine import is_aside
 from headgate.core.kubernetes import conditions
+from headgate.core.machine.api_results import is_success
 from headgate.core.machine.contract import Call, Command, Completed
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import PodRecord, Stage, State, Workload
 from headgate.core.topology.assignments import HOSTNAME
 from headgate.core.topology.node_health import assigned_nodes, health_of, replaces_nodes
 from headgate.core.topology.pods import TopologyPods, node_of
-from headgate.events import facts
+from headgate.events import effects, facts
 from headgate.events.base import Producer
 from headgate.events.families import is_of_workload
-from headgate.events.ids import PodKey, UnixMs, WorkloadKey
+from headgate.events.ids import PodKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import Admission
 from headgate.events.registry import Event
 from headgate.machines.ungater.pod_patches import PodPatches
@@ -45,6 +46,8 @@ class StrayPods:
         self._pods = pods
         self._queue: WorkQueue[PodKey] = WorkQueue(CALLS_MAX, keys=state.pods)
         self._patches = PodPatches(state, "fail", self._queue)
+        self._failed: list[Event] = []
+        """The effects of calls that have ended."""
         self._assigned: tuple[Admission | None, Mapping[str, None]] | None = None
 
     # --- from the log ----------------------------------------------------------------------------------------------
@@ -78,8 +81,10 @@ class StrayPods:
 
     # --- deciding --------------------------------------------------------------------------------------------------
 
-    def settle(self, now_ms: UnixMs, calls: list[Command]) -> UnixMs | None:
-        """Fail the pods that are due. Returns when the next is tried again."""
+    def settle(self, now_ms: UnixMs, events: list[Event], calls: list[Command]) -> UnixMs | None:
+        """Fail the pods that are due, and record those that were. Returns when the next is tried again."""
+        events += self._failed
+        self._failed.clear()
         if self._state.synced:
             for key in self._queue.ready(now_ms):
                 with about("Pod", key):
@@ -122,7 +127,10 @@ class StrayPods:
 
     def on_completed(self, completed: Completed) -> None:
         """A call has ended. After a failure it is repeated with backoff."""
-        self._patches.on_completed(completed)
+        key = self._patches.on_completed(completed)
+        record = self._state.pods.get(key) if key is not None else None
+        if key is not None and record is not None and is_success(completed):
+            self._failed.append(effects.PodFailed(pod=key, uid=Uid(record.pod.uid), message=_MESSAGE))
 
 
 def _waits_for_node(record: PodRecord) -> bool:

@@ -1,0 +1,98 @@
+"""
+What the bridge has done to the Workload of an edited job, for Kubernetes Events about the job, as Kueue reports it.
+
+Both are seen in the facts that follow: a Workload that has other pod sets, another priority class or other admission
+gates than before was given those of its job; one that begins to be deleted, and is none for its job, was deleted to be
+made anew, or was one too many. Kueue reports neither of pods, nor of the slices of elastic jobs.
+"""
+
+from typing import Final, NamedTuple
+
+from headgate.core.api.names import GATED_BY
+from headgate.core.state.tables import JobRecord, Stage, State, Workload
+from headgate.core.workload.matching import is_match
+from headgate.core.workload.owners import job_key, job_of, workload_of
+from headgate.core.workload.pod_jobs import is_of_pods
+from headgate.core.workload.slices import is_elastic
+from headgate.events import facts
+from headgate.events.ids import JobKey, Uid
+from headgate.events.objects import PodSet, PriorityClassRef
+from headgate.events.registry import Event
+
+UPDATED: Final = "UpdatedWorkload"
+DELETED: Final = "DeletedWorkload"
+
+
+class JobEdit(NamedTuple):
+    """What is to be reported of a job: the reason of the Event, and its note."""
+
+    job: JobKey
+    job_uid: Uid
+    reason: str
+    note: str
+
+
+class _Seen(NamedTuple):
+    """What a Workload has of its job."""
+
+    pod_sets: tuple[PodSet, ...]
+    priority_class: PriorityClassRef | None
+    gates: str
+    deleting: bool
+
+
+class JobEdits:
+    """The Workloads of jobs as they were seen last, by uid."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._seen = {workload.uid: _seen(workload) for workload in state.workloads.values()}
+
+    def look_at(self, event: Event) -> JobEdit | None:
+        """What an event that has just been folded shows, if it is the first to show it."""
+        match event:
+            case facts.WorkloadObserved():
+                workload = self._state.workloads.get(event.workload)
+                if workload is None or workload.uid != event.uid:
+                    return None
+                before, now = self._seen.get(event.uid), _seen(workload)
+                self._seen[event.uid] = now
+                return self._edit(workload, before, now) if before is not None and before != now else None
+            case facts.WorkloadDeleted():
+                self._seen.pop(event.uid, None)
+            case _:
+                pass
+        return None
+
+    def _edit(self, workload: Workload, before: _Seen, now: _Seen) -> JobEdit | None:
+        key, record = job_key(self._state, workload), job_of(self._state, workload)
+        if key is None or record is None or is_of_pods(key) or workload.stage is Stage.FINISHED:
+            return None
+        if is_elastic(self._state.configuration, workload.annotations):
+            return None
+        uid = Uid(record.job.uid)
+        if now.deleting:
+            if before.deleting or not self._is_one_too_many(key, record, workload):
+                return None
+            return JobEdit(key, uid, DELETED, f"Deleted not matching Workload: {workload.key}")
+        if now.pod_sets != before.pod_sets:
+            return JobEdit(key, uid, UPDATED, f"Updated not matching Workload for suspended job: {workload.key}")
+        if now.priority_class != before.priority_class:
+            return JobEdit(key, uid, UPDATED, f"Updated workload priority class: {workload.key}")
+        return JobEdit(key, uid, UPDATED, f'Updated workload AdmissionGatedBy to "{now.gates}"')
+
+    def _is_one_too_many(self, key: JobKey, record: JobRecord, workload: Workload) -> bool:
+        if record.job.finished is not None or record.job.deleting:
+            return False
+        return workload_of(self._state, key, record.job.uid) is not workload or not is_match(
+            self._state, key, record, workload
+        )
+
+
+def _seen(workload: Workload) -> _Seen:
+    return _Seen(
+        workload.spec.pod_sets,
+        workload.spec.priority_class_ref,
+        workload.annotations.get(GATED_BY, ""),
+        workload.deleting,
+    )

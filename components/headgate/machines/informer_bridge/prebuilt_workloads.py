@@ -1,0 +1,98 @@
+"""
+The bridge's work for jobs that name the Workload by which they run (`headgate.core.workload.prebuilt`).
+
+A job becomes the controlling owner of that Workload by a server-side apply, which keeps other owners. While there is no
+such Workload, or another object controls it, the job waits: it is looked at again when the Workload changes.
+
+Level-triggered. Owned by the bridge's machine, and equally pure.
+"""
+
+from headgate.core.api import job_kinds
+from headgate.core.machine.api_results import CONFLICT, NOT_FOUND, is_success
+from headgate.core.machine.contract import APPLY_PATCH, Call, Command, Completed
+from headgate.core.state.tables import State, Workload
+from headgate.core.status.server_side_apply import apply_query
+from headgate.core.status.workload_status import workload_path
+from headgate.core.workload import prebuilt
+from headgate.core.workload.owners import JOB_UID
+from headgate.events import facts
+from headgate.events.ids import JobKey, JobRef, Uid, WorkloadKey, split_key
+from headgate.events.objects import Job
+from headgate.events.registry import Event
+
+
+class PrebuiltWorkloads:
+    """See the module docstring. The bridge's machine passes on what concerns jobs with prebuilt Workloads."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._waiting: dict[WorkloadKey, dict[JobKey, None]] = {}
+        self._asked: dict[WorkloadKey, tuple[Uid, str]] = {}
+        """By Workload: its uid, and that of the job that was to own it, since it has changed last."""
+        self._calls: dict[str, tuple[JobKey, str]] = {}
+
+    def is_missing(self, key: JobKey, job: Job) -> bool:
+        """Whether a job lacks the Workload that it names; it waits for that then."""
+        named = prebuilt.key_of(key, job)
+        if named is None:
+            return False
+        self._waiting.setdefault(named, {})[key] = None
+        return prebuilt.claimable(self._state, key, job) is None
+
+    def claim(self, key: JobKey, job: Job, calls: list[Command]) -> None:
+        """Make a job the owner of the Workload that it names."""
+        workload = prebuilt.claimable(self._state, key, job)
+        if workload is None or self._asked.get(workload.key) == (workload.uid, job.uid):
+            return
+        self._asked[workload.key] = workload.uid, job.uid
+        call = _owning(workload, key, job)
+        self._calls[call.id] = key, job.uid
+        calls.append(call)
+
+    def on_event(self, event: Event) -> dict[JobKey, None]:
+        """The jobs to look at again after an event: the Workload that they name has changed."""
+        match event:
+            case facts.WorkloadObserved() | facts.WorkloadDeleted():
+                self._asked.pop(event.workload, None)
+                return self._waiting.pop(event.workload, {})
+            case _:
+                return {}
+
+    def on_completed(self, completed: Completed) -> tuple[JobKey, str] | None:
+        """The job, and its uid, that could not become the owner; a change of the Workload shows everything else."""
+        asked = self._calls.pop(completed.call_id, None)
+        is_answered = is_success(completed) or completed.status in (CONFLICT, NOT_FOUND)
+        return None if is_answered else asked
+
+
+def _owning(workload: Workload, key: JobKey, job: Job) -> Call:
+    kind, ref = job_kinds.kind_of(key), JobRef.parse(key)
+    owner = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": ref.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    namespace, name = split_key(workload.key)
+    body = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": workload.uid,
+            "labels": {JOB_UID: job.uid},
+            "ownerReferences": [owner],
+        },
+    }
+    return Call(
+        id=f"own/{workload.key}",
+        method="PATCH",
+        path=workload_path(workload.key),
+        query=apply_query(force=True, manager="headgate-owner"),
+        body=body,
+        content_type=APPLY_PATCH,
+        lane=key,
+    )

@@ -1,0 +1,47 @@
+"""
+Jobs below others: which jobs of the state another job controls, so that they can be looked at when that one changes.
+
+An index that the ungater's machine keeps for itself. Bounded by the number of jobs that have a controlling owner.
+"""
+
+from collections.abc import Iterable
+
+from headgate.core.state.tables import State
+from headgate.core.workload import owners
+from headgate.events.ids import JobKey
+
+
+class JobsBelow:
+    """The jobs that each job controls, directly or not. The machine passes on each job that changes."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._above: dict[JobKey, str] = {}
+        self._of: dict[str, dict[JobKey, None]] = {}
+        for key in state.jobs:
+            self.see(key)
+
+    def see(self, key: JobKey) -> None:
+        """A job has appeared, changed or gone."""
+        record = self._state.jobs.get(key)
+        owner = record.job.owner if record is not None else None
+        above = owner.uid if owner is not None and owners.is_job(self._state, owner) else ""
+        before = self._above.pop(key, "")
+        if before and before != above:
+            self._of[before].pop(key)
+            if not self._of[before]:
+                del self._of[before]
+        if above:
+            self._above[key] = above
+            self._of.setdefault(above, {})[key] = None
+
+    def of(self, key: JobKey) -> Iterable[JobKey]:
+        """The jobs below a job."""
+        found: dict[JobKey, None] = {}
+        new = [key]
+        while new:
+            record = self._state.jobs.get(new.pop())
+            below = self._of.get(record.job.uid, {}) if record is not None else {}
+            new += [each for each in below if each not in found]
+            found |= below
+        return found
