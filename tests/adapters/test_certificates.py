@@ -4,7 +4,10 @@ import datetime as dt
 import ssl
 from pathlib import Path
 
+import msgspec
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.x509.verification import PolicyBuilder, Store
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,6 +84,39 @@ def test_what_cannot_be_used_is_issued_anew() -> None:
     for each, when in ((broken, NOW), (garbled, NOW), (stored, NOW + CERTIFICATE_LIFETIME * 2)):
         fresh = renewed(each, when, NAMES)
         verify(fresh, fresh.ca_bundle, when)
+
+
+def issued_by_others(stored: StoredCertificates, *extensions: x509.ExtensionType) -> StoredCertificates:
+    """The certificate replaced by one with these extensions only, for the same key and signed by the same authority."""
+    key = serialization.load_pem_private_key(stored.key, None)
+    authority_key = serialization.load_pem_private_key(stored.ca_key, None)
+    assert isinstance(key, EllipticCurvePrivateKey)
+    assert isinstance(authority_key, EllipticCurvePrivateKey)
+    authority = x509.load_pem_x509_certificates(stored.ca_bundle)[0]
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(authority.subject)
+        .issuer_name(authority.subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + CERTIFICATE_LIFETIME)
+    )
+    for each in extensions:
+        builder = builder.add_extension(each, critical=False)
+    pem = builder.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return msgspec.structs.replace(stored, certificate=pem)
+
+
+def test_a_certificate_without_the_extensions_that_clients_ask_for_is_issued_anew() -> None:
+    """Without names, and without the identifier of its signer: somebody else has written it."""
+    stored = renewed(None, NOW, NAMES)
+    names = x509.SubjectAlternativeName([x509.DNSName(each) for each in NAMES])
+    for extensions in ((), (names,)):
+        given = issued_by_others(stored, *extensions)
+        fresh = renewed(given, NOW, NAMES)
+        assert fresh.certificate != given.certificate
+        verify(fresh, stored.ca_bundle, NOW)
 
 
 def test_another_name_needs_another_certificate() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 @contextmanager
-def running_cluster(folder: Path) -> Iterator[Path]:
-    """A cluster as `headgate run cluster` starts it, ended by SIGTERM; its kubeconfig."""
+def running_cluster(folder: Path, *options: str) -> Iterator[Path]:
+    """A cluster as `headgate run cluster` starts it with these options, ended by SIGTERM; its kubeconfig."""
     file = folder / "kubeconfig"
-    args = [sys.executable, "-m", "headgate.cli.main", "run", "cluster", "--kubeconfig", str(file)]
+    args = [sys.executable, "-m", "headgate.cli.main", "run", "cluster", "--kubeconfig", str(file), *options]
     with subprocess.Popen(args, stdout=subprocess.PIPE) as process:
         while not file.exists():
             assert process.poll() is None

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -53,7 +54,8 @@ def renewed(stored: StoredCertificates | None, now: dt.datetime, names: Sequence
     """
     What is to be stored: `stored` itself if nothing has to change.
 
-    `now` is in UTC; `names` are the server's DNS names, the first of which is its common name.
+    `now` is in UTC; `names` are the server's DNS names, the first of which is its common name. Content that is no
+    certificate, or one that no client would accept, is replaced.
     """
     if stored is None:
         return _issue_all(now, names)
@@ -62,7 +64,7 @@ def renewed(stored: StoredCertificates | None, now: dt.datetime, names: Sequence
         certificate = x509.load_pem_x509_certificate(stored.certificate)
         key = _key(stored.ca_key)
         fits = _is_pair(authorities[0], key) and _is_pair(certificate, _key(stored.key))
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, UnsupportedAlgorithm):
         return _issue_all(now, names)
     if not fits or _is_over(authorities[0], now):
         return _issue_all(now, names)
@@ -100,20 +102,20 @@ def _is_usable(
     certificate: x509.Certificate, authorities: Sequence[x509.Certificate], now: dt.datetime, names: Sequence[str]
 ) -> bool:
     """Whether a client that trusts the authorities accepts the certificate for each of the names."""
-    found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        signer = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, ValueError):
+        return False  # somebody else's: without them nobody can tell its names, or who has signed it
     return (
         set(names) <= set(found.get_values_for_type(x509.DNSName))
         and certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
-        and any(_is_signed_by(certificate, each) for each in authorities)
+        and any(signer.key_identifier == _identifier_of(each) for each in authorities)
     )
 
 
-def _is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    identifier = x509.AuthorityKeyIdentifier
-    return (
-        certificate.extensions.get_extension_for_class(identifier).value.key_identifier
-        == x509.SubjectKeyIdentifier.from_public_key(authority.public_key()).digest
-    )
+def _identifier_of(authority: x509.Certificate) -> bytes:
+    return x509.SubjectKeyIdentifier.from_public_key(authority.public_key()).digest
 
 
 def _is_due(certificate: x509.Certificate, now: dt.datetime) -> bool:

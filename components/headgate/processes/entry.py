@@ -139,10 +139,11 @@ def run_process(
     settings = msgspec.structs.replace(settings, holder=holder)
     configure_logs(form=settings.log.format, level=settings.log.level, process=name, cell=settings.cell, holder=holder)
     runner = Runner(processes()[name], settings, routes=routes, decorate=decorate)
-    return anyio.run(main_of, runner, backend="asyncio", backend_options=_backend())
+    return anyio.run(main_of, runner, backend="asyncio", backend_options=backend_options())
 
 
-def _backend() -> dict[str, bool]:
+def backend_options() -> dict[str, bool]:
+    """Options of anyio: uvloop where it is installed."""
     try:
         import uvloop  # noqa: F401, PLC0415, RUF100
     except ImportError:

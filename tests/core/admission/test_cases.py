@@ -53,3 +53,17 @@ def test_a_case_is_answered_as_kueue_answers_it(case: Case) -> None:
     for path, value in case.defaulted.items():
         shown = found_at(obj, path)
         assert shown == value or (value is False and shown is None)
+
+
+@pytest.mark.parametrize("kind", ["RayCluster", "RayJob", "RayService", "SparkApplication"])
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_update_that_takes_a_queue_away_is_checked_by_its_gate(kind: str, *, is_on: bool) -> None:
+    """ValidateRayAndSparkJobUpdates: without it, what names no queue any more is not looked at (Kueue 0.19)."""
+    target = BY_KIND[kind]
+    settings = AdmissionSettings(gates={"ValidateRayAndSparkJobUpdates": is_on}, frameworks=(target.framework,))
+    metadata = {"name": "j", "namespace": "plain"}
+    old = {"metadata": {**metadata, "labels": {"kueue.x-k8s.io/queue-name": "q"}}, "spec": {"suspend": False}}
+    new = {"metadata": metadata, "spec": {"suspend": False}}
+    step = AdmissionRequest(operation=AdmissionOperation.UPDATE, object=new, old=old, namespace="plain")
+    fields = [each.field for each in problems(target, settings, step, Facts())]
+    assert ("metadata.labels[kueue.x-k8s.io/queue-name]" in fields) is is_on

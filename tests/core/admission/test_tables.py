@@ -1,15 +1,20 @@
 """The tables of rules: each rule can be evaluated, and becomes a part of a policy or says why it cannot."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
+from headgate.core.admission.gated_by import gated_by
 from headgate.core.admission.kinds import JOBS, TARGETS
+from headgate.core.admission.pods import POD
 from headgate.core.admission.policies import policies
-from headgate.core.admission.review import COMPUTED, FUNCTIONS
-from headgate.core.admission.rules import AdmissionTarget
+from headgate.core.admission.review import COMPUTED, FUNCTIONS, AdmissionRequest, defaulted, problems
+from headgate.core.admission.rules import AdmissionOperation, AdmissionTarget, Params
 from headgate.core.admission.settings import AdmissionSettings, settings_of
 from headgate.core.admission.webhooks import configurations
+from headgate.core.api.names import ADMISSION_GATE, GATED_BY, POD_PARENT, QUEUE_LABEL
 from headgate.core.config.frameworks import SUPPORTED
 from headgate.core.kubernetes.cel import compiled
 from headgate.events.objects import LabelSelector
@@ -17,6 +22,16 @@ from headgate.events.objects import LabelSelector
 NAMESPACE = "headgate-system"
 ALL = AdmissionSettings(frameworks=tuple(each.framework for each in JOBS))
 DOCUMENT = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
+
+
+class NoFacts:
+    """A cluster without queues called `default`."""
+
+    def default_of(self, kind: Params, namespace: str) -> dict[str, Any] | None:
+        return None
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        return {}
 
 
 def texts_of(target: AdmissionTarget) -> list[str]:
@@ -98,6 +113,54 @@ def test_integrations_that_are_off_have_no_policies() -> None:
     assert any(each.startswith("headgate-validate-jobs") for each in found)
     assert not any("pytorchjobs" in each for each in found)
     assert any("clusterqueues" in each for each in found)
+
+
+def of_frameworks(*frameworks: str) -> AdmissionSettings:
+    return settings_of({**DOCUMENT, "integrations": {"frameworks": list(frameworks)}})
+
+
+def defaulted_pod(settings: AdmissionSettings, metadata: dict[str, Any]) -> dict[str, Any]:
+    """A pod as it is stored."""
+    pod = {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    created = AdmissionRequest(
+        operation=AdmissionOperation.CREATE, object=pod, namespace="a", ancestor_is_managed=False
+    )
+    return defaulted(POD, settings, created, NoFacts()).object
+
+
+def test_deployment_implies_pod_for_the_pods_of_deployments() -> None:
+    """They get the gate of admission by the webhook and by policies; a pod of its own waits for nothing."""
+    settings = of_frameworks("deployment")
+    of_deployment = defaulted_pod(settings, {"annotations": {POD_PARENT: "deployment"}, "labels": {QUEUE_LABEL: "q"}})
+    assert {"name": ADMISSION_GATE} in of_deployment["spec"]["schedulingGates"]
+    assert "schedulingGates" not in defaulted_pod(settings, {"labels": {QUEUE_LABEL: "q"}})["spec"]
+    found = policies([POD], settings, namespace=NAMESPACE, labels={})
+    conditions = [each["spec"]["matchConditions"] for each in found if "matchConditions" in each["spec"]]
+    assert conditions
+    assert all(POD_PARENT in each[-1]["expression"] for each in conditions)
+
+
+def test_pods_that_are_enabled_themselves_all_wait() -> None:
+    """With or without the owners that imply them."""
+    settings = of_frameworks("deployment", "pod")
+    assert defaulted_pod(settings, {"labels": {QUEUE_LABEL: "q"}})["spec"]["schedulingGates"]
+
+
+def test_gates_of_a_stored_object_that_has_too_many_do_not_stop_its_updates() -> None:
+    """They may only not be changed to as many others."""
+    before = {"metadata": {"annotations": {GATED_BY: ",".join(f"a.io/{each}" for each in range(99))}}}
+    after = {"metadata": {"annotations": {GATED_BY: ",".join(f"a.io/{each}" for each in range(98))}}}
+    few = {"metadata": {"annotations": {GATED_BY: "a.io/1"}}}
+
+    def refused(new: dict[str, Any]) -> list[str]:
+        update = AdmissionRequest(operation=AdmissionOperation.UPDATE, object=new, old=before)
+        target = AdmissionTarget(group="g", version="v", kind="K", plural="ks", rules=gated_by())
+        return [
+            each.rule
+            for each in problems(target, AdmissionSettings(gates={"AdmissionGatedBy": True}), update, NoFacts())
+        ]
+
+    assert (refused(before), refused(few), refused(after)) == ([], [], ["gates-many-later"])
 
 
 def test_defaulting_of_queues_follows_the_selector_of_namespaces() -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
 import yaml
 from tests.support.logs import TestLog
@@ -35,7 +36,7 @@ class Reloaded:
         self.settle()
 
     def _refusal(self, configuration: Configuration) -> str:
-        return refusal(configuration, self.bridge.resources)
+        return refusal(configuration, self.bridge.at_start)
 
     def write(self, **fields: object) -> None:
         self.path.write_text(yaml.safe_dump({**HEAD, **fields}))
@@ -55,6 +56,10 @@ class Reloaded:
         if changed is not None:
             assert self.bridge.decide(changed) == []
         return changed
+
+    def said(self) -> str:
+        """All notices."""
+        return "".join(self.notices)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -108,3 +113,53 @@ def test_other_kinds_of_jobs_wait_for_the_next_term(reloaded: Reloaded) -> None:
     assert "restart the informer bridge" in reloaded.notices[0]
     assert reloaded.settle() == []
     assert InformerBridge(TestLog().state, reloaded.file.at_start()).resources != reloaded.bridge.resources
+
+
+@pytest.mark.parametrize("frameworks", [["batch/job", "pod"], ["batch/job", "deployment"]], ids=["pods", "Deployments"])
+def test_pods_as_jobs_wait_for_the_next_term_too(reloaded: Reloaded, frameworks: list[str]) -> None:
+    """They are watched in any case, but which of them are jobs is settled when a term begins."""
+    reloaded.write(integrations={"frameworks": frameworks})
+    assert reloaded.read() is None
+    assert "restart the informer bridge" in reloaded.notices[0]
+    assert reloaded.settle() == []
+
+
+def test_the_order_of_frameworks_needs_no_restart(tmp_path: Path) -> None:
+    """Nor does one that is named twice."""
+    path = tmp_path / "kueue.yaml"
+    path.write_text(yaml.safe_dump({**HEAD, "integrations": {"frameworks": ["pod", "batch/job"]}}))
+    at_start = load_document(path).configuration
+    path.write_text(yaml.safe_dump({**HEAD, "integrations": {"frameworks": ["batch/job", "pod", "pod"]}}))
+    assert refusal(load_document(path).configuration, at_start) == ""
+
+
+def test_a_new_term_takes_back_what_the_former_one_said_of_the_file(reloaded: Reloaded) -> None:
+    """It begins with what the file holds; a file with a mistake is reported by it anew."""
+    reloaded.write(integrations={"frameworks": ["batch/job", "pod"]})
+    assert reloaded.read() is None
+    assert reloaded.said() != ""
+    reloaded.file.at_start()
+    assert reloaded.said() == ""
+    reloaded.path.write_text("waitForPodsReady: [")
+    reloaded.file.at_start()
+    assert "the former one stays" in reloaded.said()
+    reloaded.write()
+    assert reloaded.read() is not None
+    assert reloaded.said() == ""
+
+
+@pytest.mark.anyio
+async def test_a_bridge_that_leads_no_longer_says_nothing_of_the_file(reloaded: Reloaded) -> None:
+    """Which one is in effect is the business of the leader."""
+    reloaded.write(integrations={"frameworks": ["batch/job", "pod"]})
+    reloaded.read()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reloaded.file.follow, _nothing)
+        await anyio.wait_all_tasks_blocked()
+        assert reloaded.notices
+        tasks.cancel_scope.cancel()
+    assert reloaded.notices == ()
+
+
+async def _nothing(_: object) -> None:
+    """Takes no stimulus."""

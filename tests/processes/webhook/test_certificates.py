@@ -12,7 +12,15 @@ from headgate.adapters.certificates import CERTIFICATE_LIFETIME
 from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import TransportError
 from headgate.adapters.kubernetes.transport import NO_QUERY, Response
-from headgate.processes.runtime.serving_certificates import TRUST_LABEL, ServingCertificates
+from headgate.processes.runtime.serving_certificates import (
+    TRUST_LABEL,
+    FileCertificates,
+    NoCertificateError,
+    ServingCertificates,
+    certificates_of,
+    names_of,
+)
+from headgate.processes.runtime.settings import VisibilitySettings, WebhookSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -148,3 +156,27 @@ async def test_a_secret_that_somebody_has_emptied_is_filled_again() -> None:
     server.secret["data"] = {}
     await kept.round()
     assert server.secret["data"]["ca.crt"] == server.webhooks["webhooks"][0]["clientConfig"]["caBundle"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "section"),
+    [
+        (WebhookSettings(tls_cert_file="/none/tls.crt", tls_key_file="/none/tls.key"), "webhook"),
+        (VisibilitySettings(tls_cert_file="/none/tls.crt", tls_key_file="/none/tls.key"), "visibility"),
+    ],
+)
+async def test_files_that_cannot_be_used_are_named_with_the_settings_that_name_them(
+    settings: WebhookSettings | VisibilitySettings, section: str
+) -> None:
+    """The field of the section whose server it is, and the file."""
+    kept = certificates_of(KubeClient(ApiServer()), settings)  # type: ignore[arg-type]
+    assert isinstance(kept, FileCertificates)
+    with pytest.raises(NoCertificateError, match=rf"^{section}\.tls_cert_file, {section}\.tls_key_file: /none/tls.crt"):
+        kept.load()
+
+
+def test_both_servers_are_called_by_the_names_of_their_service() -> None:
+    """And the webhook by those that it is given."""
+    assert names_of(VisibilitySettings(service="v", namespace="n")) == ("v.n.svc", "v.n", "v.n.svc.cluster.local")
+    given = WebhookSettings(service="w", namespace="n", names="a.example, b.example,")
+    assert names_of(given) == ("w.n.svc", "w.n", "w.n.svc.cluster.local", "a.example", "b.example")

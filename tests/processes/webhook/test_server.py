@@ -12,9 +12,10 @@ import pytest
 
 from headgate.adapters.certificates import renewed
 from headgate.adapters.telemetry import Metrics
-from headgate.processes.runtime.serving_certificates import load_pair, new_context
+from headgate.processes.runtime.serving_certificates import listening, load_pair, new_context
+from headgate.processes.runtime.settings import WebhookSettings
 from headgate.processes.webhook.handlers import HANDLERS
-from headgate.processes.webhook.server import Reviews, listening
+from headgate.processes.webhook.server import Reviews
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +58,7 @@ async def serving() -> AsyncIterator[Server]:
     metrics = Metrics()
     server = Server(0, trusted, metrics)
     reviews = Reviews({"/echo": echo, "/fail": fail, **HANDLERS}, metrics, lambda: server.problem)
-    async with listening(reviews.application(), context, host="127.0.0.1", port=0) as port:
+    async with listening(reviews.application(), context, WebhookSettings(host="127.0.0.1", port=0)) as port:
         server.port = port
         yield server
     metrics.close()

@@ -197,10 +197,17 @@ class KubeClient:
                 return Page(items=items, resource_version=version, continue_token="")
 
     async def create(
-        self, resource: Resource, body: object, namespace: str | None = None, *, field_manager: str = ""
+        self,
+        resource: Resource,
+        body: object,
+        namespace: str | None = None,
+        *,
+        field_manager: str = "",
+        dry_run: bool = False,
     ) -> bytes:
-        """Create an object; returns it as stored."""
-        return await self.request("POST", resource.path(namespace=namespace), query=_manager(field_manager), body=body)
+        """Create an object; returns it as stored, or as it would be."""
+        query = _options(field_manager, dry_run=dry_run)
+        return await self.request("POST", resource.path(namespace=namespace), query=query, body=body)
 
     async def update(
         self,
@@ -211,10 +218,11 @@ class KubeClient:
         *,
         subresource: str | None = None,
         field_manager: str = "",
+        dry_run: bool = False,
     ) -> bytes:
         """Replace an object, or with `subresource="status"` its status. A stale resourceVersion is a conflict."""
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
-        return await self.request("PUT", path, query=_manager(field_manager), body=body)
+        return await self.request("PUT", path, query=_options(field_manager, dry_run=dry_run), body=body)
 
     async def patch(
         self,
@@ -227,6 +235,7 @@ class KubeClient:
         subresource: str | None = None,
         field_manager: str = "",
         force: bool = False,
+        dry_run: bool = False,
     ) -> bytes:
         """
         Patch an object, or with `subresource="status"` its status.
@@ -240,6 +249,7 @@ class KubeClient:
             subresource: `status`, or None.
             field_manager: who owns the fields; apply requires it.
             force: apply only: take fields from other managers.
+            dry_run: store nothing.
 
         Raises:
             ValueError: an apply without a field manager, or `force` without apply. The caller must decide.
@@ -250,7 +260,7 @@ class KubeClient:
             raise ValueError("an apply patch needs a field manager")
         if force and not is_apply:
             raise ValueError("only an apply patch can be forced")
-        query = _manager(field_manager) | ({"force": "true"} if force else {})
+        query = _options(field_manager, dry_run=dry_run) | ({"force": "true"} if force else {})
         path = resource.path(namespace=namespace, name=name, subresource=subresource)
         return await self.request("PATCH", path, query=query, body=body, content_type=patch_type.value)
 
@@ -264,10 +274,12 @@ class KubeClient:
         resource_version: str = "",
         propagation: Propagation | None = None,
         grace_period_s: int | None = None,
+        dry_run: bool = False,
     ) -> bytes:
         """Delete an object, if `uid` and `resource_version` (where given) still are those of the stored one."""
         options = _delete_options(uid, resource_version, propagation, grace_period_s)
-        return await self.request("DELETE", resource.path(namespace=namespace, name=name), body=options)
+        path = resource.path(namespace=namespace, name=name)
+        return await self.request("DELETE", path, query=_options("", dry_run=dry_run), body=options)
 
     async def bind(self, name: str, namespace: str, node: str, *, uid: str = "") -> bytes:
         """Bind a pod to a node. A pod that is bound already, or has another uid, is a conflict."""
@@ -292,8 +304,8 @@ class KubeClient:
         return await self.request("POST", PODS.path(namespace=namespace, name=name, subresource="eviction"), body=body)
 
 
-def _manager(field_manager: str) -> dict[str, str]:
-    return {"fieldManager": field_manager} if field_manager else {}
+def _options(field_manager: str, *, dry_run: bool) -> dict[str, str]:
+    return ({"fieldManager": field_manager} if field_manager else {}) | ({"dryRun": "All"} if dry_run else {})
 
 
 def _delete_options(

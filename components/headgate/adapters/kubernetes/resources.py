@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from headgate.core.api.job_kinds import BATCH_JOB, JOB_KINDS, JobKind, known
+from headgate.core.api.job_kinds import BATCH_JOB, JOB_KINDS, TRAIN_JOB, JobKind, known
 
 #: The API group of Kueue, which Headgate implements.
 KUEUE_GROUP: Final = "kueue.x-k8s.io"
@@ -110,6 +110,22 @@ PRIORITY_CLASSES: Final = Resource(
 RUNTIME_CLASSES: Final = Resource(
     group="node.k8s.io", version="v1", plural="runtimeclasses", kind="RuntimeClass", namespaced=False
 )
+TRAINING_RUNTIMES: Final = Resource(
+    group=TRAIN_JOB.group,
+    version=TRAIN_JOB.version,
+    plural="trainingruntimes",
+    kind="TrainingRuntime",
+    namespaced=True,
+    optional=True,
+)
+CLUSTER_TRAINING_RUNTIMES: Final = Resource(
+    group=TRAIN_JOB.group,
+    version=TRAIN_JOB.version,
+    plural="clustertrainingruntimes",
+    kind="ClusterTrainingRuntime",
+    namespaced=False,
+    optional=True,
+)
 LEASES: Final = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True)
 WORKLOADS: Final = _kueue("workloads", "Workload", namespaced=True)
 CLUSTER_QUEUES: Final = _kueue("clusterqueues", "ClusterQueue")
@@ -118,6 +134,16 @@ RESOURCE_FLAVORS: Final = _kueue("resourceflavors", "ResourceFlavor")
 COHORTS: Final = _kueue("cohorts", "Cohort")
 TOPOLOGIES: Final = _kueue("topologies", "Topology")
 ADMISSION_CHECKS: Final = _kueue("admissionchecks", "AdmissionCheck")
+PROVISIONING_CONFIGS: Final = _kueue("provisioningrequestconfigs", "ProvisioningRequestConfig")
+PROVISIONING_REQUESTS: Final = Resource(
+    group="autoscaling.x-k8s.io",
+    version="v1",
+    plural="provisioningrequests",
+    kind="ProvisioningRequest",
+    namespaced=True,
+    optional=True,
+)
+POD_TEMPLATES: Final = _core("podtemplates", "PodTemplate", namespaced=True)
 WORKLOAD_PRIORITY_CLASSES: Final = _kueue("workloadpriorityclasses", "WorkloadPriorityClass")
 
 #: Every resource in use, by plural name; those of jobs by a name that is unique among resources of that plural.
@@ -132,6 +158,8 @@ RESOURCES: Final[Mapping[str, Resource]] = OF_JOBS | {
         LIMIT_RANGES,
         PRIORITY_CLASSES,
         RUNTIME_CLASSES,
+        TRAINING_RUNTIMES,
+        CLUSTER_TRAINING_RUNTIMES,
         LEASES,
         WORKLOADS,
         CLUSTER_QUEUES,
@@ -140,6 +168,9 @@ RESOURCES: Final[Mapping[str, Resource]] = OF_JOBS | {
         COHORTS,
         TOPOLOGIES,
         ADMISSION_CHECKS,
+        PROVISIONING_CONFIGS,
+        PROVISIONING_REQUESTS,
+        POD_TEMPLATES,
         WORKLOAD_PRIORITY_CLASSES,
     )
 }

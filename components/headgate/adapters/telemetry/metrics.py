@@ -145,8 +145,14 @@ class Metrics:
         """A gauge whose values, with their labels, are read on request; also infinite ones, which the SDK refuses."""
         self._gauges.append((name, help_text, values))
 
-    def histogram(self, name: str, help_text: str, buckets: Sequence[float]) -> Distribution:
-        """A histogram with these upper bounds, in ascending order."""
+    def histogram(
+        self,
+        name: str,
+        help_text: str,
+        buckets: Sequence[float],
+        labels: Sequence[str] = (),  # noqa: ARG002 - for who lists what there is
+    ) -> Distribution:
+        """A histogram with these upper bounds, in ascending order. `labels` are those that its values will have."""
         distribution = Distribution(name, help_text, buckets)
         self._distributions.append(distribution)
         return distribution

@@ -14,10 +14,9 @@ from headgate.core.admission.rules import (
     has_annotation,
 )
 from headgate.core.admission.topology_requests import PREFERRED, REQUIRED, Template
-from headgate.core.admission.workloads import ELASTIC, ELASTIC_GATE
+from headgate.core.admission.workloads import ELASTIC_GATE
+from headgate.core.api.names import COMPLETIONS_EQUAL_PARALLELISM, ELASTIC_JOB, MIN_PARALLELISM
 
-MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
-SYNC_COMPLETIONS: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
 STOPPING: Final = "kueue.x-k8s.io/stopping"
 
 _PARALLELISM: Final = "object.spec.?parallelism.orValue(1)"
@@ -85,14 +84,14 @@ def _min_parallelism() -> tuple[AdmissionRule, ...]:
 
 
 def _sync_completions() -> tuple[AdmissionRule, ...]:
-    field = f"metadata.annotations[{SYNC_COMPLETIONS}]"
-    value, old = annotation(SYNC_COMPLETIONS), annotation(SYNC_COMPLETIONS, OLD_ANNOTATIONS)
+    field = f"metadata.annotations[{COMPLETIONS_EQUAL_PARALLELISM}]"
+    value, old = annotation(COMPLETIONS_EQUAL_PARALLELISM), annotation(COMPLETIONS_EQUAL_PARALLELISM, OLD_ANNOTATIONS)
     is_on = f"{value} in {_TRUE}"
     return (
         AdmissionRule(
             name="sync-completions-boolean",
             field=field,
-            when=has_annotation(SYNC_COMPLETIONS),
+            when=has_annotation(COMPLETIONS_EQUAL_PARALLELISM),
             holds=f"{value} in {_TRUE} || {value} in {_FALSE}",
             value=value,
             detail_cel=f"'strconv.ParseBool: parsing \"' + {value} + '\": invalid syntax'",
@@ -111,7 +110,7 @@ def _sync_completions() -> tuple[AdmissionRule, ...]:
             when=is_on,
             holds=f"{_PARALLELISM} == {_COMPLETIONS}",
             value=_COMPLETIONS,
-            detail=f"should be equal to parallelism when {SYNC_COMPLETIONS} annotation is true",
+            detail=f"should be equal to parallelism when {COMPLETIONS_EQUAL_PARALLELISM} annotation is true",
         ),
         AdmissionRule(
             name="sync-completions-immutable",
@@ -156,11 +155,11 @@ JOB: Final = job_target(
             Default(
                 name="elastic-gate",
                 when="variables.elastic && !object.spec.template.spec.?schedulingGates.orValue([])"
-                f".exists(g, g.name == '{ELASTIC}')",
+                f".exists(g, g.name == '{ELASTIC_JOB}')",
                 changes=(
                     FieldChange(
                         path=("spec", "template", "spec", "schedulingGates"),
-                        value=f"{{'name': '{ELASTIC}'}}",
+                        value=f"{{'name': '{ELASTIC_JOB}'}}",
                         appends=True,
                     ),
                 ),

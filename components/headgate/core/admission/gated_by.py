@@ -1,18 +1,27 @@
-"""The rules of the annotation that keeps a job or a Workload from admission until others remove its gates."""
+"""
+The rules of the annotation that keeps a job or a Workload from admission until others remove its gates.
+
+Each gate is compared with each other one, so there may be `GATES_MAX` of them, where Kueue sets no limit. An object
+that was stored with more can be changed otherwise.
+"""
 
 from typing import Final
 
+import msgspec
+
 from headgate.core.admission.names import subdomain
-from headgate.core.admission.rules import ANNOTATIONS, UPDATE, AdmissionRule, Each, ErrorType
+from headgate.core.admission.rules import ANNOTATIONS, CREATE, UPDATE, AdmissionRule, Each, ErrorType
+from headgate.core.api.names import GATED_BY
 
-ANNOTATION: Final = "kueue.x-k8s.io/admission-gated-by"
 NAME_LENGTH_MAX: Final = 63
+GATES_MAX: Final = 64
 
-_FIELD: Final = f"metadata.annotations[{ANNOTATION}]"
-_VALUE: Final = f"{ANNOTATIONS}[?'{ANNOTATION}'].orValue('')"
-_OLD: Final = f"oldObject.metadata.?annotations[?'{ANNOTATION}'].orValue('')"
+_FIELD: Final = f"metadata.annotations[{GATED_BY}]"
+_VALUE: Final = f"{ANNOTATIONS}[?'{GATED_BY}'].orValue('')"
+_OLD: Final = f"oldObject.metadata.?annotations[?'{GATED_BY}'].orValue('')"
 _PARTS: Final = "%s.split(',').map(g, g.trim())"
-_GATE: Final = Each("gate", f"({_VALUE} == '' ? [] : {_PARTS % _VALUE})")
+_IS_SHORT: Final = f"size({_VALUE}.split(',')) <= {GATES_MAX}"
+_GATE: Final = Each("gate", f"({_VALUE} == '' || !({_IS_SHORT}) ? [] : {_PARTS % _VALUE})")
 _GATES: Final = ("AdmissionGatedBy",)
 _HTTP_PATH: Final = "[A-Za-z0-9/\\\\-._~%!$&\\'()*+,;=:]+"
 
@@ -20,9 +29,23 @@ _HTTP_PATH: Final = "[A-Za-z0-9/\\\\-._~%!$&\\'()*+,;=:]+"
 # Large: a table of rules.
 def gated_by() -> tuple[AdmissionRule, ...]:
     """Gates are named once each, as `<domain>/<path>`; later they can only be removed."""
+    many = AdmissionRule(
+        name="gates-many",
+        field=_FIELD,
+        holds=_IS_SHORT,
+        error=ErrorType.TOO_MANY,
+        value=f"size({_VALUE}.split(','))",
+        detail=f"must have at most {GATES_MAX} items",
+        operations=CREATE,
+        gates=_GATES,
+    )
     first = "gate.split('/')[0]"
     named = "gate.matches('^[^/]+/.+$')"
     return (
+        many,
+        msgspec.structs.replace(
+            many, name="gates-many-later", holds=f"{_IS_SHORT} || {_VALUE} == {_OLD}", operations=UPDATE
+        ),
         AdmissionRule(
             name="gates-added",
             field=_FIELD,
@@ -35,8 +58,9 @@ def gated_by() -> tuple[AdmissionRule, ...]:
         AdmissionRule(
             name="gates-more",
             field=_FIELD,
-            when=f"{_OLD} != '' && {_VALUE} != ''",
-            holds=f"{_PARTS % _VALUE}.all(g, g in {_PARTS % _OLD})",
+            when=f"{_OLD} != '' && {_VALUE} != '' && {_IS_SHORT}",
+            # A list of one item: what is split is split once.
+            holds=f"[{_PARTS % _OLD}].all(old, {_PARTS % _VALUE}.all(g, g in old))",
             error=ErrorType.FORBIDDEN,
             detail="can only remove gates, not add new ones",
             operations=UPDATE,

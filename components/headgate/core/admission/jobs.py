@@ -15,8 +15,6 @@ from headgate.core.admission.rules import (
     BOTH,
     LABELS,
     MANAGES_UNNAMED,
-    PRIORITY_CLASS_LABEL,
-    QUEUE_LABEL,
     UPDATE,
     AdmissionOperation,
     AdmissionRule,
@@ -31,10 +29,9 @@ from headgate.core.admission.rules import (
     label,
 )
 from headgate.core.admission.topology_requests import Template, rules_of
-from headgate.core.admission.workloads import ELASTIC, ELASTIC_GATE
+from headgate.core.admission.workloads import ELASTIC_GATE
+from headgate.core.api.names import ELASTIC_JOB, MAX_EXEC_TIME_LABEL, PREBUILT, PRIORITY_CLASS_LABEL, QUEUE_LABEL
 
-PREBUILT: Final = "kueue.x-k8s.io/prebuilt-workload-name"
-MAX_EXEC_TIME: Final = "kueue.x-k8s.io/max-exec-time-seconds"
 DEFAULT: Final = "default"
 OLD_LABELS: Final = "oldObject.metadata.?labels"
 OLD_ANNOTATIONS: Final = "oldObject.metadata.?annotations"
@@ -61,9 +58,12 @@ OWNING_KINDS: Final = (
 )
 """The kinds whose objects own jobs or pods that they run themselves, by apiVersion and kind."""
 
+BETWEEN: Final = "apps/v1/ReplicaSet"
+"""A kind that is between a Deployment and its pods: it has the labels of these, and is no job by itself."""
+
 _OWNED: Final = (
     "object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false) && "
-    f"(o.apiVersion + '/' + o.kind) in [{', '.join(repr(each) for each in OWNING_KINDS)}])"
+    f"(o.apiVersion + '/' + o.kind) in [{', '.join(repr(each) for each in OWNING_KINDS if each != BETWEEN)}])"
 )
 ANCESTOR: Final = "ancestorIsManaged"
 """
@@ -116,8 +116,8 @@ def common_variables(suspended: str) -> tuple[Variable, ...]:
         Variable("oldQueue", label(QUEUE_LABEL, OLD_LABELS)),
         Variable("suspended", suspended),
         Variable("wasSuspended", suspended.replace("object.", "oldObject.")),
-        Variable("elastic", f"{annotation(ELASTIC)} == 'true'", ELASTIC_GATE),
-        Variable("wasElastic", f"{annotation(ELASTIC, OLD_ANNOTATIONS)} == 'true'", ELASTIC_GATE),
+        Variable("elastic", f"{annotation(ELASTIC_JOB)} == 'true'", ELASTIC_GATE),
+        Variable("wasElastic", f"{annotation(ELASTIC_JOB, OLD_ANNOTATIONS)} == 'true'", ELASTIC_GATE),
         Variable("ownedByJob", _OWNED),
         Variable(ANCESTOR, _OWNED),
         Variable("managesUnnamed", "true", MANAGES_UNNAMED),
@@ -186,7 +186,7 @@ def elastic_support(
     return (
         AdmissionRule(
             name="elastic-unsupported",
-            field=f"metadata.annotations[{ELASTIC}]",
+            field=f"metadata.annotations[{ELASTIC_JOB}]",
             holds="!variables.elastic",
             error=ErrorType.FORBIDDEN,
             detail=f'elastic job is not supported for "{gvk}"',
@@ -239,14 +239,14 @@ def _prebuilt(operations: tuple[AdmissionOperation, ...], kind: JobKindRules) ->
 
 
 def _max_exec_time(operations: tuple[AdmissionOperation, ...]) -> tuple[AdmissionRule, ...]:
-    value = label(MAX_EXEC_TIME)
-    field = f"metadata.labels[{MAX_EXEC_TIME}]"
+    value = label(MAX_EXEC_TIME_LABEL)
+    field = f"metadata.labels[{MAX_EXEC_TIME_LABEL}]"
     is_number = f"{value}.matches('^[-+]?[0-9]{{1,18}}$')"
     return (
         AdmissionRule(
             name="max-exec-time-number",
             field=field,
-            when=has_annotation(MAX_EXEC_TIME, LABELS),
+            when=has_annotation(MAX_EXEC_TIME_LABEL, LABELS),
             holds=is_number,
             value=value,
             detail_cel=f"'strconv.Atoi: parsing \"' + {value} + '\": invalid syntax'",
@@ -265,7 +265,7 @@ def _max_exec_time(operations: tuple[AdmissionOperation, ...]) -> tuple[Admissio
             name="max-exec-time-immutable",
             field=field,
             when="!variables.suspended || !variables.wasSuspended",
-            holds=f"{value} == {label(MAX_EXEC_TIME, OLD_LABELS)}",
+            holds=f"{value} == {label(MAX_EXEC_TIME_LABEL, OLD_LABELS)}",
             value=value,
             detail=IMMUTABLE,
             operations=UPDATE,
@@ -321,7 +321,7 @@ def _updates() -> tuple[AdmissionRule, ...]:
         *priority_class("variables.suspended"),
         AdmissionRule(
             name="elastic-immutable",
-            field=f"metadata.annotations[{ELASTIC}]",
+            field=f"metadata.annotations[{ELASTIC_JOB}]",
             holds="variables.elastic == variables.wasElastic",
             value="variables.elastic",
             detail=IMMUTABLE,

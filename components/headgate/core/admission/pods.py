@@ -4,12 +4,11 @@ from typing import Final
 
 import msgspec
 
-from headgate.core.admission.jobs import ANCESTOR, PREBUILT, QUEUE, JobKindRules, default_labels, job_target
+from headgate.core.admission.jobs import ANCESTOR, QUEUE, JobKindRules, default_labels, job_target
 from headgate.core.admission.names import subdomain
 from headgate.core.admission.queues import IMMUTABLE
 from headgate.core.admission.rules import (
     LABELS,
-    MANAGED_LABEL,
     MANAGES_UNNAMED,
     UPDATE,
     AdmissionRule,
@@ -23,34 +22,37 @@ from headgate.core.admission.rules import (
     label,
 )
 from headgate.core.admission.topology_requests import Template
+from headgate.core.api.names import (
+    ADMISSION_GATE,
+    MANAGED,
+    POD_GROUP,
+    POD_GROUP_INDEX,
+    POD_GROUP_INDEX_LABEL,
+    POD_GROUP_TOTAL,
+    POD_PARENT,
+    PREBUILT,
+    RETRIABLE_IN_GROUP,
+    ROLE_HASH,
+)
 
-PARENT: Final = "kueue.x-k8s.io/pod-suspending-parent"
-GROUP_NAME: Final = "kueue.x-k8s.io/pod-group-name"
-GROUP_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
-RETRIABLE: Final = "kueue.x-k8s.io/retriable-in-group"
-ROLE_HASH: Final = "kueue.x-k8s.io/role-hash"
-FINALIZER: Final = "kueue.x-k8s.io/managed"
-ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
 TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
-INDEX_LABEL_OF: Final = "kueue.x-k8s.io/pod-group-pod-index-label"
-INDEX_LABEL: Final = "kueue.x-k8s.io/pod-group-pod-index"
 
 _OLD_ANNOTATIONS: Final = "oldObject.metadata.?annotations"
 _OLD_LABELS: Final = "oldObject.metadata.?labels"
 
 
 def _group(annotations: str, labels: str) -> str:
-    value = annotation(GROUP_NAME, annotations)
-    return f"({value} != '' ? {value} : {label(GROUP_NAME, labels)})"
+    value = annotation(POD_GROUP, annotations)
+    return f"({value} != '' ? {value} : {label(POD_GROUP, labels)})"
 
 
 _GATED: Final = "object.spec.?schedulingGates.orValue([]).exists(g, g.name == '%s')"
-_BY_ANNOTATION: Final = f"{annotation(GROUP_NAME)} != ''"
+_BY_ANNOTATION: Final = f"{annotation(POD_GROUP)} != ''"
 _PLACES: Final = (
-    ("annotation", f"metadata.annotations[{GROUP_NAME}]", _BY_ANNOTATION, annotation(GROUP_NAME)),
-    ("label", f"metadata.labels[{GROUP_NAME}]", f"!({_BY_ANNOTATION})", label(GROUP_NAME)),
+    ("annotation", f"metadata.annotations[{POD_GROUP}]", _BY_ANNOTATION, annotation(POD_GROUP)),
+    ("label", f"metadata.labels[{POD_GROUP}]", f"!({_BY_ANNOTATION})", label(POD_GROUP)),
 )
-_COUNT: Final = annotation(GROUP_COUNT)
+_COUNT: Final = annotation(POD_GROUP_TOTAL)
 _IS_NUMBER: Final = f"{_COUNT}.matches('^[-+]?[0-9]{{1,18}}$')"
 
 
@@ -59,12 +61,12 @@ def _groups() -> tuple[AdmissionRule, ...]:
     """A pod of a group names the group and the number of its pods."""
     rules: list[AdmissionRule] = []
     for name, field, is_place, value in _PLACES:
-        both = f"both the '{GROUP_COUNT}' annotation and the '{GROUP_NAME}' {name} should be set"
+        both = f"both the '{POD_GROUP_TOTAL}' annotation and the '{POD_GROUP}' {name} should be set"
         rules += [
             AdmissionRule(
                 name=f"group-name-missing-{name}",
                 field=field,
-                when=f"({is_place}) && {has_annotation(GROUP_COUNT)}",
+                when=f"({is_place}) && {has_annotation(POD_GROUP_TOTAL)}",
                 holds="variables.group != ''",
                 error=ErrorType.REQUIRED,
                 detail=both,
@@ -81,9 +83,9 @@ def _groups() -> tuple[AdmissionRule, ...]:
             ),
             AdmissionRule(
                 name=f"group-count-missing-{name}",
-                field=f"metadata.annotations[{GROUP_COUNT}]",
+                field=f"metadata.annotations[{POD_GROUP_TOTAL}]",
                 when=f"({is_place}) && variables.group != ''",
-                holds=has_annotation(GROUP_COUNT),
+                holds=has_annotation(POD_GROUP_TOTAL),
                 error=ErrorType.REQUIRED,
                 detail=both,
             ),
@@ -101,8 +103,8 @@ def _groups() -> tuple[AdmissionRule, ...]:
 
 
 def _counts() -> tuple[AdmissionRule, ...]:
-    field = f"metadata.annotations[{GROUP_COUNT}]"
-    when = f"variables.group != '' && {has_annotation(GROUP_COUNT)}"
+    field = f"metadata.annotations[{POD_GROUP_TOTAL}]"
+    when = f"variables.group != '' && {has_annotation(POD_GROUP_TOTAL)}"
     return (
         AdmissionRule(
             name="group-count-number",
@@ -118,7 +120,7 @@ def _counts() -> tuple[AdmissionRule, ...]:
             when=f"{when} && {_IS_NUMBER}",
             holds=f"int({_COUNT}) >= 1",
             value=_COUNT,
-            detail_cel=f"'incorrect annotation value \\'{GROUP_COUNT}=' + {_COUNT} + "
+            detail_cel=f"'incorrect annotation value \\'{POD_GROUP_TOTAL}=' + {_COUNT} + "
             "'\\': group total count should be greater than zero'",
         ),
     )
@@ -129,25 +131,26 @@ def _more() -> tuple[AdmissionRule, ...]:
     return (
         AdmissionRule(
             name="managed-label",
-            field=f"metadata.labels[{MANAGED_LABEL}]",
-            when=has_annotation(MANAGED_LABEL, LABELS),
-            holds=f"{label(MANAGED_LABEL)} == 'true'",
+            field=f"metadata.labels[{MANAGED}]",
+            when=has_annotation(MANAGED, LABELS),
+            holds=f"{label(MANAGED)} == 'true'",
             error=ErrorType.FORBIDDEN,
             detail="managed label value can only be 'true'",
         ),
         AdmissionRule(
             name="managed-by-parent",
-            field=f"metadata.labels[{MANAGED_LABEL}]",
-            when=f"{label(MANAGED_LABEL)} == 'true' && !{has_annotation(PARENT)}",
+            field=f"metadata.labels[{MANAGED}]",
+            when=f"{label(MANAGED)} == 'true' && !{has_annotation(POD_PARENT)}",
             holds="!variables.ownedByJob",
-            detail=f"pod owner is managed by kueue, label '{MANAGED_LABEL}=true' might lead to unexpected behaviour",
+            detail=f"pod owner is managed by kueue, label '{MANAGED}=true' might lead to unexpected behaviour",
             is_warning=True,
         ),
         AdmissionRule(
             name="retriable-again",
-            field=f"metadata.annotations[{RETRIABLE}]",
+            field=f"metadata.annotations[{RETRIABLE_IN_GROUP}]",
             when="variables.group != ''",
-            holds=f"{annotation(RETRIABLE, _OLD_ANNOTATIONS)} != 'false' || {annotation(RETRIABLE)} == 'false'",
+            holds=f"{annotation(RETRIABLE_IN_GROUP, _OLD_ANNOTATIONS)} != 'false' || "
+            f"{annotation(RETRIABLE_IN_GROUP)} == 'false'",
             error=ErrorType.FORBIDDEN,
             detail="unretriable pod group can't be converted to retriable",
             operations=UPDATE,
@@ -172,19 +175,19 @@ def _gate(name: str) -> FieldChange:
 # Large: a table of defaults.
 def _defaults() -> tuple[Default, ...]:
     """A managed pod gets a label, a finalizer and gates; one of a parent that is managed only the gates."""
-    by_parent = has_annotation(PARENT)
+    by_parent = has_annotation(POD_PARENT)
     marks = (
-        FieldChange(path=("metadata", "labels", MANAGED_LABEL), value="'true'"),
+        FieldChange(path=("metadata", "labels", MANAGED), value="'true'"),
         FieldChange(
             path=("metadata", "finalizers"),
-            value=f"'{FINALIZER}'",
+            value=f"'{MANAGED}'",
             appends=True,
-            when=f"!('{FINALIZER}' in object.metadata.?finalizers.orValue([]))",
+            when=f"!('{MANAGED}' in object.metadata.?finalizers.orValue([]))",
         ),
     )
     own = f"!{by_parent} && !variables.{ANCESTOR}"
     is_waiting = (
-        f"({by_parent} || {label(MANAGED_LABEL)} == 'true' && '{FINALIZER}' in object.metadata.?finalizers.orValue([]))"
+        f"({by_parent} || {label(MANAGED)} == 'true' && '{MANAGED}' in object.metadata.?finalizers.orValue([]))"
     )
     labels = tuple(
         msgspec.structs.replace(each, selects_namespace=True) for each in default_labels(when=f"!{by_parent}")
@@ -203,11 +206,11 @@ def _defaults() -> tuple[Default, ...]:
         Default(name="gate", when=is_waiting, changes=(_gate(ADMISSION_GATE),)),
         Default(
             name="pod-index",
-            when=f"{is_waiting} && {has_annotation(INDEX_LABEL_OF)}",
+            when=f"{is_waiting} && {has_annotation(POD_GROUP_INDEX_LABEL)}",
             changes=(
                 FieldChange(
-                    path=("metadata", "labels", INDEX_LABEL),
-                    value=f"{LABELS}[?object.metadata.annotations['{INDEX_LABEL_OF}']].orValue('')",
+                    path=("metadata", "labels", POD_GROUP_INDEX),
+                    value=f"{LABELS}[?object.metadata.annotations['{POD_GROUP_INDEX_LABEL}']].orValue('')",
                 ),
             ),
             gates=topology,
@@ -242,7 +245,9 @@ def _pod() -> AdmissionTarget:
             ),
         )
     )
-    return msgspec.structs.replace(made, defaults=_defaults())
+    # Kueue gates every pod that names a queue, but then runs only those of the owners that imply `pod`: others wait for
+    # ever. Here they are left alone.
+    return msgspec.structs.replace(made, defaults=_defaults(), implied_scope=has_annotation(POD_PARENT))
 
 
 POD: Final = _pod()

@@ -38,7 +38,7 @@ def policies(
     """All policies and bindings under these settings; `namespace` is Headgate's."""
     made: list[Json] = []
     for target in targets:
-        if target.framework and target.framework not in settings.frameworks:
+        if not settings.covers(target):
             continue
         for policy, binding in (*_validating(target, settings, namespace), *_mutating(target, settings, namespace)):
             made += [policy, binding]
@@ -62,14 +62,19 @@ def _binding(kind: str, name: str, params: Params, more: Json) -> Json:
 
 
 def _match(
-    target: AdmissionTarget, operations: Sequence[AdmissionOperation], namespace: str, *, defaulting: bool
+    target: AdmissionTarget,
+    settings: AdmissionSettings,
+    operations: Sequence[AdmissionOperation],
+    namespace: str,
+    *,
+    defaulting: bool,
 ) -> Json:
     constraints: Json = {"resourceRules": [rule_of(target, operations, defaulting=defaulting)]}
     if target.group != GROUP:
         constraints["namespaceSelector"] = user_namespaces(namespace)
     conditions = [not_by_headgate(namespace)]
-    if target.scope_when:
-        conditions.append({"name": "in-scope", "expression": target.scope_when})
+    if scope := settings.scope_of(target):
+        conditions.append({"name": "in-scope", "expression": scope})
     return {"failurePolicy": "Fail", "matchConstraints": constraints, "matchConditions": conditions}
 
 
@@ -105,7 +110,7 @@ def _validating(target: AdmissionTarget, settings: AdmissionSettings, namespace:
                 continue
             name = f"headgate-validate-{target.plural}{SUFFIXES[params]}{'-warnings' if is_warning else ''}"
             operations = tuple(op for op in AdmissionOperation if any(op in each.operations for each in rules))
-            spec = _match(target, operations, namespace, defaulting=False)
+            spec = _match(target, settings, operations, namespace, defaulting=False)
             spec["validations"] = [_validation(each, operations) for each in rules]
             texts = [text for each in spec["validations"] for text in each.values()]
             if variables := _variables(target, settings, texts):
@@ -148,7 +153,7 @@ def _mutating(target: AdmissionTarget, settings: AdmissionSettings, namespace: s
         if default.not_in_cel or not all(map(settings.is_on, default.gates)):
             continue
         name = f"headgate-default-{target.plural}-{index}-{default.name}"
-        spec = _match(target, default.operations, namespace, defaulting=True)
+        spec = _match(target, settings, default.operations, namespace, defaulting=True)
         expression = f"({default.when}) ? ({_changes(default)}) : []"
         spec["mutations"] = [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}]
         spec["reinvocationPolicy"] = "IfNeeded"

@@ -14,17 +14,17 @@ from headgate.core.admission.rules import (
     ErrorType,
     FieldChange,
 )
+from headgate.core.api.names import FINALIZER
 
 GROUP: Final = "kueue.x-k8s.io"
 VERSION: Final = "v1beta2"
-FINALIZER: Final = "kueue.x-k8s.io/resource-in-use"
 NEGATIVE: Final = "must be greater than or equal to 0"
 IMMUTABLE: Final = "field is immutable"
 IN_GROUP_MAX: Final = 512
 IN_QUEUE_MAX: Final = 256
 CONCURRENT_FLAVORS_MAX: Final = 16
 
-_GROUPS: Final = "object.spec.?resourceGroups.orValue([])"
+_GROUPS: Final = "object.?spec.?resourceGroups.orValue([])"
 _GROUP: Final = Each("group", _GROUPS)
 _NAME: Final = Each("covered", "group.?coveredResources.orValue([])")
 _FLAVOR: Final = Each("flavor", "group.?flavors.orValue([])")
@@ -33,10 +33,10 @@ _QUOTA: Final = "spec.resourceGroups[].flavors[].resources[]"
 _QUOTAS: Final = (_GROUP, _FLAVOR, _RESOURCE)
 _FLAVOR_NAMES: Final = f"{_GROUPS}.exists(g, g.?flavors.orValue([]).exists(f, f.name == %s))"
 _SORTED_FLAVORS: Final = f"{_GROUPS}.map(g, g.?flavors.orValue([]).map(f, '\"' + f.name + '\"').join(', ')).join(', ')"
-_POLICY: Final = "has(object.spec.concurrentAdmissionPolicy)"
+_POLICY: Final = "object.?spec.?concurrentAdmissionPolicy.hasValue()"
 _CONCURRENT: Final = ("ConcurrentAdmission",)
-_CONSTRAINTS: Final = "object.spec.concurrentAdmissionPolicy.?migration.?constraints"
-_MODE: Final = "object.spec.concurrentAdmissionPolicy.?migration.?mode.orValue('')"
+_CONSTRAINTS: Final = "object.?spec.?concurrentAdmissionPolicy.?migration.?constraints"
+_MODE: Final = "object.?spec.?concurrentAdmissionPolicy.?migration.?mode.orValue('')"
 
 
 def _quantity(of: str) -> str:
@@ -59,7 +59,7 @@ def _needs_parent(name: str, parent: str, word: str) -> AdmissionRule:
         name=f"{name}-without-{word}",
         field=f"{_QUOTA}.{name}",
         each=_QUOTAS,
-        holds=f"!has(resource.{name}) || object.spec.?{parent}.orValue('') != ''",
+        holds=f"!has(resource.{name}) || object.?spec.?{parent}.orValue('') != ''",
         value=f"string(resource.{name})",
         detail=f"must be nil when {word} is empty",
     )
@@ -115,7 +115,7 @@ def _resource_groups(parent: str, word: str) -> tuple[AdmissionRule, ...]:
 
 def _fair_sharing() -> tuple[AdmissionRule, ...]:
     weight = _quantity("object.spec.fairSharing.weight")
-    has = "has(object.spec.fairSharing) && has(object.spec.fairSharing.weight)"
+    has = "object.?spec.?fairSharing.?weight.hasValue()"
     shown = "string(object.spec.fairSharing.weight)"
     return (
         AdmissionRule(
@@ -139,7 +139,7 @@ def _fair_sharing() -> tuple[AdmissionRule, ...]:
 
 # Large: a table of rules.
 def _selector() -> tuple[AdmissionRule, ...]:
-    selector = "object.spec.?namespaceSelector"
+    selector = "object.?spec.?namespaceSelector"
     expression = Each("expression", f"{selector}.?matchExpressions.orValue([])")
     matched = Each("matched", f"{selector}.?matchLabels.orValue({{}})")
     value = Each("listed", "expression.?values.orValue([])")
@@ -247,7 +247,7 @@ def _policies() -> tuple[AdmissionRule, ...]:
         AdmissionRule(
             name="preemption-borrow-without-reclaim",
             field="spec.preemption",
-            holds="!(object.spec.?preemption.?reclaimWithinCohort.orValue('') == 'Never' && "
+            holds="!(object.?spec.?preemption.?reclaimWithinCohort.orValue('') == 'Never' && "
             "has(object.spec.preemption.borrowWithinCohort) && "
             "object.spec.preemption.borrowWithinCohort.?policy.orValue('') != 'Never')",
             detail="reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never",
@@ -255,7 +255,7 @@ def _policies() -> tuple[AdmissionRule, ...]:
         AdmissionRule(
             name="fungibility-preference",
             field="spec.flavorFungibility.preference",
-            when="object.spec.?flavorFungibility.?preference.hasValue()",
+            when="object.?spec.?flavorFungibility.?preference.hasValue()",
             holds="object.spec.flavorFungibility.?whenCanBorrow.orValue('') == 'TryNextFlavor' && "
             "object.spec.flavorFungibility.?whenCanPreempt.orValue('') == 'TryNextFlavor'",
             value="object.spec.flavorFungibility.preference",
@@ -312,7 +312,7 @@ def _concurrent() -> tuple[AdmissionRule, ...]:
             name="concurrent-fifo",
             field="spec.queueingStrategy",
             when=_POLICY,
-            holds="object.spec.?queueingStrategy.orValue('') != 'StrictFIFO'",
+            holds="object.?spec.?queueingStrategy.orValue('') != 'StrictFIFO'",
             value="object.spec.queueingStrategy",
             detail="StrictFIFO queueing strategy cannot be used when ConcurrentAdmissionPolicy is defined",
             gates=_CONCURRENT,
@@ -320,9 +320,9 @@ def _concurrent() -> tuple[AdmissionRule, ...]:
         AdmissionRule(
             name="concurrent-immutable",
             field="spec.concurrentAdmissionPolicy",
-            holds="object.spec.?concurrentAdmissionPolicy.orValue({}) == "
-            "oldObject.spec.?concurrentAdmissionPolicy.orValue({})",
-            value="object.spec.?concurrentAdmissionPolicy.orValue({})",
+            holds="object.?spec.?concurrentAdmissionPolicy.orValue({}) == "
+            "oldObject.?spec.?concurrentAdmissionPolicy.orValue({})",
+            value="object.?spec.?concurrentAdmissionPolicy.orValue({})",
             detail=IMMUTABLE,
             operations=UPDATE,
         ),
@@ -330,10 +330,10 @@ def _concurrent() -> tuple[AdmissionRule, ...]:
 
 
 def _on_flavors() -> tuple[AdmissionRule, ...]:
-    check = Each("check", "object.spec.?admissionChecksStrategy.?admissionChecks.orValue([])")
+    check = Each("check", "object.?spec.?admissionChecksStrategy.?admissionChecks.orValue([])")
     flavor = Each("on", "check.?onFlavors.orValue([])")
-    old_groups = "oldObject.spec.?resourceGroups.orValue([])"
-    old_checks = "oldObject.spec.?admissionChecksStrategy.?admissionChecks.orValue([])"
+    old_groups = "oldObject.?spec.?resourceGroups.orValue([])"
+    old_checks = "oldObject.?spec.?admissionChecksStrategy.?admissionChecks.orValue([])"
     names = "%s.map(g, g.?flavors.orValue([]).map(f, f.name).join('/')).join('/')"
     is_as_before = (
         f"{names % _GROUPS} == {names % old_groups} && {old_checks}.exists(c, c.name == check.name && "
@@ -406,9 +406,9 @@ COHORT: Final = AdmissionTarget(
     rules=(*_fair_sharing(), *_resource_groups("parentName", "parent")),
 )
 
-_NODE_LABEL: Final = Each("labelled", "object.spec.?nodeLabels.orValue({})")
-_TAINT: Final = Each("taint", "object.spec.?nodeTaints.orValue([])")
-_TOLERATION: Final = Each("toleration", "object.spec.?tolerations.orValue([])")
+_NODE_LABEL: Final = Each("labelled", "object.?spec.?nodeLabels.orValue({})")
+_TAINT: Final = Each("taint", "object.?spec.?nodeTaints.orValue([])")
+_TOLERATION: Final = Each("toleration", "object.?spec.?tolerations.orValue([])")
 
 RESOURCE_FLAVOR: Final = AdmissionTarget(
     group=GROUP,

@@ -3,16 +3,27 @@
 from typing import Final
 
 from headgate.core.admission.jobs import OLD_QUEUE, QUEUE, JobKindRules, job_target
-from headgate.core.admission.rules import AdmissionRule, AdmissionTarget, Default, Each, ErrorType, FieldChange
+from headgate.core.admission.rules import (
+    AdmissionRule,
+    AdmissionTarget,
+    Default,
+    Each,
+    ErrorType,
+    FieldChange,
+    Variable,
+)
 from headgate.core.admission.topology_requests import Template, pod_set_groups
-from headgate.core.admission.workloads import ELASTIC, ELASTIC_GATE
+from headgate.core.admission.workloads import ELASTIC_GATE
+from headgate.core.api.names import ELASTIC_JOB
 
 POD_SETS_MAX: Final = 18
 MULTI_KUEUE: Final = "kueue.x-k8s.io/multikueue"
 MANAGED: Final = f"({QUEUE} != '' || variables.managesUnnamed)"
 """Jobs of these kinds are checked only if they are managed, or were."""
-WAS_MANAGED: Final = f"(oldObject == null || {MANAGED} || {OLD_QUEUE} != '')"
-GATE_VALUE: Final = f"{{'name': '{ELASTIC}'}}"
+WAS_MANAGED: Final = f"(oldObject == null || {MANAGED} || (variables.checksFormer && {OLD_QUEUE} != ''))"
+CHECKS_FORMER: Final = Variable("checksFormer", "true", "ValidateRayAndSparkJobUpdates")
+"""Whether the update by which a job loses its queue is checked."""
+GATE_VALUE: Final = f"{{'name': '{ELASTIC_JOB}'}}"
 
 
 def _cluster(path: str, *, shown: str = "") -> tuple[str, str, Each]:
@@ -89,7 +100,7 @@ def _elastic_gates(path: tuple[str, ...]) -> tuple[Default, ...]:
     """The pods of an elastic cluster are made behind a gate."""
     of = f"object.{'.?'.join(path)}"
     head = (*path, "headGroupSpec", "template", "spec", "schedulingGates")
-    gates = "%s.?schedulingGates.orValue([]).exists(g, g.name == '" + ELASTIC + "')"
+    gates = "%s.?schedulingGates.orValue([]).exists(g, g.name == '" + ELASTIC_JOB + "')"
     return (
         Default(
             name="elastic-gates",
@@ -115,7 +126,7 @@ def _elastic_gates(path: tuple[str, ...]) -> tuple[Default, ...]:
 
 def _cluster_elastic() -> tuple[AdmissionRule, ...]:
     """An elastic RayCluster keeps its gates, and is not scaled in the tree of another cluster."""
-    has_gate = "%s.?schedulingGates.orValue([]).exists(g, g.name == '" + ELASTIC + "')"
+    has_gate = "%s.?schedulingGates.orValue([]).exists(g, g.name == '" + ELASTIC_JOB + "')"
     when = f"{MANAGED} && variables.elastic"
     text = "an elastic job must have the ElasticJobSchedulingGate"
     worker = "worker.?template.?spec"
@@ -160,6 +171,7 @@ def _ray(kind: str, **more: object) -> AdmissionTarget:
             framework=f"ray.io/{kind.lower()}",
             supports=frozenset({"prebuilt", "elastic"}),
             update_when=WAS_MANAGED,
+            variables=(CHECKS_FORMER,),
             **more,  # type: ignore[arg-type]
         )
     )
@@ -175,7 +187,7 @@ RAY_CLUSTER: Final = _ray(
             _OF,
             _FIELD,
             "a kueue-managed RayCluster can use autoscaling only as an elastic job: enable the "
-            f'ElasticJobsViaWorkloadSlices feature gate and set the "{ELASTIC}": "true" annotation',
+            f'ElasticJobsViaWorkloadSlices feature gate and set the "{ELASTIC_JOB}": "true" annotation',
         ),
         *_cluster_elastic(),
         *_cluster_rules(_OF, _FIELD, _WORKERS),
@@ -251,6 +263,7 @@ SPARK_APPLICATION: Final = job_target(
         framework="sparkoperator.k8s.io/sparkapplication",
         supports=frozenset(),
         update_when=WAS_MANAGED,
+        variables=(CHECKS_FORMER,),
         templates=(
             Template(name="driver", metadata="object.spec.?driver", field="spec.driver", count="1"),
             Template(

@@ -7,7 +7,7 @@ of Kubernetes' field errors.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -63,14 +63,27 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be admitted. `old` is None on create; `ancestor_is_managed` None means that nobody has looked."""
+    """
+    What is to be admitted. `old` is None on create.
+
+    `ancestor_is_managed` None means that nobody has looked: then every owner of such a kind counts as managed, or with
+    `asks` AncestorUnknownError is raised where it matters, so that only what matters is looked up.
+    """
 
     operation: AdmissionOperation
     object: Json
     old: Json | None = None
     namespace: str = ""
     ancestor_is_managed: bool | None = None
+    asks: bool = False
 
+
+class AncestorUnknownError(Exception):
+    """Raised where a rule depends on whether an ancestor of the object is managed (`AdmissionRequest.asks`)."""
+
+
+DEFAULT_NAME: Final = "default"
+"""The name of the objects that rules read (`Params`)."""
 
 Function = Callable[[Any, Any], Iterator[tuple[str, ErrorType, Any, str]]]
 FUNCTIONS: Final[Mapping[str, Function]] = {"topology_layers": topology_layers}
@@ -84,9 +97,15 @@ class _Lazy(dict[str, Any]):
     """The variables of a kind, evaluated when they are read."""
 
     def __init__(
-        self, target: AdmissionTarget, settings: AdmissionSettings, scope: Mapping[str, Any], known: Json
+        self,
+        target: AdmissionTarget,
+        settings: AdmissionSettings,
+        scope: Mapping[str, Any],
+        admitted: AdmissionRequest,
     ) -> None:
-        super().__init__(known)
+        is_known = admitted.ancestor_is_managed is not None
+        super().__init__({ANCESTOR: admitted.ancestor_is_managed} if is_known else {})
+        self._asks = admitted.asks and not is_known
         self._scope = scope
         self._texts = {
             each.name: each.expression if not each.gate or settings.is_on(each.gate) else each.otherwise
@@ -98,17 +117,25 @@ class _Lazy(dict[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if not super().__contains__(name):
+            if name == ANCESTOR and self._asks:
+                raise AncestorUnknownError
             self[name] = compiled(self._texts[name])(self._scope)
         return super().__getitem__(name)
 
 
 def _scope(target: AdmissionTarget, settings: AdmissionSettings, admitted: AdmissionRequest) -> Json:
     scope: Json = {"object": admitted.object, "oldObject": admitted.old}
-    known: Json = {}
-    if admitted.ancestor_is_managed is not None:
-        known[ANCESTOR] = admitted.ancestor_is_managed
-    scope["variables"] = _Lazy(target, settings, scope, known)
+    scope["variables"] = _Lazy(target, settings, scope, admitted)
     return scope
+
+
+def _is_in_scope(target: AdmissionTarget, settings: AdmissionSettings, scope: Mapping[str, Any]) -> bool:
+    """Whether an object is looked at. One of which this cannot be told is."""
+    condition = settings.scope_of(target)
+    try:
+        return not condition or bool(compiled(condition)(scope))
+    except CelError:
+        return True
 
 
 def _applies(
@@ -138,6 +165,8 @@ def defaulted(
     """Apply the defaults of a kind, one after the other. Raises CelError when one cannot be evaluated."""
     found = copy.deepcopy(admitted.object)
     patch: list[Json] = []
+    if not _is_in_scope(target, settings, _scope(target, settings, admitted)):
+        return Defaulted(found, patch)
     for default in target.defaults:
         if not _applies(default, settings, admitted, facts):
             continue
@@ -206,6 +235,13 @@ def pointer(path: tuple[str | int, ...]) -> str:
 # --- problems ---------------------------------------------------------------------------------------------------------
 
 
+def denial(found: Sequence[Problem]) -> tuple[str, list[Json]]:
+    """The problems as one message, each once, as Kubernetes joins errors; and as the causes of a Status."""
+    texts = list(dict.fromkeys(map(str, found)))
+    message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    return message, [{"reason": each.error.reason, "message": each.body, "field": each.field} for each in found]
+
+
 def problems(
     target: AdmissionTarget, settings: AdmissionSettings, admitted: AdmissionRequest, facts: Facts
 ) -> list[Problem]:
@@ -224,11 +260,8 @@ def _found(
     target: AdmissionTarget, settings: AdmissionSettings, admitted: AdmissionRequest, facts: Facts, *, warnings: bool
 ) -> Iterator[Problem]:
     scope = _scope(target, settings, admitted)
-    try:
-        if target.scope_when and not compiled(target.scope_when)(scope):
-            return
-    except CelError:
-        pass  # an object of which this cannot be told is checked
+    if not _is_in_scope(target, settings, scope):
+        return
     for rule in target.rules:
         if rule.is_warning is warnings and _applies(rule, settings, admitted, facts):
             yield from _violations(rule, rule.each, scope, ())

@@ -12,9 +12,6 @@ import msgspec
 
 MANAGES_UNNAMED: Final = "manageJobsWithoutQueueName"
 """Among gates: the field of the Configuration."""
-QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
-PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
-MANAGED_LABEL: Final = "kueue.x-k8s.io/managed"
 ANNOTATIONS: Final = "object.metadata.?annotations"
 LABELS: Final = "object.metadata.?labels"
 
@@ -155,7 +152,8 @@ class AdmissionTarget(msgspec.Struct, frozen=True, kw_only=True):
 
     `variables` may use those before them. `framework` is the name of its integration in
     Kueue's Configuration; "" for Kueue's own kinds, which are always checked. `scope_when` is a condition on the whole
-    kind: objects for which it is false are not looked at.
+    kind: objects for which it is false are neither defaulted nor checked. `implied_scope` takes its place where the
+    framework is enabled only because others imply it.
     """
 
     group: str
@@ -168,6 +166,7 @@ class AdmissionTarget(msgspec.Struct, frozen=True, kw_only=True):
     subresources: tuple[str, ...] = ()
     framework: str = ""
     scope_when: str = ""
+    implied_scope: str = ""
 
     @property
     def api_version(self) -> str:

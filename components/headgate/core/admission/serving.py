@@ -13,13 +13,9 @@ from headgate.core.admission.jobs import (
     queue_name,
     suspending,
 )
-from headgate.core.admission.pods import PARENT
 from headgate.core.admission.queues import IMMUTABLE
 from headgate.core.admission.rules import (
     BOTH,
-    MANAGED_LABEL,
-    PRIORITY_CLASS_LABEL,
-    QUEUE_LABEL,
     UPDATE,
     AdmissionRule,
     AdmissionTarget,
@@ -28,9 +24,16 @@ from headgate.core.admission.rules import (
     Variable,
     label,
 )
-from headgate.core.admission.topology_requests import GROUP, INDEX_OFFSET, Template, rules_of
+from headgate.core.admission.topology_requests import GROUP, Template, rules_of
+from headgate.core.api.names import (
+    MANAGED,
+    POD_GROUP_SERVING,
+    POD_INDEX_OFFSET,
+    POD_PARENT,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+)
 
-SERVING: Final = "kueue.x-k8s.io/pod-group-serving"
 REPLICAS_MAX: Final = 1_000_000
 
 _CLASS: Final = label(PRIORITY_CLASS_LABEL)
@@ -132,8 +135,8 @@ DEPLOYMENT: Final = AdmissionTarget(
     defaults=(
         *default_labels(BOTH),
         *suspending(
-            FieldChange(path=(*_TEMPLATE, "annotations", PARENT), value="'deployment'"),
-            FieldChange(path=(*_TEMPLATE, "labels", MANAGED_LABEL), value="'true'"),
+            FieldChange(path=(*_TEMPLATE, "annotations", POD_PARENT), value="'deployment'"),
+            FieldChange(path=(*_TEMPLATE, "labels", MANAGED), value="'true'"),
             *_set_labels(*_TEMPLATE),
             operations=BOTH,
         ),
@@ -173,7 +176,8 @@ STATEFUL_SET: Final = AdmissionTarget(
     kind="StatefulSet",
     plural="statefulsets",
     framework="statefulset",
-    scope_when=f"object.?spec.?template.?metadata.?annotations[?'{PARENT}'].orValue('statefulset') == 'statefulset'",
+    scope_when=f"object.?spec.?template.?metadata.?annotations[?'{POD_PARENT}'].orValue('statefulset') "
+    "== 'statefulset'",
     variables=_variables(),
     rules=(
         *_common("apps/v1, Kind=StatefulSet"),
@@ -183,7 +187,7 @@ STATEFUL_SET: Final = AdmissionTarget(
     defaults=(
         *default_labels(BOTH),
         *suspending(
-            FieldChange(path=(*_TEMPLATE, "annotations", PARENT), value="'statefulset'"),
+            FieldChange(path=(*_TEMPLATE, "annotations", POD_PARENT), value="'statefulset'"),
             operations=BOTH,
         ),
     ),
@@ -201,8 +205,8 @@ def _groups(key: str) -> tuple[FieldChange, ...]:
     path = ("spec", "leaderWorkerTemplate", key, "metadata")
     return (
         *_set_labels(*path),
-        FieldChange(path=(*path, "annotations", PARENT), value="'leaderworkerset.x-k8s.io/leaderworkerset'"),
-        FieldChange(path=(*path, "annotations", SERVING), value="'true'"),
+        FieldChange(path=(*path, "annotations", POD_PARENT), value="'leaderworkerset.x-k8s.io/leaderworkerset'"),
+        FieldChange(path=(*path, "annotations", POD_GROUP_SERVING), value="'true'"),
     )
 
 
@@ -280,7 +284,7 @@ LEADER_WORKER_SET: Final = AdmissionTarget(
             *_when(_groups("leaderTemplate"), f"{_LEADER}.hasValue()"),
             *_groups("workerTemplate"),
             FieldChange(
-                path=("spec", "leaderWorkerTemplate", "workerTemplate", "metadata", "annotations", INDEX_OFFSET),
+                path=("spec", "leaderWorkerTemplate", "workerTemplate", "metadata", "annotations", POD_INDEX_OFFSET),
                 value="'1'",
                 when=f"{_LEADER}.hasValue() && !{_WORKER}.?metadata.?annotations[?'{GROUP}'].hasValue()",
             ),

@@ -19,7 +19,6 @@ SLICE_REQUIRED: Final = f"{_PREFIX}slice-required-topology"
 SLICE_SIZE: Final = f"{_PREFIX}slice-size"
 LAYERS: Final = f"{_PREFIX}slice-required-topology-constraints"
 GROUP: Final = f"{_PREFIX}group-name"
-INDEX_OFFSET: Final = "kueue.x-k8s.io/pod-index-offset"
 GATES: Final = ("TopologyAwareScheduling",)
 MULTI_LAYER: Final = "TASMultiLayerTopology"
 

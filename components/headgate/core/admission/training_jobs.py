@@ -4,7 +4,8 @@ from typing import Final
 
 from headgate.core.admission.jobs import JobKindRules, job_target
 from headgate.core.admission.rules import CREATE, AdmissionRule, AdmissionTarget, Default, Each, FieldChange
-from headgate.core.admission.topology_requests import GATES, GROUP, INDEX_OFFSET, Template, pod_set_groups
+from headgate.core.admission.topology_requests import GATES, GROUP, Template, pod_set_groups
+from headgate.core.api.names import POD_INDEX_OFFSET
 
 RUN_POLICY: Final = ("spec", "runPolicy", "suspend")
 RUNTIME_PATCHES: Final = "kueue.x-k8s.io/manager"
@@ -99,7 +100,15 @@ MPI_JOB: Final = job_target(
                 f"!{_LAUNCHER}.?template.?metadata.?annotations[?'{GROUP}'].hasValue()",
                 changes=(
                     FieldChange(
-                        path=("spec", "mpiReplicaSpecs", "Worker", "template", "metadata", "annotations", INDEX_OFFSET),
+                        path=(
+                            "spec",
+                            "mpiReplicaSpecs",
+                            "Worker",
+                            "template",
+                            "metadata",
+                            "annotations",
+                            POD_INDEX_OFFSET,
+                        ),
                         value="'1'",
                     ),
                 ),

@@ -58,7 +58,7 @@ def _webhook(
 ) -> Json:
     client = {"service": {"namespace": namespace, "name": service, "path": f"/{prefix}{target.path}", "port": 443}}
     webhook: Json = {
-        "name": f"{prefix[0]}{target.kind.lower()}.kb.io",
+        "name": name_of(target, prefix),
         "admissionReviewVersions": ["v1"],
         "clientConfig": client,
         "failurePolicy": "Fail",
@@ -71,6 +71,11 @@ def _webhook(
     if target.group != GROUP:
         webhook["namespaceSelector"] = user_namespaces(namespace)
     return webhook
+
+
+def name_of(target: AdmissionTarget, prefix: str) -> str:
+    """The name of a webhook, which its refusals are told with: `vjob.kb.io` for the prefix `validate`."""
+    return f"{prefix[0]}{target.kind.lower()}.kb.io"
 
 
 def rule_of(target: AdmissionTarget, operations: Sequence[AdmissionOperation], *, defaulting: bool) -> Json:

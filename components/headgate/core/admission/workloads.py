@@ -22,14 +22,14 @@ from headgate.core.admission.rules import (
     FieldChange,
     Variable,
 )
+from headgate.core.api.names import ELASTIC_JOB
 
-ELASTIC: Final = "kueue.x-k8s.io/elastic-job"
 REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
 BOOST: Final = "kueue.x-k8s.io/priority-boost"
 ELASTIC_GATE: Final = "ElasticJobsViaWorkloadSlices"
 RESERVED: Final = "%s.?status.?conditions.orValue([]).exists(c, c.type == 'QuotaReserved' && c.status == 'True')"
 
-_POD_SETS: Final = "object.spec.?podSets.orValue([])"
+_POD_SETS: Final = "object.?spec.?podSets.orValue([])"
 _POD_SET: Final = Each("podSet", _POD_SETS)
 _TEMPLATE: Final = "spec.podSets[].template"
 _ASSIGNMENT: Final = Each("assignment", "object.?status.?admission.?podSetAssignments.orValue([])")
@@ -44,7 +44,7 @@ _SLICES: Final = (ELASTIC_GATE,)
 VARIABLES: Final = (
     Variable("reserved", RESERVED % "object"),
     Variable("wasReserved", f"oldObject != null && {RESERVED % 'oldObject'}"),
-    Variable("elastic", f"{ANNOTATIONS}[?'{ELASTIC}'].orValue('') == 'true'", ELASTIC_GATE),
+    Variable("elastic", f"{ANNOTATIONS}[?'{ELASTIC_JOB}'].orValue('') == 'true'", ELASTIC_GATE),
     Variable("minCounts", f"size({_POD_SETS}.filter(p, has(p.minCount)))"),
 )
 

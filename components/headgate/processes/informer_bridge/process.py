@@ -86,7 +86,7 @@ async def _build(given: Given) -> AsyncIterator[Parts]:
 
 def _refusal(bridges: list[InformerBridge], configuration: Configuration) -> str:
     """Why the current machine cannot take a configuration without a restart; "" if it can."""
-    return refusal(configuration, bridges[-1].resources)
+    return refusal(configuration, bridges[-1].at_start)
 
 
 def _report_problems(machine: Machine) -> None:

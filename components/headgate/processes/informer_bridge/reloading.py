@@ -56,18 +56,23 @@ class ConfigurationFile:
         try:
             self.current = load_document(Path(self._path))
         except SettingsError as error:
-            _LOG.warning("the configuration stays as it was: %s", error)
+            self._seen = str(error)
+            self._not_in_effect(self._seen)
         else:
             self._seen = self.current
+            self._status.notice(_NOTICE, None)
         return self.current
 
     async def follow(self, offer: Offer) -> None:
-        """Pass changes on, for as long as a term lasts."""
-        while True:
-            await anyio.sleep(RELOAD_S)
-            changed = self.changed()
-            if changed is not None:
-                await offer(changed)
+        """Pass changes on, for as long as a term lasts. What is said of the file is said of this term."""
+        try:
+            while True:
+                await anyio.sleep(RELOAD_S)
+                changed = self.changed()
+                if changed is not None:
+                    await offer(changed)
+        finally:
+            self._status.notice(_NOTICE, None)
 
     def changed(self) -> Changed | None:
         """The stimulus for a content that is new and can take effect; None otherwise."""
@@ -80,11 +85,14 @@ class ConfigurationFile:
         self._seen = found
         why = found if isinstance(found, str) else self._refusal(found.configuration)
         if why or isinstance(found, str):
-            text = f"the changed configuration is not in effect, the former one stays: {why}"
-            _LOG.warning("%s", text)
-            self._status.notice(_NOTICE, text)
+            self._not_in_effect(why)
             return None
         self.current = found
         self._status.notice(_NOTICE, None)
         _LOG.info("the configuration in %s has changed: it is in effect when it is in the log", self._path)
         return Changed(CONFIGURATIONS, "MODIFIED", msgspec.json.encode(found.document), "")
+
+    def _not_in_effect(self, why: str) -> None:
+        text = f"the changed configuration is not in effect, the former one stays: {why}"
+        _LOG.warning("%s", text)
+        self._status.notice(_NOTICE, text)

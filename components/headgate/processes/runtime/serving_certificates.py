@@ -17,23 +17,30 @@ import logging
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import anyio.to_thread
 import msgspec
+from aiohttp import web
 
 from headgate.adapters.certificates import StoredCertificates, expires_at, renewed, valid_from
 from headgate.adapters.kubernetes.client import KubeClient, PatchType
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
 from headgate.adapters.kubernetes.resources import Resource
+from headgate.processes.runtime.http import CannotListenError
+from headgate.processes.runtime.settings import VisibilitySettings, WebhookSettings
 
 _LOG: Final = logging.getLogger(__name__)
 
 TRUST_LABEL: Final = "headgate.dev/ca-from"
 """On objects that name the server; its value is the name of the Secret."""
+TRUST_MANAGER: Final = "headgate-certificates"
+"""The field manager of the bundles: an object of somebody else's does not become ours by it."""
+
 ROUND_S: Final = 60.0
 """The interval between two rounds: far shorter than the overlap of two authorities."""
 RETRY_S: Final = 2.0
@@ -214,7 +221,13 @@ class ServingCertificates:
             return
         is_same = {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
         try:
-            await self._client.patch(resource, metadata["name"], [is_same, *writes], patch_type=PatchType.JSON)
+            await self._client.patch(
+                resource,
+                metadata["name"],
+                [is_same, *writes],
+                patch_type=PatchType.JSON,
+                field_manager=TRUST_MANAGER,
+            )
         except ApiError as error:
             # Someone else has changed it, or removed it: the next round sees what is there then.
             if error.status not in (404, 409, 422):
@@ -225,15 +238,20 @@ class ServingCertificates:
 
 
 class FileCertificates:
-    """The certificate of files, such as those that cert-manager writes; reloaded when they change."""
+    """
+    The certificate of files, such as those that cert-manager writes; reloaded when they change.
 
-    def __init__(self, certificate: str, key: str) -> None:
+    `section` is that of the settings that name the files.
+    """
+
+    def __init__(self, certificate: str, key: str, *, section: str) -> None:
         self.context = new_context()
         self.ready = anyio.Event()
         self.problem: str | None = f"{certificate} has not been read yet"
         self.renewals = 0
         self.expires: dt.datetime | None = None
         self._files = (Path(certificate), Path(key))
+        self._section = section
         self._loaded: tuple[bytes, bytes] | None = None
 
     async def keep(self) -> None:
@@ -259,11 +277,58 @@ class FileCertificates:
                 self.renewals += self._loaded is not None
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             names = ", ".join(str(each) for each in self._files)
-            raise NoCertificateError(f"webhook.tls_cert_file, webhook.tls_key_file: {names}: {error}") from error
+            fields = f"{self._section}.tls_cert_file, {self._section}.tls_key_file"
+            raise NoCertificateError(f"{fields}: {names}: {error}") from error
         self._loaded = pair
         ended = self.expires is not None and self.expires <= utc_now()
         self.problem = f"the certificate {self._files[0]} ended at {self.expires}: renew it" if ended else None
         self.ready.set()
+
+
+Certificates = ServingCertificates | FileCertificates
+
+
+def certificates_of(client: KubeClient, settings: WebhookSettings | VisibilitySettings) -> Certificates:
+    """The certificate of a server with these settings: of its files if it names some, else of its Secret."""
+    if settings.tls_cert_file:
+        return FileCertificates(settings.tls_cert_file, settings.tls_key_file, section=_section_of(settings))
+    names = names_of(settings)
+    return ServingCertificates(client, namespace=settings.namespace, secret=settings.secret, names=names)
+
+
+def names_of(settings: WebhookSettings | VisibilitySettings) -> tuple[str, ...]:
+    """The DNS names of the Service, as the API server calls it."""
+    short = f"{settings.service}.{settings.namespace}"
+    further = settings.names.split(",") if isinstance(settings, WebhookSettings) else ()
+    return (f"{short}.svc", short, f"{short}.svc.cluster.local", *filter(None, map(str.strip, further)))
+
+
+def _section_of(settings: WebhookSettings | VisibilitySettings) -> str:
+    return "webhook" if isinstance(settings, WebhookSettings) else "visibility"
+
+
+@asynccontextmanager
+async def listening(
+    app: web.Application, context: ssl.SSLContext, settings: WebhookSettings | VisibilitySettings
+) -> AsyncIterator[int]:
+    """Serve over TLS while the block runs; the port. Raises CannotListenError."""
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, settings.host, settings.port, ssl_context=context)
+        try:
+            await site.start()
+        except OSError as error:
+            section = _section_of(settings)
+            raise CannotListenError(
+                f"{section}.host {settings.host}, {section}.port {settings.port}: {error.strerror or error}; "
+                "name another port"
+            ) from error
+        yield int(runner.addresses[0][1])
+    finally:
+        # Requests that are under way are answered, though the server is being cancelled.
+        with anyio.CancelScope(shield=True):
+            await runner.cleanup()
 
 
 def _content(found: dict[str, Any] | None) -> StoredCertificates | None:

@@ -48,7 +48,7 @@ class KueueCounts:
             if each.kind == "counter":
                 self._counters[each.name] = metrics.tally(each.name, each.about, each.labels)
             elif each.kind == "histogram":
-                self._histograms[each.name] = metrics.histogram(each.name, each.about, each.buckets)
+                self._histograms[each.name] = metrics.histogram(each.name, each.about, each.buckets, each.labels)
         self._document: dict[str, Any] = {}
         self._times: dict[Seq, UnixMs] = {}
         self._gates: dict[PodKey, tuple[str, ...]] = {}

@@ -1,8 +1,8 @@
 """
 The facts of the cluster that admission depends on, kept by informers.
 
-Labels of namespaces, LocalQueues and WorkloadPriorityClasses. All of them are small and few. `problem` is set until all
-lists were read.
+Labels of namespaces, and the LocalQueues and WorkloadPriorityClasses called `default`. All of them are small and few.
+`problem` is set until all lists were read.
 """
 
 from typing import Any, Final
@@ -20,11 +20,14 @@ from headgate.adapters.kubernetes.resources import (
     Resource,
 )
 from headgate.adapters.kubernetes.retry import Repeats
+from headgate.adapters.kubernetes.transport import NO_QUERY
+from headgate.core.admission.review import DEFAULT_NAME
 
 Json = dict[str, Any]
 Key = tuple[str, str]
 
 WATCHED: Final = (NAMESPACES, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES)
+_ONLY_DEFAULT: Final = {"fieldSelector": f"metadata.name={DEFAULT_NAME}"}
 MESSAGES_MAX: Final = 16
 
 
@@ -60,7 +63,9 @@ class Informer:
         repeats = Repeats()
         async with send, receive, anyio.create_task_group() as tasks:
             for resource in self._watched:
-                reflector = Reflector(self._client, resource, settings=ReflectorSettings(), repeats=repeats)
+                selectors = NO_QUERY if resource is NAMESPACES else _ONLY_DEFAULT
+                settings = ReflectorSettings()
+                reflector = Reflector(self._client, resource, selectors=selectors, settings=settings, repeats=repeats)
                 tasks.start_soon(reflector.run, send)
             async for message in receive:
                 self.apply(message)

@@ -97,19 +97,18 @@ async def install_admission(
 
     What refuses comes last and goes first: a policy before its binding. Raises ApiError, TransportError.
     """
-    query = {"fieldManager": MANAGER, "force": "true"} | ({"dryRun": "All"} if dry_run else {})
     for each in wanted:
         resource, name = _BY_KIND[each["kind"]], each["metadata"]["name"]
         body = await _with_bundles(client, resource, each)
-        await client.request(
-            "PATCH", resource.path(name=name), query=query, body=body, content_type=PatchType.APPLY.value
+        await client.patch(
+            resource, name, body, patch_type=PatchType.APPLY, field_manager=MANAGER, force=True, dry_run=dry_run
         )
         yield AdmissionChange(kind=each["kind"], name=name)
     kept = {(each["kind"], each["metadata"]["name"]) for each in wanted}
     for resource in reversed(RESOURCES):
         async for name in _ours(client, resource):
             if (resource.kind, name) not in kept:
-                await client.request("DELETE", resource.path(name=name), query={"dryRun": "All"} if dry_run else {})
+                await client.delete(resource, name, dry_run=dry_run)
                 yield AdmissionChange(kind=resource.kind, name=name, removed=True)
 
 

@@ -7,7 +7,6 @@ then it follows the facts, keeps the certificate, and answers reviews. It is rea
 
 import logging
 import signal
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -20,34 +19,21 @@ from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
 from headgate.adapters.telemetry import Metrics, configure_logs
 from headgate.core.admission.settings import AdmissionSettings, settings_of
-from headgate.processes.entry import Exit, default_holder
+from headgate.processes.entry import Exit, backend_options, default_holder
 from headgate.processes.runtime.configuration_files import KUEUES_DOCUMENT, load_document
 from headgate.processes.runtime.http import CannotListenError, application, serving
 from headgate.processes.runtime.process_status import Phase, Status
-from headgate.processes.runtime.serving_certificates import FileCertificates, ServingCertificates
-from headgate.processes.runtime.settings import Settings, WebhookSettings
+from headgate.processes.runtime.serving_certificates import Certificates, certificates_of, listening
+from headgate.processes.runtime.settings import Settings
 from headgate.processes.webhook.admission import AdmissionHandlers, InformerFacts
 from headgate.processes.webhook.facts import Informer
-from headgate.processes.webhook.handlers import HANDLERS, Handler
-from headgate.processes.webhook.server import Reviews, listening
+from headgate.processes.webhook.handlers import HANDLERS
+from headgate.processes.webhook.server import Reviews
 
 _LOG: Final = logging.getLogger(__name__)
 
 NAME: Final = "webhook"
 POLL_S: Final = 0.5
-
-Certificates = ServingCertificates | FileCertificates
-
-
-def names_of(settings: WebhookSettings) -> tuple[str, ...]:
-    """The DNS names of the Service, as the API server calls it."""
-    short = f"{settings.service}.{settings.namespace}"
-    return (
-        f"{short}.svc",
-        short,
-        f"{short}.svc.cluster.local",
-        *filter(None, (each.strip() for each in settings.names.split(","))),
-    )
 
 
 def run(settings: Settings) -> int:
@@ -56,7 +42,7 @@ def run(settings: Settings) -> int:
     admission = settings_of(load_document(file).document if file else KUEUES_DOCUMENT)
     holder = settings.holder or default_holder()
     configure_logs(form=settings.log.format, level=settings.log.level, process=NAME, cell=settings.cell, holder=holder)
-    return anyio.run(_main, WebhookServer(settings, holder, admission))
+    return anyio.run(_main, WebhookServer(settings, holder, admission), backend_options=backend_options())
 
 
 async def _main(server: "WebhookServer") -> int:
@@ -83,13 +69,7 @@ async def _on_signal(scope: anyio.CancelScope) -> None:
 class WebhookServer:
     """One replica. `run` serves until cancelled; `serving` is set, with `port`, when it listens."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        holder: str,
-        admission: AdmissionSettings,
-        handlers: Mapping[str, Handler] = HANDLERS,
-    ) -> None:
+    def __init__(self, settings: Settings, holder: str, admission: AdmissionSettings) -> None:
         self.settings = settings
         self._admission = admission
         self.status = Status(process=NAME, cell=settings.cell, holder=holder, health=DependencyHealth())
@@ -98,7 +78,6 @@ class WebhookServer:
         self.port = 0
         self.url = ""
         self.certificates: Certificates
-        self._handlers = handlers
 
     async def run(self) -> None:
         """Serve. Raises KubeConfigurationError, CannotListenError."""
@@ -111,7 +90,7 @@ class WebhookServer:
             kubernetes = settings.kubernetes
             access = resolve(server=kubernetes.server, kubeconfig=kubernetes.kubeconfig, context=kubernetes.context)
             client = KubeClient(await stack.enter_async_context(open_transport(access)))
-            certificates = self.certificates = self._certificates(client)
+            certificates = self.certificates = certificates_of(client, settings.webhook)
             informer = Informer(client)
             measure(metrics, certificates)
             tasks = await stack.enter_async_context(anyio.create_task_group())
@@ -120,23 +99,14 @@ class WebhookServer:
             tasks.start_soon(self._watch, certificates, informer)
             await certificates.ready.wait()
             admission = AdmissionHandlers(self._admission, InformerFacts(informer), client)
-            handlers = {**admission.handlers(), **self._handlers}
-            reviews = Reviews(handlers, metrics, lambda: informer.problem)
-            listener = listening(
-                reviews.application(), certificates.context, host=settings.webhook.host, port=settings.webhook.port
-            )
+            reviews = Reviews({**admission.handlers(), **HANDLERS}, metrics, lambda: informer.problem)
+            listener = listening(reviews.application(), certificates.context, settings.webhook)
             self.port = await stack.enter_async_context(listener)
             self.status.detail = ""
             self.status.phase = Phase.LEADING
             _LOG.info("webhooks are served on port %d", self.port)
             self.serving.set()
             await anyio.sleep_forever()
-
-    def _certificates(self, client: KubeClient) -> Certificates:
-        webhook = self.settings.webhook
-        if webhook.tls_cert_file:
-            return FileCertificates(webhook.tls_cert_file, webhook.tls_key_file)
-        return ServingCertificates(client, namespace=webhook.namespace, secret=webhook.secret, names=names_of(webhook))
 
     async def _watch(self, certificates: Certificates, informer: Informer) -> None:
         """Keep the problems of /readyz up to date."""

@@ -9,18 +9,14 @@ has to be converted before the facts can be read.
 """
 
 import logging
-import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-import anyio
 import msgspec
 from aiohttp import web
 
 from headgate.adapters.telemetry import Metrics
-from headgate.processes.runtime.http import CannotListenError
 from headgate.processes.webhook.handlers import HANDLERS, Handler, Json
 
 _LOG: Final = logging.getLogger(__name__)
@@ -43,7 +39,7 @@ class Reviews:
             "headgate_webhook_requests_total", "Reviews answered, by path and result.", ("path", "result")
         )
         self._seconds = metrics.histogram(
-            "headgate_webhook_request_seconds", "How long the answer to a review took, in seconds.", SECONDS
+            "headgate_webhook_request_seconds", "How long the answer to a review took, in seconds.", SECONDS, ("path",)
         )
 
     def application(self) -> web.Application:
@@ -87,23 +83,3 @@ def _result(answered: Json) -> str:
     if "allowed" in response:
         return "allowed" if response["allowed"] else "refused"
     return str((response.get("result") or {}).get("status", "")).lower() or "answered"
-
-
-@asynccontextmanager
-async def listening(app: web.Application, context: ssl.SSLContext, *, host: str, port: int) -> AsyncIterator[int]:
-    """Serve over TLS while the block runs; the port. Raises CannotListenError."""
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=5.0)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port, ssl_context=context)
-        try:
-            await site.start()
-        except OSError as error:
-            raise CannotListenError(
-                f"webhook.host {host}, webhook.port {port}: {error.strerror or error}; name another port"
-            ) from error
-        yield int(runner.addresses[0][1])
-    finally:
-        # Reviews that are under way are answered, though the server is being cancelled.
-        with anyio.CancelScope(shield=True):
-            await runner.cleanup()

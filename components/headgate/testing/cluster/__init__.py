@@ -8,7 +8,7 @@ for kubectl, for the adapters, and as the embedded cluster of `headgate up`, whi
 
 Owns: the API server's resources, rules and watches, the controllers, the nodes, the journal on disk.
 Called by: the simulated world, the fuzzer, `headgate up` and `headgate run cluster`.
-May import: adapters.kubernetes, core, events.
+May import: adapters.kubernetes, core, events, processes.runtime.
 """
 
 from headgate.testing.cluster.api.routing import object_path, parse_path

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.core.admission.settings import AdmissionSettings
 from headgate.testing.cluster import errors
 from headgate.testing.cluster.api import list_options
 from headgate.testing.cluster.api.bodies import (
@@ -97,6 +98,8 @@ class Cluster:
 
     `journal` gives the cluster the objects that an earlier one left in it, and the seed; from then on what changes is
     kept in it before `request` or `step` returns. Without one, nothing outlives the cluster.
+
+    `admission`: objects are defaulted and refused by Kueue's rules under these settings, as with the webhook server.
     """
 
     def __init__(
@@ -109,12 +112,15 @@ class Cluster:
         track_all_fields: bool = False,
         controllers: ControllerOptions | None = _DEFAULT_CONTROLLERS,
         journal: Journal | None = None,
+        admission: AdmissionSettings | None = None,
     ) -> None:
         self.clock = clock
         self.faults = faults
         self.journal = journal
         seed = seed if journal is None else journal.seed
-        self.registry = Registry(clock, seed=str(seed), history_max=history_max, track_all=track_all_fields)
+        self.registry = Registry(
+            clock, seed=str(seed), history_max=history_max, track_all=track_all_fields, admission=admission
+        )
         self.store = self.registry.store
         if journal is not None:
             journal.attach(self.registry)

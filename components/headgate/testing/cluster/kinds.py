@@ -58,6 +58,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     ),
     _core("Event", "events", short=("ev",)),
     _core("ConfigMap", "configmaps", short=("cm",)),
+    _core("PodTemplate", "podtemplates", schema_name="PodTemplateObject"),
     _core("LimitRange", "limitranges", short=("limits",)),
     _core("Job", "jobs", group="batch", subresources=("status",), generation=True, categories=("all",)),
     _core(
@@ -83,6 +84,14 @@ KINDS: Final[tuple[Kind, ...]] = (
         subresources=("status",),
         generation=True,
         categories=("api-extensions",),
+    ),
+    _core(
+        "ProvisioningRequest",
+        "provisioningrequests",
+        group="autoscaling.x-k8s.io",
+        short=("provreq", "provreqs"),
+        subresources=("status",),
+        generation=True,
     ),
     *KUEUE_KINDS,
 )

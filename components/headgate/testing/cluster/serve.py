@@ -3,8 +3,9 @@ The simulated cluster as a process of its own: `python -m headgate.testing.clust
 
 `headgate up`, `headgate run cluster` and docker-compose start it. It serves one cluster over HTTP until it is
 stopped. Its address is in a line on standard output, in a kubeconfig for kubectl and the processes, and in an address
-file for callers that wait for its start. With --data DIR it keeps its objects in DIR/cluster and continues from them
-when it is started again, even if it was killed; without, they are lost when it ends.
+file for callers that wait for its start. It defaults and refuses objects by Kueue's rules, as with the webhook server.
+With --data DIR it keeps its objects in DIR/cluster and continues from them when it is started again, even if it was
+killed; without, they are lost when it ends.
 """
 
 import argparse
@@ -19,6 +20,9 @@ from typing import Final, NoReturn
 
 import anyio
 
+from headgate.core.admission.settings import settings_of
+from headgate.processes.runtime.configuration_files import KUEUES_DOCUMENT, load_document
+from headgate.processes.runtime.settings import SettingsError
 from headgate.testing.cluster import Cluster, ControllerOptions
 from headgate.testing.cluster.api.server import kubeconfig, serve, wall_clock_ms
 from headgate.testing.cluster.storage.persistence import Journal, JournalError, JournalFullError, JournalInUseError
@@ -43,6 +47,7 @@ def main(args: list[str] | None = None) -> int:
     parser.add_argument("--kubeconfig", type=Path, help="write a kubeconfig here")
     parser.add_argument("--address-file", type=Path, help="write the URL here once it is served")
     parser.add_argument("--public-url", help="the URL to write, where clients know the server by another name")
+    parser.add_argument("--configuration", type=Path, help="Kueue's Configuration, for its defaults and refusals")
     given = parser.parse_args(args)
     try:
         anyio.run(_serve, given, backend_options={"use_uvloop": True})
@@ -51,6 +56,9 @@ def main(args: list[str] | None = None) -> int:
             _say(f"{error.filename or given.data}: {error.strerror}; make room for it")
             return 1
         _say(f"cannot serve on {given.host}:{given.port}: {error.strerror or error}")
+        return 2
+    except SettingsError as error:
+        _say(str(error))
         return 2
     except JournalError as error:
         _say(str(error))
@@ -68,7 +76,9 @@ async def _serve(given: argparse.Namespace) -> None:
             # A seed of its own: uids must not come again in a cluster whose objects were thrown away.
             journal = Journal(given.data / DIRECTORY, seed=secrets.token_hex(8), log=_say, failed=_stop)
             kept.callback(journal.close)
-        cluster = Cluster(wall_clock_ms, journal=journal, controllers=CONTROLLERS)
+        file = given.configuration
+        admission = settings_of(load_document(file).document if file is not None else KUEUES_DOCUMENT)
+        cluster = Cluster(wall_clock_ms, journal=journal, controllers=CONTROLLERS, admission=admission)
         async with serve(cluster, host=given.host, port=given.port) as bound:
             url = given.public_url or bound
             if given.kubeconfig is not None:

@@ -226,12 +226,14 @@ async def _read(client: KubeClient, name: str) -> JsonObject | None:
 
 
 async def _apply(client: KubeClient, definition: JsonObject, *, dry_run: bool) -> None:
-    await client.request(
-        "PATCH",
-        CUSTOM_RESOURCE_DEFINITIONS.path(name=definition["metadata"]["name"]),
-        query={"fieldManager": MANAGER, "force": "true", **_dry(dry_run)},
-        body=definition,
-        content_type=PatchType.APPLY.value,
+    await client.patch(
+        CUSTOM_RESOURCE_DEFINITIONS,
+        definition["metadata"]["name"],
+        definition,
+        patch_type=PatchType.APPLY,
+        field_manager=MANAGER,
+        force=True,
+        dry_run=dry_run,
     )
 
 
@@ -243,12 +245,8 @@ async def _replace(client: KubeClient, definition: JsonObject, found: JsonObject
     metadata = found["metadata"]
     kept = {key: value for key, value in (metadata.get("labels") or {}).items() if key != CA_FROM}
     labels = {**kept, **definition["metadata"]["labels"]}
-    await client.request(
-        "PUT",
-        CUSTOM_RESOURCE_DEFINITIONS.path(name=name),
-        query={"fieldManager": MANAGER, **_dry(dry_run)},
-        body={**found, "metadata": {**metadata, "labels": labels}, "spec": definition["spec"]},
-    )
+    body = {**found, "metadata": {**metadata, "labels": labels}, "spec": definition["spec"]}
+    await client.update(CUSTOM_RESOURCE_DEFINITIONS, name, body, field_manager=MANAGER, dry_run=dry_run)
 
 
 def _require_stored(found: JsonObject) -> None:
@@ -297,10 +295,6 @@ def _descriptions(spec: Any, path: str = "") -> dict[str, str]:
         case _:
             pass
     return found
-
-
-def _dry(dry_run: bool) -> dict[str, str]:
-    return {"dryRun": "All"} if dry_run else {}
 
 
 async def _wait_served(client: KubeClient, definition: JsonObject, timeout_s: float) -> None:

@@ -126,7 +126,7 @@ def _match(why: str) -> FieldError:
 
 def version(text: str) -> int:
     """A resourceVersion as a number. Raises ApiStatusError 500 without a reason, as reading one object does."""
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) <= len(str(2**64)):
         return int(text)
     message = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
     raise ApiStatusError(500, "", message)

@@ -9,6 +9,7 @@ kubelet. `follow` returns what there is.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from headgate.core.kubernetes.numbers import decimal
 from headgate.testing.cluster import errors
 from headgate.testing.cluster.storage.store import ObjectVersion
 
@@ -36,9 +37,9 @@ def container_log(pod: ObjectVersion, query: Mapping[str, str]) -> str:
     lines = [f"{began} simulated container {name} started: {program}"]
     if ended is not None:
         lines.append(f"{ended.get('finishedAt')} simulated container {name} ended with exit code {ended['exitCode']}")
-    tail = query.get("tailLines", "")
-    if tail.isdigit():
-        lines = lines[len(lines) - min(len(lines), int(tail)) :]
+    tail = decimal(query.get("tailLines"))
+    if tail is not None and tail >= 0:
+        lines = lines[len(lines) - min(len(lines), tail) :]
     return "".join(f"{line}\n" for line in lines)
 
 

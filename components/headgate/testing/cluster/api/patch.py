@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from headgate.adapters.kubernetes.crds.schema import SchemaNode
+from headgate.core.kubernetes.numbers import decimal
 from headgate.testing.cluster.errors import inapplicable_patch, internal
 
 JsonObject = dict[str, Any]
@@ -85,10 +86,8 @@ def _pointer(text: str) -> list[str]:
 
 def _index(step: str, length: int) -> int:
     """The place that a step names in a list; negative ones count from its end."""
-    if not step.lstrip("-").isdigit():
-        raise inapplicable_patch()
-    index = int(step)
-    if not -length <= index < length:
+    index = decimal(step)
+    if index is None or not -length <= index < length:
         raise inapplicable_patch()
     return index % length
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from headgate.core.kubernetes.numbers import decimal
 from headgate.testing.cluster.api import label_syntax
 from headgate.testing.cluster.errors import bad_request
 
@@ -45,9 +46,11 @@ class LabelRequirement:
             case "DoesNotExist":
                 return value is None
             case "Gt":
-                return value is not None and value.lstrip("-").isdigit() and int(value) > int(self.values[0])
+                number, bound = decimal(value), decimal(self.values[0])
+                return number is not None and bound is not None and number > bound
             case "Lt":
-                return value is not None and value.lstrip("-").isdigit() and int(value) < int(self.values[0])
+                number, bound = decimal(value), decimal(self.values[0])
+                return number is not None and bound is not None and number < bound
             case other:
                 raise ValueError(f"unknown selector operator {other!r}")
 

@@ -9,6 +9,7 @@ pod failure policy, which go first when there are too many. After k8s.io/kuberne
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from headgate.core.kubernetes.numbers import decimal
 from headgate.testing.cluster.times import unix_ms
 
 JsonObject = dict[str, Any]
@@ -93,7 +94,7 @@ def pause_ms(failures: int) -> int:
 def failures_of(pod: JsonObject) -> int:
     """How many pods of a pod's index had failed before it."""
     text = (pod["metadata"].get("annotations") or {}).get(FAILURES_ANNOTATION, "0")
-    return int(text) if text.isdigit() else 0
+    return decimal(text) or 0
 
 
 def policy_verdict(spec: JsonObject, pod: JsonObject) -> tuple[str, str]:
@@ -138,7 +139,8 @@ def _condition(pod: JsonObject, patterns: Iterable[JsonObject]) -> str:
 def index_of(pod: JsonObject) -> int:
     """A pod's completion index, -1 without one."""
     text = (pod["metadata"].get("annotations") or {}).get(INDEX_ANNOTATION, "")
-    return int(text) if text.isdigit() else -1
+    index = decimal(text)
+    return -1 if index is None else index
 
 
 def parsed_indexes(text: str, completions: int) -> set[int]:

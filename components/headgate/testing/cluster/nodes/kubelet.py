@@ -19,6 +19,7 @@ that it finds there at its start it takes the remaining times from their statuse
 import heapq
 from typing import Any, Final
 
+from headgate.core.kubernetes.numbers import decimal
 from headgate.testing.cluster.api.writes import Deletion, Write
 from headgate.testing.cluster.nodes.node_usage import NODES, PODS, NodeUsage, Shortage, selects_node, untolerated
 from headgate.testing.cluster.quantity import ONE, pod_requests
@@ -397,7 +398,8 @@ def _condition(kind: str, status: str, now_ms: int, *, reason: str = "", message
 
 def _annotated(obj: JsonObject, annotation: str, default: int) -> int:
     text = (obj["metadata"].get("annotations") or {}).get(annotation)
-    return int(text) if text is not None and text.lstrip("-").isdigit() else default
+    number = decimal(text)
+    return default if number is None else number
 
 
 def _ends(obj: JsonObject) -> bool:

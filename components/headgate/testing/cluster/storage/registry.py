@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.adapters.kubernetes.crds.schema import SchemaNode
+from headgate.core.admission.settings import AdmissionSettings
 from headgate.testing.cluster import errors
 from headgate.testing.cluster.api.apply import FieldManager, applied, root_node, tracked
 from headgate.testing.cluster.api.writes import Deletion, Write, given_metadata
@@ -32,6 +33,7 @@ from headgate.testing.cluster.storage.metadata import (
 from headgate.testing.cluster.storage.store import Key, ObjectVersion, Store, Table
 from headgate.testing.cluster.times import rfc3339
 from headgate.testing.cluster.validation import rules
+from headgate.testing.cluster.validation.admission_rules import AdmissionRules
 from headgate.testing.cluster.validation.decoding import (
     content_errors,
     decoded,
@@ -64,16 +66,25 @@ class Registry:
 
     `clock` gives unix milliseconds. Uids and generated names are digests of (`seed`, a counter), so that a run
     repeats exactly. `track_all`: own fields of every write, as the API server does, instead of only those of objects
-    that were ever applied.
+    that were ever applied. `admission`: with Kueue's defaults and refusals under these settings.
     """
 
-    def __init__(self, clock: Callable[[], int], *, seed: str, history_max: int, track_all: bool) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], int],
+        *,
+        seed: str,
+        history_max: int,
+        track_all: bool,
+        admission: AdmissionSettings | None = None,
+    ) -> None:
         self.clock = clock
         self.store = Store(history_max=history_max)
         self._seed = seed.encode()
         self._identities = 0
         self._track_all = track_all
         self._roots: dict[str, SchemaNode] = {}
+        self._admission = None if admission is None else AdmissionRules(admission, self)
 
     # -- reading
     # ---------------------------------------------------------------------------------------------------------------
@@ -155,11 +166,15 @@ class Registry:
             said = {field: value for field, value in said.items() if field != "status"}
         fresh = {**fresh, "metadata": self._identity(kind, namespace, name, metadata)}
         fresh = rules.on_create(self, kind, fresh)
+        if self._admission is not None:
+            fresh = self._admission.defaulted(kind, fresh, None, write)
         found = naming_errors(kind, name, given) + metadata_errors(kind, fresh["metadata"], None)
         found += content_errors(kind, fresh, None, found, checker) or rules.create_errors(kind, fresh)
         if found := found or ([] if kind.custom else checker.errors):
             raise errors.invalid(kind, name, found)
         write.warnings += metadata_warnings(kind, fresh["metadata"], None) + rules.on_valid(self, kind, fresh)
+        if self._admission is not None:
+            self._admission.check(kind, fresh, None, write)
         if str(given.get("resourceVersion") or "0") != "0":
             raise errors.internal("resourceVersion should not be set on objects to be created")
         if (namespace, name) in table.entries:
@@ -242,6 +257,8 @@ class Registry:
         )
         fresh = decoded(kind, fresh, old, unknown, checker, write)
         fresh = rules.on_update(self, kind, fresh, old, write.subresource)
+        if self._admission is not None and fresh != old:
+            fresh = self._admission.defaulted(kind, fresh, old, write)
         metadata = fresh["metadata"]
         found = metadata_errors(kind, metadata, stored)
         if given is not stored:
@@ -251,6 +268,8 @@ class Registry:
         if found := found or ([] if kind.custom else checker.errors):
             raise errors.invalid(kind, name, found)
         write.warnings += metadata_warnings(kind, metadata, stored)
+        if self._admission is not None and fresh != old:
+            self._admission.check(kind, fresh, old, write)
         if kind.generation and spec_changed(fresh, old):
             metadata["generation"] = stored.get("generation", 0) + 1
         is_reset = managed is None and given.get("managedFields") in ([], [{}])

@@ -291,6 +291,20 @@ ConfigMap: object
   immutable: boolean
   data: map[string]
   binaryData: map[string]
+PodTemplateObject: object
+  template: $PodTemplate
+ProvisioningRequestPodSet: object
+  podTemplateRef*: object
+    name: string
+  count*: integer
+ProvisioningRequest: object
+  spec: object
+    podSets*: []$ProvisioningRequestPodSet (atomic)
+    provisioningClassName*: string
+    parameters: map[string]
+  status: object
+    conditions: []$Condition (map=type)
+    provisioningClassDetails: map[string]
 LimitRangeItem: object
   type*: string
   max: map[quantity]
