@@ -100,6 +100,14 @@ def test_admission_checks(headgate: Callable) -> None:
     assert "budget" in headgate("plan", "-f", EXAMPLES / "admission-checks.yaml").out
 
 
+def test_provisioning(headgate: Callable) -> None:
+    """Both get quota; the one that needs GPUs waits for its check, and the other for nothing."""
+    report = planned(headgate, "provisioning.yaml")
+    assert admitted(report) == {"trains": 4, "prepares": 2}
+    assert not report["all_admitted"]
+    assert headgate("plan", "-f", EXAMPLES / "provisioning.yaml").out.count("waits for checks: provisioned") == 1
+
+
 def test_partial_admission(headgate: Callable) -> None:
     """A job that is content with fewer pods gets as many as fit."""
     report = planned(headgate, "partial-admission.yaml")

@@ -127,6 +127,47 @@ def test_workloads_and_pods_are_listed_by_what_they_belong_to(cluster: Callable,
     assert "can be stopped" in cluster("stop", "pod", "mine").err
 
 
+CHAIN = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: top, namespace: default}
+spec: {clusterQueue: vision}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata:
+  name: between
+  namespace: default
+  ownerReferences: [{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, name: top, uid: UID}]
+spec: {podSets: [{name: main, template: {spec: {containers: [{name: c, image: i}]}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: below
+  namespace: default
+  ownerReferences:
+    - {apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, name: between, uid: UID}
+    - {apiVersion: ray.io/v1, kind: RayCluster, name: of-a-kind-that-is-not-there, uid: x}
+    - {apiVersion: v1, kind: Node, name: of-a-kind-without-namespaces, uid: x}
+spec: {containers: [{name: c, image: i}]}
+"""
+
+
+def test_pods_are_listed_through_whatever_is_in_between(cluster: Callable, tmp_path: Path) -> None:
+    """Of any kind, as a RayCluster between a RayJob and its pods; kinds that the cluster does not have own nothing."""
+    file, uid = tmp_path / "objects.yaml", ""
+    for manifest, what in zip(CHAIN.split("---"), ("localqueue/top", "workload/between", "pod/below"), strict=True):
+        file.write_text(manifest.replace("UID", uid))
+        applied = cluster("apply", "-f", file)
+        assert applied.code == 0, applied.err
+        uid = json.loads(cluster("get", *what.split("/"), "-o", "json").out)["metadata"]["uid"]
+    for above in ("localqueue/top", "workload/between"):
+        found = cluster("list", "pods", "--for", above, "-o", "json")
+        assert found.code == 0, found.err
+        assert [each["metadata"]["name"] for each in json.loads(found.out)] == ["below"]
+
+
 def test_flavors_with_the_same_resources_are_one_group() -> None:
     """As Kueue's plugin makes them; a limit needs a quota."""
     groups = resource_groups(["a:cpu=1;memory=2Gi,b:cpu=3;memory=4Gi", "c:gpu=1"], ["b:cpu=5"], [])

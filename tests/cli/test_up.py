@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
+import yaml
 
 from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
-from headgate.adapters.kubernetes.resources import JOBS, RESOURCES
+from headgate.adapters.kubernetes.resources import JOBS, PODS, RESOURCES
 from headgate.cli import cell, children
 from headgate.cli.demo_objects import cluster_objects, job_objects
 from headgate.cli.output import CliError
@@ -84,6 +86,41 @@ async def test_jobs_run_to_their_end_while_every_process_is_killed(tmp_path: Pat
             [sys.executable, "-m", "headgate.cli.main", *command, "--data", str(tmp_path / "cell")], check=False
         )
         assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+
+
+def queued_pod(name: str, queue: str) -> dict[str, Any]:
+    requests = {"requests": {"cpu": "1"}}
+    metadata = {"name": name, "namespace": "vision", "labels": {"kueue.x-k8s.io/queue-name": queue}}
+    spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i", "resources": requests}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.anyio
+async def test_a_pod_that_names_a_queue_runs_when_it_is_admitted(tmp_path: Path) -> None:
+    """Where the Configuration enables pods: it has a gate from its creation on, which the ungater removes."""
+    file = tmp_path / "kueue.yaml"
+    head = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
+    file.write_text(yaml.safe_dump({**head, "integrations": {"frameworks": ["batch/job", "pod"]}}))
+    options = UpOptions(data=tmp_path / "cell", configuration=str(file))
+    async with Supervisor(options) as running:
+        await running.wait_ready()
+        await create(running, *cluster_objects(), queued_pod("runs", "main"), queued_pod("waits", "absent"))
+        async with open_transport(resolve(kubeconfig=running.kubeconfig)) as transport:
+            client = KubeClient(transport)
+            with anyio.fail_after(60):
+                while True:
+                    found = msgspec.json.decode(await client.get(PODS, "runs", "vision"))
+                    if found["status"]["phase"] in ("Running", "Succeeded"):
+                        break
+                    await anyio.sleep(0.1)
+            waiting = msgspec.json.decode(await client.get(PODS, "waits", "vision"))
+            assert {"name": "kueue.x-k8s.io/admission"} in waiting["spec"]["schedulingGates"]
+            owners = [
+                each["name"]
+                for item in (await client.list(RESOURCES["workloads"], "vision")).items
+                for each in msgspec.json.decode(item)["metadata"]["ownerReferences"]
+            ]
+            assert "runs" in owners
 
 
 @pytest.mark.anyio

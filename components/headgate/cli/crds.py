@@ -99,9 +99,7 @@ def install_(
     cell: _Cell = None,
 ) -> None:
     """Install the definitions of Kueue's kinds, or bring them up to date."""
-    namespace, _, name = service.partition("/")
-    if not namespace or not name:
-        raise CliError(f"--service {service}: write NAMESPACE/NAME, e.g. {_SERVICE}", WRONG_USAGE)
+    namespace, name = service_of(service)
     done: list[Installed] = []
 
     async def act() -> None:
@@ -125,6 +123,14 @@ def install_(
     if output is not Output.TABLE:
         emit(done, output, lambda: None)
     raise typer.Exit(OK if all(each.usable for each in done) else FAILED)
+
+
+def service_of(service: str) -> tuple[str, str]:
+    """The namespace and the name of the webhook's Service, from its flag. Raises CliError."""
+    namespace, _, name = service.partition("/")
+    if not namespace or not name:
+        raise CliError(f"--service {service}: write NAMESPACE/NAME, e.g. {_SERVICE}", WRONG_USAGE)
+    return namespace, name
 
 
 @app.command("migrate", epilog=_MIGRATE)

@@ -252,8 +252,7 @@ def _create(
         within = (namespace or objects.namespace) if resource.namespaced else None
         metadata = {"name": name, **({"namespace": within} if within else {})}
         body = {"apiVersion": V1BETA2, "kind": kind, "metadata": metadata, "spec": spec}
-        query = {"fieldManager": FIELD_MANAGER, **({"dryRun": "All"} if dry_run else {})}
-        answer = await objects.client.request("POST", resource.path(namespace=within), query=query, body=body)
+        answer = await objects.client.create(resource, body, within, field_manager=FIELD_MANAGER, dry_run=dry_run)
         if output is Output.TABLE:
             print(f"{kind.lower()}.{resource.group}/{name} created{' (server dry run)' if dry_run else ''}")
         else:

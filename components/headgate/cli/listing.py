@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from headgate.adapters.kubernetes.errors import ApiError
-from headgate.adapters.kubernetes.resources import RESOURCES, Resource
+from headgate.adapters.kubernetes.resources import Resource
 from headgate.cli import completion
 from headgate.cli.cluster import ClusterObjects
 from headgate.cli.objects import check_names, print_objects, with_cluster
@@ -212,13 +212,36 @@ async def _pods_of(
     if resource.kind == "Workload":
         workloads.add(name)
         roots |= {each["uid"] for each in _owners(root)}
-    owned = set(_descendants(roots, [*pods, *await _all(objects, RESOURCES["jobs"], namespace, {})]))
+    owned = set(_descendants(roots, [*pods, *await _owners_above(objects, pods, namespace)]))
     return [
         each
         for each in pods
         if each["metadata"]["uid"] in owned | roots
         or (each["metadata"].get("annotations") or {}).get(WORKLOAD_ANNOTATION) in workloads
     ]
+
+
+async def _owners_above(objects: ClusterObjects, pods: list[JsonObject], namespace: str) -> list[JsonObject]:
+    """What owns the pods, directly or through other objects, with what else is of these kinds; each is listed once."""
+    found: list[JsonObject] = []
+    layer, kinds = pods, dict[tuple[str, str], None]()
+    while layer:
+        new = {(owner["apiVersion"], owner["kind"]): None for each in layer for owner in _owners(each)}
+        layer = []
+        for api_version, kind in sorted(each for each in new if each not in kinds):
+            kinds[api_version, kind] = None
+            resource = await objects.by_kind(api_version, kind)
+            if resource is None or not resource.namespaced:
+                continue
+            try:
+                layer += await _all(objects, resource, namespace, {})
+            except ApiError as error:
+                if error.is_access_denied:
+                    say(f"pods below {resource.plural} may be missing: {error}")
+                elif not error.is_unserved:
+                    raise
+        found += layer
+    return found
 
 
 def _descendants(roots: set[str], candidates: list[JsonObject]) -> Iterator[str]:

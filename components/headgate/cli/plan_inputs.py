@@ -32,7 +32,7 @@ _VERSION_OF = {
     "node.k8s.io": "v1",
     "scheduling.k8s.io": "v1",
 }
-_LEFT_OUT_OF_KUEUE = frozenset({"MultiKueueCluster", "MultiKueueConfig", "ProvisioningRequestConfig"})
+_LEFT_OUT_OF_KUEUE = frozenset({"MultiKueueCluster", "MultiKueueConfig"})
 """Kinds of Kueue's group without effect on a plan."""
 
 

@@ -40,7 +40,7 @@ def run(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="The settings file (else HEADGATE_CONFIG); informer-bridge, webhook: also Kueue's Configuration.",
+            help="The settings (else HEADGATE_CONFIG); informer-bridge, webhook, cluster: also Kueue's Configuration.",
         ),
     ] = None,
     nats: options.Nats = None,
@@ -59,7 +59,7 @@ def run(
     """Run one process until it is told to stop. Several of one kind stand by for each other."""
     names = [producer.value for producer in Producer]
     if process == CLUSTER:
-        _become_cluster(host, port, data, kubeconfig, address_file, public_url)
+        _become_cluster(host, port, data, kubeconfig, address_file, public_url, config or [])
     if process not in (*names, WEBHOOK):
         raise CliError(f"there is no process {process!r}: there is {', '.join(names)}, {WEBHOOK} and {CLUSTER}")
     if data or kubeconfig or address_file or public_url or port:
@@ -104,17 +104,27 @@ def _read_side() -> Any:
 
 
 def _become_cluster(
-    host: str, port: int, data: Path | None, kubeconfig: Path | None, address_file: Path | None, public_url: str
+    host: str,
+    port: int,
+    data: Path | None,
+    kubeconfig: Path | None,
+    address_file: Path | None,
+    public_url: str,
+    config: list[str],
 ) -> None:
     """
     Become the simulated cluster.
 
     It belongs to the simulated world, which stands above the command line, so it is started as a program of its own.
     """
+    from headgate.processes.runtime.configuration_files import sort_files
+
+    configuration = sort_files(config).configuration
     args = ["--host", host, "--port", str(port)]
     args += ["--data", str(data)] if data else []
     args += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
     args += ["--address-file", str(address_file)] if address_file else []
     args += ["--public-url", public_url] if public_url else []
+    args += ["--configuration", configuration] if configuration else []
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "headgate.testing.cluster.serve", *args])  # noqa: S606 - ourselves

@@ -263,6 +263,7 @@ class Supervisor:
         # Its objects are kept with the log: objects in the log have to exist again after a restart.
         data = str(self.data.resolve())
         args = ["run", CLUSTER, "--data", data, "--kubeconfig", self.kubeconfig, "--address-file", str(address)]
+        args += ["--config", self.options.configuration] if self.options.configuration else []
         old_port = self._old_port(CLUSTER)
         child = self._start_child(tasks, CLUSTER, [*args, "--port", str(old_port or 0)])
         with anyio.move_on_after(READY_TIMEOUT_S):

@@ -131,7 +131,7 @@ def _check_configs(config: list[str]) -> "ConfigFiles":
     configuration = files.configuration or settings.bridge.configuration
     if configuration:
         load_configuration(configuration)
-    return files
+    return ConfigFiles(settings=files.settings, configuration=configuration or None)
 
 
 async def _up(options: UpOptions, manifests: list[str]) -> None:

@@ -33,7 +33,8 @@ from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
 from headgate.adapters.kubernetes.resources import Resource
 from headgate.adapters.kubernetes.retry import RateLimiter
-from headgate.processes.runtime.serving_certificates import FileCertificates, ServingCertificates
+from headgate.processes.runtime.http import CannotListenError
+from headgate.processes.runtime.serving_certificates import certificates_of, listening
 from headgate.processes.runtime.settings import Settings, VisibilitySettings
 from headgate.web.access import Access, Caller, KubernetesAccess, Right, UnauthorizedError
 
@@ -46,7 +47,6 @@ ROUND_S: Final = 60.0
 RETRY_S: Final = 5.0
 REVIEWS_QPS: Final = 50
 
-Certificates = ServingCertificates | FileCertificates
 AddRoutes = Callable[[web.Application, Access], None]
 
 
@@ -158,7 +158,7 @@ class AggregatedServer:
         while True:
             try:
                 await self._serve()
-            except (KubernetesError, NoFrontProxyError, OSError) as error:
+            except (KubernetesError, NoFrontProxyError, CannotListenError, OSError) as error:
                 self.problem = f"the aggregated visibility API is not served: {error}"
                 if self.problem != said:
                     said = self.problem
@@ -168,9 +168,13 @@ class AggregatedServer:
                 self.port = 0
 
     async def _serve(self) -> None:
-        """Listen until the front proxy's authority changes. Raises KubernetesError, NoFrontProxyError, OSError."""
+        """
+        Listen until the front proxy's authority changes.
+
+        Raises KubernetesError, NoFrontProxyError, CannotListenError, OSError.
+        """
         proxy = await self._trusted()
-        certificates = self._certificates()
+        certificates = certificates_of(self._client, self._settings)
         async with _background(certificates.keep()):
             await certificates.ready.wait()
             context = certificates.context
@@ -178,7 +182,7 @@ class AggregatedServer:
             context.load_verify_locations(cadata=proxy.ca)
             app = web.Application()
             self._add_routes(app, FrontProxyAccess(proxy, KubernetesAccess(self._client)))
-            async with self._listening(app, context):
+            async with listening(app, context, self._settings) as self.port:
                 _LOG.info("the aggregated visibility API is served on port %d", self.port)
                 self.problem = None
                 await self._until_changed(proxy)
@@ -196,25 +200,6 @@ class AggregatedServer:
                     return
             except (KubernetesError, NoFrontProxyError) as error:
                 _LOG.warning("the authority of the front proxy could not be read again: %s", error)
-
-    def _certificates(self) -> Certificates:
-        settings = self._settings
-        if settings.tls_cert_file:
-            return FileCertificates(settings.tls_cert_file, settings.tls_key_file)
-        short = f"{settings.service}.{settings.namespace}"
-        names = (f"{short}.svc", short, f"{short}.svc.cluster.local")
-        return ServingCertificates(self._client, namespace=settings.namespace, secret=settings.secret, names=names)
-
-    @contextlib.asynccontextmanager
-    async def _listening(self, app: web.Application, context: ssl.SSLContext) -> AsyncIterator[None]:
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, self._settings.host, self._settings.port, ssl_context=context).start()
-            self.port = int(runner.addresses[0][1])
-            yield
-        finally:
-            await runner.cleanup()
 
 
 @contextlib.asynccontextmanager

@@ -40,6 +40,7 @@ from headgate.adapters.kubernetes.retry import RateLimiter
 from headgate.adapters.log import Log, LogEntry
 from headgate.core import fold
 from headgate.core.fold.quarantine import EventFailedError
+from headgate.core.kubernetes.numbers import decimal
 from headgate.core.log.refusal import CommitFilter, admitted
 from headgate.core.state.tables import State
 from headgate.core.views.diagnosis import standing
@@ -245,9 +246,10 @@ class ReadSide:
     @staticmethod
     def _limit(request: web.Request) -> int:
         text = request.query.get("limit", str(LIMIT))
-        if not text.isdecimal() or not 1 <= int(text) <= LIMIT_MAX:
+        limit = decimal(text)
+        if limit is None or not 1 <= limit <= LIMIT_MAX:
             raise BadRequestError(f"limit={text}: a number from 1 to {LIMIT_MAX}")
-        return int(text)
+        return limit
 
     # --- authorization ---------------------------------------------------------------------------------------------
 
