@@ -70,7 +70,7 @@ def test_the_broker_takes_its_configuration(tmp_path: Path) -> None:
     """With the users that `headgate nats users` writes, both in a cluster and under Compose."""
     assert run(["nats", "users", "--out", str(tmp_path)]) == 0
     for source in (NATS / "nats.conf", DEPLOY / "compose-nats.conf"):
-        text = source.read_text().replace("/users/users.conf", "users.conf").replace("/data", str(tmp_path / "data"))
+        text = source.read_text().replace("users/users.conf", "users.conf").replace("/data", str(tmp_path / "data"))
         (tmp_path / "nats.conf").write_text(text)
         done = subprocess.run(
             [str(find_nats_server()), "--config", str(tmp_path / "nats.conf"), "-t"],

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from headgate.adapters.jetstream.health import DependencyHealth
+from headgate.adapters.jetstream.health import Dependency, DependencyHealth
 from headgate.adapters.telemetry.metrics import Distribution, LabelledCounter, Metrics
-from headgate.processes.runtime.process_status import Status
+from headgate.processes.runtime.process_status import KUBERNETES, Status
 from headgate.processes.runtime.serving_certificates import FileCertificates
 from headgate.processes.telemetry.kueue_catalogue import CATALOGUE
 from headgate.processes.telemetry.observer import Observing
@@ -24,7 +24,7 @@ MultiKueue its two have no values.
 
 
 class Instrument(NamedTuple):
-    """A metric as it is registered. Labels that only its values show are not named."""
+    """A metric as it is registered, with the labels that its values have."""
 
     name: str
     kind: str
@@ -53,40 +53,61 @@ class Recorder(Metrics):
         self, name: str, help_text: str, values: Callable[[], Iterable[tuple[float, Mapping[str, str]]]]
     ) -> None:
         """See `Metrics.counters`."""
-        self.instruments.append(Instrument(name, "counter", help_text, ()))
+        self.instruments.append(Instrument(name, "counter", help_text, _shown(values)))
         super().counters(name, help_text, values)
 
     def gauge(self, name: str, help_text: str, values: Callable[[], Iterable[tuple[float, Mapping[str, str]]]]) -> None:
         """See `Metrics.gauge`."""
-        self.instruments.append(Instrument(name, "gauge", help_text, ()))
+        self.instruments.append(Instrument(name, "gauge", help_text, _shown(values)))
         super().gauge(name, help_text, values)
 
-    def histogram(self, name: str, help_text: str, buckets: Sequence[float]) -> Distribution:
+    def histogram(
+        self, name: str, help_text: str, buckets: Sequence[float], labels: Sequence[str] = ()
+    ) -> Distribution:
         """See `Metrics.histogram`."""
-        self.instruments.append(Instrument(name, "histogram", help_text, ()))
-        return super().histogram(name, help_text, buckets)
+        self.instruments.append(Instrument(name, "histogram", help_text, tuple(labels)))
+        return super().histogram(name, help_text, buckets, labels)
+
+
+def _shown(values: Callable[[], Iterable[tuple[float, Mapping[str, str]]]]) -> tuple[str, ...]:
+    """The labels of the values that there are."""
+    return tuple(dict.fromkeys(label for _, labels in values() for label in labels))
 
 
 def metrics_page() -> str:
     """`docs/reference/metrics.md`."""
-    recorder = Recorder()
-    status = Status(process="snapshotter", cell="main", holder="reference", health=DependencyHealth())
-    Observing(status, recorder, None, kueue=False)
-    recorder.close()
-    kueues = [Instrument(each.name, each.kind, each.about, each.labels) for each in CATALOGUE.values()]
     return page(
         "Metrics",
         INTRODUCTION,
-        f"## Of each process\n\n{_rows(recorder.instruments)}",
-        f"## Of the webhook server\n\n{_rows(_of_webhooks())}",
-        f"## Of the cell, by Kueue's names\n\n{_rows(kueues)}",
+        f"## Of each process\n\n{_rows(of_processes())}",
+        f"## Of the webhook server\n\n{_rows(of_webhooks())}",
+        f"## Of the cell, by Kueue's names\n\n{_rows(of_the_cell())}",
     )
 
 
-def _of_webhooks() -> list[Instrument]:
+def of_processes() -> list[Instrument]:
+    """The metrics of each of the six processes."""
+    recorder = Recorder()
+    status = Status(process="snapshotter", cell="main", holder="reference", health=DependencyHealth())
+    # A value of each, for its labels.
+    status.probes.append(lambda: Dependency(name=KUBERNETES, ok=True, since_ms=0))
+    status.retries.append(lambda: [(0, {"cause": ""})])
+    status.watches.append(lambda: [(0, {"resource": "", "what": ""})])
+    Observing(status, recorder, None, kueue=False)
+    recorder.close()
+    return recorder.instruments
+
+
+def of_the_cell() -> list[Instrument]:
+    """The metrics of Kueue."""
+    return [Instrument(each.name, each.kind, each.about, each.labels) for each in CATALOGUE.values()]
+
+
+def of_webhooks() -> list[Instrument]:
+    """The metrics of a webhook server."""
     recorder = Recorder()
     Reviews({}, recorder)
-    measure(recorder, FileCertificates("tls.crt", "tls.key"))
+    measure(recorder, FileCertificates("tls.crt", "tls.key", section="webhook"))
     recorder.close()
     return recorder.instruments
 

@@ -1,0 +1,63 @@
+"""Writes the chart's templates, or with `--check` names those that differ. 0 when all is as it should be."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tools.chart.manifests import KUBERNETES, ROOT
+from tools.chart.render import DriftError, templates
+from tools.chart.schema import schema
+
+CHART: Final = ROOT / "deploy" / "helm" / "headgate"
+WRITTEN_BY_HAND: Final = frozenset({"_helpers.tpl", "NOTES.txt", "config.yaml", "setup.yaml", "dashboards.yaml"})
+"""What the manifests have no part for: names, settings as text, and the Jobs that install definitions."""
+
+
+def generated() -> dict[Path, str]:
+    """Every generated file of the chart. Raises DriftError."""
+    values: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+    files = {
+        **templates(values),
+        "values.schema.json": json.dumps(schema(values), indent=2) + "\n",
+        **{
+            f"files/dashboards/{each.name}": each.read_text()
+            for each in sorted((KUBERNETES / "monitoring" / "dashboards").glob("*.json"))
+        },
+    }
+    return {CHART / path: text for path, text in files.items()}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the files, or compare them."""
+    if arguments not in ([], ["--check"]):
+        print("usage: python -m tools.chart [--check]", file=sys.stderr)
+        return 2
+    try:
+        wanted = generated()
+    except DriftError as error:
+        print(error, file=sys.stderr)
+        return 1
+    stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text() != text]
+    left = [
+        path
+        for folder in ("templates", "files")
+        for path in sorted((CHART / folder).rglob("*"))
+        if path.is_file() and path not in wanted and path.name not in WRITTEN_BY_HAND
+    ]
+    if not arguments:
+        for path in stale:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(wanted[path])
+        for path in left:
+            path.unlink()
+        return 0
+    for path in (*stale, *left):
+        print(f"{path} differs from deploy/kubernetes: run `make schemas` and commit it", file=sys.stderr)
+    return 1 if stale or left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
