@@ -347,7 +347,7 @@ async def test_kueues_own_are_left_alone_until_they_are_replaced_by_force(assets
     """Headgate runs on them; objects that they hold are there afterwards."""
     async with control_plane(assets, tmp_path, options=BARE) as plane, open_transport(plane.access()) as transport:
         client = KubeClient(transport)
-        assert len(await missing_crds(client)) == 8
+        assert len(await missing_crds(client)) == 9
         await install_kueues(plane, client, assets)
         assert await missing_crds(client) == ()
         cluster = ("--kubeconfig", str(plane.kubeconfig))

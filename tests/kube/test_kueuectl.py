@@ -16,7 +16,7 @@ from headgate.adapters.kubernetes.crds.install import install
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.testing.control_plane import Assets, ControlPlane, NoAssetsError
 from headgate.testing.control_plane.assets import KUBECTL
-from headgate.testing.control_plane.plugin import NAME, find_plugin
+from headgate.testing.control_plane.kueue_programs import PLUGIN, find_program
 
 pytestmark = [pytest.mark.kube, pytest.mark.anyio]
 
@@ -49,11 +49,11 @@ class Plugin(NamedTuple):
 async def plugin(aggregated: Aggregated, assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Plugin:
     """The plugin beside kubectl, on a PATH of its own."""
     try:
-        binary = find_plugin()
+        binary = find_program(PLUGIN)
     except NoAssetsError as error:
         pytest.skip(str(error))
     folder: Path = tmp_path_factory.mktemp("bin")
-    (folder / NAME).symlink_to(binary)
+    (folder / PLUGIN).symlink_to(binary)
     (folder / KUBECTL).symlink_to(assets.binary(KUBECTL))
     async with open_transport(aggregated.plane.access()) as transport:
         assert [each async for each in install(KubeClient(transport))]

@@ -28,9 +28,10 @@ from headgate.adapters.kubernetes.resources import RESOURCES
 from headgate.adapters.telemetry import Metrics
 from headgate.core.api.conversion import V1BETA1, V1BETA2
 from headgate.core.versions.converting import KEPT, convert
-from headgate.processes.runtime.serving_certificates import load_pair, new_context
+from headgate.processes.runtime.serving_certificates import listening, load_pair, new_context
+from headgate.processes.runtime.settings import WebhookSettings
 from headgate.processes.webhook.handlers import HANDLERS
-from headgate.processes.webhook.server import Reviews, listening
+from headgate.processes.webhook.server import Reviews
 from headgate.testing.control_plane import Assets, ControlPlane, Options, control_plane
 
 pytestmark = [pytest.mark.kube, pytest.mark.anyio]
@@ -57,7 +58,7 @@ async def webhook(anyio_backend: str) -> AsyncIterator[Conversion]:
     context = new_context()
     load_pair(context, stored.certificate, stored.key)
     reviews = Reviews(HANDLERS, Metrics())
-    async with listening(reviews.application(), context, host="localhost", port=0) as port:
+    async with listening(reviews.application(), context, WebhookSettings(host="localhost", port=0)) as port:
         bundle = base64.b64encode(stored.ca_bundle).decode()
         yield Conversion(url=f"https://localhost:{port}/convert", ca_bundle=bundle)
 

@@ -111,7 +111,9 @@ JOB_SPEC = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"nam
 
 
 @asynccontextmanager
-async def with_webhook(plane: ControlPlane, client: KubeClient) -> AsyncIterator[WebhookServer]:
+async def with_webhook(
+    plane: ControlPlane, client: KubeClient, admission: AdmissionSettings = SETTINGS
+) -> AsyncIterator[WebhookServer]:
     """
     Our server on loopback, with the rights that it is deployed with.
 
@@ -122,7 +124,7 @@ async def with_webhook(plane: ControlPlane, client: KubeClient) -> AsyncIterator
     access = await plane.service_account_kubeconfig(NAMESPACE, "webhook")
     webhook = WebhookSettings(host="127.0.0.1", port=0, names="localhost")
     settings = Settings(kubernetes=KubernetesSettings(kubeconfig=str(access)), http=HttpSettings(), webhook=webhook)
-    server = WebhookServer(settings, "test", SETTINGS)
+    server = WebhookServer(settings, "test", admission)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.run)
         with anyio.fail_after(60):

@@ -126,10 +126,27 @@ async def test_a_job_of_a_managed_parent_is_left_alone(servers: dict[Way, Server
 
 
 async def test_a_job_whose_owner_is_gone_is_refused(servers: dict[Way, Server]) -> None:
-    """It might have to wait."""
+    """If it names a queue: it might have to wait for the owner."""
     kind = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
     owner = {**kind, "name": "gone", "uid": "u", "controller": True}
-    job = {"metadata": {"name": "orphan", "ownerReferences": [owner]}, "spec": JOB_SPEC}
+    labels = {"kueue.x-k8s.io/queue-name": "q"}
+    job = {"metadata": {"name": "orphan", "labels": labels, "ownerReferences": [owner]}, "spec": JOB_SPEC}
     with pytest.raises(ApiError) as caught:
         await servers[Way.WEBHOOK].client.request("POST", f"/apis/batch/v1/namespaces/{PLAIN}/jobs", body=job)
     assert "its owner JobSet gone cannot be read" in caught.value.message
+
+
+async def test_a_job_whose_owner_has_gone_since_may_be_changed(servers: dict[Way, Server]) -> None:
+    """Finalizers come off what a deleted owner leaves behind, as off the pods of a Job."""
+    client = servers[Way.WEBHOOK].client
+    kind = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+    made = msgspec.json.decode(
+        await client.create(RESOURCES["JobSet"], {**kind, "metadata": {"name": "brief"}, "spec": {}}, PLAIN)
+    )
+    owner = {**kind, "name": "brief", "uid": made["metadata"]["uid"], "controller": True}
+    meta = {"name": "left", "ownerReferences": [owner], "finalizers": ["example.com/mine"]}
+    path = f"/apis/batch/v1/namespaces/{PLAIN}/jobs"
+    await client.request("POST", path, body={"metadata": meta, "spec": JOB_SPEC})
+    await client.delete(RESOURCES["JobSet"], "brief", PLAIN)
+    raw = await client.patch(RESOURCES["Job"], "left", {"metadata": {"finalizers": None}}, PLAIN)
+    assert "finalizers" not in msgspec.json.decode(raw)["metadata"]

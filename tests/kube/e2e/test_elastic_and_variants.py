@@ -16,7 +16,7 @@ from tests.support.waiting import until
 from headgate.adapters.kubernetes.client import Propagation
 from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NODES, PODS, WORKLOADS
 from headgate.core.api.job_kinds import BATCH_JOB
-from headgate.core.workload.job_workload import workload_name
+from headgate.core.workload.names import workload_name
 from headgate.processes.runtime.settings import BinderSettings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]

@@ -2,11 +2,13 @@
 
 import pytest
 from tests.kube.e2e.cells import Deployment, Json
-from tests.kube.e2e.objects import furnished, job
+from tests.kube.e2e.objects import flavor, furnished, job
 from tests.kube.e2e.seeing import becomes, has, workload_of
+from tests.kube.e2e.serving import SELECTOR, TOLERATION, is_on_flavor
 from tests.kube.e2e.test_admission import configured
+from tests.support.waiting import until
 
-from headgate.adapters.kubernetes.resources import PODS
+from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, PODS, WORKLOADS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
 
@@ -45,3 +47,55 @@ async def test_a_plain_pod_runs_to_its_end_and_loses_its_finalizer(deployment: D
                 lambda found: not found["metadata"].get("finalizers"),
             )
             await workload_of(deployment, team, has("Finished", reason="Succeeded"))
+
+
+def grouped(team: str, name: str, total: int, *, run_ms: int, group: str = "gang") -> Json:
+    """A pod of a pod group."""
+    made = pod(team, name, run_ms=run_ms)
+    made["metadata"]["labels"][f"{K}pod-group-name"] = group
+    made["metadata"]["annotations"] |= {f"{K}pod-group-total-count": str(total)}
+    return made
+
+
+async def test_an_evicted_pod_group_leaves_and_its_replacements_run(deployment: Deployment) -> None:
+    """Its pods are deleted; once as many others are there the Workload is admitted again, and finishes with them."""
+    team = deployment.fresh("team")
+    with configured(integrations={"frameworks": ["pod"]}) as bridge:
+        async with deployment.cell(team, bridge=bridge):
+            await deployment.apply(*furnished(team), *(grouped(team, f"a{n}", 2, run_ms=600_000) for n in range(2)))
+
+            async def run(expected: set[str]) -> bool:
+                pods = await deployment.all(PODS, team)
+                return {each["metadata"]["name"] for each in pods if each["status"]["phase"] == "Running"} == expected
+
+            await until(lambda: run({"a0", "a1"}))
+            workload = await workload_of(deployment, team, has("Admitted"))
+            name = workload["metadata"]["name"]
+            await deployment.merge(WORKLOADS, name, team, {"spec": {"active": False}})
+            await workload_of(deployment, team, has("Evicted"), has("QuotaReserved", "False"))
+            await until(lambda: run(set()))
+            assert {each["metadata"]["name"] for each in await deployment.all(PODS, team)} == {"a0", "a1"}
+            await deployment.merge(WORKLOADS, name, team, {"spec": {"active": True}})
+            await deployment.apply(*(grouped(team, f"b{n}", 2, run_ms=500) for n in range(2)))
+            await workload_of(deployment, team, has("Finished", reason="Succeeded"))
+
+
+async def test_an_evicted_plain_pod_is_deleted_and_its_workload_with_it(deployment: Deployment) -> None:
+    """It carries the flavor while it runs; it cannot be started again, so nothing of it is left."""
+    team = deployment.fresh("team")
+    queues = furnished(team)
+    queues[1] = flavor(team, nodeLabels=SELECTOR, tolerations=[TOLERATION])
+    await deployment.plane.kubectl("label", "node", "--all", "tier=spot", "--overwrite")
+    with configured(integrations={"frameworks": ["pod"]}) as bridge:
+        async with deployment.cell(team, bridge=bridge):
+            await deployment.apply(*queues, pod(team, "one", run_ms=600_000))
+            found = await becomes(deployment, PODS, "one", team, lambda it: it["status"].get("phase") == "Running")
+            assert is_on_flavor(found)
+            workload = await workload_of(deployment, team, has("Admitted"))
+            await deployment.merge(WORKLOADS, workload["metadata"]["name"], team, {"spec": {"active": False}})
+
+            async def gone() -> bool:
+                return await deployment.all(WORKLOADS, team) == [] and await deployment.all(PODS, team) == []
+
+            await until(gone)
+            await becomes(deployment, CLUSTER_QUEUES, team, None, lambda it: not it["status"]["reservingWorkloads"])

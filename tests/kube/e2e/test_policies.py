@@ -11,7 +11,7 @@ from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
-from headgate.adapters.kubernetes.resources import RESOURCES
+from headgate.adapters.kubernetes.resources import PODS, RESOURCES
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
 
@@ -49,6 +49,35 @@ async def test_a_stolen_ungater_cannot_change_what_runs(deployment: Deployment) 
     said = await refused(deployment, "ungater", f"{gated}/status", {"status": {"phase": "Succeeded"}})
     assert "may only fail pods that have no node" in said
     assert not await refused(deployment, "ungater", gated, {"spec": {"schedulingGates": []}})
+
+
+async def test_a_stolen_ungater_can_say_of_a_queued_pod_only_that_it_is_to_stop(deployment: Deployment) -> None:
+    """By the condition TerminationTarget, which it sets before it deletes a pod that has lost its admission."""
+    namespace, plane = deployment.fresh("stolen"), deployment.plane
+    await plane.kubectl("create", "namespace", namespace)
+    for name, labels in (("queued", {"kueue.x-k8s.io/managed": "true"}), ("other", {})):
+        meta = {"name": name, "namespace": namespace, "labels": labels}
+        spec = {"containers": [{"name": "c", "image": "theirs"}], "nodeName": "node-0"}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+        await plane.kubectl("create", "-f", "-", stdin=json.dumps(body))
+    queued, other = (f"/api/v1/namespaces/{namespace}/pods/{name}/status" for name in ("queued", "other"))
+    stops = {"status": {"conditions": [{"type": "TerminationTarget", "status": "True"}]}}
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+
+    async def runs() -> bool:
+        found = await deployment.get(PODS, "queued", namespace)
+        return bool(found["status"]["phase"] == "Running")
+
+    await until(runs)
+    conditions = (await deployment.get(PODS, "queued", namespace))["status"]["conditions"]
+    stops["status"]["conditions"] += conditions
+    for path, patch in ((queued, ready), (queued, {"status": {"phase": "Failed"}}), (other, stops)):
+
+        async def is_held(path: str = path, patch: Any = patch) -> bool:
+            return "only fail pods that have no node" in await refused(deployment, "ungater", path, patch)
+
+        await until(is_held)
+    assert not await refused(deployment, "ungater", queued, stops)
 
 
 async def test_a_stolen_binder_cannot_change_quotas(deployment: Deployment) -> None:

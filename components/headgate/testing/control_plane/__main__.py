@@ -25,9 +25,10 @@ from headgate.testing.control_plane.build import BuildError, build
 from headgate.testing.control_plane.component import StartError
 from headgate.testing.control_plane.demo import demo
 from headgate.testing.control_plane.flags import Options
+from headgate.testing.control_plane.kueue_programs import PROGRAMS, build_program
 from headgate.testing.control_plane.operators.build import build_operators
+from headgate.testing.control_plane.packaging import build_tools
 from headgate.testing.control_plane.plane import ControlPlane, ControlPlaneError, control_plane
-from headgate.testing.control_plane.plugin import NAME, build_plugin
 
 
 def main(args: list[str] | None = None) -> int:
@@ -35,7 +36,9 @@ def main(args: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m headgate.testing.control_plane", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="build the binaries into the user's cache folder, if they are not there")
-    commands.add_parser("operators", help="build the operators of job kinds and Kueue's kubectl plugin there too")
+    commands.add_parser(
+        "operators", help="build the operators of job kinds, Kueue's own programs, helm and promtool there too"
+    )
     run = commands.add_parser("run", help="a control plane until Ctrl-C")
     run.add_argument("--nodes", type=int, default=1, help="how many nodes to make (default 1)")
     run.add_argument("--folder", type=Path, help="keep everything here; left out, in a temporary folder")
@@ -74,7 +77,9 @@ def _do(given: argparse.Namespace) -> int:
             return int(anyio.run(_demo, given, backend_options={"use_uvloop": True}))
         case "operators":
             build_operators()
-            sys.stdout.write(f"{NAME} is {build_plugin()}\n")
+            build_tools()
+            for name in PROGRAMS:
+                sys.stdout.write(f"{name} is {build_program(name)}\n")
         case _:
             build()
     return 0

@@ -107,10 +107,11 @@ def _build(go: str, binary: Binary, folder: Path) -> None:
     _say(f" {time.monotonic() - begun:.0f} s")
 
 
-def build_package(go: str, package: str, module: Path, binary: Path, ldflags: str = "-s -w") -> None:
+def build_package(go: str, package: str, module: Path, binary: Path, ldflags: str = "-s -w", *, tags: str = "") -> None:
     """Build a main package from the pins of a module's folder. Raises BuildError when Go fails."""
     part = binary.with_name(f"{binary.name}.part")
-    run_go(go, ["build", "-trimpath", "-mod=readonly", "-ldflags", ldflags, "-o", str(part), package], module)
+    flags = ["-trimpath", "-mod=readonly", "-ldflags", ldflags, *(["-tags", tags] if tags else [])]
+    run_go(go, ["build", *flags, "-o", str(part), package], module)
     part.replace(binary)
 
 

@@ -11,7 +11,7 @@ import time
 
 from headgate.testing.control_plane.assets import NoAssetsError
 from headgate.testing.control_plane.build import build_package, downloaded, locked
-from headgate.testing.control_plane.operators.catalog import CRDS, MODULES, OPERATORS, WEBHOOKS, Operator
+from headgate.testing.control_plane.operators.catalog import COMPLETE, CRDS, MODULES, OPERATORS, WEBHOOKS, Operator
 
 
 def build_operators() -> None:
@@ -46,7 +46,10 @@ def _build(go: str, operator: Operator) -> None:
                 (crds / path.name).write_text(text)
         if operator.webhooks is not None:
             (operator.folder / WEBHOOKS).write_text((source / operator.webhooks).read_text())
-        build_package(go, operator.package, MODULES / operator.name, operator.binary)
+        if operator.package:
+            build_package(go, operator.package, MODULES / operator.name, operator.binary)
+        else:
+            (operator.folder / COMPLETE).touch()
         _say(f" {time.monotonic() - begun:.0f} s\n")
 
 

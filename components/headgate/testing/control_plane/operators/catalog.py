@@ -19,6 +19,7 @@ MODULES: Final = Path(__file__).parent / "modules"
 
 CRDS: Final = "crds"
 WEBHOOKS: Final = "webhooks.yaml"
+COMPLETE: Final = "complete"
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,12 +27,12 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     An operator: its Go module and main package, and the folders and files of the module that are its manifests.
 
     `name` is that of the folder below `MODULES`, of the binary, and of its process; `omitted` are names of files in the
-    folder of definitions that are another operator's.
+    folder of definitions that are another operator's. Of one without a `package` only the definitions are built.
     """
 
     name: str
     module: str
-    package: str
+    package: str = ""
     crds: str
     omitted: tuple[str, ...] = ()
     webhooks: str | None = None
@@ -48,8 +49,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_built(self) -> bool:
-        """Whether it can be run."""
-        return os.access(self.binary, os.X_OK)
+        """Whether it can be run; of one without a program, whether all of its definitions are there."""
+        return os.access(self.binary, os.X_OK) if self.package else (self.folder / COMPLETE).exists()
 
     def _key(self) -> str:
         digest = hashlib.sha256(repr(self).encode())
@@ -93,6 +94,9 @@ OPERATORS: Final = (
         package="github.com/ray-project/kuberay/ray-operator",
         crds="config/crd/bases",
     ),
+    Operator(name="trainer", module="github.com/kubeflow/trainer/v2", crds="manifests/base/crds"),
+    Operator(name="spark-operator", module="github.com/kubeflow/spark-operator/v2", crds="config/crd/bases"),
+    Operator(name="appwrapper", module="github.com/project-codeflare/appwrapper", crds="config/crd/bases"),
 )
 
 

@@ -41,7 +41,7 @@ Json = dict[str, Any]
 
 
 @asynccontextmanager
-async def operator(plane: ControlPlane, name: str, folder: Path) -> AsyncIterator[Operator]:
+async def operator(plane: ControlPlane, name: str, folder: Path) -> AsyncIterator[Component]:
     """
     An operator with its CustomResourceDefinitions, for as long as the block runs; `folder` is for its files and log.
 
@@ -67,12 +67,17 @@ async def operator(plane: ControlPlane, name: str, folder: Path) -> AsyncIterato
             await plane.kubectl(
                 "apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": hooks})
             )
-        yield found
+        yield process
     finally:
         if hooks:
             names = [f"{each['kind']}/{each['metadata']['name']}" for each in hooks]
             await plane.kubectl("delete", "--ignore-not-found", *names)
         await process.stop()
+
+
+async def define(plane: ControlPlane, name: str) -> None:
+    """Give a control plane the CustomResourceDefinitions of an operator. Raises NoAssetsError, TimeoutError."""
+    await _define(plane, find_operator(name).folder / CRDS)
 
 
 async def _define(plane: ControlPlane, crds: Path) -> None:
