@@ -3,14 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SEEDS ?= 100
+SEEDS ?= 30
 # Runs of the fuzzer: in the tests, and of a long one by hand (make fuzz N=10000).
-FUZZ ?= 800
+FUZZ ?= 150
 N ?= 10000
 # Jobs of each run with a planted defect (make defects).
 JOBS ?= 1000
-# Tests run in as many processes as there are cores, up to four; WORKERS=0 runs them in one, in order.
-WORKERS ?= auto
+# Tests run in one process more than there are cores, up to four, as many of them wait; WORKERS=0 runs them in one, in order.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # What `make coverage` runs: the folders of tests that reach most lines in the shortest time.
 COVERED = $(addprefix tests/,cluster core crds events histories machines processes web)
 PARALLEL = -n $(WORKERS) --maxprocesses 4
@@ -48,7 +48,7 @@ defects: $(STAMP) ## one planted defect at a time, for one Job of JOBS=1000: all
 kube: $(STAMP) ## build a real control plane into the user's cache folder, if it is not there (needs Go)
 	@$(BIN)/python -m headgate.testing.control_plane build
 
-operators: $(STAMP) ## build the operators of job kinds and Kueue's kubectl plugin there too; their tests are skipped without (needs Go)
+operators: $(STAMP) ## build the operators of job kinds, Kueue's kubectl plugin, Kueue itself, helm and promtool there too; their tests are skipped without (needs Go)
 	@$(BIN)/python -m headgate.testing.control_plane operators
 
 test-kube: kube ## the tests on a real control plane; skipped where there is none
@@ -66,6 +66,8 @@ check: $(STAMP) ## format, lint, types, import contracts, purity, sizes, drift o
 	$(BIN)/python tools/sizes.py
 	$(BIN)/python -m tools.schemas --check
 	$(BIN)/python -m tools.reference --check
+	$(BIN)/python -m tools.dashboards --check
+	$(BIN)/python -m tools.chart --check
 	$(BIN)/python tools/check_compose.py
 
 fmt: $(STAMP) ## format and fix what can be fixed
@@ -82,15 +84,17 @@ bench-kube-tas: kube ## Kueue's benchmark of topology-aware scheduling, ours and
 	@$(BIN)/python -m tests.benchmarks.kube --load tas --no-profile $(ARGS)
 	@$(BIN)/python -m tests.benchmarks.kube --load tas --no-profile --kueue $(ARGS)
 
-bench-kube-jobs: kube ## 2,000 real Jobs through their lives on a real control plane; ARGS='--jobs N'
-	@$(BIN)/python -m tests.benchmarks.kube_jobs $(ARGS)
+bench-kube-jobs: kube ## 2,000 real Jobs, JobSets and pod groups each through their lives on a real control plane; ARGS='--jobs N'
+	@for kind in job jobset podgroup; do $(BIN)/python -m tests.benchmarks.kube_jobs --of $$kind $(ARGS) || exit; done
 
 bench-kube-costs: kube ## what each kind of request costs a real API server
 	@$(BIN)/python -m tests.benchmarks.kube_costs $(ARGS)
 
-schemas: $(STAMP) ## write schemas/ and docs/reference/ anew from the code
+schemas: $(STAMP) ## write schemas/, docs/reference/ and the Helm chart anew from the code and deploy/kubernetes
 	@$(BIN)/python -m tools.schemas
 	@$(BIN)/python -m tools.reference
+	@$(BIN)/python -m tools.dashboards
+	@$(BIN)/python -m tools.chart
 
 chaos: $(STAMP) ## kill every process and the broker again and again under load; prints its seed
 	@$(BIN)/pytest -m chaos --timeout 3000 -s

@@ -8,7 +8,7 @@ Kueue's scheduler and core controllers in place of ours (`kube_reference.py`).
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +25,13 @@ from headgate.adapters.kubernetes.crds.install import install
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.cli.supervisor import NATS, PROCESSES, Supervisor, UpOptions
 from headgate.testing.control_plane import ControlPlane, Options, control_plane, find_assets
+from headgate.testing.control_plane.component import Component
+from headgate.testing.control_plane.operators import operator
 
 PROFILING: Final = Path(__file__).parent / "profiling"
+OPERATOR: Final = "operator"
+"""The operator of the jobs' kind among the processes."""
+CONFIGURATION: Final = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
 PATHS: Final = {
     "Namespace": "/api/v1/namespaces",
     "Topology": "/apis/kueue.x-k8s.io/v1beta2/topologies",
@@ -68,16 +73,35 @@ class KubeCell:
 
 
 @asynccontextmanager
-async def running(folder: Path, *, options: Options, sampled: bool) -> AsyncIterator[KubeCell]:
-    """A cell that is ready, until the block ends. Raises NoAssetsError, StartError, CliError."""
+async def running(
+    folder: Path, *, options: Options, sampled: bool, framework: str = "", with_operator: str = ""
+) -> AsyncIterator[KubeCell]:
+    """
+    A cell that is ready, until the block ends. Raises NoAssetsError, StartError, CliError.
+
+    `framework` is the only kind of jobs that it runs, "" for batch/v1 Jobs; `with_operator` names that of the kind.
+    """
     samples = folder / "samples"
     samples.mkdir(parents=True)
     env = {"PYTHONPATH": _before(PROFILING), "BENCH_SAMPLES": str(samples)} if sampled else {}
-    async with _with_crds(folder, options) as (plane, api):
-        up = UpOptions(data=folder / "cell", kubeconfig=str(plane.kubeconfig), env=env)
+    configuration = ""
+    if framework:
+        file = folder / "configuration.json"
+        file.write_bytes(msgspec.json.encode({**CONFIGURATION, "integrations": {"frameworks": [framework]}}))
+        configuration = str(file)
+    async with _with_crds(folder, options) as (plane, api), AsyncExitStack() as stack:
+        beside: dict[str, Component] = {}
+        if with_operator:
+            beside[OPERATOR] = await stack.enter_async_context(operator(plane, with_operator, folder / "operator"))
+        up = UpOptions(data=folder / "cell", kubeconfig=str(plane.kubeconfig), env=env, configuration=configuration)
         async with Supervisor(up) as cell:
             await cell.wait_ready()
-            yield KubeCell(plane, lambda: {name: cell.pid(name) or 0 for name in (*PROCESSES, NATS)}, api)
+
+            def pids() -> dict[str, int]:
+                own = {name: cell.pid(name) or 0 for name in (*PROCESSES, NATS)}
+                return own | {name: each.pid or 0 for name, each in beside.items()}
+
+            yield KubeCell(plane, pids, api)
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ containers' worth of requests, a node selector, a toleration, labels.
 from collections.abc import Iterator
 
 from headgate.core.state.tables import State, Workload
-from headgate.core.status.workload_status import status_digest, workload_status
+from headgate.core.status.workload_status import digest_of, workload_status
 from headgate.events import decisions, effects, facts, queueing
 from headgate.events.base import EventBase, Producer
 from headgate.events.commit import Commit, LoggedCommit, commit_id, digest, encode_commit
@@ -317,7 +317,7 @@ def settle_statuses(state: State) -> State:
 
 
 def _digest(state: State, workload: Workload) -> str:
-    return status_digest(workload_status(state, workload))
+    return digest_of(workload, workload_status(state, workload))
 
 
 __all__ = ["CELL", "Condition", "Life", "Writer", "cluster", "crowd", "history", "life_of", "settle_statuses"]

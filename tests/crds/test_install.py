@@ -201,4 +201,4 @@ async def test_what_an_api_server_does_not_serve_is_missing(client: KubeClient) 
     bare = KubeClient(InProcessTransport(Empty(Cluster(lambda: 0))))
     missing = await missing_crds(bare)
     assert "workloads.kueue.x-k8s.io" in missing
-    assert "provisioningrequestconfigs.kueue.x-k8s.io" not in missing  # nothing of Headgate reads it
+    assert "multikueueconfigs.kueue.x-k8s.io" not in missing  # nothing of Headgate reads it
