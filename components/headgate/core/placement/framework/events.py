@@ -1,0 +1,89 @@
+"""
+Cluster events, and the hints by which plugins say whether an event may help a pod that they have rejected.
+
+An event is a resource and one or more kinds of change. A plugin registers for events (`EventHint`); without a hint
+function any such event brings the pod back. The queue owns the events that changes of objects amount to.
+"""
+
+from collections.abc import Callable
+from enum import Enum, IntFlag
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from headgate.core.placement.cluster import Cluster
+    from headgate.core.placement.pods import Pod
+
+
+class Action(IntFlag):
+    """Kinds of change of an object (ActionType)."""
+
+    ADD = 1
+    DELETE = 2
+    UPDATE_NODE_ALLOCATABLE = 4
+    UPDATE_NODE_LABEL = 8
+    UPDATE_NODE_TAINT = 16
+    UPDATE_NODE_CONDITION = 32
+    UPDATE_NODE_ANNOTATION = 64
+    UPDATE_NODE_DECLARED_FEATURE = 128
+    UPDATE_POD_LABEL = 256
+    UPDATE_POD_SCALE_DOWN = 512
+    UPDATE_POD_TOLERATION = 1024
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 2048
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 4096
+
+    @property
+    def label(self) -> str:
+        """The action as Kubernetes writes it, e.g. `UpdateNodeTaint`."""
+        if self == UPDATE:
+            return "Update"
+        if self == ALL:
+            return "All"
+        return "".join(part.capitalize() for part in (self.name or "").split("_")) if self in _SINGLE else ""
+
+
+_SINGLE: Final = tuple(Action)
+UPDATE: Final = Action(0b1_1111_1111_1100)
+ALL: Final = Action(0b1_1111_1111_1111)
+
+
+class Resource(Enum):
+    """The kinds of objects that events are about (EventResource)."""
+
+    POD = "Pod"
+    NODE = "Node"
+    PERSISTENT_VOLUME = "PersistentVolume"
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    CSI_NODE = "storage.k8s.io/CSINode"
+    CSI_DRIVER = "storage.k8s.io/CSIDriver"
+    VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
+    CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
+    STORAGE_CLASS = "storage.k8s.io/StorageClass"
+    RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
+    RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
+    DEVICE_CLASS = "resource.k8s.io/DeviceClass"
+    POD_GROUP = "scheduling.k8s.io/PodGroup"
+    ANY = "*"
+
+
+class Hint(Enum):
+    """What a plugin says of an event and a pod that it has rejected."""
+
+    QUEUE = "Queue"
+    SKIP = "Skip"
+
+
+HintFunction = Callable[["Pod", Any, Any, "Cluster"], Hint]
+"""
+`hint(pod, old, new, cluster)`: `old` is None for an added object, `new` for a deleted one. Pods are `Pod`, nodes
+`NodeObject`, all else the Structs of `placement.objects`.
+"""
+
+
+class EventHint(msgspec.Struct, frozen=True):
+    """A registration: the events, and the hint; None brings the pod back by any of them."""
+
+    resource: Resource
+    actions: Action
+    hint: HintFunction | None = None

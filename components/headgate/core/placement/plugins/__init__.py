@@ -1,0 +1,7 @@
+"""
+The plugins of the kube-scheduler, one module each.
+
+Owns: their filters, scores, hints and arguments.
+Called by: the framework's runtime, through its protocols.
+May import: the framework, the cluster view, kubernetes, events.
+"""
