@@ -65,8 +65,10 @@ def due(state: State, job: JobKey, members: Members) -> dict[PodKey, PodStep]:
         record = state.jobs.get(job)
         return _deleted(members, is_served=record is not None and record.job.made_for != "")
     view = pod_jobs.kept(job, members, workload)
-    found = _finalized(members, (*view.replaced, *_given_up(job, members, workload)))
-    found.update((key, PodStep("remove")) for key in view.excess if _is_left(members[key]))
+    found = _finalized(members, _given_up(job, members, workload))
+    if workload is None or _is_owned_by(view.kept, workload):
+        found |= _finalized(members, view.replaced)
+        found.update((key, PodStep("remove")) for key in view.excess if _is_left(members[key]))
     if workload is None:
         return found
     if is_to_run(workload):
@@ -85,6 +87,15 @@ def stop_of(workload: Workload) -> Stop:
     if evicted is not None and evicted.status == "True":
         return Stop(f"WorkloadEvictedDueTo{evicted.reason}", evicted.message)
     return Stop("NotAdmitted", "Not admitted by cluster queue")
+
+
+def _is_owned_by(pods: Members, workload: Workload) -> bool:
+    """
+    Whether a group's Workload names these pods as its owners; others may leave only then, as in Kueue.
+
+    Otherwise the last of its owners could go before the pods that replace them own it, and Kubernetes would collect it.
+    """
+    return all(record.pod.uid in workload.group_owners for record in pods.values())
 
 
 def _waits(record: PodRecord) -> bool:
