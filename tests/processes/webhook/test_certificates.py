@@ -27,6 +27,7 @@ pytestmark = pytest.mark.anyio
 Json = dict[str, Any]
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 NAME = "headgate-webhook.headgate-system.svc"
+REASONS = {404: "NotFound", 409: "Conflict", 422: "Invalid"}
 
 
 class ApiServer:
@@ -41,6 +42,13 @@ class ApiServer:
         }
         self.is_up = True
         self.writes = 0
+        self.changes = 0
+        """How often the configuration is still changed by somebody between a list and the patch that follows it."""
+
+    @property
+    def version(self) -> str:
+        found: str = self.webhooks["metadata"]["resourceVersion"]
+        return found
 
     async def request(
         self,
@@ -60,7 +68,11 @@ class ApiServer:
         if "/secrets" in path:
             return self._secret(method, body)
         if method == "PATCH":
-            assert body[0] == {"op": "test", "path": "/metadata/resourceVersion", "value": "1"}
+            if self.changes:
+                self.changes -= 1
+                self.webhooks["metadata"]["resourceVersion"] += "1"
+            if body[0] != {"op": "test", "path": "/metadata/resourceVersion", "value": self.version}:
+                return 422, _status(422)
             for each in body[1:]:
                 index = int(each["path"].split("/")[2])
                 self.webhooks["webhooks"][index]["clientConfig"]["caBundle"] = each["value"]
@@ -81,7 +93,7 @@ class ApiServer:
 
 
 def _status(code: int) -> Json:
-    return {"kind": "Status", "apiVersion": "v1", "code": code, "reason": "NotFound" if code == 404 else "Conflict"}
+    return {"kind": "Status", "apiVersion": "v1", "code": code, "reason": REASONS[code]}
 
 
 def replica(server: ApiServer, now: list[dt.datetime]) -> ServingCertificates:
@@ -126,6 +138,29 @@ async def test_every_client_gets_the_bundle() -> None:
     bundle = server.secret["data"]["ca.crt"]
     assert [each["clientConfig"]["caBundle"] for each in server.webhooks["webhooks"]] == [bundle, bundle]
     assert b"BEGIN CERTIFICATE" in base64.b64decode(bundle)
+
+
+async def test_a_client_that_changes_meanwhile_gets_the_bundle_in_the_same_round() -> None:
+    """The API server writes the status of a new APIService at once; without the bundle that stays off."""
+    server, now = ApiServer(), [NOW]
+    server.changes = 2
+    await replica(server, now).round()
+    assert server.secret is not None
+    bundle = server.secret["data"]["ca.crt"]
+    assert {each["clientConfig"]["caBundle"] for each in server.webhooks["webhooks"]} == {bundle}
+
+
+async def test_a_client_that_changes_all_the_time_does_not_hold_the_round_up() -> None:
+    """It is left to the next one; the certificate is in use."""
+    server, now = ApiServer(), [NOW]
+    server.changes = 100
+    kept = replica(server, now)
+    await kept.round()
+    assert server.webhooks["webhooks"][0]["clientConfig"] == {}
+    assert kept.problem is None
+    server.changes = 0
+    await kept.round()
+    assert server.webhooks["webhooks"][0]["clientConfig"]["caBundle"]
 
 
 async def test_an_expired_certificate_is_told_and_renewed_when_the_api_server_is_back() -> None:

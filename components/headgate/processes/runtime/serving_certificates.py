@@ -200,17 +200,24 @@ class ServingCertificates:
         """Write the bundle into every object that names the server. Raises KubernetesError."""
         encoded = base64.b64encode(bundle).decode()
         for resource in (MUTATING, VALIDATING, DEFINITIONS, API_SERVICES):
-            try:
-                page = await self._client.list(resource, label_selector=f"{TRUST_LABEL}={self._secret}")
-            except ApiError as error:
-                if error.is_unserved:
-                    continue
-                raise
-            for raw in page.items:
-                # Items of a list of the API server's own kinds do not name their kind.
-                await self._trust(resource, {"kind": resource.kind, **msgspec.json.decode(raw)}, encoded)
+            # The API server writes the status of these objects itself, so one that is new changes soon.
+            for _ in range(TRIES_MAX):
+                if await self._is_trusted_by(resource, encoded):
+                    break
 
-    async def _trust(self, resource: Resource, found: dict[str, Any], encoded: str) -> None:
+    async def _is_trusted_by(self, resource: Resource, encoded: str) -> bool:
+        """Write the bundle into the objects of a resource; False if one has changed meanwhile and does not have it."""
+        try:
+            page = await self._client.list(resource, label_selector=f"{TRUST_LABEL}={self._secret}")
+        except ApiError as error:
+            if error.is_unserved:
+                return True
+            raise
+        # Items of a list of the API server's own kinds do not name their kind.
+        found = [{"kind": resource.kind, **msgspec.json.decode(raw)} for raw in page.items]
+        return all([await self._trust(resource, each, encoded) for each in found])
+
+    async def _trust(self, resource: Resource, found: dict[str, Any], encoded: str) -> bool:
         metadata = found["metadata"]
         writes = [
             {"op": "add", "path": f"{path}/caBundle", "value": encoded}
@@ -218,7 +225,7 @@ class ServingCertificates:
             if config.get("caBundle") != encoded
         ]
         if not writes:
-            return
+            return True
         is_same = {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
         try:
             await self._client.patch(
@@ -229,12 +236,12 @@ class ServingCertificates:
                 field_manager=TRUST_MANAGER,
             )
         except ApiError as error:
-            # Someone else has changed it, or removed it: the next round sees what is there then.
             if error.status not in (404, 409, 422):
                 raise
             _LOG.info("%s %s changed meanwhile: %s", resource.kind, metadata["name"], error)
-            return
+            return False
         _LOG.info("%s %s trusts Secret %s", resource.kind, metadata["name"], self._where)
+        return True
 
 
 class FileCertificates:
