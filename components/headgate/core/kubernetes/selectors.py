@@ -7,9 +7,33 @@ ClusterQueues their namespaces. Everything here is a pure predicate; nothing is 
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
 
 from headgate.core.kubernetes.numbers import decimal
-from headgate.events.objects import LabelSelector, NodeSelectorTerm, PodSpec, Requirement, Taint, Toleration
+from headgate.events.objects import (
+    LabelSelector,
+    NodeAffinity,
+    NodeSelectorTerm,
+    PodSpec,
+    Requirement,
+    Taint,
+    Toleration,
+)
+
+
+class _Affinity(Protocol):
+    @property
+    def node_affinity(self) -> NodeAffinity | None: ...
+
+
+class NodeSelecting(Protocol):
+    """What of a pod's spec selects nodes: `PodSpec` of facts, and that of placement, which has more."""
+
+    @property
+    def node_selector(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
+    def affinity(self) -> _Affinity | None: ...  # noqa: D102
+
 
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
 """The taint effects that keep a new pod away; PreferNoSchedule only discourages."""
@@ -64,7 +88,7 @@ def matches_term(term: NodeSelectorTerm, labels: Mapping[str, str], name: str = 
     )
 
 
-def required_terms(spec: PodSpec) -> tuple[NodeSelectorTerm, ...] | None:
+def required_terms(spec: NodeSelecting) -> tuple[NodeSelectorTerm, ...] | None:
     """The terms of a pod's required node affinity; None when it has none."""
     if spec.affinity is None or spec.affinity.node_affinity is None:
         return None
@@ -72,7 +96,7 @@ def required_terms(spec: PodSpec) -> tuple[NodeSelectorTerm, ...] | None:
     return required.node_selector_terms if required is not None else None
 
 
-def matches_node(spec: PodSpec, labels: Mapping[str, str], name: str) -> bool:
+def matches_node(spec: NodeSelecting, labels: Mapping[str, str], name: str) -> bool:
     """Whether a pod's node selector and required node affinity allow a node of these labels and this name."""
     if any(labels.get(key) != value for key, value in spec.node_selector.items()):
         return False

@@ -7,7 +7,7 @@ Text is interned: a label column has ids, 0 for absent, and `taints` has ids of 
 plugin evaluates each distinct list once. Arrays are as long as there are rows; they are read-only for plugins.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -134,6 +134,10 @@ class Columns:
     def all_rows(self) -> Rows:
         """The rows that have a node, ascending."""
         return np.flatnonzero(self.alive)
+
+    def rows_of(self, names: Iterable[str]) -> Rows:
+        """The rows of nodes by name, in their order; names without a node are left out."""
+        return np.array([self.rows[name] for name in names if name in self.rows], dtype=np.intp)
 
     def nodes(self) -> Iterator[NodeInfo]:
         """The nodes in the order of their rows."""

@@ -16,7 +16,8 @@ What a plugin's filter or score depends on it declares (`Reads`), and the runtim
 
 Of a plugin that declares one of the first three, `pre_filter` (of `pre_score`) reads the pod's shape alone and is kept
 too. Answers are kept per `filter_key` (`score_key`): the part of the shape that the plugin reads, so that pods that
-differ elsewhere share them.
+differ elsewhere share them. A plugin that also reads objects of other kinds names them in `object_kinds`, a tuple of
+types of `placement.objects`: nothing is kept beyond a change of one of them.
 
 The per-node method is the definition. The vector form, where there is one, answers for many rows of the columns at
 once and must say the same; `tests/core/placement` holds them equal.
@@ -150,12 +151,17 @@ class FilterPlugin(Plugin, Protocol):
         """What the answer depends on."""
         ...
 
-    def filter_key(self, shape: "Shape") -> Hashable:
-        """The part of a pod's shape that pre-filter and filter read. Of `Reads.CLUSTER` it is not asked."""
-        ...
-
     def filter(self, cycle: "Cycle", node: "NodeInfo") -> Status:
         """Success or a rejection."""
+        ...
+
+
+@runtime_checkable
+class KeyedFilter(FilterPlugin, Protocol):
+    """A filter that reads a part of a pod's shape. Without this, answers are kept per shape."""
+
+    def filter_key(self, shape: "Shape") -> Hashable:
+        """The part of a pod's shape that pre-filter and filter read."""
         ...
 
 
@@ -227,12 +233,17 @@ class ScorePlugin(Plugin, Protocol):
         """What the raw score depends on."""
         ...
 
-    def score_key(self, shape: "Shape") -> Hashable:
-        """The part of a pod's shape that pre-score and score read. Of `Reads.CLUSTER` it is not asked."""
-        ...
-
     def score(self, cycle: "Cycle", node: "NodeInfo") -> int:
         """The raw score: from 0 to SCORE_MAX, or any integer if the plugin normalises."""
+        ...
+
+
+@runtime_checkable
+class KeyedScore(ScorePlugin, Protocol):
+    """A score that reads a part of a pod's shape. Without this, scores are kept per shape."""
+
+    def score_key(self, shape: "Shape") -> Hashable:
+        """The part of a pod's shape that pre-score and score read."""
         ...
 
 
@@ -335,11 +346,17 @@ class PluginFactory(msgspec.Struct, frozen=True):
     """
     How a profile gets a plugin: `build(arguments)`.
 
-    `arguments` is the Struct that `pluginConfig[].args` is read as, with its defaults, None for a plugin without any;
-    `invalid(arguments, path)` tells what is wrong with them, each as `path.field: Invalid value: ...`.
+    `arguments` is the Struct that `pluginConfig[].args` is read as, None for a plugin without any. Its defaults are
+    those of fields that are left out; `defaulted(arguments)` completes what depends on other fields, and
+    `check(arguments, path)` raises ConfigurationError for what is wrong with them.
     """
 
     name: str
     build: Callable[[Any], Plugin]
     arguments: type[msgspec.Struct] | None = None
-    invalid: Callable[[Any, str], tuple[str, ...]] | None = None
+    defaulted: Callable[[Any], Any] | None = None
+    check: Callable[[Any, str], None] | None = None
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What the arguments of plugins have in common: camelCase, and unknown fields are errors."""

@@ -96,12 +96,18 @@ def error(*reasons: str) -> Status:
     return Status(Code.ERROR, reasons)
 
 
+class PluginError(Exception):
+    """Raised by a plugin that cannot score: the attempt fails with its message."""
+
+
 class StatusTable:
     """Ids of statuses, for arrays. 0 is Success."""
 
     def __init__(self) -> None:
         self._statuses: list[Status] = [SUCCESS]
         self._ids: dict[Status, int] = {SUCCESS: 0}
+        self.errors: list[int] = []
+        """The ids of errors."""
 
     def id_of(self, status: Status) -> int:
         """The id of a status; the same for equal ones."""
@@ -109,6 +115,8 @@ class StatusTable:
         if known is None:
             known = self._ids[status] = len(self._statuses)
             self._statuses.append(status)
+            if status.code == Code.ERROR:
+                self.errors.append(known)
         return known
 
     def status_of(self, number: int) -> Status:

@@ -16,6 +16,12 @@ class ContainerPort(ApiBranch, frozen=True):
     protocol: str = ""
 
 
+class RestartRule(ApiBranch, frozen=True):
+    """`corev1.ContainerRestartRule`."""
+
+    action: str = ""
+
+
 class Container(ApiBranch, frozen=True):
     """`corev1.Container`. `restart_policy` "Always" on an init container makes it a sidecar."""
 
@@ -24,6 +30,7 @@ class Container(ApiBranch, frozen=True):
     resources: Resources = Resources()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] = ()
 
 
 class PodAffinityTerm(ApiBranch, frozen=True):

@@ -1,0 +1,194 @@
+"""
+Profiles: per scheduler name, the plugins of each extension point in order, their weights and arguments.
+
+`read_profiles` makes them of a KubeSchedulerConfiguration document; `framework.runtime` runs one.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from headgate.core.config.fields import ConfigurationError, nearest
+from headgate.core.placement.configuration.checks import REMOVED, check
+from headgate.core.placement.configuration.decoding import decoded
+from headgate.core.placement.configuration.merging import at_points, merged, needed, weights
+from headgate.core.placement.configuration.types import (
+    Extender,
+    KubeSchedulerConfiguration,
+    KubeSchedulerProfile,
+    PluginConfig,
+    Plugins,
+)
+from headgate.core.placement.framework.plugin import Plugin, PluginFactory
+
+DEFAULT_NAME: Final = "default-scheduler"
+
+METHODS: Final[Mapping[str, str]] = {
+    "preEnqueue": "pre_enqueue",
+    "queueSort": "sort_key",
+    "preFilter": "pre_filter",
+    "filter": "filter",
+    "postFilter": "post_filter",
+    "preScore": "pre_score",
+    "score": "score",
+    "reserve": "reserve",
+    "permit": "permit",
+    "preBind": "pre_bind",
+    "bind": "bind",
+    "postBind": "post_bind",
+}
+"""The method by which a plugin takes part in a point. No plugin takes part in the points of pod groups."""
+
+Registry = Mapping[str, PluginFactory]
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """
+    A profile, ready to run.
+
+    `points` has the names of the plugins per extension point in order of execution, `weights` those of the plugins that
+    score, `arguments` of the plugins that have any, `plugins` all of them by name.
+    """
+
+    scheduler_name: str
+    percentage_of_nodes_to_score: int | None
+    points: Mapping[str, tuple[str, ...]]
+    weights: Mapping[str, int]
+    arguments: Mapping[str, msgspec.Struct]
+    plugins: Mapping[str, Plugin]
+
+
+class Profiles(msgspec.Struct, frozen=True):
+    """What a configuration amounts to."""
+
+    by_name: Mapping[str, Profile]
+    percentage_of_nodes_to_score: int
+    initial_backoff_s: int
+    max_backoff_s: int
+    extenders: tuple[Extender, ...]
+
+
+def read_profiles(document: Mapping[str, Any] | None, registry: Registry) -> Profiles:
+    """
+    The profiles of a KubeSchedulerConfiguration; None gives the default one.
+
+    Raises ConfigurationError for an unknown field, plugin or argument, and for values that Kubernetes refuses.
+    """
+    configuration = _configuration(document)
+    check(configuration)
+    profiles = [
+        _profile(profile, registry, f"profiles[{index}]") for index, profile in enumerate(configuration.profiles)
+    ]
+    _check_queue_sort(profiles)
+    return Profiles(
+        by_name={profile.scheduler_name: profile for profile in profiles},
+        percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score,
+        initial_backoff_s=configuration.pod_initial_backoff_seconds,
+        max_backoff_s=configuration.pod_max_backoff_seconds,
+        extenders=configuration.extenders,
+    )
+
+
+def _configuration(document: Mapping[str, Any] | None) -> KubeSchedulerConfiguration:
+    if document is None:
+        document = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    configuration = decoded(document, KubeSchedulerConfiguration)
+    profiles = configuration.profiles or (KubeSchedulerProfile(),)
+    if len(profiles) == 1 and profiles[0].scheduler_name is None:
+        profiles = (msgspec.structs.replace(profiles[0], scheduler_name=DEFAULT_NAME),)
+    return msgspec.structs.replace(configuration, profiles=profiles)
+
+
+def _profile(given: KubeSchedulerProfile, registry: Registry, path: str) -> Profile:
+    custom = merged(given.plugins, registry)
+    names = needed(custom)
+    for name in names:
+        if name not in registry:
+            at = _place_of(name, given.plugins, path)
+            raise ConfigurationError(at, f"there is no plugin {name!r}", _remedy(name, registry))
+    arguments = _arguments(given.plugin_config, names, registry, path)
+    plugins = {name: registry[name].build(arguments.get(name)) for name in names}
+
+    def takes_part(name: str, point: str) -> bool:
+        return point in METHODS and callable(getattr(plugins[name], METHODS[point], None))
+
+    points = at_points(custom, takes_part, f"{path}.plugins")
+    if len(points["queueSort"]) != 1:
+        raise ConfigurationError(
+            f"{path}.plugins.queueSort", f"{len(points['queueSort'])} plugins are enabled", "enable exactly one"
+        )
+    if not points["bind"]:
+        raise ConfigurationError(f"{path}.plugins.bind", "no plugin is enabled", "enable one, e.g. DefaultBinder")
+    all_weights = weights(custom, takes_part, f"{path}.plugins")
+    return Profile(
+        scheduler_name=given.scheduler_name or DEFAULT_NAME,
+        percentage_of_nodes_to_score=given.percentage_of_nodes_to_score,
+        points={point: found for point, found in points.items() if found},
+        weights={name: all_weights[name] for name in points["score"]},
+        arguments=arguments,
+        plugins=plugins,
+    )
+
+
+def _place_of(name: str, plugins: Plugins, path: str) -> str:
+    for field in msgspec.structs.fields(plugins):
+        enabled = getattr(plugins, field.name).enabled
+        for index, each in enumerate(enabled):
+            if each.name == name:
+                return f"{path}.plugins.{field.encode_name}.enabled[{index}].name"
+    return f"{path}.plugins"
+
+
+def _remedy(name: str, registry: Registry) -> str:
+    return "enable NodeVolumeLimits instead" if name in REMOVED else nearest(name, list(registry))
+
+
+def _arguments(
+    given: tuple[PluginConfig, ...], names: list[str], registry: Registry, path: str
+) -> dict[str, msgspec.Struct]:
+    """The arguments of the plugins of a profile that have any, and of others that are configured, with defaults."""
+    found: dict[str, msgspec.Struct] = {}
+    configured = [(config, f"{path}.pluginConfig[{index}]") for index, config in enumerate(given)]
+    missing = [name for name in names if all(config.name != name for config in given)]
+    for config, at in [*configured, *((PluginConfig(name=name), path) for name in missing)]:
+        factory = registry.get(config.name)
+        if factory is None:
+            raise ConfigurationError(
+                f"{at}.name", f"there is no plugin {config.name!r}", _remedy(config.name, registry)
+            )
+        if factory.arguments is None:
+            if config.args:
+                raise ConfigurationError(f"{at}.args", f"plugin {config.name!r} has no arguments", "remove them")
+            continue
+        arguments = decoded(_own(config, f"{at}.args"), factory.arguments, f"{at}.args")
+        if factory.defaulted is not None:
+            arguments = factory.defaulted(arguments)
+        if factory.check is not None:
+            factory.check(arguments, f"{at}.args")
+        found[config.name] = arguments
+    return found
+
+
+def _own(config: PluginConfig, path: str) -> dict[str, Any]:
+    """The arguments without the version and kind that they may carry."""
+    given = dict(config.args or {})
+    kind = given.pop("kind", f"{config.name}Args")
+    given.pop("apiVersion", None)
+    if kind != f"{config.name}Args":
+        raise ConfigurationError(f"{path}.kind", f"{kind!r} is that of another plugin", f"write {config.name}Args")
+    return given
+
+
+def _check_queue_sort(profiles: list[Profile]) -> None:
+    """There is one queue: its order must be the same for all profiles."""
+    first = profiles[0]
+    name = first.points["queueSort"]
+    for index, profile in enumerate(profiles[1:], 1):
+        same_arguments = profile.arguments.get(name[0]) == first.arguments.get(name[0])
+        if profile.points["queueSort"] != name or not same_arguments:
+            raise ConfigurationError(
+                f"profiles[{index}].plugins.queueSort",
+                f"it is another one than that of {first.scheduler_name!r}",
+                "enable the same with the same arguments in all profiles",
+            )

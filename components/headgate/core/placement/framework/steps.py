@@ -1,0 +1,272 @@
+"""
+The plugins of a profile as steps of its filters and scores: each asked in the cheapest way that it allows.
+
+A step knows what its plugin declares, keeps its answers accordingly (`framework.kept`), and gives per node, or for many
+rows at once, what the plugin says. `framework.runtime` runs the steps in order.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, Final
+
+import numpy as np
+
+from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.framework.cycle import Cycle
+from headgate.core.placement.framework.kept import KeptAnswers
+from headgate.core.placement.framework.plugin import (
+    SCORE_MAX,
+    FilterPlugin,
+    Ints,
+    NormalizeScore,
+    PreFiltered,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScored,
+    PreScorePlugin,
+    Reads,
+    Rows,
+    ScorePlugin,
+    VectorFilter,
+    VectorScore,
+)
+from headgate.core.placement.framework.status import Code, PluginError, Status, StatusTable
+from headgate.core.placement.nodes import NodeInfo
+from headgate.core.placement.pods import Shape
+
+KEYS_MAX: Final = 20_000
+"""Shapes whose keys are remembered, per step."""
+
+
+class Keys:
+    """The key of each shape, asked of the plugin once."""
+
+    def __init__(self, key_of: Callable[[Shape], Hashable] | None) -> None:
+        self._key_of = key_of
+        self._keys: dict[int, Hashable] = {}
+
+    def of(self, shape: Shape) -> Hashable:
+        """The part of a shape that the plugin reads; the shape's number for a plugin that does not say."""
+        if self._key_of is None:
+            return shape.number
+        known = self._keys.get(shape.number, self)
+        if known is self:
+            if len(self._keys) >= KEYS_MAX:
+                self._keys.clear()
+            known = self._keys[shape.number] = self._key_of(shape)
+        return known
+
+
+def _by_key(plugin: object, name: str) -> Keys:
+    return Keys(getattr(plugin, name, None))
+
+
+def object_kinds(plugin: object) -> tuple[type, ...]:
+    """The kinds of objects that a plugin reads beside nodes and pods."""
+    kinds: tuple[type, ...] = getattr(plugin, "object_kinds", ())
+    return kinds
+
+
+class _KeptOnce:
+    """What a plugin has prepared for a shape, by key, for as long as the objects that it reads stay as they are."""
+
+    def __init__(self, plugin: object) -> None:
+        self._kinds = object_kinds(plugin)
+        self._version = 0
+        self._by_key: dict[Hashable, Any] = {}
+
+    def get(self, cluster: Cluster, key: Hashable) -> Any:
+        """What is kept, or None."""
+        version = sum(map(cluster.version, self._kinds)) if self._kinds else 0
+        if version != self._version:
+            self._version = version
+            self._by_key.clear()
+        return self._by_key.get(key)
+
+    def put(self, key: Hashable, value: Any) -> None:
+        """Keep it."""
+        if len(self._by_key) >= KEYS_MAX:
+            self._by_key.clear()
+        self._by_key[key] = value
+
+
+class PreFilterStep:
+    """A pre-filter. That of a filter that does not read the whole cluster is asked once per key."""
+
+    def __init__(self, plugin: PreFilterPlugin) -> None:
+        self.plugin = plugin
+        self.name = plugin.name
+        self.extensions = plugin if isinstance(plugin, PreFilterExtensions) else None
+        is_kept = isinstance(plugin, FilterPlugin) and plugin.filter_reads != Reads.CLUSTER
+        self._kept = _KeptOnce(plugin) if is_kept else None
+        self._keys = _by_key(plugin, "filter_key")
+
+    def answer(self, cycle: Cycle) -> PreFiltered:
+        """What the plugin says of the pod."""
+        if self._kept is None:
+            return self.plugin.pre_filter(cycle)
+        key = self._keys.of(cycle.pod.shape)
+        known: PreFiltered | None = self._kept.get(cycle.cluster, key)
+        if known is None:
+            known = self.plugin.pre_filter(cycle)
+            self._kept.put(key, known)
+        return known
+
+
+class FilterStep:
+    """A filter."""
+
+    def __init__(self, plugin: FilterPlugin, cluster: Cluster) -> None:
+        self.plugin = plugin
+        self.name = plugin.name
+        self.keys = _by_key(plugin, "filter_key")
+        self._cluster = cluster
+        self._vector = plugin if isinstance(plugin, VectorFilter) else None
+        self.reads = plugin.filter_reads
+        """What the answers depend on."""
+        self.object_kinds = object_kinds(plugin)
+        """Kinds of objects that they depend on too."""
+        columnwise = self.answer_rows if self._vector is not None else None
+        self._kept: KeptAnswers | None = None
+        if self.reads != Reads.CLUSTER:
+            self._kept = KeptAnswers(cluster, (self.reads,), self.object_kinds, self._id_of, columnwise)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the answers for all rows are at hand."""
+        return self._kept is not None
+
+    def answer(self, cycle: Cycle, node: NodeInfo) -> Status:
+        """What the plugin says of one node, which may be hypothetical."""
+        status = self.plugin.filter(cycle, node)
+        return status if status.is_success else _checked(status, self.name)
+
+    def kept(self, cycle: Cycle) -> Ints:
+        """The ids of the statuses of all rows."""
+        assert self._kept is not None, f"{self.name} reads the whole cluster"
+        return self._kept.values(cycle, self.keys.of(cycle.pod.shape))
+
+    def answer_rows(self, cycle: Cycle, rows: Rows) -> Ints:
+        """The ids of the statuses of some rows, asked now."""
+        if self._vector is None:
+            info_of = self._cluster.info_of
+            return np.array([self._id_of(cycle, info_of(row)) for row in rows.tolist()], dtype=np.int64)
+        ids = self._vector.filter_columns(cycle, self._cluster.columns, rows)
+        return _with_plugin(ids, cycle.statuses, self.name)
+
+    def clear(self) -> None:
+        """Forget what is kept: the ids of statuses are void."""
+        if self._kept is not None:
+            self._kept.clear()
+
+    def _id_of(self, cycle: Cycle, node: NodeInfo) -> int:
+        status = self.answer(cycle, node)
+        return cycle.statuses.id_of(status) if not status.is_success else 0
+
+
+def _checked(status: Status, name: str) -> Status:
+    """A rejection under the name of its plugin; any other answer of a filter is an error."""
+    if status.is_rejected:
+        return status.of(name)
+    return Status(Code.ERROR, (f'running "{name}" filter plugin: {status.message}',), name)
+
+
+def _with_plugin(ids: Ints, statuses: StatusTable, name: str) -> Ints:
+    """Ids as a plugin gives them, under its name."""
+    rejected = ids != 0
+    if not rejected.any():
+        return ids
+    distinct, places = np.unique(ids, return_inverse=True)
+    named = [
+        statuses.id_of(_checked(statuses.status_of(number), name)) if number else 0 for number in distinct.tolist()
+    ]
+    return np.array(named, dtype=np.int64)[places]
+
+
+class FiltersTogether:
+    """The first rejection by several filters that are all kept, which is kept too."""
+
+    def __init__(self, cluster: Cluster, steps: list[FilterStep]) -> None:
+        self._steps = steps
+        self._answers: list[Ints] = []
+        kinds = tuple(dict.fromkeys(kind for step in steps for kind in step.object_kinds))
+        self._kept = KeptAnswers(cluster, [step.reads for step in steps], kinds, self._first, self._first_of_rows)
+
+    def values(self, cycle: Cycle) -> Ints:
+        """The ids of the statuses of all rows."""
+        self._answers = [step.kept(cycle) for step in self._steps]
+        shape = cycle.pod.shape
+        return self._kept.values(cycle, tuple([step.keys.of(shape) for step in self._steps]))
+
+    def _first(self, _: Cycle, node: NodeInfo) -> int:
+        row = node.row
+        return next((int(answers[row]) for answers in self._answers if answers[row]), 0)
+
+    def _first_of_rows(self, _: Cycle, rows: Rows) -> Ints:
+        ids = np.zeros(len(rows), dtype=np.int64)
+        for answers in self._answers:
+            np.copyto(ids, answers[rows], where=ids == 0)
+        return ids
+
+
+class PreScoreStep:
+    """A pre-score. That of a score that does not read the whole cluster is asked once per key."""
+
+    def __init__(self, plugin: PreScorePlugin) -> None:
+        self.plugin = plugin
+        self.name = plugin.name
+        is_kept = isinstance(plugin, ScorePlugin) and plugin.score_reads != Reads.CLUSTER
+        self._kept = _KeptOnce(plugin) if is_kept else None
+        self._keys = _by_key(plugin, "score_key")
+
+    def answer(self, cycle: Cycle, rows: Rows) -> PreScored:
+        """What the plugin says of the pod."""
+        if self._kept is None:
+            return self.plugin.pre_score(cycle, rows)
+        key = self._keys.of(cycle.pod.shape)
+        known: PreScored | None = self._kept.get(cycle.cluster, key)
+        if known is None:
+            known = self.plugin.pre_score(cycle, rows)
+            self._kept.put(key, known)
+        return known
+
+
+class ScoreStep:
+    """A score with its weight."""
+
+    def __init__(self, plugin: ScorePlugin, weight: int, cluster: Cluster) -> None:
+        self.plugin = plugin
+        self.name = plugin.name
+        self.weight = weight
+        self._cluster = cluster
+        self._keys = _by_key(plugin, "score_key")
+        self._vector = plugin if isinstance(plugin, VectorScore) else None
+        self._normalizer = plugin if isinstance(plugin, NormalizeScore) else None
+        self._kept: KeptAnswers | None = None
+        if plugin.score_reads != Reads.CLUSTER:
+            columnwise = self._ask if self._vector is not None else None
+            kinds = object_kinds(plugin)
+            self._kept = KeptAnswers(cluster, (plugin.score_reads,), kinds, plugin.score, columnwise)
+
+    def raw(self, cycle: Cycle, rows: Rows) -> Ints:
+        """The raw scores of some rows."""
+        if self._kept is not None:
+            return self._kept.values(cycle, self._keys.of(cycle.pod.shape))[rows]
+        return self._ask(cycle, rows)
+
+    def normalized(self, cycle: Cycle, rows: Rows, raw: Ints) -> Ints:
+        """The scores in the range that all plugins share. Raises PluginError where they are not."""
+        scores = self._normalizer.normalize(cycle, rows, raw) if self._normalizer is not None else raw
+        lowest, highest = int(scores.min()), int(scores.max())
+        if lowest < 0 or highest > SCORE_MAX:
+            wrong = lowest if lowest < 0 else highest
+            raise PluginError(
+                f'plugin "{self.name}" returns an invalid score {wrong}, it should in the range of [0, {SCORE_MAX}] '
+                "after normalizing"
+            )
+        return scores
+
+    def _ask(self, cycle: Cycle, rows: Rows) -> Ints:
+        if self._vector is not None:
+            return self._vector.score_columns(cycle, self._cluster.columns, rows)
+        score, info_of = self.plugin.score, self._cluster.info_of
+        return np.fromiter((score(cycle, info_of(row)) for row in rows.tolist()), dtype=np.int64, count=len(rows))

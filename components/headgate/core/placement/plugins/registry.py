@@ -1,0 +1,42 @@
+"""
+All plugins by name: those of the kube-scheduler.
+
+Plugins of other packages are added by whoever starts placement (entry points `headgate.placement_plugins`).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.core.placement.framework.plugin import PluginFactory
+from headgate.core.placement.plugins import (
+    default_binder,
+    image_locality,
+    node_affinity,
+    node_declared_features,
+    node_name,
+    node_ports,
+    node_resources_balanced_allocation,
+    node_resources_fit,
+    node_unschedulable,
+    priority_sort,
+    scheduling_gates,
+    taint_toleration,
+)
+
+REGISTRY: Final[Mapping[str, PluginFactory]] = {
+    factory.name: factory
+    for factory in (
+        scheduling_gates.FACTORY,
+        priority_sort.FACTORY,
+        node_unschedulable.FACTORY,
+        node_name.FACTORY,
+        taint_toleration.FACTORY,
+        node_affinity.FACTORY,
+        node_ports.FACTORY,
+        node_resources_fit.FACTORY,
+        node_resources_balanced_allocation.FACTORY,
+        image_locality.FACTORY,
+        default_binder.FACTORY,
+        node_declared_features.FACTORY,
+    )
+}
