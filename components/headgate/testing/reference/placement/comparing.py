@@ -1,0 +1,57 @@
+"""
+How far our attempts agree with recorded ones, field by field, in the order of strictness of the recordings.
+
+Ties are compared as the recordings say: reasons of one status and victims as sets, any of the best nodes is right.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from headgate.testing.reference.placement.scenario import Json
+
+
+def _statuses(groups: list[Json] | None) -> list[Json]:
+    keyed = [{**group, "reasons": sorted(group["reasons"]), "nodes": sorted(group["nodes"])} for group in groups or []]
+    return sorted(keyed, key=lambda group: (group["plugin"], group["code"], group["reasons"]))
+
+
+def _scores(attempt: Json, part: str) -> Json:
+    return {name: scores.get(part, scores["raw"]) for name, scores in attempt.get("scores", {}).items()}
+
+
+def _candidates(attempt: Json) -> Json | None:
+    found = attempt.get("postfilter", {}).get("candidates")
+    return found and {node: {**each, "victims": sorted(each["victims"])} for node, each in found.items()}
+
+
+def _postfilter(attempt: Json, part: str) -> Any:
+    return attempt.get("postfilter", {}).get(part)
+
+
+FIELDS: Final[Mapping[str, Callable[[Json], Any]]] = {
+    "filter": lambda each: _statuses(each.get("filter")),
+    "prefilter.nodes": lambda each: each["prefilter"].get("nodes"),
+    "prefilter.rejected": lambda each: each["prefilter"].get("rejected"),
+    "feasible": lambda each: each.get("feasible"),
+    "path": lambda each: (each["path"], each.get("nominatedRejected", False)),
+    "scores.raw": lambda each: _scores(each, "raw"),
+    "scores.norm": lambda each: _scores(each, "norm"),
+    "total": lambda each: each.get("total"),
+    "best": lambda each: each.get("best"),
+    "node": lambda each: each.get("node"),
+    "also": lambda each: _statuses(each.get("also")),
+    "postfilter.candidates": _candidates,
+    "postfilter.best": lambda each: _postfilter(each, "best"),
+    "postfilter.code": lambda each: (_postfilter(each, "code"), _postfilter(each, "mode")),
+    "postfilter.hopeless": lambda each: _statuses(_postfilter(each, "hopeless")),
+    "rejectors": lambda each: each.get("rejectors"),
+    "message": lambda each: (each.get("reason"), each.get("message")),
+    "prefilter.skip": lambda each: each["prefilter"]["skip"],
+    "prescoreSkip": lambda each: each.get("prescoreSkip", []),
+}
+"""The fields of an attempt, as far as two attempts have to agree in them."""
+
+
+def differing_fields(ours: Json, recorded: Json) -> list[str]:
+    """The fields that two attempts do not agree in."""
+    return [name for name, of in FIELDS.items() if of(ours) != of(recorded)]

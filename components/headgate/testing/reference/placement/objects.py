@@ -1,0 +1,133 @@
+"""
+The objects of a scenario as the API server would have them, and the cluster that placement sees of them.
+
+Each write is a whole manifest; patches are JSON merge patches (RFC 7386). Every write reaches the cluster at once.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from headgate.core.kubernetes.conditions import rfc3339
+from headgate.core.placement.cluster import Cluster
+from headgate.core.placement.objects.devices import DeviceClass
+from headgate.core.placement.objects.metadata import read
+from headgate.core.placement.objects.nodes import NodeObject
+from headgate.core.placement.objects.owners import (
+    Namespace,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
+from headgate.core.placement.objects.storage import (
+    CsiDriver,
+    CsiNode,
+    CsiStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from headgate.core.plan.reading import PlanInputError
+from headgate.events.ids import UnixMs
+from headgate.testing.reference.placement.scenario import Json
+
+KINDS: Final[Mapping[str, type]] = {
+    "Namespace": Namespace,
+    "Service": Service,
+    "ReplicationController": ReplicationController,
+    "ReplicaSet": ReplicaSet,
+    "StatefulSet": StatefulSet,
+    "PodDisruptionBudget": PodDisruptionBudget,
+    "PersistentVolumeClaim": PersistentVolumeClaim,
+    "PersistentVolume": PersistentVolume,
+    "StorageClass": StorageClass,
+    "CSINode": CsiNode,
+    "CSIDriver": CsiDriver,
+    "CSIStorageCapacity": CsiStorageCapacity,
+    "VolumeAttachment": VolumeAttachment,
+    "DeviceClass": DeviceClass,
+}
+"""Kinds beside nodes and pods."""
+
+
+class Objects:
+    """The manifests by kind and `namespace/name`, and the cluster."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+        self._manifests: dict[tuple[str, str], Json] = {}
+
+    def get(self, kind: str, key: str) -> Json | None:
+        """A manifest, or None."""
+        return self._manifests.get((kind, key))
+
+    def put(self, manifest: Json) -> None:
+        """An object is created or replaced. Raises PlanInputError for a kind that placement does not read."""
+        kind, key = manifest.get("kind", ""), _key(manifest)
+        if kind not in KINDS and kind not in ("Node", "Pod"):
+            raise PlanInputError(f"{kind} {key}: placement does not read this kind: remove it")
+        self._manifests[kind, key] = manifest
+        match kind:
+            case "Node":
+                self.cluster.set_node(read(manifest, NodeObject))
+            case "Pod":
+                self.cluster.set_pod(self.cluster.shapes.read(manifest))
+            case _:
+                self.cluster.put(KINDS[kind], key, read(manifest, KINDS[kind]))
+
+    def patch(self, kind: str, key: str, patch: Json) -> bool:
+        """An object is patched; False if it does not exist."""
+        manifest = self.get(kind, key)
+        if manifest is None:
+            return False
+        self.put(merge_patched(manifest, patch))
+        return True
+
+    def delete(self, kind: str, key: str) -> bool:
+        """An object is gone; False if it was not there."""
+        if self._manifests.pop((kind, key), None) is None:
+            return False
+        match kind:
+            case "Node":
+                self.cluster.remove_node(key)
+            case "Pod":
+                self.cluster.remove_pod(key)
+            case _:
+                self.cluster.put(KINDS[kind], key, None)
+        return True
+
+    # --- what happens to pods --------------------------------------------------------------------------------------
+
+    def bind(self, pod: str, node: str, at_ms: UnixMs) -> None:
+        """A pod runs on a node from a moment on; its nomination is cleared."""
+        status = {"phase": "Running", "startTime": rfc3339(at_ms), "nominatedNodeName": None}
+        self.patch("Pod", pod, {"spec": {"nodeName": node}, "status": status})
+
+    def terminate(self, pod: str, at_ms: UnixMs) -> None:
+        """A pod is to be deleted."""
+        self.patch("Pod", pod, {"metadata": {"deletionTimestamp": rfc3339(at_ms)}})
+
+    def nominate(self, pod: str, node: str) -> None:
+        """The nominated node of a pod is written into its status, or ("") removed."""
+        self.patch("Pod", pod, {"status": {"nominatedNodeName": node or None}})
+
+
+def merge_patched(document: Any, patch: Any) -> Any:
+    """A document with a JSON merge patch applied (RFC 7386); neither is changed."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(document) if isinstance(document, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patched(merged.get(name), value)
+    return merged
+
+
+def _key(manifest: Json) -> str:
+    metadata = manifest["metadata"]
+    namespace = metadata.get("namespace", "")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
