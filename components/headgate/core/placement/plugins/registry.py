@@ -11,6 +11,7 @@ from headgate.core.placement.framework.plugin import PluginFactory
 from headgate.core.placement.plugins import (
     default_binder,
     image_locality,
+    inter_pod_affinity,
     node_affinity,
     node_declared_features,
     node_name,
@@ -18,6 +19,7 @@ from headgate.core.placement.plugins import (
     node_resources_balanced_allocation,
     node_resources_fit,
     node_unschedulable,
+    pod_topology_spread,
     priority_sort,
     scheduling_gates,
     taint_toleration,
@@ -36,6 +38,8 @@ REGISTRY: Final[Mapping[str, PluginFactory]] = {
         node_resources_fit.FACTORY,
         node_resources_balanced_allocation.FACTORY,
         image_locality.FACTORY,
+        inter_pod_affinity.FACTORY,
+        pod_topology_spread.FACTORY,
         default_binder.FACTORY,
         node_declared_features.FACTORY,
     )
