@@ -152,15 +152,21 @@ class _Search:
             return Verdicts(self._cycle, rows, NO_IDS, absent)
         start = self._scan.start % len(rows)
         rows = np.concatenate((rows[start:], rows[:start])) if start else rows
-        ids = self._ids_of(rows)
         wanted = nodes_to_find(len(rows), self._scan.percentage) if self._framework.has_scores else 1
-        if wanted < len(rows):
-            passed = np.flatnonzero(ids == 0)
-            if len(passed) > wanted:
-                # The search ends with the first node that would be one too many.
-                end = int(passed[wanted])
-                rows, ids = rows[:end], ids[:end]
-        return Verdicts(self._cycle, rows, ids, absent)
+        ids = self._ids_of(rows) if wanted == len(rows) else self._first_ids_of(rows, wanted)
+        return Verdicts(self._cycle, rows[: len(ids)], ids, absent)
+
+    def _first_ids_of(self, rows: Rows, wanted: int) -> Ints:
+        """The ids of rows up to, and without, the first feasible one beyond those that are wanted."""
+        looked, passed = NO_IDS, 0
+        size = wanted + wanted // 4 + FEW
+        while len(looked) < len(rows):
+            ids = self._ids_of(rows[len(looked) : len(looked) + size])
+            places = np.flatnonzero(ids == 0)
+            if passed + len(places) > wanted:
+                return np.concatenate((looked, ids[: places[wanted - passed]]))
+            looked, passed, size = np.concatenate((looked, ids)), passed + len(places), 2 * size
+        return looked
 
     def _ids_of(self, rows: Rows) -> Ints:
         """Per row the id of the first rejection, with the pods that are nominated to nodes taken into account."""
@@ -168,16 +174,12 @@ class _Search:
         if len(rows) <= FEW:
             looked = (self._framework.filter_with_nominated(self._cycle, cluster.info_of(row)) for row in rows.tolist())
             return np.fromiter((id_of(status) for status in looked), dtype=np.int64, count=len(rows))
-        ids = self._framework.filter_rows(self._cycle)
-        crowded: dict[int, int] = {}
+        ids = self._framework.filter_rows(self._cycle, rows)
         for name in cluster.nominated_nodes():
             node = cluster.node(name)
             if node is not None and self._framework.yielding_to(self._cycle.pod, name):
-                crowded[node.row] = id_of(self._framework.filter_with_nominated(self._cycle, node))
-        if crowded:
-            ids = ids.copy()
-            ids[list(crowded)] = list(crowded.values())
-        return ids[rows]
+                ids[rows == node.row] = id_of(self._framework.filter_with_nominated(self._cycle, node))
+        return ids
 
     def _placed(self, outcome: PreFilterOutcome, verdicts: Verdicts, feasible: Rows) -> Attempt:
         if len(feasible) == 1:

@@ -1,8 +1,9 @@
 """
 Answers of plugins that are kept: per key an array with one answer per row, and how far the journals were read.
 
-An answer is given anew only for rows that have changed since, by what the plugin declares to read (`Reads`). Arrays are
-handed out as they are and change with the next call for the same key: who keeps something of them copies it.
+An answer is given anew only for rows that have changed since, by what the plugin declares to read (`Reads`). A key is
+kept from the second time on that it is asked for: pods that are all different are answered for the rows in question and
+cost no more than that.
 """
 
 from collections.abc import Callable, Collection, Hashable
@@ -15,8 +16,17 @@ from headgate.core.placement.framework.cycle import Cycle
 from headgate.core.placement.framework.plugin import Ints, Reads, Rows
 from headgate.core.placement.nodes import NodeInfo
 
-KEYS_MAX: Final = 256
-"""Keys that answers are kept for, per plugin and profile; that which was used least recently goes first."""
+KEPT_BYTES_MAX: Final = 32 * 1024 * 1024
+"""What the kept answers of one plugin of a profile take up at most."""
+
+KEYS_MIN: Final = 16
+"""So many keys are kept, however many nodes there are."""
+
+SEEN_MAX: Final = 8192
+"""Keys that were asked for once and are remembered."""
+
+STALE_AFTER: Final = 4
+"""A key gives way to another one when it was last asked for this many times as many questions ago as keys are kept."""
 
 FEW: Final = 8
 """Up to so many rows are cheaper one by one than as arrays."""
@@ -28,13 +38,15 @@ Columnwise = Callable[[Cycle, Rows], Ints]
 class _Kept:
     """The answers for one key."""
 
-    __slots__ = ("node_position", "pod_position", "values", "version")
+    __slots__ = ("asked", "node_position", "pod_position", "values", "version")
 
     def __init__(self, values: Ints) -> None:
         self.values = values
         self.node_position = -1
         self.pod_position = -1
         self.version = 0
+        self.asked = 0
+        """When it was asked for last, in questions."""
 
 
 class KeptAnswers:
@@ -60,21 +72,43 @@ class KeptAnswers:
         self._rowwise = rowwise
         self._columnwise = columnwise
         self._by_key: dict[Hashable, _Kept] = {}
+        self._seen: dict[Hashable, None] = {}
+        self._questions = 0
 
-    def values(self, cycle: Cycle, key: Hashable) -> Ints:
-        """The answers for all rows, those of free ones without meaning."""
-        kept = self._by_key.pop(key, None)
+    def answers(self, cycle: Cycle, key: Hashable, rows: Rows) -> Ints:
+        """The answers for some rows."""
+        self._questions += 1
+        kept = self._by_key.get(key)
         if kept is None:
-            if len(self._by_key) >= KEYS_MAX:
-                del self._by_key[next(iter(self._by_key))]
+            if not self._is_to_be_kept(key):
+                return self._asked(cycle, rows)
             kept = _Kept(np.zeros(self._cluster.columns.size, dtype=np.int64))
+        else:
+            del self._by_key[key]
         self._by_key[key] = kept
+        kept.asked = self._questions
         self._bring_up_to_date(cycle, kept)
-        return kept.values[: self._cluster.columns.size]
+        return kept.values[rows]
 
     def clear(self) -> None:
         """Forget all."""
         self._by_key.clear()
+
+    def _is_to_be_kept(self, key: Hashable) -> bool:
+        """Whether a key was asked for before, and there is room; the first is the one not asked for the longest."""
+        if key not in self._seen:
+            if len(self._seen) >= SEEN_MAX:
+                self._seen.clear()
+            self._seen[key] = None
+            return False
+        keys_max = max(KEYS_MIN, KEPT_BYTES_MAX // (8 * (self._cluster.columns.size or 1)))
+        if len(self._by_key) < keys_max:
+            return True
+        oldest = next(iter(self._by_key))
+        if self._questions - self._by_key[oldest].asked <= STALE_AFTER * keys_max:
+            return False
+        del self._by_key[oldest]
+        return True
 
     def _bring_up_to_date(self, cycle: Cycle, kept: _Kept) -> None:
         touched = self._touched(kept)
@@ -84,12 +118,10 @@ class KeptAnswers:
             if more > 0:
                 kept.values = np.concatenate((kept.values, np.zeros(max(more, len(kept.values)), dtype=np.int64)))
             if touched is None:
-                self._answer(cycle, kept.values, cluster.columns.all_rows())
-            elif len(touched) <= FEW:
-                self._answer_each(cycle, kept.values, touched)
+                rows = cluster.columns.all_rows()
+                kept.values[rows] = self._asked(cycle, rows)
             else:
-                rows = distinct(touched)
-                self._answer(cycle, kept.values, rows[cluster.columns.alive[rows]])
+                self._answer_again(cycle, kept.values, touched)
         kept.node_position = self._cluster.node_journal.end
         kept.pod_position = self._cluster.pod_journal.end
         kept.version = self._version()
@@ -99,7 +131,7 @@ class KeptAnswers:
 
     def _touched(self, kept: _Kept) -> list[int] | None:
         """The rows to be looked at again; None for all of them."""
-        if kept.version != self._version():
+        if self._object_kinds and kept.version != self._version():
             return None
         nodes, pods = self._cluster.node_journal, self._cluster.pod_journal
         rows: list[int] = []
@@ -115,15 +147,21 @@ class KeptAnswers:
             rows = rows + changed if rows else changed
         return rows
 
-    def _answer_each(self, cycle: Cycle, values: Ints, rows: list[int]) -> None:
+    def _answer_again(self, cycle: Cycle, values: Ints, touched: list[int]) -> None:
+        if len(touched) > FEW:
+            rows = distinct(touched)
+            rows = rows[self._cluster.columns.alive[rows]]
+            values[rows] = self._asked(cycle, rows)
+            return
         infos = self._cluster.columns.infos
-        for row in dict.fromkeys(rows):
+        for row in dict.fromkeys(touched):
             info = infos[row]
             if info is not None:
                 values[row] = self._rowwise(cycle, info)
 
-    def _answer(self, cycle: Cycle, values: Ints, rows: Rows) -> None:
-        if self._columnwise is None or len(rows) <= FEW:
-            self._answer_each(cycle, values, rows.tolist())
-        else:
-            values[rows] = self._columnwise(cycle, rows)
+    def _asked(self, cycle: Cycle, rows: Rows) -> Ints:
+        """The answers for some rows, none of which is free, asked now."""
+        if self._columnwise is not None and len(rows) > FEW:
+            return self._columnwise(cycle, rows)
+        rowwise, info_of = self._rowwise, self._cluster.info_of
+        return np.array([rowwise(cycle, info_of(row)) for row in rows.tolist()], dtype=np.int64)

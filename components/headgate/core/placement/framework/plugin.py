@@ -170,7 +170,7 @@ class VectorFilter(FilterPlugin, Protocol):
     """A filter with a vector form."""
 
     def filter_columns(self, cycle: "Cycle", columns: "Columns", rows: Rows) -> Ints:
-        """Per row the id (`cycle.statuses.id_of`) of what `filter` answers for that node; 0 is Success."""
+        """Per row the id (`cycle.statuses.id_of`) of what `filter` answers for that node, in a new array."""
         ...
 
 
@@ -268,16 +268,31 @@ class NormalizeScore(ScorePlugin, Protocol):
 # --- binding -------------------------------------------------------------------------------------------------------
 
 
+class Assumed(msgspec.Struct, frozen=True):
+    """An object as it will be once what is reserved is carried out; `kind` is a type of `placement.objects`."""
+
+    kind: type
+    key: str
+    object: Any
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """
+    What is set aside for a pod on its node: Success, and objects that all others are to see already.
+
+    They stand in the cluster until they are written, or are put back as they were when the pod is not bound after all.
+    """
+
+    status: Status = SUCCESS
+    assumed: tuple[Assumed, ...] = ()
+
+
 @runtime_checkable
 class ReservePlugin(Plugin, Protocol):
-    """What is set aside for a pod on its node."""
+    """What has to be set aside for a pod on its node."""
 
-    def reserve(self, cycle: "Cycle", node: "NodeInfo") -> Status:
-        """Success, or a rejection; what was reserved before is then given back in the reverse order."""
-        ...
-
-    def unreserve(self, cycle: "Cycle", node: "NodeInfo") -> None:
-        """Give back. Safe to repeat."""
+    def reserve(self, cycle: "Cycle", node: "NodeInfo") -> Reserved:
+        """What is set aside, or a rejection."""
         ...
 
 

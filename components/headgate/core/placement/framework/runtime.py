@@ -13,15 +13,22 @@ import numpy as np
 
 from headgate.core.placement.cluster import Cluster
 from headgate.core.placement.configuration.profiles import Profile
+from headgate.core.placement.framework.binding import BindingPoints
 from headgate.core.placement.framework.cycle import Cycle
 from headgate.core.placement.framework.plugin import (
+    BindPlugin,
     FilterPlugin,
     Ints,
     NodeStatuses,
+    PermitPlugin,
+    PostBindPlugin,
     PostFiltered,
     PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
     PreFilterPlugin,
     PreScorePlugin,
+    ReservePlugin,
     Rows,
     ScorePlugin,
 )
@@ -32,6 +39,7 @@ from headgate.core.placement.framework.steps import (
     PreFilterStep,
     PreScoreStep,
     ScoreStep,
+    first_rejections,
 )
 from headgate.core.placement.nodes import NodeInfo
 from headgate.core.placement.pods import Pod
@@ -77,6 +85,15 @@ class Framework:
         self._pre_scores = [PreScoreStep(each) for each in _of(profile, "preScore", PreScorePlugin)]
         scores = _of(profile, "score", ScorePlugin)
         self._scores = [ScoreStep(each, profile.weights[each.name], cluster) for each in scores]
+        self._pre_enqueues = _of(profile, "preEnqueue", PreEnqueuePlugin)
+        self.binding = BindingPoints(
+            reserves=_of(profile, "reserve", ReservePlugin),
+            permits=_of(profile, "permit", PermitPlugin),
+            pre_binds=_of(profile, "preBind", PreBindPlugin),
+            binds=_of(profile, "bind", BindPlugin),
+            post_binds=_of(profile, "postBind", PostBindPlugin),
+        )
+        """The points after a node is chosen."""
         self._together: dict[tuple[str, ...], FiltersTogether] = {}
 
     @property
@@ -97,6 +114,15 @@ class Framework:
             for step in self.filters:
                 step.clear()
         return Cycle(self, pod)
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Whether a pod may enter the queue: the first rejection, or Success."""
+        cycle = self.cycle(pod)
+        for plugin in self._pre_enqueues:
+            status: Status = plugin.pre_enqueue(cycle)
+            if not status.is_success:
+                return status.of(plugin.name)
+        return SUCCESS
 
     # --- filters ---------------------------------------------------------------------------------------------------
 
@@ -170,29 +196,17 @@ class Framework:
                 state = cycle.filter_states[step.name]
                 cycle.filter_states[step.name] = step.extensions.remove_pod(cycle, state, pod, node)
 
-    def filter_rows(self, cycle: Cycle) -> Ints:
-        """Run the filters for all rows: per row the id of the first rejection, or 0. To be read at once."""
+    def filter_rows(self, cycle: Cycle, rows: Rows) -> Ints:
+        """Run the filters for some rows: per row the id of the first rejection, or 0."""
         active = [step for step in self.filters if step.name not in cycle.skipped_filters]
-        if all(step.is_kept for step in active):
-            return self._kept_together(cycle, active)
-        verdicts = np.zeros(self.cluster.columns.size, dtype=np.int64)
-        for step in active:
-            if step.is_kept:
-                kept = step.kept(cycle)
-                np.copyto(verdicts, kept, where=verdicts == 0)
-            else:
-                rows = np.flatnonzero((verdicts == 0) & self.cluster.columns.alive)
-                if len(rows):
-                    verdicts[rows] = step.answer_rows(cycle, rows)
-        return verdicts
-
-    def _kept_together(self, cycle: Cycle, active: list[FilterStep]) -> Ints:
-        """The verdicts of filters that are all kept; they are kept together too."""
+        if not all(step.is_kept for step in active):
+            return first_rejections(cycle, active, rows)
+        # Filters that are all kept are kept together too.
         names = tuple([step.name for step in active])
         together = self._together.get(names)
         if together is None:
             together = self._together[names] = FiltersTogether(self.cluster, active)
-        return together.values(cycle)
+        return together.answer_rows(cycle, rows)
 
     def post_filter(self, cycle: Cycle, statuses: NodeStatuses) -> PostFiltered:
         """Run the post-filters until one succeeds, fails or says that nothing helps."""

@@ -125,7 +125,7 @@ class FilterStep:
         """What the answers depend on."""
         self.object_kinds = object_kinds(plugin)
         """Kinds of objects that they depend on too."""
-        columnwise = self.answer_rows if self._vector is not None else None
+        columnwise = self._ask if self._vector is not None else None
         self._kept: KeptAnswers | None = None
         if self.reads != Reads.CLUSTER:
             self._kept = KeptAnswers(cluster, (self.reads,), self.object_kinds, self._id_of, columnwise)
@@ -140,13 +140,13 @@ class FilterStep:
         status = self.plugin.filter(cycle, node)
         return status if status.is_success else _checked(status, self.name)
 
-    def kept(self, cycle: Cycle) -> Ints:
-        """The ids of the statuses of all rows."""
-        assert self._kept is not None, f"{self.name} reads the whole cluster"
-        return self._kept.values(cycle, self.keys.of(cycle.pod.shape))
-
     def answer_rows(self, cycle: Cycle, rows: Rows) -> Ints:
-        """The ids of the statuses of some rows, asked now."""
+        """The ids of the statuses of some rows."""
+        if self._kept is not None:
+            return self._kept.answers(cycle, self.keys.of(cycle.pod.shape), rows)
+        return self._ask(cycle, rows)
+
+    def _ask(self, cycle: Cycle, rows: Rows) -> Ints:
         if self._vector is None:
             info_of = self._cluster.info_of
             return np.array([self._id_of(cycle, info_of(row)) for row in rows.tolist()], dtype=np.int64)
@@ -187,25 +187,35 @@ class FiltersTogether:
 
     def __init__(self, cluster: Cluster, steps: list[FilterStep]) -> None:
         self._steps = steps
-        self._answers: list[Ints] = []
         kinds = tuple(dict.fromkeys(kind for step in steps for kind in step.object_kinds))
         self._kept = KeptAnswers(cluster, [step.reads for step in steps], kinds, self._first, self._first_of_rows)
 
-    def values(self, cycle: Cycle) -> Ints:
-        """The ids of the statuses of all rows."""
-        self._answers = [step.kept(cycle) for step in self._steps]
+    def answer_rows(self, cycle: Cycle, rows: Rows) -> Ints:
+        """The ids of the statuses of some rows."""
         shape = cycle.pod.shape
-        return self._kept.values(cycle, tuple([step.keys.of(shape) for step in self._steps]))
+        return self._kept.answers(cycle, tuple([step.keys.of(shape) for step in self._steps]), rows)
 
-    def _first(self, _: Cycle, node: NodeInfo) -> int:
-        row = node.row
-        return next((int(answers[row]) for answers in self._answers if answers[row]), 0)
+    def _first(self, cycle: Cycle, node: NodeInfo) -> int:
+        for step in self._steps:
+            status = step.answer(cycle, node)
+            if not status.is_success:
+                return cycle.statuses.id_of(status)
+        return 0
 
-    def _first_of_rows(self, _: Cycle, rows: Rows) -> Ints:
-        ids = np.zeros(len(rows), dtype=np.int64)
-        for answers in self._answers:
-            np.copyto(ids, answers[rows], where=ids == 0)
-        return ids
+    def _first_of_rows(self, cycle: Cycle, rows: Rows) -> Ints:
+        return first_rejections(cycle, self._steps, rows)
+
+
+def first_rejections(cycle: Cycle, steps: list[FilterStep], rows: Rows) -> Ints:
+    """Per row the id of the first rejection by some filters in order, or 0. Each is asked of what passed so far."""
+    ids = steps[0].answer_rows(cycle, rows) if steps else np.zeros(len(rows), dtype=np.int64)
+    for step in steps[1:]:
+        passed = np.flatnonzero(ids == 0)
+        if len(passed) == len(rows):
+            ids = step.answer_rows(cycle, rows)
+        elif len(passed):
+            ids[passed] = step.answer_rows(cycle, rows[passed])
+    return ids
 
 
 class PreScoreStep:
@@ -250,7 +260,7 @@ class ScoreStep:
     def raw(self, cycle: Cycle, rows: Rows) -> Ints:
         """The raw scores of some rows."""
         if self._kept is not None:
-            return self._kept.values(cycle, self._keys.of(cycle.pod.shape))[rows]
+            return self._kept.answers(cycle, self._keys.of(cycle.pod.shape), rows)
         return self._ask(cycle, rows)
 
     def normalized(self, cycle: Cycle, rows: Rows, raw: Ints) -> Ints:

@@ -111,19 +111,24 @@ def _balance(fractions: Sequence[float]) -> int:
 
 def _balances(fractions: Sequence[Floats], has: Sequence[NDArray[np.bool_]], count: int) -> Ints:
     """The same for many nodes, each of which may lack some resources."""
-    present = np.zeros(count, dtype=np.int64)
-    total = np.zeros(count)
+    if len(fractions) == 2 and has[0].all() and has[1].all():
+        return _percent(np.abs((fractions[0] - fractions[1]) / 2))
+    present, total = np.zeros(count, dtype=np.int64), np.zeros(count)
+    # The difference of the first two that are present, for nodes that have two.
+    distance, sign = np.zeros(count), np.ones(count)
     for fraction, there in zip(fractions, has, strict=True):
         present += there
         total = total + np.where(there, fraction, 0.0)
-    mean = total / np.maximum(present, 1)
-    squares, distance, sign = np.zeros(count), np.zeros(count), np.ones(count)
-    for fraction, there in zip(fractions, has, strict=True):
-        squares = squares + np.where(there, (fraction - mean) * (fraction - mean), 0.0)
         distance = distance + np.where(there, sign * fraction, 0.0)
         sign = np.where(there, -sign, sign)
+    mean, squares = total / np.maximum(present, 1), np.zeros(count)
+    for fraction, there in zip(fractions, has, strict=True):
+        squares = squares + np.where(there, (fraction - mean) * (fraction - mean), 0.0)
     deviation = np.where(present == 2, np.abs(distance / 2), np.sqrt(squares / np.maximum(present, 1)))
-    deviation = np.where(present < 2, 0.0, deviation)
+    return _percent(np.where(present < 2, 0.0, deviation))
+
+
+def _percent(deviation: Floats) -> Ints:
     return ((1 - deviation) * SCORE_MAX).astype(np.int64)
 
 

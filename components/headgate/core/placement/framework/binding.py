@@ -1,0 +1,106 @@
+"""
+What happens between the choice of a node and the binding: Reserve, Permit, PreBind, Bind, PostBind.
+
+Each point runs the plugins of the profile in order. Nothing is done here: what is reserved, waited for and written is
+the answer, and the caller's to carry out. Source: pkg/scheduler/framework/runtime/framework.go.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from headgate.core.placement.framework.cycle import Cycle
+from headgate.core.placement.framework.plugin import (
+    Assumed,
+    BindPlugin,
+    PermitPlugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    PreBound,
+    Reserved,
+    ReservePlugin,
+)
+from headgate.core.placement.framework.status import SUCCESS, Code, Status
+from headgate.core.placement.nodes import NodeInfo
+
+WAIT_MS_MAX: Final = 15 * 60 * 1000
+"""No plugin makes a pod wait for longer."""
+
+_WAITING: Final = "one or more plugins asked to wait and no plugin rejected pod"
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """Success, a rejection, or Wait with how long each plugin lets the pod wait at most."""
+
+    status: Status = SUCCESS
+    waits_ms_max: Mapping[str, int] = {}
+
+
+class BindingPoints:
+    """The plugins of a profile at these points."""
+
+    def __init__(
+        self,
+        reserves: list[ReservePlugin],
+        permits: list[PermitPlugin],
+        pre_binds: list[PreBindPlugin],
+        binds: list[BindPlugin],
+        post_binds: list[PostBindPlugin],
+    ) -> None:
+        self._reserves = reserves
+        self._permits = permits
+        self._pre_binds = pre_binds
+        self._binds = binds
+        self._post_binds = post_binds
+
+    def reserve(self, cycle: Cycle, node: NodeInfo) -> Reserved:
+        """All that is set aside; nothing when one of the plugins rejects the pod."""
+        assumed: list[Assumed] = []
+        for plugin in self._reserves:
+            answer = plugin.reserve(cycle, node)
+            if not answer.status.is_success:
+                return Reserved(_failure(answer.status, "Reserve", plugin.name))
+            assumed.extend(answer.assumed)
+        return Reserved(assumed=tuple(assumed))
+
+    def permit(self, cycle: Cycle, node: NodeInfo) -> Permission:
+        """Whether the pod may be bound now, or what it has to wait for."""
+        waits: dict[str, int] = {}
+        for plugin in self._permits:
+            answer = plugin.permit(cycle, node)
+            if answer.status.code == Code.WAIT:
+                waits[plugin.name] = min(answer.wait_ms_max, WAIT_MS_MAX)
+            elif not answer.status.is_success:
+                return Permission(_failure(answer.status, "Permit", plugin.name))
+        return Permission(Status(Code.WAIT, (_WAITING,)), waits) if waits else Permission()
+
+    def pre_bind(self, cycle: Cycle, node: NodeInfo) -> PreBound:
+        """What is left to be written; a plugin is asked when those before it have nothing left."""
+        for plugin in self._pre_binds:
+            answer = plugin.pre_bind(cycle, node)
+            if answer.status.code == Code.WAIT:
+                return answer
+            if not answer.status.is_success:
+                return PreBound(_failure(answer.status, "PreBind", plugin.name))
+        return PreBound()
+
+    def bind(self, cycle: Cycle, node: NodeInfo) -> Status:
+        """Success when the binder is to bind the pod; Skip when no plugin wants to."""
+        for plugin in self._binds:
+            status = plugin.bind(cycle, node)
+            if status.code != Code.SKIP:
+                return status if status.is_success else _failure(status, "Bind", plugin.name)
+        return Status(Code.SKIP)
+
+    def post_bind(self, cycle: Cycle, node: NodeInfo) -> None:
+        """The pod is bound."""
+        for plugin in self._post_binds:
+            plugin.post_bind(cycle, node)
+
+
+def _failure(status: Status, point: str, name: str) -> Status:
+    """A rejection under the name of its plugin; anything else is an error."""
+    if status.is_rejected:
+        return status.of(name)
+    return Status(Code.ERROR, (f'running {point} plugin "{name}": {status.message}',), name)
