@@ -6,6 +6,7 @@ For the tests of containment, in the simulated world and beside it.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 from headgate.core import fold
@@ -44,6 +45,7 @@ def raises_if(is_it: Callable[..., bool]) -> Callable[[Any], Any]:
     """A function as it was, but that it raises after its work where something is true of its arguments."""
 
     def make(sound: Any) -> Any:
+        @wraps(sound)
         def broken(*args: Any, **more: Any) -> Any:
             result = sound(*args, **more)
             if is_it(*args):

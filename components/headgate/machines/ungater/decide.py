@@ -50,6 +50,7 @@ from headgate.core.machine.contract import (
     Stimulus,
     WakeAt,
 )
+from headgate.core.machine.listeners import Listeners
 from headgate.core.state.attribution import about
 from headgate.core.state.tables import JobRecord, Stage, State, Workload
 from headgate.core.topology.pods import TopologyPods
@@ -124,6 +125,15 @@ class Ungater:
         self._managed_pods = ManagedPods(state)
         self._set_pods = SetPods(state)
         self._below = JobsBelow(state)
+        self._listeners = Listeners(
+            self._pod_gates.on_event,
+            self._topology_gates.on_event,
+            self._stray_pods.on_event,
+            self._managed_pods.on_event,
+            self._set_pods.on_event,
+            self._look_at_job_of,
+            self._on_event,
+        )
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """The commands that follow from a stimulus."""
@@ -132,7 +142,7 @@ class Ungater:
                 for event in stimulus.logged.commit.events:
                     if not is_about_aside(self.state, event, Producer.UNGATER):
                         with about_event(event):
-                            self._on_event(event)
+                            self._listeners.on_event(event)
                 return []
             case Completed():
                 self._on_completed(stimulus)
@@ -144,15 +154,18 @@ class Ungater:
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
-    def _on_event(self, event: Event) -> None:
-        self._pod_gates.on_event(event)
-        self._topology_gates.on_event(event)
-        self._stray_pods.on_event(event)
-        self._managed_pods.on_event(event)
-        self._set_pods.on_event(event)
-        if isinstance(event, _WorkloadEvent):
-            self._look_at_job_of(event)
-            return
+    def _on_event(
+        self,
+        event: facts.JobObserved
+        | facts.JobDeleted
+        | facts.InformersSynced
+        | facts.ResourceFlavorObserved
+        | effects.WorkloadCreateRejected
+        | effects.JobStarted
+        | effects.JobStartRejected
+        | effects.JobStopped
+        | effects.JobStopRejected,
+    ) -> None:
         match event:
             case facts.JobObserved():
                 self._stopped.pop(event.job, None)
@@ -176,8 +189,6 @@ class Ungater:
             case facts.ResourceFlavorObserved():
                 # A start may have waited for its flavor.
                 self._queue.add_all(key for key, record in self.state.jobs.items() if record.action_refused)
-            case _:
-                pass
 
     def _look_at_job_of(self, event: _WorkloadEvent) -> None:
         workload = self.state.workloads.get(event.workload)

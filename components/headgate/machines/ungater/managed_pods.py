@@ -34,7 +34,7 @@ from headgate.core.workload.pod_actions import (
 from headgate.core.workload.pod_groups import Members
 from headgate.events import effects, facts
 from headgate.events.base import Producer
-from headgate.events.families import names_workload
+from headgate.events.families import NamesWorkload
 from headgate.events.ids import JobKey, PodKey, Uid, UnixMs, WorkloadKey
 from headgate.events.registry import Event
 from headgate.machines.ungater.job_actions import UNINJECTABLE, why_stop
@@ -69,7 +69,17 @@ class ManagedPods:
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
-    def on_event(self, event: Event) -> None:
+    def on_event(
+        self,
+        event: facts.PodObserved
+        | facts.PodDeleted
+        | facts.JobObserved
+        | facts.JobDeleted
+        | facts.ResourceFlavorObserved
+        | facts.ConfigurationObserved
+        | facts.InformersSynced
+        | NamesWorkload,
+    ) -> None:
         """Record events after which a pod may need something."""
         match event:
             case facts.PodObserved() | facts.PodDeleted():
@@ -88,10 +98,8 @@ class ManagedPods:
                     self._jobs.add_all(self._pods.jobs())
             case facts.WorkloadDeleted():
                 self._look_at(event.job)
-            case _ if names_workload(event):
-                self._look_at_job_of(event.workload)
             case _:
-                pass
+                self._look_at_job_of(event.workload)
 
     def _look_at_job_of(self, key: WorkloadKey) -> None:
         workload = self._state.workloads.get(key)

@@ -26,7 +26,6 @@ from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.ids import PodKey, UnixMs, split_key
 from headgate.events.objects import OwnerReference
-from headgate.events.registry import Event
 from headgate.machines.ungater.pod_patches import PodPatches
 
 CALLS_MAX: Final = 256
@@ -52,13 +51,9 @@ class PodGates:
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: facts.PodObserved | facts.PodDeleted) -> None:
         """Record events after which a pod may run."""
-        match event:
-            case facts.PodObserved() | facts.PodDeleted():
-                self._see(event.pod)
-            case _:
-                pass
+        self._see(event.pod)
 
     def look_at(self, job_uid: str) -> None:
         """A Job or its workloads have changed."""

@@ -33,12 +33,11 @@ from headgate.core.state.attribution import about
 from headgate.core.state.tables import JobRecord, PodRecord, State
 from headgate.core.workload import owners, pod_groups
 from headgate.core.workload.pod_groups import managed
-from headgate.core.workload.served import group_name, is_set, set_of
+from headgate.core.workload.served import group_name, set_of
 from headgate.events import facts
 from headgate.events.base import Producer
 from headgate.events.ids import JobKey, PodKey, UnixMs
 from headgate.events.objects import ManagedPod
-from headgate.events.registry import Event
 from headgate.machines.ungater.pod_patches import Needs, PodPatches
 
 CALLS_MAX: Final = 64
@@ -59,7 +58,9 @@ class SetPods:
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
-    def on_event(self, event: Event) -> None:
+    def on_event(
+        self, event: facts.PodObserved | facts.PodDeleted | facts.JobObserved | facts.ConfigurationObserved
+    ) -> None:
         """Record events after which a pod may lack its group."""
         match event:
             case facts.PodObserved() | facts.PodDeleted():
@@ -67,12 +68,10 @@ class SetPods:
                 if event.pod in self._set_of or self._queue.is_in_flight(event.pod):
                     self._patches.see(event.pod)
                     self._queue.add(event.pod)
-            case facts.JobObserved() if is_set(event.job):
+            case facts.JobObserved():
                 self._queue.add_all(self._of.get(event.job, ()))
             case facts.ConfigurationObserved():
                 self._queue.add_all(self._set_of)
-            case _:
-                pass
 
     def _list(self, key: PodKey) -> None:
         record = self._state.pods.get(key)

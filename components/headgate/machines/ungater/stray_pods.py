@@ -24,7 +24,7 @@ from headgate.core.topology.node_health import assigned_nodes, health_of, replac
 from headgate.core.topology.pods import TopologyPods, node_of
 from headgate.events import effects, facts
 from headgate.events.base import Producer
-from headgate.events.families import is_of_workload
+from headgate.events.families import OfWorkload
 from headgate.events.ids import PodKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import Admission
 from headgate.events.registry import Event
@@ -52,7 +52,16 @@ class StrayPods:
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
-    def on_event(self, event: Event) -> None:
+    def on_event(
+        self,
+        event: facts.PodObserved
+        | facts.PodDeleted
+        | facts.NodeObserved
+        | facts.NodeDeleted
+        | facts.ConfigurationObserved
+        | facts.InformersSynced
+        | OfWorkload,
+    ) -> None:
         """Record events after which a pod may wait in vain."""
         match event:
             case facts.PodObserved() | facts.PodDeleted():
@@ -64,10 +73,8 @@ class StrayPods:
             case facts.ConfigurationObserved() | facts.InformersSynced():
                 for workload in self._pods.workloads():
                     self._look_at_pods_of(workload)
-            case _ if is_of_workload(event):
-                self._look_at_pods_of(event.workload)
             case _:
-                pass
+                self._look_at_pods_of(event.workload)
 
     def _look_at_pods_of(self, workload: WorkloadKey) -> None:
         for key in self._pods.of(workload):

@@ -27,7 +27,7 @@ from headgate.core.topology.ungating import PodInSet, domains_of_gated, is_on_an
 from headgate.core.workload.injection import is_assigned
 from headgate.events import decisions, facts
 from headgate.events.base import Producer
-from headgate.events.families import is_of_workload
+from headgate.events.families import OfWorkload
 from headgate.events.ids import PodKey, Uid, UnixMs, WorkloadKey
 from headgate.events.objects import Admission
 from headgate.events.registry import Event
@@ -69,7 +69,7 @@ class TopologyGates:
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: facts.PodObserved | facts.PodDeleted | facts.ConfigurationObserved | OfWorkload) -> None:
         """Record events after which a pod may get a domain."""
         match event:
             case facts.PodObserved() | facts.PodDeleted():
@@ -77,7 +77,7 @@ class TopologyGates:
             case facts.ConfigurationObserved():
                 self._placements.clear()
                 self._due.update(dict.fromkeys(self._pods.workloads()))
-            case _ if is_of_workload(event) and self._pods.of(event.workload):
+            case _ if self._pods.of(event.workload):
                 self._due[event.workload] = None
             case _:
                 pass
