@@ -22,17 +22,9 @@ from headgate.core.state.tables import CheckRecord, State
 from headgate.core.status.server_side_apply import API_VERSION, Json, apply_query
 from headgate.events import facts
 from headgate.events.ids import UnixMs
-from headgate.events.registry import Event
 
 CALLS_MAX: Final = 16
 """The maximum number of checks whose status is written at a time."""
-
-_EVENTS: Final = (
-    facts.AdmissionCheckObserved,
-    facts.AdmissionCheckDeleted,
-    facts.ProvisioningConfigObserved,
-    facts.ProvisioningConfigDeleted,
-)
 
 
 class CheckStatuses:
@@ -45,14 +37,17 @@ class CheckStatuses:
         self._done: dict[str, tuple[str, CheckStanding]] = {}
         """By check: its uid and the condition that was written, until the state shows it."""
 
-    def on_event(self, event: Event) -> None:
+    def on_event(
+        self,
+        event: facts.AdmissionCheckObserved
+        | facts.AdmissionCheckDeleted
+        | facts.ProvisioningConfigObserved
+        | facts.ProvisioningConfigDeleted
+        | facts.InformersSynced,
+    ) -> None:
         """Record events after which a check may have become active or inactive."""
-        if isinstance(event, _EVENTS) or (isinstance(event, facts.InformersSynced) and self._is_about_requests(event)):
+        if not isinstance(event, facts.InformersSynced) or _is_about_requests(event):
             self._queue.add_all(self._state.admission_checks)
-
-    def _is_about_requests(self, event: facts.InformersSynced) -> bool:
-        """Whether the API of ProvisioningRequests may have been installed or removed, or every resource was shown."""
-        return bool(event.resources) or REQUESTS in event.resource_versions
 
     def on_completed(self, completed: Completed) -> None:
         """A call has ended. A refused one is repeated with backoff; none is needed for a deleted or replaced object."""
@@ -101,6 +96,11 @@ class CheckStatuses:
                 lane=call_id,
             )
         )
+
+
+def _is_about_requests(event: facts.InformersSynced) -> bool:
+    """Whether the API of ProvisioningRequests may have been installed or removed, or every resource was shown."""
+    return bool(event.resources) or REQUESTS in event.resource_versions
 
 
 def _shown(record: CheckRecord) -> CheckStanding | None:

@@ -26,7 +26,6 @@ from headgate.core.state.tables import PENDING, Stage, State, Workload
 from headgate.core.status.workload_status import workload_path
 from headgate.events import facts, queueing
 from headgate.events.ids import Uid, UnixMs, WorkloadKey
-from headgate.events.registry import Event
 
 CALLS_MAX: Final = 256
 """The maximum number of concurrent deactivation calls."""
@@ -73,10 +72,9 @@ class Deactivations:
         self._calls: dict[str, _Call] = {}
         self._done: dict[WorkloadKey, _Version] = {}
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: facts.WorkloadObserved | facts.WorkloadDeleted | queueing.WorkloadEvicted) -> None:
         """Record the two events after which a workload may have to be deactivated, and those that end it."""
-        if isinstance(event, facts.WorkloadObserved | facts.WorkloadDeleted | queueing.WorkloadEvicted):
-            self._queue.add(event.workload)
+        self._queue.add(event.workload)
 
     def on_completed(self, completed: Completed) -> None:
         """A call has ended. A refused call is repeated with backoff; none is needed for a deleted object."""

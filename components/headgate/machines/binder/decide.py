@@ -29,6 +29,7 @@ from headgate.core.machine.contract import (
     Stimulus,
     WakeAt,
 )
+from headgate.core.machine.listeners import Listeners
 from headgate.core.state.tables import State
 from headgate.events.base import Producer
 from headgate.events.commit import Position
@@ -66,6 +67,21 @@ class Binder:
         self._checks = CheckStatuses(state)
         self.events = Events(state, load, told)
         self._set_aside = QuarantineReports(state, told)
+        self._listeners = Listeners(
+            self._workloads.on_urgent,
+            self._workloads.on_patient,
+            self._workloads.on_event,
+            self._deactivations.on_event,
+            self._queues.on_workload,
+            self._queues.on_event,
+            self._finalizers.on_event,
+            self._retention.on_event,
+            self._pods.on_event,
+            self._provisioning.on_event,
+            self._checks.on_event,
+            self._set_aside.on_event,
+        )
+        self._listeners_aside = Listeners(self._set_aside.on_event)
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """The commands that follow from a stimulus."""
@@ -75,18 +91,10 @@ class Binder:
                 for index, event in enumerate(commit.events):
                     if is_about_aside(self.state, event, Producer.BINDER):
                         # It may have left quarantine, or be deletable by its finalizer alone.
-                        self._set_aside.on_event(event)
+                        self._listeners_aside.on_event(event)
                         continue
                     with about_event(event):
-                        self._workloads.on_event(event)
-                        self._deactivations.on_event(event)
-                        self._queues.on_event(event)
-                        self._finalizers.on_event(event)
-                        self._retention.on_event(event)
-                        self._pods.on_event(event)
-                        self._provisioning.on_event(event)
-                        self._checks.on_event(event)
-                        self._set_aside.on_event(event)
+                        self._listeners.on_event(event)
                         self.events.on_event(event, Position(stimulus.logged.seq, index), commit.time_ms)
                 return []
             case Completed():

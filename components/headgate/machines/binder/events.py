@@ -21,7 +21,7 @@ again. Events that the API server refuses are dropped: nothing depends on an Eve
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final, Literal, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, assert_never, get_args
 
 import msgspec
 
@@ -41,15 +41,33 @@ from headgate.core.workload.slices import SLICE_REPLACED
 from headgate.core.workload.unadmitted_reasons import shown_reason
 from headgate.core.workload.variants import GATE
 from headgate.events import decisions, effects, facts, queueing
+from headgate.events.base import EventBase
 from headgate.events.commit import Position
-from headgate.events.families import OfWorkload, is_of_workload
-from headgate.events.ids import JobKey, JobRef, UnixMs, WorkloadKey, split_key
+from headgate.events.families import OfWorkload
+from headgate.events.ids import JobKey, JobRef, PodKey, UnixMs, WorkloadKey, split_key
 from headgate.events.registry import Event
 from headgate.machines.binder.job_edits import JobEdits
 from headgate.machines.binder.retention import Deleted
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 EventDetail = Literal["off", "summary", "all"]
 """Which Events are written."""
+
+_Reported = (
+    effects.WorkloadCreated
+    | effects.WorkloadCreateRejected
+    | effects.PodRemoved
+    | effects.PodFailed
+    | effects.VariantChanged
+    | effects.JobStarted
+    | effects.JobStopped
+    | OfWorkload
+)
+"""The events of the log from which Events may follow."""
+
+_REPORTED: Final[frozenset[type[EventBase]]] = frozenset(get_args(_Reported))
 
 WAITING_MAX: Final = 500
 """The maximum number of Events that wait for the budget. Beyond it the oldest are dropped."""
@@ -154,13 +172,9 @@ class Events:
 
     def on_event(self, event: Event, at: Position, at_ms: UnixMs) -> None:
         """Derive the Events about an event that has just been folded."""
-        if self._told == "off":
+        if self._told == "off" or not _is_reported(event):
             return
-        found = list(self._derive(event, at, at_ms))
-        edit = self._edits.look_at(event)
-        if edit is not None:
-            found.append(_about_job(edit.job, edit.job_uid, edit.reason, edit.note, at, at_ms))
-        for nth, told in enumerate(found):
+        for nth, told in enumerate(self._derive(event, at, at_ms)):
             self._wait(told._replace(nth=nth))
 
     def _wait(self, told: EventNote) -> None:
@@ -279,7 +293,8 @@ class Events:
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
-    def _derive(self, event: Event, at: Position, at_ms: UnixMs) -> Iterator[EventNote]:
+    # Large: one case for each kind of event that is reported.
+    def _derive(self, event: _Reported, at: Position, at_ms: UnixMs) -> Iterator[EventNote]:
         match event:
             case effects.WorkloadCreated():
                 if self._told == "all":
@@ -290,15 +305,9 @@ class Events:
                 about = self._about_job(event.job, event.job_uid, reason, event.message, at, at_ms)
                 yield about._replace(type="Warning")
             case effects.PodRemoved():
-                told = EventNote(
-                    "Pod", event.pod, event.uid, "Normal", "ExcessPodDeleted", "Excess pod deleted", at, at_ms, at_ms
-                )
-                yield told._replace(api_version="v1")
+                yield _about_pod(event.pod, event.uid, "ExcessPodDeleted", "Excess pod deleted", at, at_ms)
             case effects.PodFailed():
-                told = EventNote(
-                    "Pod", event.pod, event.uid, "Normal", "PodTerminatedByKueue", event.message, at, at_ms, at_ms
-                )
-                yield told._replace(api_version="v1")
+                yield _about_pod(event.pod, event.uid, "PodTerminatedByKueue", event.message, at, at_ms)
             case effects.VariantChanged():
                 yield from self._about_variant(event, at, at_ms)
             case effects.JobStarted():
@@ -309,9 +318,11 @@ class Events:
             case effects.JobStopped():
                 reason = "Suspended" if event.reason == "ParentNotAdmitted" else "Stopped"
                 yield self._about_job(event.job, event.job_uid, reason, self._why_stopped(event), at, at_ms)
+            case facts.WorkloadDeleted():
+                self._edits.forget(event.uid)
             case _:
-                workload = self._state.workloads.get(event.workload) if is_of_workload(event) else None
-                if is_of_workload(event) and workload is not None and workload.uid == event.uid:
+                workload = self._state.workloads.get(event.workload)
+                if workload is not None and workload.uid == event.uid:
                     yield from self._about_workload(event, workload, at, at_ms)
 
     def _about_job(self, job: JobKey, uid: str, reason: str, note: str, at: Position, at_ms: UnixMs) -> EventNote:
@@ -367,18 +378,12 @@ class Events:
             return normal(reason, note)._replace(type="Warning", due_ms=UnixMs(at_ms + delay_ms))
 
         match event:
-            case facts.WorkloadObserved() if workload.stage is Stage.RESERVED:
-                yield from self._about_checks(workload, at, at_ms)
-            case queueing.CheckUpdated():
-                if event.before != event.check.state:
-                    yield normal("AdmissionCheckUpdated", event_messages.check_updated(event))
+            case facts.WorkloadObserved():
                 if workload.stage is Stage.RESERVED:
                     yield from self._about_checks(workload, at, at_ms)
-            case effects.ProvisioningCreated():
-                name = split_key(event.request)[1]
-                yield normal("ProvisioningRequestCreated", f'Created ProvisioningRequest: "{name}"')
-            case effects.ProvisioningRejected():
-                yield warning("FailedCreate", event.message)
+                edit = self._edits.look_at(workload)
+                if edit is not None:
+                    yield _about_job(edit.job, edit.job_uid, edit.reason, edit.note, at, at_ms)
             case decisions.QuotaReserved():
                 if self._told == "all" or event.checks:
                     yield normal("QuotaReserved", event_messages.quota_reserved(workload, event, at_ms))
@@ -417,6 +422,16 @@ class Events:
             case queueing.WorkloadFinished() if self._told == "all" and is_job(self._state, workload.owner):
                 note = f"Workload '{workload.key}' is declared finished"
                 yield _about_owner(self._state, workload, "FinishedWorkload", note, at, at_ms)
+            case queueing.CheckUpdated():
+                if event.before != event.check.state:
+                    yield normal("AdmissionCheckUpdated", event_messages.check_updated(event))
+                if workload.stage is Stage.RESERVED:
+                    yield from self._about_checks(workload, at, at_ms)
+            case effects.ProvisioningCreated():
+                name = split_key(event.request)[1]
+                yield normal("ProvisioningRequestCreated", f'Created ProvisioningRequest: "{name}"')
+            case effects.ProvisioningRejected():
+                yield warning("FailedCreate", event.message)
             case _:
                 pass
 
@@ -448,9 +463,17 @@ class Events:
         yield about._replace(key=preemptor.key, uid=preemptor.uid, reason=event_messages.PREEMPTED_WORKLOAD, note=note)
 
 
+def _is_reported(event: EventBase) -> "TypeIs[_Reported]":
+    return type(event) in _REPORTED
+
+
 def _about_job(job: JobKey, uid: str, reason: str, note: str, at: Position, at_ms: UnixMs) -> EventNote:
     told = EventNote(JobRef.parse(job).kind, shown_name(job), uid, "Normal", reason, note, at, at_ms, at_ms)
     return told._replace(api_version=kind_of(job).api_version)
+
+
+def _about_pod(pod: PodKey, uid: str, reason: str, note: str, at: Position, at_ms: UnixMs) -> EventNote:
+    return EventNote("Pod", pod, uid, "Normal", reason, note, at, at_ms, at_ms, api_version="v1")
 
 
 def _about_owner(state: State, workload: Workload, reason: str, note: str, at: Position, at_ms: UnixMs) -> EventNote:

@@ -46,7 +46,6 @@ from headgate.events import effects, facts, queueing
 from headgate.events.base import Producer
 from headgate.events.ids import JobKey, UnixMs, WorkloadKey
 from headgate.events.objects import ResourceGroup
-from headgate.events.registry import Event
 
 CALLS_MAX: Final = 256
 """The maximum number of objects whose finalizer is being set or removed at the same time."""
@@ -134,17 +133,41 @@ class Finalizers:
     # --- from the log ----------------------------------------------------------------------------------------------
 
     # Large: one case for each event type that may concern a finalizer.
-    def on_event(self, event: Event) -> None:
+    def on_event(
+        self,
+        event: facts.OwnerGone
+        | facts.WorkloadObserved
+        | facts.WorkloadDeleted
+        | effects.StatusApplied
+        | queueing.WorkloadFinished
+        | queueing.WorkloadReleased
+        | queueing.WorkloadHeld
+        | facts.JobObserved
+        | facts.JobDeleted
+        | effects.JobStopped
+        | facts.ClusterQueueObserved
+        | facts.ClusterQueueDeleted
+        | facts.ResourceFlavorObserved
+        | facts.ResourceFlavorDeleted
+        | facts.TopologyObserved
+        | facts.TopologyDeleted
+        | facts.ConfigurationObserved,
+    ) -> None:
         """Record the events after which a finalizer may be missing, or no longer needed."""
         match event:
             case facts.OwnerGone():
                 self._queue.add(Object("workloads", event.workload))
-            case facts.WorkloadObserved() | facts.WorkloadDeleted():
+            case facts.WorkloadObserved():
                 self._shown(Object("workloads", event.workload))
-            case effects.StatusApplied() if event.finalizer_removed:
+            case facts.WorkloadDeleted():
                 self._shown(Object("workloads", event.workload))
+                self._look_at_deleted_queues()
+            case effects.StatusApplied():
+                if event.finalizer_removed:
+                    self._shown(Object("workloads", event.workload))
             case queueing.WorkloadFinished() | queueing.WorkloadReleased() | queueing.WorkloadHeld():
                 self._queue.add(Object("workloads", event.workload))
+                self._look_at_deleted_queues()
             case facts.JobObserved():
                 self._look_at_workload_of(event.job, event.spec.uid)
             case facts.JobDeleted():
@@ -161,11 +184,6 @@ class Finalizers:
                 self._shown(Object("topologies", event.name))
             case facts.ConfigurationObserved():
                 self._look_at_all("topologies", self._state.topology_objects)
-            case _:
-                pass
-        freed = queueing.WorkloadFinished | queueing.WorkloadReleased | queueing.WorkloadHeld | facts.WorkloadDeleted
-        if isinstance(event, freed):
-            self._look_at_deleted_queues()
 
     def _shown(self, which: Object) -> None:
         self._done.pop(which, None)

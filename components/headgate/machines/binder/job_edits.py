@@ -14,10 +14,8 @@ from headgate.core.workload.matching import is_match
 from headgate.core.workload.owners import job_key, job_of, workload_of
 from headgate.core.workload.pod_jobs import is_of_pods
 from headgate.core.workload.slices import is_elastic
-from headgate.events import facts
 from headgate.events.ids import JobKey, Uid
 from headgate.events.objects import PodSet, PriorityClassRef
-from headgate.events.registry import Event
 
 UPDATED: Final = "UpdatedWorkload"
 DELETED: Final = "DeletedWorkload"
@@ -48,21 +46,15 @@ class JobEdits:
         self._state = state
         self._seen = {workload.uid: _seen(workload) for workload in state.workloads.values()}
 
-    def look_at(self, event: Event) -> JobEdit | None:
-        """What an event that has just been folded shows, if it is the first to show it."""
-        match event:
-            case facts.WorkloadObserved():
-                workload = self._state.workloads.get(event.workload)
-                if workload is None or workload.uid != event.uid:
-                    return None
-                before, now = self._seen.get(event.uid), _seen(workload)
-                self._seen[event.uid] = now
-                return self._edit(workload, before, now) if before is not None and before != now else None
-            case facts.WorkloadDeleted():
-                self._seen.pop(event.uid, None)
-            case _:
-                pass
-        return None
+    def look_at(self, workload: Workload) -> JobEdit | None:
+        """What a Workload shows that has just been observed, if it is the first time."""
+        before, now = self._seen.get(workload.uid), _seen(workload)
+        self._seen[workload.uid] = now
+        return self._edit(workload, before, now) if before is not None and before != now else None
+
+    def forget(self, uid: Uid) -> None:
+        """A Workload was deleted."""
+        self._seen.pop(uid, None)
 
     def _edit(self, workload: Workload, before: _Seen, now: _Seen) -> JobEdit | None:
         key, record = job_key(self._state, workload), job_of(self._state, workload)

@@ -63,7 +63,17 @@ class PodPlacement:
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
-    def on_event(self, event: Event) -> None:
+    def on_event(
+        self,
+        event: facts.NodeObserved
+        | facts.NodeDeleted
+        | facts.NodeUsageObserved
+        | facts.PodObserved
+        | facts.PodDeleted
+        | decisions.PodPlaced
+        | effects.PodBound
+        | effects.PodBindRejected,
+    ) -> None:
         """Record events after which a pod may be placed or bound."""
         match event:
             case facts.NodeObserved() | facts.NodeDeleted():
@@ -81,8 +91,6 @@ class PodPlacement:
                 self._busy.pop(event.pod, None)
                 self._refused.append(event.pod)
                 self._refresh(event.pod)
-            case _:
-                pass
 
     def _observe_node(self, name: str) -> None:
         """Nothing is placed on a node in quarantine."""

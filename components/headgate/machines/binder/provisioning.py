@@ -15,6 +15,7 @@ so that the check of the workload can say it, and tried again with backoff.
 A PodTemplate that is still owned by its Workload, and that no request has any more, is deleted.
 """
 
+from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
@@ -44,15 +45,6 @@ _REQUEST: Final = "ProvisioningRequest"
 _TEMPLATE: Final = "PodTemplate"
 _MESSAGE_LEN_MAX: Final = 32_768
 """The API server's limit of a message of a check."""
-
-_OF_REQUESTS: Final = (
-    facts.ProvisioningRequestObserved,
-    facts.ProvisioningRequestDeleted,
-    queueing.ProvisioningRequested,
-    queueing.ProvisioningWithdrawn,
-    effects.ProvisioningCreated,
-    effects.ProvisioningRemoved,
-)
 
 _Step = Literal["read", "template", "create", "check", "delete"]
 
@@ -98,29 +90,40 @@ class Provisioning:
         self._handled: dict[TemplateKey, str] = {}
         """PodTemplates that were handed over or deleted, by what was done, until the state shows it."""
 
-    def on_event(self, event: Event) -> None:
+    def on_event(
+        self,
+        event: facts.ProvisioningRequestObserved
+        | facts.ProvisioningRequestDeleted
+        | queueing.ProvisioningRequested
+        | queueing.ProvisioningWithdrawn
+        | effects.ProvisioningCreated
+        | effects.ProvisioningRemoved
+        | facts.PodTemplateObserved
+        | facts.PodTemplateDeleted
+        | facts.WorkloadObserved
+        | facts.ResourceFlavorObserved,
+    ) -> None:
         """Record the events after which a request or a PodTemplate may be to be created, changed or deleted."""
-        if isinstance(event, _OF_REQUESTS):
-            if isinstance(event, queueing.ProvisioningRequested):
-                self._done.pop(event.request, None)
-            self._requests.add(event.request)
-            self._look_at_templates(
-                event.owner
-                if isinstance(event, facts.ProvisioningRequestObserved | facts.ProvisioningRequestDeleted)
-                else event.workload
-            )
-        elif isinstance(event, facts.PodTemplateObserved | facts.PodTemplateDeleted):
-            self._templates.add(event.template)
-        elif isinstance(event, facts.WorkloadObserved | facts.ResourceFlavorObserved):
-            self._retry_refused(event)
+        match event:
+            case facts.PodTemplateObserved() | facts.PodTemplateDeleted():
+                self._templates.add(event.template)
+            case facts.WorkloadObserved():
+                self._retry_refused(self._state.index.requests_of.get(event.workload, ()))
+            case facts.ResourceFlavorObserved():
+                self._retry_refused(self._state.provisioning_requests)
+            case facts.ProvisioningRequestObserved() | facts.ProvisioningRequestDeleted():
+                self._look_at_request(event.request, event.owner)
+            case _:
+                if isinstance(event, queueing.ProvisioningRequested):
+                    self._done.pop(event.request, None)
+                self._look_at_request(event.request, event.workload)
 
-    def _retry_refused(self, event: facts.WorkloadObserved | facts.ResourceFlavorObserved) -> None:
+    def _look_at_request(self, key: RequestKey, workload: WorkloadKey) -> None:
+        self._requests.add(key)
+        self._look_at_templates(workload)
+
+    def _retry_refused(self, keys: Iterable[RequestKey]) -> None:
         """What could not be made of a Workload or a flavor may be possible now."""
-        keys = (
-            self._state.index.requests_of.get(event.workload, ())
-            if isinstance(event, facts.WorkloadObserved)
-            else self._state.provisioning_requests
-        )
         for key in keys:
             if self._state.provisioning_requests[key].request is None:
                 self._requests.add(key)

@@ -51,8 +51,7 @@ from headgate.events import facts, queueing
 from headgate.events.base import Producer
 from headgate.events.ids import LocalQueueKey, UnixMs, WorkloadKey
 from headgate.events.objects import Condition, ReclaimablePod
-from headgate.events.registry import Event
-from headgate.machines.binder.workload_statuses import WORKLOAD_EVENTS
+from headgate.machines.binder.workload_statuses import WorkloadEvent
 
 INTERVAL_MS: Final = 1000
 """The shortest time between two writes of one queue's status."""
@@ -63,20 +62,20 @@ QUEUES_BUDGET: Final = BudgetSettings(rate_max=60, rate_min=2, burst=120, share=
 LOOKS_MAX: Final = 32
 """The maximum number of concurrent reads of queues."""
 
-_CONFIGURATION: Final = (
-    facts.ClusterQueueObserved,
-    facts.ClusterQueueDeleted,
-    facts.LocalQueueObserved,
-    facts.LocalQueueDeleted,
-    facts.ResourceFlavorObserved,
-    facts.ResourceFlavorDeleted,
-    facts.TopologyObserved,
-    facts.TopologyDeleted,
-    facts.CohortObserved,
-    facts.CohortDeleted,
-    facts.AdmissionCheckObserved,
-    facts.AdmissionCheckDeleted,
-    facts.ConfigurationObserved,
+_Configuration = (
+    facts.ClusterQueueObserved
+    | facts.ClusterQueueDeleted
+    | facts.LocalQueueObserved
+    | facts.LocalQueueDeleted
+    | facts.ResourceFlavorObserved
+    | facts.ResourceFlavorDeleted
+    | facts.TopologyObserved
+    | facts.TopologyDeleted
+    | facts.CohortObserved
+    | facts.CohortDeleted
+    | facts.AdmissionCheckObserved
+    | facts.AdmissionCheckDeleted
+    | facts.ConfigurationObserved
 )
 """The events that may change whether a queue is active, or its status. Rare, so all queues are examined."""
 
@@ -206,22 +205,24 @@ class QueueStatuses:
                 self._dirty[queue] = None
                 self._rest_until = None
 
-    def on_event(self, event: Event) -> None:
+    def on_workload(self, event: WorkloadEvent) -> None:
+        """Record that a workload may be counted otherwise."""
+        self._moved[event.workload] = None
+
+    def on_event(self, event: queueing.LocalQueuesSampled | _Configuration) -> None:
         """Record events that may have changed a queue's status."""
-        if isinstance(event, WORKLOAD_EVENTS):
-            self._moved[event.workload] = None
-        elif isinstance(event, queueing.LocalQueuesSampled):
+        if isinstance(event, queueing.LocalQueuesSampled):
             self._note(StatusOwner("LocalQueue", key) for key in event.queues)
-        elif isinstance(event, _CONFIGURATION):
-            if isinstance(event, facts.ClusterQueueObserved):
-                self._forget_if_new(StatusOwner("ClusterQueue", event.name), event.uid)
-            elif isinstance(event, facts.LocalQueueObserved):
-                self._forget_if_new(StatusOwner("LocalQueue", event.queue), event.uid)
-            elif isinstance(event, facts.CohortDeleted):
-                self._forget(StatusOwner("Cohort", event.name))
-            self._shares.forget()
-            self._look_at_all()
-            self._rest_until = None
+            return
+        if isinstance(event, facts.ClusterQueueObserved):
+            self._forget_if_new(StatusOwner("ClusterQueue", event.name), event.uid)
+        elif isinstance(event, facts.LocalQueueObserved):
+            self._forget_if_new(StatusOwner("LocalQueue", event.queue), event.uid)
+        elif isinstance(event, facts.CohortDeleted):
+            self._forget(StatusOwner("Cohort", event.name))
+        self._shares.forget()
+        self._look_at_all()
+        self._rest_until = None
 
     def _recount(self) -> None:
         """Recount what has changed, and mark the queues whose status changes by it."""

@@ -20,19 +20,9 @@ from headgate.core.workload.owners import job_key, job_of
 from headgate.core.workload.retention import Due, due_of
 from headgate.events import decisions, facts, queueing
 from headgate.events.ids import UnixMs, WorkloadKey
-from headgate.events.registry import Event
 
 CALLS_MAX: Final = 64
 """The maximum number of concurrent deletions."""
-
-_EVENTS: Final = (
-    facts.WorkloadObserved,
-    facts.WorkloadDeleted,
-    queueing.WorkloadEvicted,
-    queueing.WorkloadFinished,
-    decisions.QuotaReserved,
-)
-"""The events after which a workload's retention time may change."""
 
 
 class Deleted(NamedTuple):
@@ -67,11 +57,19 @@ class Retention:
         if policies.after_finished_ms is not None or policies.after_deactivated_by_kueue_ms is not None:
             self._queue.add_all(self._state.workloads)
 
-    def on_event(self, event: Event) -> None:
+    def on_event(
+        self,
+        event: facts.WorkloadObserved
+        | facts.WorkloadDeleted
+        | queueing.WorkloadEvicted
+        | queueing.WorkloadFinished
+        | decisions.QuotaReserved
+        | facts.ConfigurationObserved,
+    ) -> None:
         """Record events after which something may have to be deleted."""
         if isinstance(event, facts.ConfigurationObserved):
             self._look_at_all()
-        elif isinstance(event, _EVENTS):
+        else:
             self._queue.add(event.workload)
 
     def on_completed(self, completed: Completed) -> None:

@@ -24,7 +24,6 @@ from headgate.core.workload import owners
 from headgate.events import facts
 from headgate.events.commit import Position
 from headgate.events.ids import WorkloadKey, split_key
-from headgate.events.registry import Event
 from headgate.machines.binder.events import EventDetail, quarantined_event
 from headgate.machines.binder.finalizers import removal_of
 
@@ -46,13 +45,13 @@ class QuarantineReports:
         self._dirty: OrderedDict[str, None] = OrderedDict.fromkeys(state.quarantine)
         self._calls: dict[str, None] = {}
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: facts.WorkloadObserved | facts.JobObserved | facts.JobDeleted) -> None:
         """Record events after which a finalizer may be removable. The next binder finds objects quarantined later."""
         if not self._state.quarantine:
             return
         if isinstance(event, facts.WorkloadObserved):
             self._dirty[f"Workload/{event.workload}"] = None
-        elif isinstance(event, facts.JobObserved | facts.JobDeleted):
+        else:
             uid = event.spec.uid if isinstance(event, facts.JobObserved) else event.uid
             key = self._state.index.set_aside_owners.get(uid)
             if key is not None:

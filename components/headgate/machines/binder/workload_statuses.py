@@ -98,33 +98,33 @@ WAITING_BUDGET: Final = BudgetSettings(rate_max=50, rate_min=1, burst=100, share
 RUNNING_BUDGET: Final = BudgetSettings(rate_max=100, rate_min=4, burst=200)
 """Budget for writes of the counters of running Jobs."""
 
-_URGENT: Final = (
-    queueing.WorkloadReleased,
-    queueing.WorkloadHeld,
-    queueing.WorkloadRequeued,
-    queueing.WorkloadFinished,
-    decisions.QuotaReserved,
-    decisions.WorkloadAdmitted,
-    decisions.TopologyAssigned,
-    queueing.WorkloadFollowed,
-    queueing.PreemptionGateOpened,
-    decisions.WorkloadReplaced,
+_Urgent = (
+    queueing.WorkloadReleased
+    | queueing.WorkloadHeld
+    | queueing.WorkloadRequeued
+    | queueing.WorkloadFinished
+    | decisions.QuotaReserved
+    | decisions.WorkloadAdmitted
+    | decisions.TopologyAssigned
+    | queueing.WorkloadFollowed
+    | queueing.PreemptionGateOpened
+    | decisions.WorkloadReplaced
 )
-_PATIENT: Final = (
-    facts.WorkloadObserved,
-    facts.WorkloadDeleted,
-    queueing.WorkloadQueued,
-    queueing.WorkloadParked,
-    queueing.WorkloadWoken,
-    queueing.DeadlinePassed,
-    queueing.WorkloadEvicted,
-    queueing.CheckUpdated,
-    decisions.WorkloadSkipped,
-    decisions.SecondPassFailed,
-    decisions.WorkloadPreempted,
-    decisions.WorkloadMigrated,
+_Patient = (
+    facts.WorkloadObserved
+    | facts.WorkloadDeleted
+    | queueing.WorkloadQueued
+    | queueing.WorkloadParked
+    | queueing.WorkloadWoken
+    | queueing.DeadlinePassed
+    | queueing.WorkloadEvicted
+    | queueing.CheckUpdated
+    | decisions.WorkloadSkipped
+    | decisions.SecondPassFailed
+    | decisions.WorkloadPreempted
+    | decisions.WorkloadMigrated
 )
-WORKLOAD_EVENTS: Final = (*_URGENT, *_PATIENT)
+WorkloadEvent = _Urgent | _Patient
 """The events that change the record of a single workload."""
 
 
@@ -199,36 +199,45 @@ class WorkloadStatuses:
         self._retry_at: dict[WorkloadKey, UnixMs] = {}
         self._to_retry: list[WorkloadKey] = []
 
-    # Large: one case for each event type that may change a status.
-    def on_event(self, event: Event) -> None:
-        """Record events that may have changed a status."""
-        if isinstance(event, _URGENT):
-            if event.workload in self._busy:
-                self._busy[event.workload] = True
-            self._dirty[event.workload] = None
-        elif isinstance(event, _PATIENT):
-            (self._dirty if self._is_waited_for(event) else self._news)[event.workload] = None
-        elif isinstance(event, effects.StatusApplied):
-            self._conflicts.pop(event.workload, None)
-            if self._busy.pop(event.workload, True):
-                self._dirty[event.workload] = None
-        elif isinstance(event, effects.StatusRejected):
-            self._busy.pop(event.workload, None)
-            self._conflicts.pop(event.workload, None)
-            self._dirty[event.workload] = None
-        elif isinstance(event, facts.JobObserved):
-            # A Job's counters determine its Workload's reclaimable pods, and whether the pods are ready.
-            workload = workload_of(self._state, event.job, event.spec.uid)
-            if workload is not None:
-                self._counted[workload.key] = None
-                self._note_variants(workload.key)
-        elif isinstance(event, facts.ClusterQueueObserved):
-            # With its list of admission checks those of its workloads may have changed.
-            self._news |= self._state.index.holders.get(event.name, {})
-        if isinstance(event, queueing.WorkloadFollowed | facts.WorkloadObserved):
+    def on_urgent(self, event: _Urgent) -> None:
+        """Record events after which a status is written at once."""
+        if event.workload in self._busy:
+            self._busy[event.workload] = True
+        self._dirty[event.workload] = None
+        if isinstance(event, queueing.WorkloadFollowed):
             self._note_variants(event.workload)
 
-    def _is_waited_for(self, event: Event) -> bool:
+    def on_patient(self, event: _Patient) -> None:
+        """Record events after which a status may be written later."""
+        (self._dirty if self._is_waited_for(event) else self._news)[event.workload] = None
+        if isinstance(event, facts.WorkloadObserved):
+            self._note_variants(event.workload)
+
+    def on_event(
+        self,
+        event: effects.StatusApplied | effects.StatusRejected | facts.JobObserved | facts.ClusterQueueObserved,
+    ) -> None:
+        """Record other events that may have changed a status, or its object."""
+        match event:
+            case effects.StatusApplied():
+                self._conflicts.pop(event.workload, None)
+                if self._busy.pop(event.workload, True):
+                    self._dirty[event.workload] = None
+            case effects.StatusRejected():
+                self._busy.pop(event.workload, None)
+                self._conflicts.pop(event.workload, None)
+                self._dirty[event.workload] = None
+            case facts.JobObserved():
+                # A Job's counters determine its Workload's reclaimable pods, and whether the pods are ready.
+                workload = workload_of(self._state, event.job, event.spec.uid)
+                if workload is not None:
+                    self._counted[workload.key] = None
+                    self._note_variants(workload.key)
+            case facts.ClusterQueueObserved():
+                # With its list of admission checks those of its workloads may have changed.
+                self._news |= self._state.index.holders.get(event.name, {})
+
+    def _is_waited_for(self, event: _Patient) -> bool:
         """Whether an eviction has to be written at once: its owner, not run by Headgate, has to stop the work."""
         if not isinstance(event, queueing.WorkloadEvicted | decisions.WorkloadPreempted):
             return False
