@@ -61,7 +61,9 @@ class AbsentOwners:
         """Workloads that changed while their query was under way."""
         self.effects: list[Event] = []
 
-    def on_event(self, event: Event) -> None:
+    def on_event(
+        self, event: facts.WorkloadObserved | facts.WorkloadDeleted | facts.OwnerGone | facts.JobDeleted
+    ) -> None:
         """Record events after which a Workload may have lost its Job."""
         match event:
             case facts.WorkloadObserved() | facts.WorkloadDeleted() | facts.OwnerGone():
@@ -70,8 +72,6 @@ class AbsentOwners:
             case facts.JobDeleted():
                 self._dirty.update((key, None) for key in self._state.index.owned(event.uid))
                 self.on_deletion(event.job)
-            case _:
-                pass
 
     def on_deletion(self, job: JobKey) -> None:
         """A Job of this name was deleted: Workloads that wait for one of that name are checked again."""

@@ -57,6 +57,7 @@ from headgate.core.machine.contract import (
     Settled,
     Stimulus,
 )
+from headgate.core.machine.listeners import Listeners
 from headgate.core.reading.decoding import (
     CLUSTER_NAMESPACE,
     UnreadableObjectError,
@@ -194,10 +195,18 @@ class InformerBridge:
         self._updates = WorkloadUpdates(state, self._whole, self._priorities.expect)
         self._pod_jobs = PodJobs(state, effective)
         self._absent_owners = AbsentOwners(state, self._pod_jobs.is_there)
-        self._shown: dict[str, None] = {}
-        """The resources whose objects at the start of this term are all in the log."""
+        self._unshown: dict[str, None] = dict.fromkeys(self.resources)
+        """The resources whose objects at the start of this term are not all in the log yet."""
         self._reading: dict[str, _Creation] = {}
         """GETs of Jobs under way, for the Workload that is to be created."""
+        self._listeners = Listeners(
+            self._variants.on_event,
+            self._priorities.on_event,
+            self._updates.on_event,
+            self._absent_owners.on_event,
+            self._pod_jobs.on_event,
+            self._on_event,
+        )
 
     def decide(self, stimulus: Stimulus) -> list[Command]:
         """The commands that follow from a stimulus."""
@@ -218,7 +227,7 @@ class InformerBridge:
                 for event in stimulus.logged.commit.events:
                     if not is_about_aside(self.state, event, Producer.INFORMER_BRIDGE):
                         with about_event(event):
-                            self._on_event(event)
+                            self._listeners.on_event(event)
                 return []
             case Completed():
                 self._on_completed(stimulus)
@@ -296,7 +305,8 @@ class InformerBridge:
         known = len(events)
         self._sum_foreign_pods()
         self._take_facts(events)
-        if self._may_create() and self._look_at(self._parents.take_passed_over()):
+        if self._jobs and self._may_create():
+            # Facts have shown that some need not wait for their parents.
             self._create_workloads(calls)
         self._take_pod_jobs(events, now_ms)
         self._take_sums(events, now_ms)
@@ -361,12 +371,12 @@ class InformerBridge:
 
     def _note_shown(self) -> None:
         """Only when a decision is requested does the state contain everything that was appended."""
-        for resource in self._followed:
-            if not self._waiting[resource] and resource not in self._unswept:
-                self._shown[resource] = None
+        for resource in list(self._unshown):
+            if resource in self._followed and not self._waiting[resource] and resource not in self._unswept:
+                del self._unshown[resource]
 
     def _has_shown(self, *resources: str) -> bool:
-        return all(resource in self._shown for resource in resources)
+        return self._unshown.keys().isdisjoint(resources)
 
     def listed_anew(self) -> tuple[str, ...]:
         """The resources of which other objects are relevant by the configuration than by the one in the log."""
@@ -417,6 +427,8 @@ class InformerBridge:
                 events.append(facts.JobDeleted(job=dropped, uid=Uid(self.state.jobs[dropped].job.uid)))
         for resource in self.resources:
             waiting = self._waiting[resource]
+            if not waiting:
+                continue
             if resource == TRAIN_JOBS and not all(each in self._followed for each in job_kinds.OF_TRAIN_JOBS):
                 continue
             while waiting and len(events) < FACTS_MAX:
@@ -467,7 +479,7 @@ class InformerBridge:
         if resource == PODS:
             return self._pod_fact(seen.fact, PodKey(key), raw)
         if seen.fact is None:
-            self._parents.passed_over(seen.uid)
+            self._look_at(self._parents.passed_over(seen.uid))
             self._forget(resource, key)
             stray = stray_below(self.state, resource, raw)
             return diff.deleted(self.state, resource, key) if stray is None else diff.news(self.state, stray)
@@ -537,24 +549,41 @@ class InformerBridge:
     # --- from the log ----------------------------------------------------------------------------------------------
 
     # Large: one case for each event type after which a Job or Workload is to be looked at.
-    def _on_event(self, event: Event) -> None:
-        self._variants.on_event(event)
-        self._priorities.on_event(event)
-        self._updates.on_event(event)
-        self._absent_owners.on_event(event)
-        self._look_at(self._parents.shown_by(event))
-        self._look_at(self._prebuilt.on_event(event))
-        for job in self._pod_jobs.on_event(event):
-            self._absent_owners.on_deletion(job)
+    def _on_event(
+        self,
+        event: facts.JobObserved
+        | facts.JobDeleted
+        | facts.PodObserved
+        | facts.PodDeleted
+        | facts.WorkloadObserved
+        | facts.WorkloadDeleted
+        | facts.WorkloadPriorityClassObserved
+        | facts.PriorityClassObserved
+        | facts.NamespaceObserved
+        | facts.ConfigurationObserved
+        | facts.LocalQueueObserved
+        | facts.LocalQueueDeleted
+        | queueing.WorkloadReleased
+        | decisions.QuotaReserved
+        | effects.WorkloadCreated
+        | effects.WorkloadCreateRejected,
+    ) -> None:
         match event:
             case facts.JobObserved():
+                self._look_at(self._parents.shown(event.spec.uid))
                 self._look_at((event.job,))
             case facts.JobDeleted():
                 # A pod group of the same name has the same uid.
                 self._created.pop(event.uid, None)
+            case facts.PodObserved():
+                self._pod_jobs.on_pod(event)
+            case facts.PodDeleted():
+                for job in self._pod_jobs.on_pod(event):
+                    self._absent_owners.on_deletion(job)
             case queueing.WorkloadReleased():
                 self._look_at(self._job_of(event.workload))
             case facts.WorkloadObserved():
+                self._look_at(self._prebuilt.changed(event.workload))
                 if event.owner is not None:
                     if ELASTIC_JOB in event.annotations:
                         # Its Job may need another one when it is scaled again.
@@ -566,6 +595,7 @@ class InformerBridge:
                 if workload is not None and workload.outdated:
                     self._look_at(self._job_of(event.workload))
             case facts.WorkloadDeleted():
+                self._look_at(self._prebuilt.changed(event.workload))
                 self._look_at(key for key in (pod_jobs.group_of(event.workload),) if key in self.state.jobs)
                 record = self.state.jobs.get(event.job)
                 if record is not None:
@@ -588,8 +618,6 @@ class InformerBridge:
                 namespace, name = split_key(event.queue)
                 if name == DEFAULT_QUEUE and self.state.configuration.manage_jobs_without_queue_name:
                     self._look_at(key for key in self.state.jobs if JobRef.parse(key).namespace == namespace)
-            case _:
-                pass
 
     def _job_of(self, key: WorkloadKey) -> tuple[JobKey, ...]:
         """The job that a Workload was created for, if the state has both."""
@@ -597,11 +625,9 @@ class InformerBridge:
         job = owners.job_key(self.state, workload) if workload is not None else None
         return (job,) if job is not None and job in self.state.jobs else ()
 
-    def _look_at(self, jobs: Iterable[JobKey]) -> bool:
-        """Have jobs examined; whether any has to be."""
+    def _look_at(self, jobs: Iterable[JobKey]) -> None:
         for key in jobs:
             self._jobs[key] = None
-        return bool(self._jobs)
 
     # --- calls -----------------------------------------------------------------------------------------------------
 

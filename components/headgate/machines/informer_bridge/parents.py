@@ -16,10 +16,8 @@ from headgate.core.machine.contract import Call, Command, Completed
 from headgate.core.reading.decoding import UnreadableObjectError, read
 from headgate.core.state.tables import State
 from headgate.core.workload import owners
-from headgate.events import facts
 from headgate.events.ids import JobKey, JobRef
 from headgate.events.objects import Job
-from headgate.events.registry import Event
 
 KNOWN_MAX: Final = 10_000
 """How many answers are kept."""
@@ -34,7 +32,6 @@ class Parents:
         """By uid of the parent: the jobs that wait for it or for the answer about it."""
         self._calls: dict[str, tuple[str, JobKey]] = {}
         """GETs under way: uid and key of the parent."""
-        self._freed: dict[JobKey, None] = {}
         self._known: dict[str, bool] = {}
         """By uid of a parent that was read: whether it will be shown."""
 
@@ -54,23 +51,17 @@ class Parents:
             calls.append(Call(id=call_id, method="GET", path=job_kinds.path_of(parent), lane=parent))
         return True
 
-    def shown_by(self, event: Event) -> dict[JobKey, None]:
-        """The jobs that need not wait any more after an event."""
-        if not isinstance(event, facts.JobObserved):
+    def shown(self, uid: str) -> dict[JobKey, None]:
+        """A job is in the state. Returns those that need not wait for it any more."""
+        self._known.pop(uid, None)
+        return self._waiting.pop(uid, {})
+
+    def passed_over(self, uid: str) -> dict[JobKey, None]:
+        """A job was shown and is no fact: it may have lost its queue. Returns those that need not wait any more."""
+        if uid not in self._waiting:
             return {}
-        self._known.pop(event.spec.uid, None)
-        return self._waiting.pop(event.spec.uid, {})
-
-    def passed_over(self, uid: str) -> None:
-        """A parent was shown and is no fact: it has lost its queue. Its jobs need not wait any more."""
-        if uid in self._waiting:
-            self._remember(uid, will_show=False)
-            self._freed |= self._waiting.pop(uid)
-
-    def take_passed_over(self) -> dict[JobKey, None]:
-        """The jobs of such parents, once."""
-        freed, self._freed = self._freed, {}
-        return freed
+        self._remember(uid, will_show=False)
+        return self._waiting.pop(uid)
 
     def on_completed(self, completed: Completed) -> dict[JobKey, None]:
         """A parent was read. Returns the jobs to examine again."""

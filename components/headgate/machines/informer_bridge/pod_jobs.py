@@ -36,9 +36,8 @@ from headgate.core.workload.pod_actions import workload_of_pods
 from headgate.core.workload.pod_groups import Members, managed
 from headgate.events import facts
 from headgate.events.configuration import Configuration
-from headgate.events.families import names_workload
+from headgate.events.families import NamesWorkload
 from headgate.events.ids import JobKey, PodKey, Uid, UnixMs, split_key
-from headgate.events.registry import Event
 from headgate.machines.informer_bridge.foreign_pods import is_foreign
 
 CALLS_MAX: Final = 256
@@ -120,15 +119,18 @@ class PodJobs:
 
     # --- from the log ----------------------------------------------------------------------------------------------
 
-    # Large: one case for each event type that may concern a job of pods.
-    def on_event(self, event: Event) -> tuple[JobKey, ...]:
-        """Record events after which the job of some pods may be another one. Returns the jobs that lost a pod."""
+    def on_pod(self, event: facts.PodObserved | facts.PodDeleted) -> tuple[JobKey, ...]:
+        """Record that a job has another pod, or one less. Returns the jobs that this concerns."""
+        concerned = self._pods.see(event.pod)
+        for job in concerned:
+            self._look_at(job)
+        return concerned
+
+    def on_event(
+        self, event: facts.JobObserved | facts.JobDeleted | facts.ConfigurationObserved | NamesWorkload
+    ) -> None:
+        """Record other events after which the job of some pods may be another one."""
         match event:
-            case facts.PodObserved() | facts.PodDeleted():
-                concerned = self._pods.see(event.pod)
-                for job in concerned:
-                    self._look_at(job)
-                return concerned if isinstance(event, facts.PodDeleted) else ()
             case facts.JobObserved() | facts.JobDeleted():
                 for group in self._sets.see(event.job):
                     self._look_at(group)
@@ -142,16 +144,13 @@ class PodJobs:
                 if pod_jobs.is_of_pods(event.job):
                     self._asked.pop(event.job, None)
                     self._look_at(event.job)
-            case _ if names_workload(event):
+            case _:
                 workload = self._state.workloads.get(event.workload)
                 found = owners.job_key(self._state, workload) if workload is not None else None
                 if found is not None and pod_jobs.is_of_pods(found):
                     self._look_at(found)
                     if isinstance(event, facts.WorkloadObserved):
                         self._samples.pop(found, None)
-            case _:
-                pass
-        return ()
 
     def _look_at(self, job: JobKey) -> None:
         self._dirty[job] = None

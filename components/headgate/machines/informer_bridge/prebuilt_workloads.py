@@ -15,10 +15,8 @@ from headgate.core.status.server_side_apply import apply_query
 from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import prebuilt
 from headgate.core.workload.owners import JOB_UID
-from headgate.events import facts
 from headgate.events.ids import JobKey, JobRef, Uid, WorkloadKey, split_key
 from headgate.events.objects import Job
-from headgate.events.registry import Event
 
 
 class PrebuiltWorkloads:
@@ -49,14 +47,10 @@ class PrebuiltWorkloads:
         self._calls[call.id] = key, job.uid
         calls.append(call)
 
-    def on_event(self, event: Event) -> dict[JobKey, None]:
-        """The jobs to look at again after an event: the Workload that they name has changed."""
-        match event:
-            case facts.WorkloadObserved() | facts.WorkloadDeleted():
-                self._asked.pop(event.workload, None)
-                return self._waiting.pop(event.workload, {})
-            case _:
-                return {}
+    def changed(self, workload: WorkloadKey) -> dict[JobKey, None]:
+        """A Workload has appeared, changed or gone. Returns the jobs that name it, to look at them again."""
+        self._asked.pop(workload, None)
+        return self._waiting.pop(workload, {})
 
     def on_completed(self, completed: Completed) -> tuple[JobKey, str] | None:
         """The job, and its uid, that could not become the owner; a change of the Workload shows everything else."""

@@ -20,7 +20,6 @@ from headgate.core.state.tables import Stage, State, Workload
 from headgate.core.status.workload_status import workload_path
 from headgate.events import effects, facts
 from headgate.events.ids import WorkloadKey
-from headgate.events.registry import Event
 
 CALLS_MAX: Final = 256
 """The maximum number of concurrent patches of priorities."""
@@ -42,19 +41,24 @@ class PriorityFollowers:
         """A Workload was written with the value that its class has in the state."""
         self._expected[key] = None
 
-    def on_event(self, event: Event) -> None:
+    def on_event(
+        self,
+        event: facts.WorkloadPriorityClassObserved
+        | facts.WorkloadObserved
+        | facts.WorkloadDeleted
+        | effects.WorkloadCreateRejected,
+    ) -> None:
         """Record events after which a priority may differ from its class."""
         match event:
             case facts.WorkloadPriorityClassObserved():
                 workloads = self._state.workloads.items()
                 self._dirty.update((key, None) for key, each in workloads if _names(each, event.name))
-            case facts.WorkloadObserved() if event.workload in self._expected:
-                del self._expected[event.workload]
-                self._dirty[event.workload] = None
+            case facts.WorkloadObserved():
+                if event.workload in self._expected:
+                    del self._expected[event.workload]
+                    self._dirty[event.workload] = None
             case facts.WorkloadDeleted() | effects.WorkloadCreateRejected():
                 self._expected.pop(event.workload, None)
-            case _:
-                pass
 
     def settle(self, calls: list[Command]) -> None:
         """Patch the priorities that differ, as far as the limit of calls permits."""

@@ -26,7 +26,7 @@ from headgate.core.status.workload_status import workload_path
 from headgate.core.workload import concurrent_admission, variants
 from headgate.core.workload.names import NAME_LEN_MAX, name_len_max
 from headgate.events import effects, facts
-from headgate.events.families import names_workload
+from headgate.events.families import NamesWorkload
 from headgate.events.ids import Uid, WorkloadKey, split_key
 from headgate.events.registry import Event
 
@@ -122,7 +122,9 @@ class VariantMaker:
         for key, workload in state.workloads.items():
             self._remember(key, workload)
 
-    def on_event(self, event: Event) -> None:
+    def on_event(
+        self, event: facts.ClusterQueueObserved | facts.LocalQueueObserved | facts.ConfigurationObserved | NamesWorkload
+    ) -> None:
         """Record the families that an event concerns."""
         match event:
             case facts.ClusterQueueObserved() | facts.LocalQueueObserved() | facts.ConfigurationObserved():
@@ -136,7 +138,7 @@ class VariantMaker:
                     self._remember(event.workload, workload)
                 self._changed(self._parent_of.get(event.workload, event.workload))
             case _:
-                if names_workload(event) and event.workload:
+                if event.workload:
                     self._look_at((self._parent_of.get(event.workload, event.workload),))
 
     def _remember(self, key: WorkloadKey, workload: Workload) -> None:

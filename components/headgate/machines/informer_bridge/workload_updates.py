@@ -37,7 +37,6 @@ from headgate.core.workload.variants import is_parent
 from headgate.events import facts
 from headgate.events.ids import JobKey, Uid, WorkloadKey
 from headgate.events.objects import Job
-from headgate.events.registry import Event
 
 _FROM_JOB: Final = ("podSets", "queueName", "priority", "priorityClassRef", "maximumExecutionTimeSeconds")
 """The fields of a Workload's spec that come from its job. Whether it is active is not one of them."""
@@ -63,21 +62,19 @@ class WorkloadUpdates:
         """How many calls are under way."""
         return len(self._calls)
 
-    def on_event(self, event: Event) -> None:
+    def on_event(
+        self, event: facts.JobObserved | facts.JobDeleted | facts.WorkloadObserved | facts.WorkloadDeleted
+    ) -> None:
         """Record that a job or its Workload has changed."""
         match event:
             case facts.JobObserved():
                 self._asked.pop(Uid(event.spec.uid), None)
-            case facts.JobDeleted():
-                self._asked.pop(event.uid, None)
             case facts.WorkloadObserved():
                 self._asked.pop(event.uid, None)
                 if event.owner is not None:
                     self._asked.pop(Uid(event.owner.uid), None)
-            case facts.WorkloadDeleted():
+            case facts.JobDeleted() | facts.WorkloadDeleted():
                 self._asked.pop(event.uid, None)
-            case _:
-                pass
 
     def on_completed(self, completed: Completed) -> None:
         """Done or refused, the Workload and the job show the next step."""
