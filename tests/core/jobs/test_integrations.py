@@ -31,7 +31,7 @@ def test_every_kind_is_watched_and_has_an_integration(kind: job_kinds.JobKind) -
     """What is listed as a kind is read from the API server, and answered for by one integration."""
     configuration = Configuration(integrations=IntegrationsConfiguration(frameworks=(kind.framework,)))
     assert "pods" in watched(configuration) if kind.of_pods else kind.resource in watched(configuration)
-    assert integration_of(kind.ref("team-a", "train").key).kind == kind
+    assert integration_of(kind.key("team-a", "train")).kind == kind
 
 
 def test_a_job_of_another_kind_has_no_integration() -> None:

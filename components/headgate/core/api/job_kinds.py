@@ -54,6 +54,10 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
         """The reference to a job of this kind."""
         return JobRef(self.group, self.kind, namespace, name)
 
+    def key(self, namespace: str, name: str) -> JobKey:
+        """The reference as text."""
+        return self.ref(namespace, name).key
+
 
 def custom(group: str, version: str, kind: str, framework: str = "") -> JobKind:
     """

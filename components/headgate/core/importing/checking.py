@@ -234,7 +234,7 @@ class Importer:
 
     def _read(self, kind: JobKind, meta: _Meta, raw: bytes) -> tuple[JobKey, Job]:
         """The job of an object that has the labels already."""
-        key = kind.ref(meta.namespace, meta.name).key
+        key = kind.key(meta.namespace, meta.name)
         try:
             fact = read("pods" if kind is POD else kind.resource, raw).fact
         except UnreadableObjectError as error:

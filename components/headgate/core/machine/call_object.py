@@ -50,7 +50,7 @@ def object_of(call: Call) -> ObjectRef | None:
         return None
     job = next((each for each in known() if (each.group, each.plural) == (group, plural) and not each.of_pods), None)
     if job is not None:
-        return ObjectRef("Job", job.ref(namespace, name).key)
+        return ObjectRef("Job", job.key(namespace, name))
     return _ref("", _kind_of(plural), namespace, name)
 
 
@@ -82,5 +82,5 @@ def _ref(api_version: str, kind: str, namespace: str, name: str) -> ObjectRef | 
     group = api_version.rpartition("/")[0]
     job = BATCH_JOB if kind == BATCH_JOB.kind and not group else of_group_kind(group, kind)
     if job is not None and not job.of_pods:
-        return ObjectRef("Job", job.ref(namespace, name).key)
+        return ObjectRef("Job", job.key(namespace, name))
     return ObjectRef(kind, f"{namespace}/{name}" if namespace else name)

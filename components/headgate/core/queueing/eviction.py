@@ -63,7 +63,7 @@ def finish(state: State, workload: Workload) -> WorkloadFinished | None:
             return _finished(workload, "Succeeded", record.job.message)
         if record.job.finished == "Failed":
             return _finished(workload, "Failed", record.job.message)
-        if _is_out_of_sync(state, workload, record):
+        if record.job.prebuilt and _is_out_of_sync(state, workload, record):
             return _finished(workload, prebuilt.OUT_OF_SYNC, prebuilt.OUT_OF_SYNC_MESSAGE)
         return _failed_to_start(state, workload, record)
     if owners.is_gone(state, workload) and not workload.deleting and not is_group(owners.job_key(state, workload)):
@@ -73,7 +73,7 @@ def finish(state: State, workload: Workload) -> WorkloadFinished | None:
 
 
 def _is_out_of_sync(state: State, workload: Workload, record: JobRecord) -> bool:
-    """Whether a prebuilt workload is another one than its job needs."""
+    """Whether a workload is the one that its job names, and another one than it needs."""
     key = owners.job_key(state, workload)
     if key is None or prebuilt.key_of(key, record.job) != workload.key:
         return False

@@ -184,7 +184,7 @@ def read(resource: str, raw: bytes, *, unnamed: bool = False) -> Seen:
 
 def _key_in(resource: str, metadata: Metadata) -> str:
     kind = of_resource(resource)
-    return key_in(metadata) if kind is None else kind.ref(metadata.namespace, metadata.name).key
+    return key_in(metadata) if kind is None else kind.key(metadata.namespace, metadata.name)
 
 
 def _unreadable(resource: str, raw: bytes, error: Exception) -> UnreadableObjectError:
@@ -206,7 +206,7 @@ def _read_job(kind: JobKind, raw: bytes, *, unnamed: bool) -> tuple[Metadata, Fa
     metadata, job = INTEGRATIONS[kind].read(raw)
     if job is None or not (job.queue_name or unnamed):
         return metadata, None
-    return metadata, JobObserved(job=kind.ref(metadata.namespace, metadata.name).key, spec=job)
+    return metadata, JobObserved(job=kind.key(metadata.namespace, metadata.name), spec=job)
 
 
 _QUEUE_LABEL = QUEUE_LABEL.encode()

@@ -129,13 +129,14 @@ def may_run_below(state: State, job: Job, above: JobKey) -> bool:
 
 
 def _job_named(state: State, workload: Workload) -> tuple[JobKey, str] | None:
-    namespace, owner = split_key(workload.key)[0], workload.owner
-    if owner is not None:
-        return (job_kinds.owner_key(namespace, owner), owner.uid) if is_job(state, owner) else None
-    kind = _kind_made_for(state, workload)
+    owner = workload.owner
+    kind = _kind_made_for(state, workload) if owner is None else _enabled(state, job_kinds.of_owner(owner))
     if kind is None:
         return None
-    return kind.ref(namespace, workload.annotations[OWNER_NAME]).key, workload.labels[JOB_UID]
+    name, uid = (
+        (owner.name, owner.uid) if owner is not None else (workload.annotations[OWNER_NAME], workload.labels[JOB_UID])
+    )
+    return kind.key(split_key(workload.key)[0], name), uid
 
 
 def _kind_made_for(state: State, workload: Workload) -> JobKind | None:

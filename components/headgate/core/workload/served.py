@@ -40,7 +40,7 @@ def set_of(key: PodKey, pod: Pod) -> JobKey | None:
     managed = pod.managed
     if managed is None or not managed.set_name or managed.parent not in _KINDS:
         return None
-    return _KINDS[managed.parent].ref(split_key(key)[0], managed.set_name).key
+    return _KINDS[managed.parent].key(split_key(key)[0], managed.set_name)
 
 
 def set_of_workload(workload: Workload) -> tuple[JobKey, str] | None:
@@ -49,7 +49,7 @@ def set_of_workload(workload: Workload) -> tuple[JobKey, str] | None:
     name, uid = workload.annotations.get(OWNER_NAME, ""), workload.labels.get(JOB_UID, "")
     if kind is None or not kind.serves or not name or not uid:
         return None
-    return kind.ref(split_key(workload.key)[0], name).key, uid
+    return kind.key(split_key(workload.key)[0], name), uid
 
 
 def group_name(configuration: Configuration, key: JobKey, uid: str, index: int) -> str:

@@ -187,7 +187,7 @@ _TABLES: dict[str, Callable[[State], Any]] = {
 
 
 def _jobs(state: State, kind: JobKind) -> list[JobKey]:
-    prefix = kind.ref("", "").key.removesuffix("/")
+    prefix = kind.key("", "").removesuffix("/")
     return [key for key in state.jobs if key.startswith(prefix)]
 
 

@@ -44,7 +44,7 @@ from headgate.core.workload.variants import is_parent, is_variant
 from headgate.events import decisions, effects, facts, identity
 from headgate.events.base import Producer
 from headgate.events.commit import LoggedCommit, Position
-from headgate.events.families import NamesWorkload, is_in_cluster_queue, names_workload
+from headgate.events.families import NamesWorkload, is_in_cluster_queue, is_of_workload, names_workload
 from headgate.events.ids import LocalQueueKey, UnixMs, WorkloadKey, split_key
 from headgate.events.queueing import (
     Head,
@@ -208,8 +208,8 @@ class QueueManager:
                 if self._forest is not None and is_structural(event):
                     self._forest.change(event)
                 self._note(event)
-                for key in self._node_failures.note(event):
-                    self._look[key] = None
+                if is_of_workload(event):
+                    self._node_failures.on_workload(event.workload)
         self._look.update(dict.fromkeys(self._second_passes.note(logged)))
         self._sleeping.note_commit(logged.commit, concerned)
 
@@ -239,10 +239,10 @@ class QueueManager:
                     self._look_at_unchecked(event.name)
                 elif isinstance(event, facts.AdmissionCheckObserved) and is_ours(self.state, event.name):
                     self._look_at_checked((event.name,))
-            case facts.ProvisioningConfigObserved() | facts.ProvisioningConfigDeleted():
-                self._look_at_checked(checks_using(self.state, event.name))
-            case facts.ProvisioningRequestObserved() | facts.ProvisioningRequestDeleted():
-                self._look[event.owner] = None
+            case facts.PodObserved() | facts.PodDeleted():
+                self._look.update(dict.fromkeys(self._node_failures.on_pod(event.pod)))
+            case facts.NodeObserved() | facts.NodeDeleted():
+                self._look.update(dict.fromkeys(self._node_failures.on_node(event.name)))
             case LocalQueuesSampled():
                 self._sample_at = None
                 for queue in event.queues:
@@ -281,12 +281,13 @@ class QueueManager:
                 if not self.state.relisting:
                     self._look.update(self._unproven)
                     self._unproven.clear()
-            case facts.NodeObserved() | facts.NodeDeleted() | facts.PodObserved() | facts.PodDeleted():
-                # `NodeFailures` follows these.
-                pass
             case _ if names_workload(event):
                 if event.workload and not isinstance(event, decisions.PodsAssigned):
                     self._note_workload(event.workload, event)
+            case facts.ProvisioningConfigObserved() | facts.ProvisioningConfigDeleted():
+                self._look_at_checked(checks_using(self.state, event.name))
+            case facts.ProvisioningRequestObserved() | facts.ProvisioningRequestDeleted():
+                self._look[event.owner] = None
             case _:
                 # An event type that is neither noted above nor listed is a type error.
                 _unheard: _Unheard = event

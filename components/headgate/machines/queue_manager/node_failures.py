@@ -5,7 +5,8 @@ A node that fails is recorded (`workload.node_failed`), and the scheduler looks 
 of which a second node fails before that is evicted. One that can take pods again before it is replaced is taken back.
 What a failure is, `headgate.core.topology.node_health` decides.
 
-The queue manager passes every event to `note` and examines the workloads that it returns with `step`.
+The queue manager passes on what happens to nodes, pods and workloads, and examines the workloads that it gets with
+`step`.
 """
 
 from collections.abc import Iterable
@@ -14,12 +15,9 @@ from typing import Final
 from headgate.core.state.tables import Stage, State, Workload
 from headgate.core.topology.node_health import assigned_nodes, health_of, is_suspect, replaces_nodes
 from headgate.core.topology.pods import TopologyPods
-from headgate.events import facts
-from headgate.events.families import is_of_workload
-from headgate.events.ids import UnixMs, WorkloadKey
+from headgate.events.ids import PodKey, UnixMs, WorkloadKey
 from headgate.events.objects import Admission
 from headgate.events.queueing import QueueEvent, WorkloadEvicted, WorkloadNodeFailed, WorkloadNodeRecovered
-from headgate.events.registry import Event
 
 NODE_FAILURES: Final = "NodeFailures"
 _EVICTED: Final = "Workload eviction triggered due to multiple TAS assigned node failures, including: "
@@ -36,20 +34,18 @@ class NodeFailures:
         self._nodes: dict[WorkloadKey, tuple[Admission | None, dict[str, None]]] = {}
         """The nodes of each workload with a topology assignment, and the admission that they were read from."""
         for workload in state.workloads.values():
-            self._assign(workload.key)
+            self.on_workload(workload.key)
 
-    def note(self, event: Event) -> Iterable[WorkloadKey]:
-        """The workloads to examine after an event."""
-        if is_of_workload(event):
-            self._assign(event.workload)
-        elif isinstance(event, facts.NodeObserved | facts.NodeDeleted):
-            return tuple(self._of.get(event.name, ()))
-        elif isinstance(event, facts.PodObserved | facts.PodDeleted):
-            return [key for key in self._pods.see(event.pod) if self._has_suspects(key)]
-        return ()
+    def on_node(self, name: str) -> Iterable[WorkloadKey]:
+        """A node has appeared, changed or gone. Returns the workloads to examine."""
+        return tuple(self._of.get(name, ()))
 
-    def _assign(self, key: WorkloadKey) -> None:
-        """Follow the assignment of a workload."""
+    def on_pod(self, key: PodKey) -> Iterable[WorkloadKey]:
+        """A pod has appeared, changed or gone. Returns the workloads to examine."""
+        return [each for each in self._pods.see(key) if self._has_suspects(each)]
+
+    def on_workload(self, key: WorkloadKey) -> None:
+        """Follow the assignment of a workload that has appeared, changed or gone."""
         workload = self._state.workloads.get(key)
         admission = workload.admission if workload is not None else None
         known = self._nodes.get(key)

@@ -19,20 +19,25 @@ from headgate.events.commit import LoggedCommit
 from headgate.events.ids import Seq, UnixMs, WorkloadKey
 from headgate.events.queueing import CheckUpdated, DeadlinePassed
 
-_CAPACITY = (
-    facts.NodeObserved,
-    facts.NodeDeleted,
-    facts.ResourceFlavorObserved,
-    facts.ResourceFlavorDeleted,
-    facts.TopologyObserved,
-    facts.TopologyDeleted,
-    facts.ConfigurationObserved,
-    facts.LimitRangeObserved,
-    facts.LimitRangeDeleted,
-    facts.RuntimeClassObserved,
-    facts.RuntimeClassDeleted,
+_CAPACITY = frozenset(
+    {
+        facts.NodeObserved,
+        facts.NodeDeleted,
+        facts.ResourceFlavorObserved,
+        facts.ResourceFlavorDeleted,
+        facts.TopologyObserved,
+        facts.TopologyDeleted,
+        facts.ConfigurationObserved,
+        facts.LimitRangeObserved,
+        facts.LimitRangeDeleted,
+        facts.RuntimeClassObserved,
+        facts.RuntimeClassDeleted,
+    }
 )
 """After these a search may end otherwise; changes of usage are read from the indexes of the state."""
+
+_OF_CHECKS = (facts.WorkloadObserved, facts.WorkloadDeleted, CheckUpdated)
+"""After these the pods of a workload may need something else, by its checks."""
 
 
 class SecondPasses:
@@ -55,21 +60,15 @@ class SecondPasses:
         commit, usage = logged.commit, self._usage_now()
         changed = usage != self._usage
         for event in commit.events:
-            match event:
-                case decisions.SecondPassFailed():
-                    self._failed_at[event.workload] = commit.decided_at
-                case decisions.TopologyAssigned():
-                    self._forget(event.workload)
-                case facts.WorkloadObserved() | facts.WorkloadDeleted() | CheckUpdated() if (
-                    event.workload in self._failed_at
-                ):
-                    # Its checks may have changed what its pods need.
-                    self._forget(event.workload)
-                    changed = True
-                case _ if isinstance(event, _CAPACITY):
-                    changed = True
-                case _:
-                    pass
+            if type(event) in _CAPACITY:
+                changed = True
+            elif isinstance(event, decisions.SecondPassFailed):
+                self._failed_at[event.workload] = commit.decided_at
+            elif isinstance(event, decisions.TopologyAssigned):
+                self._forget(event.workload)
+            elif isinstance(event, _OF_CHECKS) and event.workload in self._failed_at:
+                self._forget(event.workload)
+                changed = True
         if not changed:
             return ()
         self._changed_at, self._usage = logged.seq, usage
