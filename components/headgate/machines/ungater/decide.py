@@ -174,7 +174,10 @@ class Ungater:
             case effects.WorkloadCreateRejected():
                 self._queue.add(event.job)
             case facts.JobDeleted():
-                self._forget(event.job)
+                self._restored.pop(event.job, None)
+                self._stopped.pop(event.job, None)
+                self._queue.forget(event.job)
+                self._below.see(event.job)
             case effects.JobStarted() | effects.JobStartRejected() | effects.JobStopped() | effects.JobStopRejected():
                 self._queue.add(event.job)
                 self._queue.done(event.job)
@@ -201,12 +204,6 @@ class Ungater:
         if job:
             self._queue.add(job)
             self._queue.add_all(self._below.of(job))
-
-    def _forget(self, job: JobKey) -> None:
-        self._restored.pop(job, None)
-        self._stopped.pop(job, None)
-        self._queue.forget(job)
-        self._below.see(job)
 
     # --- deciding --------------------------------------------------------------------------------------------------
 
@@ -259,25 +256,23 @@ class Ungater:
     def _act_on(self, key: JobKey, record: JobRecord, workload: Workload | None, calls: list[Command]) -> None:
         job = record.job
         if workload is not None and is_to_run(workload):
-            if job.suspended and record.started_for != workload.uid:
-                self._start(key, record, workload, calls)
+            is_refused = record.action_refused != "" and UNINJECTABLE not in record.action_refused
+            if job.suspended and record.started_for != workload.uid and not is_refused:
+                self._begin(action_of("start", key, job, workload), calls)
             return
-        is_over = workload is not None and workload.stage is Stage.FINISHED
-        if not self.state.synced or (workload is not None and is_over and not is_out_of_sync(job, workload)):
+        if not self.state.synced or (workload is None and not record.refused):
             return
-        if workload is None and not record.refused:
+        if workload is not None and workload.stage is Stage.FINISHED and not is_out_of_sync(job, workload):
             return
         if workload is not None and workload.stage is not Stage.EVICTED and self._waits_gated(job, workload):
             return
         if (not job.suspended and key not in self._stopped) or record.started_for:
             if not record.action_refused:
-                self._stop(key, record, workload, calls)
-        elif (
-            workload is not None
-            and not is_over
-            and needs_restoring(key, workload, job)
-            and self._restored.get(key) != job
-        ):
+                self._stop(key, job, workload, why_stop(workload), calls)
+            return
+        if workload is None or workload.stage is Stage.FINISHED or self._restored.get(key) == job:
+            return
+        if needs_restoring(key, workload, job):
             self._restored[key] = job
             self._begin(action_of("restore", key, job, workload), calls)
 
@@ -287,22 +282,15 @@ class Ungater:
         if not self.state.synced or job.suspended or key in self._stopped or record.action_refused:
             return
         if not owners.may_run_below(self.state, job, above):
-            action = action_of("stop", key, job, None)
-            self._act(replace(action, reason=PARENT_NOT_ADMITTED, patches=(integration_of(key).stop(job),)), calls)
+            self._stop(key, job, None, PARENT_NOT_ADMITTED, calls)
 
     def _waits_gated(self, job: Job, workload: Workload) -> bool:
         """A running elastic Job need not stop for a slice that is not admitted: its pods wait behind their gate."""
         return not job.suspended and is_elastic(self.state.configuration, workload.annotations)
 
-    def _start(self, key: JobKey, record: JobRecord, workload: Workload, calls: list[Command]) -> None:
-        if record.action_refused and UNINJECTABLE not in record.action_refused:
-            return
-        self._begin(action_of("start", key, record.job, workload), calls)
-
-    def _stop(self, key: JobKey, record: JobRecord, workload: Workload | None, calls: list[Command]) -> None:
-        action = action_of("stop", key, record.job, workload)
-        patches = (integration_of(key).stop(record.job),)
-        self._act(replace(action, reason=why_stop(workload), patches=patches), calls)
+    def _stop(self, key: JobKey, job: Job, workload: Workload | None, why: str, calls: list[Command]) -> None:
+        action = action_of("stop", key, job, workload)
+        self._act(replace(action, reason=why, patches=(integration_of(key).stop(job),)), calls)
 
     # --- calls and outcomes ----------------------------------------------------------------------------------------
 
