@@ -21,6 +21,7 @@ from headgate.adapters.kubernetes.kueue_installation import (
     recorded,
 )
 from headgate.adapters.kubernetes.leftovers import clean
+from headgate.cli import options
 from headgate.cli.admission import admit_by
 from headgate.cli.cluster import access_of, open_cluster
 from headgate.cli.crds import Convert, service_of
@@ -53,9 +54,6 @@ Until Kueue runs, its webhooks refuse new objects. It may be interrupted and run
 Exit code: 0 everything is as before the takeover, 1 Headgate still runs, or nothing is recorded.
 """
 
-_Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", metavar="FILE", help="The cluster to work on.")]
-_Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The cell's data directory.")]
-_Cell = Annotated[str | None, typer.Option("--cell", metavar="NAME", help="The cell's name.", envvar="HEADGATE_CELL")]
 _Dry = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
 
 
@@ -74,9 +72,9 @@ def takeover(
         Path | None, typer.Option("--configuration", metavar="FILE", help="Kueue's Configuration, for policies.")
     ] = None,
     dry_run: _Dry = False,
-    kubeconfig: _Kubeconfig = None,
-    data: _Data = None,
-    cell: _Cell = None,
+    kubeconfig: options.ClusterKubeconfig = None,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """Replace a stopped Kueue's webhooks and conversions by ours, so that Headgate can run in its place."""
     namespace, name = service_of(service)
@@ -102,9 +100,9 @@ def takeover(
 @app.command(epilog=_HANDBACK)
 def handback(
     dry_run: _Dry = False,
-    kubeconfig: _Kubeconfig = None,
-    data: _Data = None,
-    cell: _Cell = None,
+    kubeconfig: options.ClusterKubeconfig = None,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """Remove what Headgate has registered and written, and put Kueue's webhooks and conversions back."""
 

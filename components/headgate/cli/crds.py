@@ -12,6 +12,7 @@ from headgate.adapters.kubernetes.crds.kinds import KUEUE_KINDS
 from headgate.adapters.kubernetes.crds.migrate import Migrated, migrate
 from headgate.adapters.kubernetes.crds.render import Conversion
 from headgate.adapters.kubernetes.errors import KubeConfigurationError, KubernetesError
+from headgate.cli import options
 from headgate.cli.admission import admit_by
 from headgate.cli.cluster import access_of, open_cluster
 from headgate.cli.output import FAILED, OK, WRONG_USAGE, CliError, Output, emit, say
@@ -40,11 +41,6 @@ app = typer.Typer(
     help="Kueue's CustomResourceDefinitions in a cluster: install them, or compare them with ours.",
     epilog=_EPILOG,
 )
-
-_Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", metavar="FILE", help="The cluster to work on.")]
-_Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The cell's data directory.")]
-_Cell = Annotated[str | None, typer.Option("--cell", metavar="NAME", help="The cell's name.", envvar="HEADGATE_CELL")]
-_Output = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
 
 _INSTALL = """\b
 Examples:
@@ -79,7 +75,7 @@ Exit code: 0 no difference, 1 differences, 2 they could not be compared.
 # Large: one parameter for each option.
 @app.command("install", epilog=_INSTALL)
 def install_(
-    kubeconfig: _Kubeconfig = None,
+    kubeconfig: options.ClusterKubeconfig = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, and change nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace definitions that others installed.")] = False,
     conversion: Annotated[
@@ -94,9 +90,9 @@ def install_(
     configuration: Annotated[
         Path | None, typer.Option("--configuration", metavar="FILE", help="Kueue's Configuration, for policies.")
     ] = None,
-    output: _Output = Output.TABLE,
-    data: _Data = None,
-    cell: _Cell = None,
+    output: options.OutputOption = Output.TABLE,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """Install the definitions of Kueue's kinds, or bring them up to date."""
     namespace, name = service_of(service)
@@ -135,11 +131,11 @@ def service_of(service: str) -> tuple[str, str]:
 
 @app.command("migrate", epilog=_MIGRATE)
 def migrate_(
-    kubeconfig: _Kubeconfig = None,
+    kubeconfig: options.ClusterKubeconfig = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the objects, and write nothing.")] = False,
-    output: _Output = Output.TABLE,
-    data: _Data = None,
-    cell: _Cell = None,
+    output: options.OutputOption = Output.TABLE,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """Store every object in the storage version, so that no other version is needed to read any."""
     done: list[Migrated] = []
@@ -192,10 +188,10 @@ def _left(done: list[Installed], *, dry_run: bool) -> str:
 
 @app.command(epilog=_DIFF)
 def diff(
-    kubeconfig: _Kubeconfig = None,
-    output: _Output = Output.TABLE,
-    data: _Data = None,
-    cell: _Cell = None,
+    kubeconfig: options.ClusterKubeconfig = None,
+    output: options.OutputOption = Output.TABLE,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """Show what the cluster's definitions say otherwise than ours."""
 

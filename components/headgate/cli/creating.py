@@ -11,7 +11,7 @@ import typer
 
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.resources import RESOURCES
-from headgate.cli import completion
+from headgate.cli import completion, options
 from headgate.cli.cluster import ClusterObjects
 from headgate.cli.objects import FIELD_MANAGER, check_names, with_cluster
 from headgate.cli.output import FAILED, WRONG_USAGE, CliError, Output, emit
@@ -32,10 +32,6 @@ app = typer.Typer(
 
 _Name = Annotated[str, typer.Argument(help="Its name.")]
 _Dry = Annotated[bool, typer.Option("--dry-run", help="Let the server check it, and keep nothing.")]
-_Output = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
-_Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", metavar="FILE", help="Another cluster's.")]
-_Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The cell's data directory.")]
-_Cell = Annotated[str | None, typer.Option("--cell", metavar="NAME", help="The cell's name.", envvar="HEADGATE_CELL")]
 _QUOTA = "FLAVOR:RESOURCE=N[;RESOURCE=N]"
 
 
@@ -84,10 +80,10 @@ def clusterqueue(
         list[str] | None, typer.Option("--lending-limit", metavar=_QUOTA, help="How much it may lend.")
     ] = None,
     dry_run: _Dry = False,
-    output: _Output = Output.TABLE,
-    kubeconfig: _Kubeconfig = None,
-    data: _Data = None,
-    cell: _Cell = None,
+    output: options.OutputOption = Output.TABLE,
+    kubeconfig: options.ClusterKubeconfig = None,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """Create a ClusterQueue. Without a selector, workloads of all namespaces may use it."""
     preemption = {
@@ -122,10 +118,10 @@ def localqueue(
         bool, typer.Option("-i", "--ignore-unknown-cq", help="Create it without its ClusterQueue too.")
     ] = False,
     dry_run: _Dry = False,
-    output: _Output = Output.TABLE,
-    kubeconfig: _Kubeconfig = None,
-    data: _Data = None,
-    cell: _Cell = None,
+    output: options.OutputOption = Output.TABLE,
+    kubeconfig: options.ClusterKubeconfig = None,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """Create a LocalQueue of a ClusterQueue that exists."""
     spec = {"clusterQueue": cluster_queue}
@@ -148,10 +144,10 @@ def resourceflavor(
         typer.Option("--tolerations", metavar="KEY[=VALUE]:EFFECT", help="Tolerations that admitted pods get."),
     ] = None,
     dry_run: _Dry = False,
-    output: _Output = Output.TABLE,
-    kubeconfig: _Kubeconfig = None,
-    data: _Data = None,
-    cell: _Cell = None,
+    output: options.OutputOption = Output.TABLE,
+    kubeconfig: options.ClusterKubeconfig = None,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """Create a ResourceFlavor."""
     spec: JsonObject = {}

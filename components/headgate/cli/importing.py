@@ -22,7 +22,7 @@ from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import KubernetesError
 from headgate.adapters.kubernetes.retry import RateLimiter
 from headgate.adapters.yaml_text import check_depth
-from headgate.cli import completion
+from headgate.cli import completion, options
 from headgate.cli.cluster import access_of, open_cluster
 from headgate.cli.import_writes import check_writes, write_import
 from headgate.cli.imported_state import objects_of, state_of
@@ -112,12 +112,10 @@ def import_(
     qps: Annotated[float, typer.Option("--qps", min=0.1, help="Requests a second.")] = 50.0,
     burst: Annotated[int, typer.Option("--burst", min=1, help="Requests at once.")] = 50,
     workers: Annotated[int, typer.Option("-c", "--concurrent-workers", min=1, help="Objects at a time.")] = 8,
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
-    kubeconfig: Annotated[str | None, typer.Option("--kubeconfig", metavar="FILE", help="Another cluster's.")] = None,
-    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The cell's data directory.")] = None,
-    cell: Annotated[
-        str | None, typer.Option("--cell", metavar="NAME", help="The cell's name.", envvar="HEADGATE_CELL")
-    ] = None,
+    output: options.OutputOption = Output.TABLE,
+    kubeconfig: options.ClusterKubeconfig = None,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """Make admitted Workloads of pods and jobs that run without a queue."""
     if dry_run not in ("true", "false"):

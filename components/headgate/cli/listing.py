@@ -2,7 +2,6 @@
 
 import datetime as dt
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
@@ -11,7 +10,7 @@ import typer
 
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.resources import Resource
-from headgate.cli import completion
+from headgate.cli import completion, options
 from headgate.cli.cluster import ClusterObjects
 from headgate.cli.objects import check_names, print_objects, with_cluster
 from headgate.cli.output import WRONG_USAGE, CliError, Output, emit, print_table, say
@@ -52,12 +51,10 @@ def list_(
     status: Annotated[
         list[str] | None, typer.Option("--status", metavar="STATUS", help=f"Of Workloads: {', '.join(_STATUSES)}.")
     ] = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
-    kubeconfig: Annotated[str | None, typer.Option("--kubeconfig", metavar="FILE", help="Another cluster's.")] = None,
-    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The cell's data directory.")] = None,
-    cell: Annotated[
-        str | None, typer.Option("--cell", metavar="NAME", help="The cell's name.", envvar="HEADGATE_CELL")
-    ] = None,
+    output: options.OutputOption = Output.TABLE,
+    kubeconfig: options.ClusterKubeconfig = None,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """List Workloads and pods by what they belong to, and queues."""
     check_names(namespace or "")

@@ -10,7 +10,7 @@ import typer
 from headgate.adapters.kubernetes.client import PatchType, Propagation
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.resources import Resource
-from headgate.cli import completion
+from headgate.cli import completion, options
 from headgate.cli.cluster import ClusterObjects, access_of, open_cluster
 from headgate.cli.conflicts import fields_of_headgate, without
 from headgate.cli.manifests import Manifest, path_problem, read_manifests
@@ -20,9 +20,6 @@ app = typer.Typer(add_completion=False)
 
 FIELD_MANAGER = "headgate-cli"
 
-_Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", metavar="FILE", help="Another cluster's.")]
-_Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The cell's data directory.")]
-_Cell = Annotated[str | None, typer.Option("--cell", metavar="NAME", help="The cell's name.", envvar="HEADGATE_CELL")]
 _Files = Annotated[
     list[str] | None, typer.Option("-f", "--filename", metavar="FILE|DIR|-", help="Manifests: YAML or JSON.")
 ]
@@ -75,10 +72,10 @@ def apply(
     filename: _Files = None,
     namespace: _Namespace = None,
     force: Annotated[bool, typer.Option("--force-conflicts", help="Take fields that others own.")] = False,
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
-    kubeconfig: _Kubeconfig = None,
-    data: _Data = None,
-    cell: _Cell = None,
+    output: options.OutputOption = Output.TABLE,
+    kubeconfig: options.ClusterKubeconfig = None,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """
     Create or change objects as manifests say (server-side apply).
@@ -102,10 +99,10 @@ def delete(
     filename: _Files = None,
     namespace: _Namespace = None,
     ignore_missing: _IgnoreMissing = False,
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
-    kubeconfig: _Kubeconfig = None,
-    data: _Data = None,
-    cell: _Cell = None,
+    output: options.OutputOption = Output.TABLE,
+    kubeconfig: options.ClusterKubeconfig = None,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """Delete objects, by name or as manifests list them."""
     if bool(filename) == bool(kind):
@@ -144,10 +141,10 @@ def get(
     namespace: _Namespace = None,
     everywhere: Annotated[bool, typer.Option("-A", "--all-namespaces", help="In all namespaces.")] = False,
     selector: Annotated[str, typer.Option("-l", "--selector", metavar="LABELS", help="Only these labels.")] = "",
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to print.")] = Output.TABLE,
-    kubeconfig: _Kubeconfig = None,
-    data: _Data = None,
-    cell: _Cell = None,
+    output: options.OutputOption = Output.TABLE,
+    kubeconfig: options.ClusterKubeconfig = None,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """Show objects of the cluster."""
     check_names(name or "", namespace or "")

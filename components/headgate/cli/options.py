@@ -29,6 +29,11 @@ LogFile = Annotated[
     Path | None,
     typer.Option("--log", metavar="FILE", help="An exported or simulated log to read.", rich_help_panel=_SOURCE),
 ]
+ClusterKubeconfig = Annotated[str | None, typer.Option("--kubeconfig", metavar="FILE", help="Another cluster's.")]
+ClusterData = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The cell's data directory.")]
+ClusterCell = Annotated[
+    str | None, typer.Option("--cell", metavar="NAME", help="The cell's name.", envvar="HEADGATE_CELL")
+]
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to print.")]
 Namespace = Annotated[
     str, typer.Option("-n", "--namespace", metavar="NS", help="The namespace.", autocompletion=completion.namespaces)

@@ -94,7 +94,7 @@ def show(
 def retry(
     kind: _Kind,
     name: _Name,
-    kubeconfig: Annotated[str | None, typer.Option("--kubeconfig", metavar="FILE", help="Another cluster's.")] = None,
+    kubeconfig: options.ClusterKubeconfig = None,
     data: options.Data = None,
     cell: options.Cell = None,
     nats: options.Nats = None,

@@ -7,7 +7,7 @@ import anyio
 import typer
 
 from headgate.adapters.kubernetes.client import PatchType
-from headgate.cli import completion
+from headgate.cli import completion, options
 from headgate.cli.cluster import ClusterObjects
 from headgate.cli.objects import FIELD_MANAGER, check_names, with_cluster
 from headgate.cli.output import WRONG_USAGE, CliError
@@ -34,9 +34,6 @@ _Namespace = Annotated[
     str | None,
     typer.Option("-n", "--namespace", metavar="NS", help="The namespace.", autocompletion=completion.namespaces),
 ]
-_Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", metavar="FILE", help="Another cluster's.")]
-_Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The cell's data directory.")]
-_Cell = Annotated[str | None, typer.Option("--cell", metavar="NAME", help="The cell's name.", envvar="HEADGATE_CELL")]
 
 
 @app.command(epilog=_STOP)
@@ -47,9 +44,9 @@ def stop(
     keep: Annotated[
         bool, typer.Option("--keep-already-running", help="Of a queue: evict nothing that is admitted.")
     ] = False,
-    kubeconfig: _Kubeconfig = None,
-    data: _Data = None,
-    cell: _Cell = None,
+    kubeconfig: options.ClusterKubeconfig = None,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """Stop a queue, so that nothing of it is admitted, or a Workload."""
     _change(kind, name, namespace, (kubeconfig, data, cell), policy="Hold" if keep else "HoldAndDrain", active=False)
@@ -60,9 +57,9 @@ def resume(
     kind: _Kind,
     name: _Name,
     namespace: _Namespace = None,
-    kubeconfig: _Kubeconfig = None,
-    data: _Data = None,
-    cell: _Cell = None,
+    kubeconfig: options.ClusterKubeconfig = None,
+    data: options.ClusterData = None,
+    cell: options.ClusterCell = None,
 ) -> None:
     """Let a queue admit again, or a Workload be admitted."""
     _change(kind, name, namespace, (kubeconfig, data, cell), policy="None", active=True)
