@@ -155,6 +155,16 @@ def test_while_anything_is_refused_nothing_is_written(cluster: Imported) -> None
     assert cluster.all("workloads") == {}
 
 
+def test_the_table_names_the_label_that_is_wrong(cluster: Imported) -> None:
+    """As it is, brackets and all."""
+    wrong = pod("other")
+    wrong["metadata"]["labels"][QUEUE] = "another"
+    cluster.apply(wrong)
+    answer = cluster.run(*MAPPING)
+    assert answer.code == 1
+    assert f"field metadata.labels[{QUEUE}]: it names the LocalQueue another, and its rule main" in answer.out
+
+
 def test_an_interrupted_import_is_continued(cluster: Imported, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each object stands where the former run has left it, and the next one does the rest."""
     # Nine writes in all; each run begins with what the one before has left.

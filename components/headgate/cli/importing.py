@@ -7,9 +7,9 @@ first its Workload, then the Workload's admission, and last the object's own lab
 is labelled is admitted, and the next run continues.
 """
 
-import datetime as dt
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -26,13 +26,16 @@ from headgate.cli import completion, options
 from headgate.cli.cluster import access_of, open_cluster
 from headgate.cli.import_writes import check_writes, write_import
 from headgate.cli.imported_state import objects_of, state_of
-from headgate.cli.output import FAILED, OK, CliError, Output, console, emit, say
+from headgate.cli.output import FAILED, OK, CliError, Output, emit, print_table, say
 from headgate.core.api.job_kinds import POD, JobKind, known
 from headgate.core.importing.checking import Importable, Importer, Refused, Skipped, Verdict
 from headgate.core.importing.rules import Rules, WrongRulesError, checked_labels, read_rules, rules_for_label
+from headgate.core.kubernetes.conditions import rfc3339
 from headgate.core.kubernetes.quantities import canonical
-from headgate.core.state.tables import State
+from headgate.core.state.tables import FlavorResource, State
+from headgate.core.views.descriptions import nominal_quotas
 from headgate.events.configuration import Configuration
+from headgate.events.ids import UnixMs
 from headgate.processes.runtime.configuration_files import load_configuration
 
 app = typer.Typer(add_completion=False)
@@ -129,7 +132,7 @@ def import_(
         async with open_cluster(access_of(kubeconfig, data, cell)) as objects:
             client = KubeClient(objects.client.transport, RateLimiter(qps=qps, burst=burst))
             state = await state_of(client, _listed(namespace), configuration)
-            importer = Importer(state, rules, kinds, labels, _now())
+            importer = Importer(state, rules, kinds, labels, rfc3339(UnixMs(int(time.time()) * 1000)))
             verdicts: list[Verdict] = []
             async for kind, raw in objects_of(client, _listed(namespace), kinds):
                 verdicts.append(importer.check(kind, raw))
@@ -230,10 +233,6 @@ def _configuration(file: str | None, excluded: list[str]) -> Configuration:
     )
 
 
-def _now() -> str:
-    return dt.datetime.fromtimestamp(time.time(), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 # --- the report ------------------------------------------------------------------------------------------------------
 
 
@@ -280,45 +279,26 @@ def _outcome(each: Verdict, done: str) -> Outcome:
 
 
 def _table(shown: list[Outcome]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for column in ("OBJECT", "RESULT", "LOCALQUEUE", "CLUSTERQUEUE", "FLAVORS", "WORKLOAD OR REASON"):
-        table.add_column(column, overflow="fold")
+    rows = []
     for each in shown:
         flavors = ", ".join(f"{resource}:{flavor}" for resource, flavor in sorted(each.flavors.items()))
-        table.add_row(each.object, each.result, each.queue, each.cluster_queue, flavors, each.workload or each.why)
-    console().print(table)
+        rows.append((each.object, each.result, each.queue, each.cluster_queue, flavors, each.workload or each.why))
+    print_table(("OBJECT", "RESULT", "LOCALQUEUE", "CLUSTERQUEUE", "FLAVORS", "WORKLOAD OR REASON"), rows)
 
 
-def _quota(state: State, importable: list[Importable]) -> list[str]:
-    """A line for each quota that what is imported uses beyond its nominal quota, or that it fills."""
-    added: dict[tuple[str, str, str], int] = {}
+def _quota(state: State, importable: list[Importable]) -> Iterator[str]:
+    """A line for each nominal quota that is exceeded by what is imported."""
+    added: dict[str, Counter[FlavorResource]] = {}
     for each in importable:
         if not each.is_admitted:
-            for (flavor, resource), value in each.usage.items():
-                key = (each.cluster_queue, flavor, resource)
-                added[key] = added.get(key, 0) + value
-    lines = []
-    for (queue, flavor, resource), value in sorted(added.items()):
-        before = state.index.usage.get(queue, {}).get((flavor, resource), 0)
-        nominal = _nominal(state, queue, flavor, resource)
-        if before + value > nominal:
-            used, quota = canonical(resource, before + value), canonical(resource, nominal)
-            lines.append(
-                f"ClusterQueue {queue}: {used} of {resource} in flavor {flavor} exceed its nominal quota {quota}"
-            )
-    return lines
-
-
-def _nominal(state: State, queue: str, flavor: str, resource: str) -> int:
-    from headgate.core.kubernetes.quantities import amount
-
-    found: Mapping[str, Any] = {
-        quota.name: quota.nominal_quota
-        for group in state.cluster_queues[queue].spec.resource_groups
-        for each in group.flavors
-        if each.name == flavor
-        for quota in each.resources
-    }
-    return amount(resource, found.get(resource, 0))
+            added.setdefault(each.cluster_queue, Counter()).update(each.usage)
+    for queue, usage in sorted(added.items()):
+        before, nominal = (
+            state.index.usage.get(queue, {}),
+            nominal_quotas(state.cluster_queues[queue].spec.resource_groups),
+        )
+        for (flavor, resource), value in sorted(usage.items()):
+            used, quota = before.get((flavor, resource), 0) + value, nominal.get((flavor, resource), 0)
+            if used > quota:
+                shown = f"{canonical(resource, used)} of {resource} in flavor {flavor}"
+                yield f"ClusterQueue {queue}: {shown} exceed its nominal quota {canonical(resource, quota)}"
