@@ -9,7 +9,6 @@ from tests.support.doors import Door
 
 from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.crds.install import (
-    CUSTOM_RESOURCE_DEFINITIONS,
     CrdError,
     Installed,
     InstallOutcome,
@@ -19,6 +18,7 @@ from headgate.adapters.kubernetes.crds.install import (
 )
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_KINDS
 from headgate.adapters.kubernetes.errors import ApiError
+from headgate.adapters.kubernetes.server_resources import CUSTOM_RESOURCE_DEFINITIONS
 from headgate.adapters.kubernetes.transport import InProcessTransport, Request, Response
 from headgate.testing.cluster import Cluster
 

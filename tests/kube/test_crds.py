@@ -16,11 +16,12 @@ import pytest
 import yaml
 
 from headgate.adapters.kubernetes.client import KubeClient, PatchType
-from headgate.adapters.kubernetes.crds.install import CUSTOM_RESOURCE_DEFINITIONS, InstallOutcome, install, missing_crds
+from headgate.adapters.kubernetes.crds.install import InstallOutcome, install, missing_crds
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_GROUP, KUEUE_KINDS
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
+from headgate.adapters.kubernetes.server_resources import CUSTOM_RESOURCE_DEFINITIONS
 from headgate.testing.cluster import Cluster
 from headgate.testing.cluster.api.server import kubeconfig, serve, wall_clock_ms
 from headgate.testing.control_plane import Assets, ControlPlane, Options, control_plane

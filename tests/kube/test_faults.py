@@ -28,7 +28,7 @@ from headgate.adapters.kubernetes.messages import (
     WatchResumed,
 )
 from headgate.adapters.kubernetes.reflector import Reflector, ReflectorSettings
-from headgate.adapters.kubernetes.resources import NAMESPACES, PODS, WORKLOADS, Resource
+from headgate.adapters.kubernetes.resources import CONFIG_MAPS, NAMESPACES, PODS, WORKLOADS, Resource
 from headgate.core import fold
 from headgate.core.log.cluster_anchors import anchor_of
 from headgate.core.machine.contract import Listed as ListedStimulus
@@ -41,7 +41,6 @@ from headgate.testing.control_plane.fault_proxy import ProxyFaults, fault_proxy
 
 pytestmark = [pytest.mark.kube, pytest.mark.anyio, pytest.mark.timeout(300)]
 
-CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", namespaced=True)
 SETTINGS = ReflectorSettings(page_items=5, backoff_first_s=0.1, backoff_max_s=0.5)
 
 

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from headgate.adapters.kubernetes.client import KubeClient
-from headgate.adapters.kubernetes.crds.install import CUSTOM_RESOURCE_DEFINITIONS
 from headgate.adapters.kubernetes.errors import TransportError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kueue_installation import (
@@ -19,6 +18,7 @@ from headgate.adapters.kubernetes.kueue_installation import (
     find_installation,
     recorded,
 )
+from headgate.adapters.kubernetes.server_resources import CUSTOM_RESOURCE_DEFINITIONS
 from headgate.cli.main import run
 from headgate.testing.control_plane import Assets, ControlPlane, NoAssetsError, Options, control_plane
 from headgate.testing.control_plane.kueue_manager import DEPLOYMENT, NAMESPACE, install_kueue

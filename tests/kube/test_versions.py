@@ -18,13 +18,14 @@ import yaml
 
 from headgate.adapters.certificates import renewed
 from headgate.adapters.kubernetes.client import KubeClient, PatchType
-from headgate.adapters.kubernetes.crds.install import CUSTOM_RESOURCE_DEFINITIONS, CrdError, install
+from headgate.adapters.kubernetes.crds.install import CrdError, install
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_GROUP, KUEUE_KINDS
 from headgate.adapters.kubernetes.crds.migrate import migrate
 from headgate.adapters.kubernetes.crds.render import Conversion
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.resources import RESOURCES
+from headgate.adapters.kubernetes.server_resources import CUSTOM_RESOURCE_DEFINITIONS
 from headgate.adapters.telemetry import Metrics
 from headgate.core.api.conversion import V1BETA1, V1BETA2
 from headgate.core.versions.converting import KEPT, convert

@@ -31,7 +31,7 @@ from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import KubernetesError
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.kubeconfig import resolve
-from headgate.adapters.kubernetes.resources import Resource
+from headgate.adapters.kubernetes.resources import CONFIG_MAPS
 from headgate.adapters.kubernetes.retry import RateLimiter
 from headgate.processes.runtime.http import CannotListenError
 from headgate.processes.runtime.serving_certificates import certificates_of, listening
@@ -40,7 +40,6 @@ from headgate.web.access import Access, Caller, KubernetesAccess, Right, Unautho
 
 _LOG: Final = logging.getLogger(__name__)
 
-CONFIG_MAPS: Final = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", namespaced=True)
 TRUST: Final = ("kube-system", "extension-apiserver-authentication")
 ROUND_S: Final = 60.0
 """The interval at which the ConfigMap is read again."""

@@ -13,9 +13,10 @@ from tests.support.admission_cases import PLAIN, QUEUED
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import KubeClient
-from headgate.adapters.kubernetes.crds.install import CUSTOM_RESOURCE_DEFINITIONS, install
+from headgate.adapters.kubernetes.crds.install import install
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.resources import Resource
+from headgate.adapters.kubernetes.server_resources import CUSTOM_RESOURCE_DEFINITIONS
 from headgate.core.admission.kinds import JOBS, TARGETS
 from headgate.core.admission.rules import AdmissionTarget
 from headgate.core.admission.settings import AdmissionSettings

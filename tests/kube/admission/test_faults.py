@@ -14,7 +14,7 @@ from tests.support.waiting import until
 from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.http_transport import open_transport
-from headgate.processes.runtime.serving_certificates import SECRETS
+from headgate.adapters.kubernetes.server_resources import SECRETS
 from headgate.processes.webhook.installing import RESOURCES
 from headgate.testing.control_plane import Assets, control_plane
 

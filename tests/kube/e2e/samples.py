@@ -25,10 +25,10 @@ from tests.support.waiting import until
 from headgate.adapters.kubernetes.crds.install import install
 from headgate.adapters.kubernetes.crds.render import Conversion
 from headgate.adapters.kubernetes.resources import NODES, PODS, WORKLOADS
+from headgate.adapters.kubernetes.server_resources import SECRETS
 from headgate.core.admission.settings import settings_of
 from headgate.core.config.frameworks import SUPPORTED
 from headgate.core.kubernetes.quantities import parse_quantity
-from headgate.processes.runtime.serving_certificates import SECRETS
 from headgate.processes.runtime.settings import WebhookSettings
 from headgate.testing.control_plane import Options, control_plane, find_assets
 from headgate.testing.control_plane.samples import definitions

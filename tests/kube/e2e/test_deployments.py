@@ -8,11 +8,10 @@ from tests.kube.e2e.test_admission import configured
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import Propagation
-from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, PODS, WORKLOADS, Resource
+from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, PODS, WORKLOADS
+from headgate.adapters.kubernetes.server_resources import DEPLOYMENTS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.kube]
-
-DEPLOYMENTS = Resource(group="apps", version="v1", plural="deployments", kind="Deployment", namespaced=True)
 
 
 def served(team: str, replicas: int) -> Json:

@@ -24,15 +24,14 @@ from tests.support.waiting import until
 from headgate.adapters.kubernetes.client import KubeClient, PatchType, Propagation
 from headgate.adapters.kubernetes.http_transport import open_transport
 from headgate.adapters.kubernetes.resources import JOBS, PODS, RESOURCES, WORKLOADS, Resource
+from headgate.adapters.kubernetes.server_resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+)
 from headgate.cli.main import run
 from headgate.core.admission.settings import settings_of
-from headgate.processes.runtime.serving_certificates import (
-    DEFINITIONS,
-    MUTATING,
-    VALIDATING,
-    ServingCertificates,
-    clients_in,
-)
+from headgate.processes.runtime.serving_certificates import ServingCertificates, clients_in
 from headgate.processes.runtime.settings import BridgeSettings, KubernetesSettings, Settings, WebhookSettings
 from headgate.processes.webhook.process import WebhookServer
 from headgate.testing.control_plane import ControlPlane, NoAssetsError, Options, control_plane, find_assets
@@ -491,7 +490,7 @@ async def webhook_runs(cluster: Cluster) -> AsyncIterator[None]:
 
 async def _at_port(cluster: Cluster, port: int) -> None:
     """Where the Service of a cluster would forward to: a Service of the type ExternalName forwards to no other port."""
-    for resource in (MUTATING, VALIDATING, DEFINITIONS):
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, CUSTOM_RESOURCE_DEFINITIONS):
         for each in (await cluster.client.list(resource, label_selector="headgate.dev/ca-from")).items:
             found = {"kind": resource.kind, **msgspec.json.decode(each)}
             writes = [{"op": "add", "path": f"{path}/service/port", "value": port} for path, _ in clients_in(found)]

@@ -10,10 +10,10 @@ import pytest
 
 from headgate.adapters.certificates import CERTIFICATE_LIFETIME
 from headgate.adapters.kubernetes.client import KubeClient
+from headgate.adapters.kubernetes.crds.render import CA_FROM
 from headgate.adapters.kubernetes.errors import TransportError
 from headgate.adapters.kubernetes.transport import NO_QUERY, Response
 from headgate.processes.runtime.serving_certificates import (
-    TRUST_LABEL,
     FileCertificates,
     NoCertificateError,
     ServingCertificates,
@@ -37,7 +37,7 @@ class ApiServer:
         self.secret: Json | None = None
         self.webhooks: Json = {
             "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": "w", "resourceVersion": "1", "labels": {TRUST_LABEL: "s"}},
+            "metadata": {"name": "w", "resourceVersion": "1", "labels": {CA_FROM: "s"}},
             "webhooks": [{"name": "a", "clientConfig": {}}, {"name": "b", "clientConfig": {"caBundle": "old"}}],
         }
         self.is_up = True

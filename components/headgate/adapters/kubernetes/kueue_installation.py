@@ -19,11 +19,17 @@ from typing import Any, Final
 import msgspec
 
 from headgate.adapters.kubernetes.client import KubeClient
-from headgate.adapters.kubernetes.crds.install import CUSTOM_RESOURCE_DEFINITIONS
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_GROUP
 from headgate.adapters.kubernetes.crds.render import CA_FROM, MANAGED_BY, MANAGER, Conversion
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
-from headgate.adapters.kubernetes.resources import Resource
+from headgate.adapters.kubernetes.resources import CONFIG_MAPS, LEASES, Resource
+from headgate.adapters.kubernetes.server_resources import (
+    API_SERVICES,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+)
 
 Json = dict[str, Any]
 
@@ -41,19 +47,7 @@ _TRIES_MAX: Final = 5
 _PATH_OF_KUEUE: Final = "kueue-x-k8s-io"
 """In the path of a webhook for a kind of Kueue's own."""
 
-
-def _registered(group: str, plural: str, kind: str) -> Resource:
-    return Resource(group=group, version="v1", plural=plural, kind=kind, namespaced=False)
-
-
-CONFIG_MAPS: Final = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", namespaced=True)
-DEPLOYMENTS: Final = Resource(group="apps", version="v1", plural="deployments", kind="Deployment", namespaced=True)
-LEASES: Final = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True)
-REGISTERED: Final = (
-    _registered("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
-    _registered("admissionregistration.k8s.io", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
-    _registered("apiregistration.k8s.io", "apiservices", "APIService"),
-)
+REGISTERED: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, API_SERVICES)
 """The kinds of objects that are deleted whole. Those that refuse requests come before what only answers them."""
 
 

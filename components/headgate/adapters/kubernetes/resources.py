@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from headgate.core.api import job_kinds
 from headgate.core.api.job_kinds import BATCH_JOB, JOB_KINDS, TRAIN_JOB, JobKind, known
 
 #: The API group of Kueue, which Headgate implements.
@@ -72,8 +73,13 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
         return "/".join(parts)
 
 
+def v1(group: str, plural: str, kind: str, *, namespaced: bool = False) -> Resource:
+    """A resource whose version is v1."""
+    return Resource(group=group, version="v1", plural=plural, kind=kind, namespaced=namespaced)
+
+
 def _core(plural: str, kind: str, *, namespaced: bool) -> Resource:
-    return Resource(group="", version="v1", plural=plural, kind=kind, namespaced=namespaced)
+    return v1("", plural, kind, namespaced=namespaced)
 
 
 def _kueue(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
@@ -104,29 +110,18 @@ def of_kind(kind: JobKind) -> Resource:
 #: The jobs of every kind that Headgate itself knows, by their resource's name.
 OF_JOBS: Final = {each.resource: of_kind(each) for each in JOB_KINDS}
 JOBS: Final = OF_JOBS[BATCH_JOB.resource]
-PRIORITY_CLASSES: Final = Resource(
-    group="scheduling.k8s.io", version="v1", plural="priorityclasses", kind="PriorityClass", namespaced=False
+PRIORITY_CLASSES: Final = v1("scheduling.k8s.io", "priorityclasses", "PriorityClass")
+RUNTIME_CLASSES: Final = v1("node.k8s.io", "runtimeclasses", "RuntimeClass")
+TRAINING_RUNTIMES: Final = msgspec.structs.replace(
+    OF_JOBS[TRAIN_JOB.resource], plural=job_kinds.TRAINING_RUNTIMES, kind="TrainingRuntime"
 )
-RUNTIME_CLASSES: Final = Resource(
-    group="node.k8s.io", version="v1", plural="runtimeclasses", kind="RuntimeClass", namespaced=False
-)
-TRAINING_RUNTIMES: Final = Resource(
-    group=TRAIN_JOB.group,
-    version=TRAIN_JOB.version,
-    plural="trainingruntimes",
-    kind="TrainingRuntime",
-    namespaced=True,
-    optional=True,
-)
-CLUSTER_TRAINING_RUNTIMES: Final = Resource(
-    group=TRAIN_JOB.group,
-    version=TRAIN_JOB.version,
-    plural="clustertrainingruntimes",
+CLUSTER_TRAINING_RUNTIMES: Final = msgspec.structs.replace(
+    TRAINING_RUNTIMES,
+    plural=job_kinds.CLUSTER_TRAINING_RUNTIMES,
     kind="ClusterTrainingRuntime",
     namespaced=False,
-    optional=True,
 )
-LEASES: Final = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True)
+LEASES: Final = v1("coordination.k8s.io", "leases", "Lease", namespaced=True)
 WORKLOADS: Final = _kueue("workloads", "Workload", namespaced=True)
 CLUSTER_QUEUES: Final = _kueue("clusterqueues", "ClusterQueue")
 LOCAL_QUEUES: Final = _kueue("localqueues", "LocalQueue", namespaced=True)

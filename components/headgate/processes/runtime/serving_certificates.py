@@ -4,7 +4,7 @@ The certificate of a server that the API server calls: shared by its replicas, a
 `ServingCertificates.keep` runs as long as the server. Each round it reads the Secret, renews its content if that is due
 (`headgate.adapters.certificates`), loads the certificate into `context`, which new connections use from then on, and
 writes the bundle of authorities into every object that names the server: webhook configurations,
-CustomResourceDefinitions with a conversion webhook, and APIServices with the label `TRUST_LABEL`.
+CustomResourceDefinitions with a conversion webhook, and APIServices with the label `CA_FROM`.
 
 Replicas race safely: the Secret is created once and replaced at its resourceVersion, so one of them wins and the others
 read what it wrote; bundles are written at the resourceVersion of their object. While the API server does not answer,
@@ -29,15 +29,21 @@ from aiohttp import web
 
 from headgate.adapters.certificates import StoredCertificates, expires_at, renewed, valid_from
 from headgate.adapters.kubernetes.client import KubeClient, PatchType
+from headgate.adapters.kubernetes.crds.render import CA_FROM
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
 from headgate.adapters.kubernetes.resources import Resource
+from headgate.adapters.kubernetes.server_resources import (
+    API_SERVICES,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    MUTATING_WEBHOOKS,
+    SECRETS,
+    VALIDATING_WEBHOOKS,
+)
 from headgate.processes.runtime.http import CannotListenError
 from headgate.processes.runtime.settings import VisibilitySettings, WebhookSettings
 
 _LOG: Final = logging.getLogger(__name__)
 
-TRUST_LABEL: Final = "headgate.dev/ca-from"
-"""On objects that name the server; its value is the name of the Secret."""
 TRUST_MANAGER: Final = "headgate-certificates"
 """The field manager of the bundles: an object of somebody else's does not become ours by it."""
 
@@ -46,21 +52,8 @@ ROUND_S: Final = 60.0
 RETRY_S: Final = 2.0
 TRIES_MAX: Final = 5
 
-SECRETS: Final = Resource(group="", version="v1", plural="secrets", kind="Secret", namespaced=True)
-
-
-def _trusting(group: str, version: str, plural: str, kind: str) -> Resource:
-    return Resource(group=group, version=version, plural=plural, kind=kind, namespaced=False)
-
-
-MUTATING: Final = _trusting(
-    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"
-)
-VALIDATING: Final = _trusting(
-    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
-)
-DEFINITIONS: Final = _trusting("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
-API_SERVICES: Final = _trusting("apiregistration.k8s.io", "v1", "apiservices", "APIService")
+TRUSTING: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, CUSTOM_RESOURCE_DEFINITIONS, API_SERVICES)
+"""The kinds of objects that may name the server."""
 
 _KEYS: Final = {"ca_bundle": "ca.crt", "ca_key": "ca.key", "certificate": "tls.crt", "key": "tls.key"}
 
@@ -199,7 +192,7 @@ class ServingCertificates:
     async def make_trusted(self, bundle: bytes) -> None:
         """Write the bundle into every object that names the server. Raises KubernetesError."""
         encoded = base64.b64encode(bundle).decode()
-        for resource in (MUTATING, VALIDATING, DEFINITIONS, API_SERVICES):
+        for resource in TRUSTING:
             # The API server writes the status of these objects itself, so one that is new changes soon.
             for _ in range(TRIES_MAX):
                 if await self._is_trusted_by(resource, encoded):
@@ -208,7 +201,7 @@ class ServingCertificates:
     async def _is_trusted_by(self, resource: Resource, encoded: str) -> bool:
         """Write the bundle into the objects of a resource; False if one has changed meanwhile and does not have it."""
         try:
-            page = await self._client.list(resource, label_selector=f"{TRUST_LABEL}={self._secret}")
+            page = await self._client.list(resource, label_selector=f"{CA_FROM}={self._secret}")
         except ApiError as error:
             if error.is_unserved:
                 return True

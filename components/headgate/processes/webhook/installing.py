@@ -12,18 +12,24 @@ from typing import Any, Final
 import msgspec
 
 from headgate.adapters.kubernetes.client import KubeClient, PatchType
-from headgate.adapters.kubernetes.crds.render import MANAGED_BY, MANAGER
+from headgate.adapters.kubernetes.crds.render import CA_FROM, MANAGED_BY, MANAGER
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.resources import Resource
+from headgate.adapters.kubernetes.server_resources import (
+    MUTATING_BINDINGS,
+    MUTATING_POLICIES,
+    MUTATING_WEBHOOKS,
+    VALIDATING_BINDINGS,
+    VALIDATING_POLICIES,
+    VALIDATING_WEBHOOKS,
+)
 from headgate.core.admission.kinds import TARGETS
 from headgate.core.admission.policies import policies
 from headgate.core.admission.settings import AdmissionSettings
 from headgate.core.admission.webhooks import configurations
-from headgate.processes.runtime.serving_certificates import TRUST_LABEL
 
 Json = dict[str, Any]
 
-GROUP: Final = "admissionregistration.k8s.io"
 CERT_MANAGER: Final = "cert-manager.io/inject-ca-from"
 ADMISSION_LABEL: Final = "headgate.dev/admission"
 """On all objects of this module; its value is the way."""
@@ -37,17 +43,13 @@ class Way(enum.StrEnum):
     OFF = "off"
 
 
-def _resource(plural: str, kind: str) -> Resource:
-    return Resource(group=GROUP, version="v1", plural=plural, kind=kind, namespaced=False)
-
-
 RESOURCES: Final = (
-    _resource("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
-    _resource("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
-    _resource("mutatingadmissionpolicies", "MutatingAdmissionPolicy"),
-    _resource("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
-    _resource("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
-    _resource("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    MUTATING_POLICIES,
+    MUTATING_BINDINGS,
+    VALIDATING_POLICIES,
+    VALIDATING_BINDINGS,
 )
 _BY_KIND: Final = {each.kind: each for each in RESOURCES}
 
@@ -79,7 +81,7 @@ def objects(
     match way:
         case Way.WEBHOOK:
             annotations = {CERT_MANAGER: f"{namespace}/{certificate}"} if certificate else {}
-            trusting = labels if certificate else {**labels, TRUST_LABEL: secret}
+            trusting = labels if certificate else {**labels, CA_FROM: secret}
             return configurations(
                 TARGETS, namespace=namespace, service=service, labels=trusting, annotations=annotations
             )

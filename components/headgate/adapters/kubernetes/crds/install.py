@@ -24,17 +24,11 @@ from headgate.adapters.kubernetes.crds.render import (
     custom_resource_definitions,
 )
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
-from headgate.adapters.kubernetes.resources import RESOURCES, Resource
+from headgate.adapters.kubernetes.resources import RESOURCES
+from headgate.adapters.kubernetes.server_resources import CUSTOM_RESOURCE_DEFINITIONS
 
 JsonObject = dict[str, Any]
 
-CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
-    group="apiextensions.k8s.io",
-    version="v1",
-    plural="customresourcedefinitions",
-    kind="CustomResourceDefinition",
-    namespaced=False,
-)
 ESTABLISH_TIMEOUT_S: Final = 30.0
 """How long an API server may take to serve a definition that it has accepted; it takes less than a second."""
 

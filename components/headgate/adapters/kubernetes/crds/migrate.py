@@ -16,10 +16,11 @@ import anyio
 import msgspec
 
 from headgate.adapters.kubernetes.client import KubeClient, PatchType
-from headgate.adapters.kubernetes.crds.install import CUSTOM_RESOURCE_DEFINITIONS, CrdError
+from headgate.adapters.kubernetes.crds.install import CrdError
 from headgate.adapters.kubernetes.crds.kinds import KUEUE_GROUP
 from headgate.adapters.kubernetes.errors import ApiError, KubernetesError
 from headgate.adapters.kubernetes.resources import Resource
+from headgate.adapters.kubernetes.server_resources import CUSTOM_RESOURCE_DEFINITIONS
 
 JsonObject = dict[str, Any]
 
