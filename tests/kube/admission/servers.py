@@ -93,7 +93,7 @@ def wanted(way: Way) -> list[Json]:
 
 
 async def is_effective(client: KubeClient) -> bool:
-    """Whether the API server defaults and refuses yet; both begin a moment after the objects are there."""
+    """Whether the API server asks the webhook of all kinds yet: a moment after the configurations are there."""
     queued = {"metadata": {"name": "probe", "labels": {"kueue.x-k8s.io/queue-name": "q"}}, "spec": JOB_SPEC}
     path = f"/apis/batch/v1/namespaces/{PLAIN}/jobs"
     try:

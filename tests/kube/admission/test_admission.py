@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 from tests.kube.admission.servers import BARE, JOB_SPEC, RESOURCES, is_effective, prepare, wanted, with_webhook
+from tests.kube.policies import in_effect
 from tests.support.admission_cases import PLAIN, Case, cases, field_of, found_at
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import KubeClient
 from headgate.adapters.kubernetes.errors import ApiError
 from headgate.adapters.kubernetes.http_transport import open_transport
-from headgate.processes.webhook.installing import Way, install_admission
+from headgate.processes.webhook.installing import Way
 from headgate.processes.webhook.process import WebhookServer
 from headgate.testing.control_plane import Assets, control_plane
 
@@ -58,12 +59,10 @@ async def servers(
             server = None
             if way is Way.WEBHOOK:
                 server = await stack.enter_async_context(with_webhook(plane, client))
+                await until(partial(is_effective, client))
             else:
-                async for _ in install_admission(client, wanted(way)):
-                    pass
+                await stack.enter_async_context(in_effect(client, wanted(way), *RESOURCES.values()))
             made[way] = Server(client, server)
-        for each in made.values():
-            await until(partial(is_effective, each.client))
         yield made
 
 

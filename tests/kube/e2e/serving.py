@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from tests.kube.e2e.cells import NAMESPACE, Deployment, Json
+from tests.kube.policies import in_effect
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.resources import PODS, Resource
 from headgate.core.admission.settings import AdmissionSettings
-from headgate.processes.runtime.settings import WebhookSettings
-from headgate.processes.webhook.installing import Way, install_admission, objects
+from headgate.processes.webhook.installing import Way, objects
 
 K: Final = "kueue.x-k8s.io/"
 SELECTOR: Final = {"tier": "spot"}
@@ -19,33 +19,12 @@ LABELS: Final = {f"{K}queue-name": "main"}
 
 
 @asynccontextmanager
-async def gating(deployment: Deployment, framework: str, resource: Resource, example: Json) -> AsyncIterator[None]:
-    """Our policies for a kind, of which an example is given, for as long as the block runs."""
+async def gating(deployment: Deployment, framework: str, resource: Resource) -> AsyncIterator[None]:
+    """Our policies for a kind, for as long as the block runs."""
     settings = AdmissionSettings(frameworks=(framework,))
-    secret = WebhookSettings().secret
-
-    async def install(way: Way) -> None:
-        made = objects(way, settings, namespace=NAMESPACE, service="headgate-webhook", secret=secret)
-        async for _ in install_admission(deployment.client, made):
-            pass
-
-    async def made(path: str, body: Json) -> bytes:
-        probe = {**body, "metadata": {**body["metadata"], "name": "probe", "namespace": "default"}}
-        return await deployment.client.request("POST", path, query={"dryRun": "All"}, body=probe)
-
-    async def is_effective() -> bool:
-        """Whether its templates and its pods are changed yet: that begins a moment after the policies are there."""
-        gated = template(cpu="1", annotations={f"{K}pod-suspending-parent": framework})
-        pod = await made("/api/v1/namespaces/default/pods", gated)
-        of_kind = await made(resource.path(namespace="default"), example)
-        return b"schedulingGates" in pod and f"{K}pod-suspending-parent".encode() in of_kind
-
-    await install(Way.POLICY)
-    try:
-        await until(is_effective)
+    made = objects(Way.POLICY, settings, namespace=NAMESPACE, service="", secret="")
+    async with in_effect(deployment.client, made, resource):
         yield
-    finally:
-        await install(Way.OFF)
 
 
 def template(*, cpu: str, run_ms: int = 0, **metadata: Json) -> Json:

@@ -15,12 +15,13 @@ from tests.kube.e2e.cells import Cell, Deployment, Json
 from tests.kube.e2e.racks import RACK, racks, tolerations
 from tests.kube.e2e.seeing import becomes, has, workload_of
 from tests.kube.e2e.test_admission import configured
+from tests.kube.policies import in_effect
 from tests.support.waiting import until
 
 from headgate.adapters.kubernetes.client import Propagation
 from headgate.adapters.kubernetes.resources import CLUSTER_QUEUES, OF_JOBS, WORKLOADS, Resource
 from headgate.core.admission.settings import AdmissionSettings
-from headgate.processes.webhook.installing import Way, install_admission, objects
+from headgate.processes.webhook.installing import Way, objects
 from headgate.testing.control_plane import NoAssetsError
 from headgate.testing.control_plane.operators import define, find_operator
 
@@ -270,15 +271,10 @@ async def running(deployment: Deployment, kind: Kind, team: str) -> AsyncIterato
         "featureGates": kind.gates,
         "waitForPodsReady": {"timeout": "1h"},
     }
-    try:
-        async for _ in install_admission(deployment.client, ours):
-            pass
+    async with in_effect(deployment.client, ours, OF_JOBS[kind.resource]):
         with configured(**parts) as bridge:
             async with deployment.cell(team, bridge=bridge) as cell:
                 yield cell
-    finally:
-        async for _ in install_admission(deployment.client, []):
-            pass
 
 
 def job_of(kind: Kind, team: str) -> Json:
@@ -314,18 +310,6 @@ def is_placed(kind: Kind, team: str) -> Callable[[Json], bool]:
     return holds
 
 
-async def waits_for_policies(deployment: Deployment, kind: Kind, team: str) -> None:
-    """A policy counts a moment after it was made, and so does a definition."""
-    body = msgspec.json.encode(job_of(kind, team)).decode()
-
-    async def holds() -> bool:
-        asked = ("create", "--dry-run=server", "-o", "json", "-f", "-")
-        said = await deployment.plane.kubectl(*asked, stdin=body, check=False)
-        return said.returncode == 0 and is_suspended(kind)(msgspec.json.decode(said.stdout))
-
-    await until(holds)
-
-
 async def say(deployment: Deployment, resource: Resource, team: str, status: Json) -> None:
     """Write what the operator would."""
     await deployment.merge(resource, "train", team, {"status": status}, subresource="status")
@@ -340,7 +324,6 @@ async def test_a_kind_is_queued_started_evicted_restored_finished_and_deleted(
         for each in kind.needs:
             needed = {**each, "metadata": {**each["metadata"], "namespace": team}}
             await deployment.plane.kubectl("apply", "-f", "-", stdin=msgspec.json.encode(needed).decode())
-        await waits_for_policies(deployment, kind, team)
         body = msgspec.json.encode(job_of(kind, team)).decode()
         await deployment.plane.kubectl("create", "-f", "-", stdin=body)
         given = await deployment.get(resource, "train", team)

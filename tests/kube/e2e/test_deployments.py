@@ -42,7 +42,7 @@ async def test_each_pod_of_a_deployment_waits_runs_and_is_replaced(deployment: D
         return await phases() == ["Running"] * count
 
     with configured(integrations={"frameworks": ["batch/job", "deployment"]}) as bridge:
-        async with gating(deployment, "deployment", DEPLOYMENTS, served(team, 1)), deployment.cell(team, bridge=bridge):
+        async with gating(deployment, "deployment", DEPLOYMENTS), deployment.cell(team, bridge=bridge):
             await deployment.apply(*queues)
             await deployment.client.create(DEPLOYMENTS, served(team, 2), team)
 

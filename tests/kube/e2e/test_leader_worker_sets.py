@@ -53,7 +53,7 @@ async def serving(deployment: Deployment, team: str, folder: Path, *queues: Json
     with configured(integrations={"frameworks": ["batch/job", FRAMEWORK]}) as bridge:
         async with (
             operator(deployment.plane, "lws", folder),
-            gating(deployment, FRAMEWORK, SETS, leader_worker_set(team)),
+            gating(deployment, FRAMEWORK, SETS),
             deployment.cell(team, bridge=bridge),
         ):
             await deployment.apply(*queues)

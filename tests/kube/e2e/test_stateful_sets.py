@@ -55,7 +55,7 @@ async def test_a_stateful_set_waits_runs_is_evicted_and_runs_again(deployment: D
     await deployment.plane.kubectl("label", "node", "--all", "tier=spot", "--overwrite")
     with configured(integrations=FRAMEWORKS) as bridge:
         async with (
-            gating(deployment, "statefulset", STATEFUL_SETS, stateful_set(team)),
+            gating(deployment, "statefulset", STATEFUL_SETS),
             deployment.cell(team, bridge=bridge),
         ):
             await deployment.apply(*queues, stateful_set(team))
@@ -110,7 +110,7 @@ async def test_a_stateful_set_of_no_replicas_keeps_its_workload_without_quota(de
     team = deployment.fresh("team")
     with configured(integrations=FRAMEWORKS) as bridge:
         async with (
-            gating(deployment, "statefulset", STATEFUL_SETS, stateful_set(team)),
+            gating(deployment, "statefulset", STATEFUL_SETS),
             deployment.cell(team, bridge=bridge),
         ):
             await deployment.apply(*furnished(team), stateful_set(team))
@@ -137,7 +137,7 @@ async def test_a_changed_template_is_rolled_out_within_the_admission(deployment:
     team = deployment.fresh("team")
     with configured(integrations=FRAMEWORKS) as bridge:
         async with (
-            gating(deployment, "statefulset", STATEFUL_SETS, stateful_set(team)),
+            gating(deployment, "statefulset", STATEFUL_SETS),
             deployment.cell(team, bridge=bridge),
         ):
             await deployment.apply(*furnished(team), stateful_set(team))
@@ -165,7 +165,7 @@ async def test_the_pods_of_a_stateful_set_are_in_one_rack_by_their_index(deploym
     required = {"kueue.x-k8s.io/podset-required-topology": RACK}
     with configured(integrations=FRAMEWORKS) as bridge:
         async with (
-            gating(deployment, "statefulset", STATEFUL_SETS, stateful_set(team)),
+            gating(deployment, "statefulset", STATEFUL_SETS),
             deployment.cell(team, bridge=bridge),
             racks(deployment, team, {0: 2, 1: 3}),
         ):
